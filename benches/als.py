@@ -60,7 +60,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
             ("implicit", _implicit_peer, _percentile_ranks),
             ("explicit", _spark_peer, _errors),
         ):
-            ours, theirs, models = _by_turns(found, row, rank, job, peer, report, effort)
+            ours, theirs, models = _alternating(found, row, rank, job, peer, report, effort)
             report.figures.append(
                 Figure(
                     case=found.text,
@@ -78,10 +78,10 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
             _remark(report, row, models["Ripieno"][-1])
 
 
-def _by_turns(
+def _alternating(
     data: AlsData, row: str, rank: int, job: Any, peer: Any, report: Measurements, effort: Effort
 ) -> tuple[list[float], dict[str, list[float]], dict[str, list[Any]]]:
-    """Return the seconds of an iteration in each run, ours and of other libraries, and the models of all runs."""
+    """Return the seconds of an iteration in each run, of Ripieno and of other libraries, and all models."""
     import ripieno as rp
 
     ours: list[float] = []

@@ -36,7 +36,7 @@ class AlsData:
 def data_of(path: Path | None, *, quick: bool) -> AlsData:
     """Return ratings from a tar with folders for train and test, from a table, or, without a path, synthetic ones."""
     if path is None:
-        users, items, values = _made_up(*(QUICK_SHAPE if quick else SHAPE))
+        users, items, values = _synthetic(*(QUICK_SHAPE if quick else SHAPE))
         return _split("made up", users, items, values)
     if ".tar" not in path.name:
         table = pa.parquet.read_table(path) if path.suffix == ".parquet" else pa.csv.read_csv(path)
@@ -64,7 +64,7 @@ def _parsed(texts: list[bytes]) -> list[NDArray[np.float32]]:
     return [column.to_numpy() for column in table.columns]
 
 
-def _made_up(
+def _synthetic(
     user_count: int, item_count: int, mean: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
     """Return ratings of 0.5 to 5 with skewed numbers per user and item, and tastes in eight directions."""

@@ -59,7 +59,7 @@ class Counter:
 
 
 def keys_of(row_count: int) -> np.ndarray:
-    """Return eight rows per key, so that the rounds of a combining function do not depend on the number of rows."""
+    """Return eight rows per key, so the number of rounds of a combining function does not depend on the rows."""
     return np.arange(row_count) * 7919 % (row_count // 8)
 
 

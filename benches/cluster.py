@@ -105,7 +105,7 @@ def cases() -> dict[str, Measured]:
 
 
 #: Names that together form the whole table, each shape at once.
-WHOLE = (*(f"{shape.host_count}x{shape.rate}" for shape in ROWS), "scaling", "racks")
+ALL_CASES = (*(f"{shape.host_count}x{shape.rate}" for shape in ROWS), "scaling", "racks")
 
 
 def quick(report: Measurements) -> None:
@@ -117,7 +117,7 @@ def quick(report: Measurements) -> None:
 
 def _measured(shape: ClusterShape, rows: Sequence[ClusterRow]) -> Measured:
     def measured(report: Measurements, effort: Effort) -> None:
-        if not _can(report):
+        if not _can_emulate(report):
             return
         real = ClusterShape(QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else shape
         request = [replace(row, case=_small(row.case)) for row in rows] if effort.quick else rows
@@ -140,7 +140,7 @@ def _measured(shape: ClusterShape, rows: Sequence[ClusterRow]) -> Measured:
 
 def _scaling(report: Measurements, effort: Effort) -> None:
     """Compare a broadcast to 32 hosts with the same broadcast to 8 of them."""
-    if not _can(report):
+    if not _can_emulate(report):
         return
     few, many, rate = (2, QUICK_HOST_COUNT, QUICK_RATE) if effort.quick else (8, 32, "100mbit")
     case = _small(BenchCase("broadcast", 32 * MIB)) if effort.quick else BenchCase("broadcast", 32 * MIB)
@@ -155,7 +155,7 @@ def _scaling(report: Measurements, effort: Effort) -> None:
 
 def _racks(report: Measurements, effort: Effort) -> None:
     """Broadcast through racks with narrow uplinks: in rack order, in random orders, and in one rack."""
-    if not _can(report):
+    if not _can_emulate(report):
         return
     racks, hosts, rate = (2, 2, QUICK_RATE) if effort.quick else (RACK_COUNT, RACK_HOST_COUNT, "100mbit")
     case = BenchCase("broadcast", 16 * MIB, "chain")
@@ -181,7 +181,7 @@ def _racks(report: Measurements, effort: Effort) -> None:
 
 
 def _compare_all(
-    who: Sequence[Baseline],
+    candidates: Sequence[Baseline],
     cases: Sequence[BenchCase],
     shape: ClusterShape,
     report: Measurements,
@@ -191,7 +191,7 @@ def _compare_all(
     title: str | None = None,
 ) -> None:
     compare(
-        who,
+        candidates,
         cases,
         WireLimit(shape.host_count, bits_per_s("rate", shape.rate)),
         report,
@@ -207,7 +207,7 @@ def _peers(place: Deployment, rows: Sequence[ClusterRow], report: Measurements) 
     """Return the peers that take part in any row."""
 
     def taking(baseline: Baseline, cases: set[BenchCase]) -> Baseline:
-        return replace(baseline, takes=lambda case: case in cases or case.collective == "barrier")
+        return replace(baseline, supports=lambda case: case in cases or case.collective == "barrier")
 
     makers = {
         "default": lambda: baselines.open_mpi(place, name="Open MPI default", yields_to_sleep=True),
@@ -245,7 +245,7 @@ def _small(case: BenchCase) -> BenchCase:
     return replace(case, size_bytes=min(case.size_bytes, QUICK_BYTES))
 
 
-def _can(report: Measurements) -> bool:
+def _can_emulate(report: Measurements) -> bool:
     reason = why_not()
     if reason is not None:
         report.remark(reason)

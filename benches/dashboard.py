@@ -37,7 +37,7 @@ CALLS = 20_000
 #: Maximum fraction of a job's time that the dashboard may take.
 SHARE = 0.01
 _LISTEN = "import sys, urllib.request\nfor _ in urllib.request.urlopen(sys.argv[1] + 'events', timeout=600): pass"
-WAYS = ("watched", "watched, with a page", "not watched")
+CONFIGURATIONS = ("watched", "watched, with a page", "not watched")
 
 
 def cases() -> dict[str, Measured]:
@@ -69,26 +69,26 @@ def _reporting_s() -> float:
 
 def _measure(report: Measurements, effort: Effort, workers: int) -> None:
     workers = 2 if effort.quick else workers
-    turns: dict[str, list[DashboardTurn]] = {way: [] for way in WAYS}
+    turns: dict[str, list[DashboardTurn]] = {name: [] for name in CONFIGURATIONS}
     with rp.launch(workers=workers, threads=1, dashboard=True) as job:
         count = 3 if effort.quick else _count(job)
         for number in range(effort.runs(6)):
-            # Alternate the order, so that no way gains from changes in machine speed.
-            for way in WAYS if number % 2 == 0 else WAYS[::-1]:
-                with _way(job, way):
-                    turns[way].append(_turn(job, count))
-    alone_s = median(each.launcher_s for each in turns[WAYS[2]])
-    for way in WAYS[:2]:
-        found = turns[way]
+            # Alternate the order, so that no configuration gains from changes in machine speed.
+            for name in CONFIGURATIONS if number % 2 == 0 else CONFIGURATIONS[::-1]:
+                with _configured(job, name):
+                    turns[name].append(_turn(job, count))
+    alone_s = median(each.launcher_s for each in turns[CONFIGURATIONS[2]])
+    for name in CONFIGURATIONS[:2]:
+        found = turns[name]
         report.figures.append(_figure(
-            f"time of a job, {workers} ranks", way,
-            [each.elapsed_s for each in found], "not watched", [each.elapsed_s for each in turns[WAYS[2]]],
+            f"time of a job, {workers} ranks", name,
+            [each.elapsed_s for each in found], "not watched", [each.elapsed_s for each in turns[CONFIGURATIONS[2]]],
             1 + SHARE,
         ))  # fmt: skip
         total = [each.ranks_s + each.launcher_s for each in found]
         watching = [each.reporting_s + max(each.launcher_s - alone_s, 0.0) for each in found]
         report.figures.append(_figure(
-            f"processor time of ranks and launcher, {workers} ranks", way,
+            f"processor time of ranks and launcher, {workers} ranks", name,
             total, "without the time of watching",
             [all_s - part_s for all_s, part_s in zip(total, watching, strict=True)],
             1 + SHARE,
@@ -162,14 +162,16 @@ def _count(job: rp.Job) -> int:
 
 
 @contextmanager
-def _way(job: rp.Job, way: str) -> Iterator[None]:
-    """Switch the dashboard on or off. In the ways with a page, a process listens to it."""
+def _configured(job: rp.Job, configuration: str) -> Iterator[None]:
+    """Switch the dashboard on or off. In the configuration with a page, a process listens to it."""
     watch = job._watch
-    if way == WAYS[2]:
+    if configuration == CONFIGURATIONS[2]:
         job._watch = JobWatch()
     link = "" if job.dashboard is None else job.dashboard.link
     listener = (
-        subprocess.Popen([sys.executable, "-c", _LISTEN, link], stdout=subprocess.DEVNULL) if way == WAYS[1] else None
+        subprocess.Popen([sys.executable, "-c", _LISTEN, link], stdout=subprocess.DEVNULL)
+        if configuration == CONFIGURATIONS[1]
+        else None
     )
     try:
         if listener is not None:

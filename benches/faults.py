@@ -82,11 +82,14 @@ def kmeans(report: Measurements, effort: Effort) -> None:
         for dies in seconds:
             fits[dies], taken_s = _fitted(points, clusters, dies=dies)
             seconds[dies].append(taken_s)
-        whole, struck = fits[False], fits[True]
-        if not np.array_equal(whole.cluster_centers_, struck.cluster_centers_) or struck.n_iter_ != whole.n_iter_:
+        undisturbed, recovered = fits[False], fits[True]
+        if (
+            not np.array_equal(undisturbed.cluster_centers_, recovered.cluster_centers_)
+            or recovered.n_iter_ != undisturbed.n_iter_
+        ):
             raise RuntimeError("K-means with a failure has a different result than without one")
-        if struck.resumed_from_ is None or struck.resumed_from_ < DEATH_AT - 1:
-            raise RuntimeError(f"K-means resumed from iteration {struck.resumed_from_}, though {DEATH_AT} were done")
+        if recovered.resumed_from_ is None or recovered.resumed_from_ < DEATH_AT - 1:
+            raise RuntimeError(f"K-means resumed from iteration {recovered.resumed_from_}, though {DEATH_AT} were done")
     report.figures.append(
         Figure(
             case="K-means with the death of a worker, same bits",
@@ -110,13 +113,13 @@ def _fitted(points: NDArray[np.float32], clusters: int, *, dies: bool) -> tuple[
         warnings.simplefilter("ignore")
         victim = job.run(_pid)[FIT_WORKERS // 2]
 
-        def strike(event: dict[str, Any]) -> None:
+        def kill_worker(event: dict[str, Any]) -> None:
             nonlocal victim
             if dies and victim and event.get("iteration") == DEATH_AT:
                 os.kill(victim, signal.SIGKILL)
                 victim = 0
 
-        model = KMeans(clusters, random_state=0, max_iter=20, tol=0.0, engine=job, on_iteration=strike)
+        model = KMeans(clusters, random_state=0, max_iter=20, tol=0.0, engine=job, on_iteration=kill_worker)
         begin = time.monotonic()
         model.fit(points)
         return model, time.monotonic() - begin
@@ -134,11 +137,11 @@ def _measured(
     started: Callable[[str, int], object],
     limit_s: float,
 ) -> None:
-    for victim, who in ((0, "rank 0"), (count - 1, "the last rank")):
+    for victim, name in ((0, "rank 0"), (count - 1, "the last rank")):
         seconds = [_seconds(started, count, victim) for _ in range(effort.runs(5))]
         report.figures.append(
             Figure(
-                case=f"death of {who} to the last return",
+                case=f"death of {name} to the last return",
                 row=row,
                 ours=Samples(tuple(seconds)),
                 peers={},

@@ -23,7 +23,7 @@ FEATURES, ROWS_PER_RANK = 200, 2_000
 FIRST_PORT = 12_400
 
 
-def rank(found: str, how: str, learner: str, trees: int, port: int, addresses: list[str]) -> None:
+def rank(found: str, transport: str, learner: str, trees: int, port: int, addresses: list[str]) -> None:
     """Train as one rank; rank 0 writes seconds, bytes and a hash of the trees to file `found`."""
     import lightgbm as lgb
     import numpy as np
@@ -40,9 +40,9 @@ def rank(found: str, how: str, learner: str, trees: int, port: int, addresses: l
         return lgb.train(params, lgb.Dataset(x, y, params=params), trees).model_to_string()
 
     comm.barrier()
-    began = time.perf_counter()
+    begin = time.perf_counter()
     sent = 0
-    if how == "ripieno":
+    if transport == "ripieno":
         with rp.lightgbm.network(comm, learner) as net:  # type: ignore[arg-type]
             model = train()
         sent = net.bytes
@@ -54,7 +54,7 @@ def rank(found: str, how: str, learner: str, trees: int, port: int, addresses: l
     if comm.rank == 0:
         trained = model.split("Tree=0", 1)[1].split("end of trees")[0]
         digest = hashlib.sha256(trained.encode()).hexdigest()
-        Path(found).write_text(json.dumps([time.perf_counter() - began, sent, digest]))
+        Path(found).write_text(json.dumps([time.perf_counter() - begin, sent, digest]))
 
 
 @click.command(help=__doc__)
@@ -73,21 +73,21 @@ def main(hosts: int, rate: str, rounds: int, trees: int, learner: str) -> None:
         found = Path(folder) / "found"
         addresses = [host.address for host in lab.hosts]
         for each in range(rounds):
-            for how, seconds in taken.items():
-                command = [sys.executable, str(Path(__file__).resolve()), "rank", str(found), how, learner]
+            for transport, seconds in taken.items():
+                command = [sys.executable, str(Path(__file__).resolve()), "rank", str(found), transport, learner]
                 if (
                     lab.run([*command, str(trees), str(FIRST_PORT + each), *addresses], timeout_s=120, prefix=False)
                     != 0
                 ):
-                    raise SystemExit(f"{how} has failed")
+                    raise SystemExit(f"{transport} has failed")
                 seconds_of, sent_of, model = json.loads(found.read_text())
                 seconds.append(seconds_of)
                 models.add(model)
                 sent = sent_of or sent
     limit_s = sent * (hosts - 1) / hosts * 8 / bits_per_s("rate", rate)
-    medians = {how: statistics.median(seconds) for how, seconds in taken.items()}
-    for how, seconds in taken.items():
-        print(f"{how}: {medians[how]:.2f} s ({min(seconds):.2f} to {max(seconds):.2f})")
+    medians = {transport: statistics.median(seconds) for transport, seconds in taken.items()}
+    for transport, seconds in taken.items():
+        print(f"{transport}: {medians[transport]:.2f} s ({min(seconds):.2f} to {max(seconds):.2f})")
     print(
         f"ours / sockets {medians['ripieno'] / medians['sockets']:.2f}, ours / limit {medians['ripieno'] / limit_s:.2f}"
     )

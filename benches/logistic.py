@@ -163,11 +163,11 @@ def _draw(folder: Path, name: str, paths: Mapping[str, Descent], rows: Rows, job
     """Draw NAME.svg, the descents, and NAME-seconds.svg, the time by stage of each iteration."""
     ours = _ours(job)
     first = next(iter(ours.values()))
-    laps = first(TOLERANCES[len(next(iter(paths.values()))) - 1]).fit(*rows).report_.iterations
+    iterations = first(TOLERANCES[len(next(iter(paths.values()))) - 1]).fit(*rows).report_.iterations
     folder.mkdir(parents=True, exist_ok=True)
     named = {f"{'Ripieno' if each in ours else 'peer'}: {each}": descent for each, descent in paths.items()}
     (folder / f"{name}.svg").write_text(descent_chart(name, named, NEAR), encoding="utf-8")
-    (folder / f"{name}-seconds.svg").write_text(charts.standalone(charts.time_chart(laps)), encoding="utf-8")
+    (folder / f"{name}-seconds.svg").write_text(charts.standalone(charts.time_chart(iterations)), encoding="utf-8")
 
 
 def _path(make: Candidate, rows: Rows, best: float) -> Descent:

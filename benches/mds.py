@@ -33,7 +33,7 @@ COMPUTING_TARGETS, BYTES_TARGET = {"limit": 1.25}, 1.05
 KNOWN = 0.9
 #: Random starts, annealed fits, and the maximum iterations of each.
 STARTS, ANNEALED, MOST_ITERATIONS = 10, 5, 1000
-WHOLE = ("scaling", "ranks", "layout")
+ALL_CASES = ("scaling", "ranks", "layout")
 
 
 def cases(data: Path | None) -> dict[str, Measured]:
@@ -272,8 +272,8 @@ class _Layouts:
             iterations=self._iterations, threshold=0, random_state=seed, on_iteration=note, **parameters
         )
         model.fit(rp.Graph(self.edges, directed=False, vertex_count=self._count))
-        laps = np.diff(np.array(moments), axis=0)
-        return float(np.median(laps[:, 0])), float(np.median(laps[:, 1]))
+        iteration_times = np.diff(np.array(moments), axis=0)
+        return float(np.median(iteration_times[:, 0])), float(np.median(iteration_times[:, 1]))
 
 
 def _dissimilarities(data: Path | None, count: int) -> NDArray[np.int16]:

@@ -40,7 +40,7 @@ KIB = 1024
 
 
 @dataclass
-class Used:
+class ResourceUsage:
     """Usage of the processes: maximum private memory, processor time, and the load of the machine."""
 
     peak_bytes: int = 0
@@ -86,9 +86,9 @@ def main(
     command.write(target, {"fit": report, "used": asdict(used), "simulated": simulated.as_json()}, quick=quick)
 
 
-def _run(words: list[str]) -> Used:
+def _run(words: list[str]) -> ResourceUsage:
     """Run `ripieno` with these arguments, and monitor it and its workers."""
-    begin, used = time.monotonic(), Used()
+    begin, used = time.monotonic(), ResourceUsage()
     process = subprocess.Popen([sys.executable, "-m", "ripieno", *words])
     try:
         while process.poll() is None:
@@ -157,7 +157,7 @@ def _compared(compared: float, clusters: int) -> float:
     return min(1.0, compared + kernels.NearIndex.group_count(clusters) / clusters)
 
 
-def _show(text: dict[str, Any], used: Used, simulated: SimulatedIteration) -> None:
+def _show(text: dict[str, Any], used: ResourceUsage, simulated: SimulatedIteration) -> None:
     console = table.console()
     pairs = text["row_count"] * float(len(text["cluster_sizes"]))
     for number, each in enumerate(text["iterations"], text["iteration_count"] - len(text["iterations"]) + 1):

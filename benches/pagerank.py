@@ -143,25 +143,25 @@ def _counts(text: str) -> list[int]:
 def _scale(lab: Lab, count: int, rate: str, iterations: int, timeout_s: float, folder: Path) -> dict[str, Any]:
     """Measure an iteration on `count` hosts, without the other traffic of a run."""
     first = _run(lab, count, 1, timeout_s, folder)
-    whole = _run(lab, count, iterations, timeout_s, folder)
-    more = zip(whole["traffic"], first["traffic"], strict=True)
+    all_iterations = _run(lab, count, iterations, timeout_s, folder)
+    more = zip(all_iterations["traffic"], first["traffic"], strict=True)
     sent_bytes = max(rank["bytes_sent"] - before["bytes_sent"] for rank, before in more) / (iterations - 1)
-    laps = whole["iterations"]
-    seconds = [max(map(sum, zip(each["compute_s"], each["communication_s"], strict=True))) for each in laps]
-    computing_s = statistics.median(max(each["compute_s"]) for each in laps)
+    times = all_iterations["iterations"]
+    seconds = [max(map(sum, zip(each["compute_s"], each["communication_s"], strict=True))) for each in times]
+    computing_s = statistics.median(max(each["compute_s"]) for each in times)
     iteration_s = statistics.median(seconds)
     return {
         "hosts": count,
-        "degrees": whole["degrees"],
+        "degrees": all_iterations["degrees"],
         "iteration_s": iteration_s,
         "computing_s": computing_s,
         "communicating_s": iteration_s - computing_s,
         "busiest_sent_bytes": sent_bytes,
         "cable_s": 8 * sent_bytes / bits_per_s("rate", rate),
-        "most_edges": max(whole["edge_counts"]),
+        "most_edges": max(all_iterations["edge_counts"]),
         "iterations_s": seconds,
-        "load_s": whole["load_s"],
-        "configure_s": whole["configure_s"],
+        "load_s": all_iterations["load_s"],
+        "configure_s": all_iterations["configure_s"],
     }
 
 

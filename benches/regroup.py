@@ -72,7 +72,7 @@ class RegroupRows:
 
 @dataclass(frozen=True)
 class RegroupRun:
-    """One regroup of ours.
+    """One regroup by Ripieno.
 
     Parameters
     ----------

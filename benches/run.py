@@ -154,7 +154,7 @@ def _cases(
     if name in undivided:
         return {name: undivided[name]}, [name]
     if name == "mds":
-        return mds.cases(data), mds.WHOLE
+        return mds.cases(data), mds.ALL_CASES
     if name == "kmeans":
         found = kmeans.cases(data, draw)
         return found, list(found)
@@ -173,7 +173,7 @@ def _cases(
         "torch": torch_steps,
     }[name]
     found = module.cases()
-    return found, getattr(module, "WHOLE", list(found))
+    return found, getattr(module, "ALL_CASES", list(found))
 
 
 def _chosen(
@@ -181,11 +181,11 @@ def _chosen(
 ) -> list[Measured]:
     if quick and name == "cluster" and not only:
         return [lambda report, effort: cluster.quick(report)]
-    found, whole = _cases(name, data, draw, gap)
+    found, default_names = _cases(name, data, draw, gap)
     for case in only:
         if case not in found:
             raise click.UsageError(f"--case {case}: expected one of {', '.join(found)}")
-    return [found[case] for case in only or whole]
+    return [found[case] for case in only or default_names]
 
 
 if __name__ == "__main__":

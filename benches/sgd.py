@@ -64,18 +64,18 @@ def _measured(
     report: Measurements,
     effort: Effort,
 ) -> None:
-    everyone = {**ours, **peers}
+    candidates = {**ours, **peers}
     epochs = 2 if effort.quick else EPOCHS
-    found = {each: _objective(make(epochs), rows) for each, make in everyone.items()}
+    found = {each: _objective(make(epochs), rows) for each, make in candidates.items()}
     report.remark(
         f"{name}: objective after {epochs} epochs: " + ", ".join(f"{each} {it:.4g}" for each, it in found.items())
     )
     least = min(found[peer] for peer in peers)
     if not effort.quick and max(found[each] for each in ours) > (1 + NEAR) * least:
         raise RuntimeError(f"{name}: objectives are {found}, so there is no figure")
-    seconds: dict[str, list[float]] = {each: [] for each in everyone}
+    seconds: dict[str, list[float]] = {each: [] for each in candidates}
     for _ in range(effort.runs(RUN_COUNT)):
-        for each, make in everyone.items():
+        for each, make in candidates.items():
             seconds[each].append(effort.turn(lambda make=make: _epoch_s(make, rows, epochs)))
     X = rows[0]
     report.figures += [
@@ -95,9 +95,9 @@ def _measured(
 
 
 def _epoch_s(make: Candidate, rows: Rows, epochs: int) -> float:
-    first, all_of_them = (logistic.fit_s(make(count), rows) for count in (1, 1 + epochs))
+    first, all_epochs = (logistic.fit_s(make(count), rows) for count in (1, 1 + epochs))
     # On a busy machine the shorter fit may take longer.
-    return max(all_of_them - first, 1e-9) / epochs
+    return max(all_epochs - first, 1e-9) / epochs
 
 
 def _objective(model: Any, rows: Rows) -> float:

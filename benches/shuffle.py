@@ -36,7 +36,7 @@ RUN_COUNT, SHUFFLE_COUNT, TIMEOUT_S = 3, 3, 300.0
 #: Upper limit relative to the bytes and the time without local reduction.
 REDUCED = 0.15
 #: Options that turn off requests for blocks, and send all blocks in one wave.
-AT_ONCE = {"eager_bytes": 1 << 40, "wave_bytes": 1 << 40}
+NO_FLOW_CONTROL = {"eager_bytes": 1 << 40, "wave_bytes": 1 << 40}
 
 
 @dataclass(frozen=True)
@@ -99,14 +99,14 @@ def measured(name: str, setting: Setting, report: Measurements, effort: Effort) 
 
 
 def _reduction(setting: Setting, report: Measurements, effort: Effort) -> None:
-    ways = {f"{how} local reduction": setting.case(local_reduction=how == "with") for how in ("with", "without")}
-    found = _alternating(setting, ways, effort.runs(RUN_COUNT))
+    variants = {f"{how} local reduction": setting.case(local_reduction=how == "with") for how in ("with", "without")}
+    found = _alternating(setting, variants, effort.runs(RUN_COUNT))
     (reduced, unreduced), share = found.values(), (setting.host_count - 1) / setting.host_count
     case = (
         f"sums of {setting.centroid_count:,} × {setting.dimension_count}, {setting.task_count} map tasks on each of "
         f"{setting.host_count} hosts × {setting.rate}"
     )
-    limit_s = setting.seconds(share * ways["with local reduction"].task_bytes)
+    limit_s = setting.seconds(share * variants["with local reduction"].task_bytes)
     without = {"without": unreduced.samples}
     report.figures.append(
         Figure(
@@ -132,8 +132,8 @@ def _reduction(setting: Setting, report: Measurements, effort: Effort) -> None:
 
 
 def _incast(setting: Setting, report: Measurements, effort: Effort) -> None:
-    ways = {"pulled": {}, "all at once": AT_ONCE}
-    cases = {name: setting.case(task_count=1, to_one=True, exchange=exchange) for name, exchange in ways.items()}
+    variants = {"pulled": {}, "all at once": NO_FLOW_CONTROL}
+    cases = {name: setting.case(task_count=1, to_one=True, exchange=exchange) for name, exchange in variants.items()}
     found = _alternating(setting, cases, effort.runs(RUN_COUNT))
     sender_count, block_bytes = setting.host_count - 1, cases["pulled"].task_bytes
     case = f"{sender_count} hosts × {setting.rate} send {bytes_text(block_bytes)} each to one"
@@ -154,13 +154,13 @@ def _incast(setting: Setting, report: Measurements, effort: Effort) -> None:
     report.remark(f"{case}: packets dropped by the queue of the receiver in all runs: {dropped}")
 
 
-def _alternating(setting: Setting, ways: dict[str, ShuffleCase], run_count: int) -> dict[str, ShuffleResults]:
+def _alternating(setting: Setting, variants: dict[str, ShuffleCase], run_count: int) -> dict[str, ShuffleResults]:
     """Return the seconds of every shuffle, the bytes sent by each rank, and the drops in the receiver's queue."""
-    found = {name: ShuffleResults([], [], 0) for name in ways}
+    found = {name: ShuffleResults([], [], 0) for name in variants}
     with Lab(hosts=setting.host_count, rate=setting.rate) as lab:
         receiver = lab.hosts[0].name
         for _ in range(run_count):
-            for name, case in ways.items():
+            for name, case in variants.items():
                 lab.reset_counters()
                 each = command.found_by_ranks(lab, "shuffle_rank.py", case, TIMEOUT_S)
                 found[name].seconds += each["seconds"]

@@ -17,7 +17,7 @@ from ripieno.bench.cases import BenchCase
 from ripieno.bench.figures import Figure, Measurements, Samples
 from ripieno.bench.limits import MachineLimit
 from ripieno.units import size_text
-from spark_programs import added, checksum, fresh_bytes, given_by_rank_0, part, received, summed
+from spark_programs import added, broadcast_by_rank_0, checksum, fresh_bytes, part, received, summed
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -102,7 +102,7 @@ def _job_broadcast(job: Job, slots: int, size_bytes: int) -> float:
 
 
 def _rank_broadcast(job: Job, size_bytes: int) -> float:
-    found = job.run(given_by_rank_0, size_bytes, secrets.randbits(64))
+    found = job.run(broadcast_by_rank_0, size_bytes, secrets.randbits(64))
     _expect("comm.broadcast", {sum_ for _, sum_ in found}, {found[0][1]})
     return max(seconds for seconds, _ in found)
 

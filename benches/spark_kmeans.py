@@ -99,9 +99,9 @@ def measured(name: str, spark: SparkSession, slots: int, folder: Path, report: M
     for problem in QUICK_PROBLEMS.get(name, ()) if effort.quick else (WARM_UP, *PROBLEMS[name]):
         points = problem.points()
         rows = _cached(spark, points, slots, folder)
-        kept = Measurements("warm-up") if problem is WARM_UP and not effort.quick else report
+        target = Measurements("warm-up") if problem is WARM_UP and not effort.quick else report
         try:
-            _compare(problem, points, rows, slots, kept, effort)
+            _compare(problem, points, rows, slots, target, effort)
         finally:
             rows.unpersist()
 

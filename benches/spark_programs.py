@@ -30,7 +30,7 @@ def received(comm: Communicator, shared: Broadcast) -> int:
     return checksum(shared.value)
 
 
-def given_by_rank_0(comm: Communicator, size_bytes: int, seed: int) -> tuple[float, int]:
+def broadcast_by_rank_0(comm: Communicator, size_bytes: int, seed: int) -> tuple[float, int]:
     """Return the seconds of a broadcast of new data on this rank, and its checksum."""
     data = fresh_bytes(size_bytes, seed) if comm.rank == 0 else None
     comm.barrier()
@@ -46,10 +46,10 @@ def fresh_bytes(size_bytes: int, seed: int) -> NDArray[np.uint8]:
 
 def summed(comm: Communicator, length: int) -> tuple[float, float]:
     """Return the seconds of an allreduce of a new vector on this rank, and the last element of the sum."""
-    mine = part(comm.rank, length)
+    vector = part(comm.rank, length)
     comm.barrier()
     begin = time.perf_counter()
-    total = comm.allreduce(mine)
+    total = comm.allreduce(vector)
     return time.perf_counter() - begin, float(total[-1])
 
 

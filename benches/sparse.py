@@ -47,8 +47,8 @@ ALPHA = 1.1
 #: The paper's two data sets, 60 and 1,400 million features on 64 hosts, and the factors that scale them down.
 DENSITIES = {"twitter": (60_000_000, 0.21), "yahoo": (1_400_000_000, 0.035)}
 SCALE, QUICK_SCALE = 1000, 10_000
-WAYS = ("designed", "tried", "direct", "binary", "8x4x2", "16x4", GATHER, DENSE)
-QUICK_WAYS = ("designed", "tried", "direct", GATHER, DENSE)
+METHODS = ("designed", "tried", "direct", "binary", "8x4x2", "16x4", GATHER, DENSE)
+QUICK_METHODS = ("designed", "tried", "direct", GATHER, DENSE)
 QUICK_HOSTS, QUICK_BUDGET_S = 3, 0.02
 QUICK_FEATURES = 20_000
 VOLUME_RANKS, VOLUME_DEGREES, VOLUME_SCALE = 64, {"twitter": "8x4x2", "yahoo": "16x4"}, 500
@@ -67,7 +67,7 @@ def main() -> None:
 @click.option("--data", "names", type=click.Choice(list(DENSITIES)), multiple=True, help="By default both.")
 @click.option("--scale", type=click.FloatRange(min=1), default=SCALE, show_default=True, help="Times fewer features.")
 @click.option(
-    "--ways", default=",".join(WAYS), show_default=True, help="Degrees for other numbers of ranks are skipped."
+    "--ways", default=",".join(METHODS), show_default=True, help="Degrees for other numbers of ranks are skipped."
 )
 @click.option(
     "--edges",
@@ -89,7 +89,7 @@ def cluster(
     """Reduce the same data with the designed network, with others, by gathering, and with a dense allreduce."""
     command.need_lab()
     if quick:
-        hosts, scale, budget_s, ways = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_WAYS)
+        hosts, scale, budget_s, ways = QUICK_HOSTS, QUICK_SCALE, QUICK_BUDGET_S, ",".join(QUICK_METHODS)
     found, fitting = [], _fitting(ways.split(","), hosts)
     cases = {path.stem: _graph(path, hosts, fitting, budget_s) for path in edge_files}
     for name in names or ([] if edge_files else DENSITIES):
@@ -110,7 +110,7 @@ def _graph(path: Path, hosts: int, ways: tuple[str, ...], budget_s: float) -> Sp
 
 
 def _fitting(ways: Sequence[str], hosts: int) -> tuple[str, ...]:
-    """Return the ways that support this number of ranks."""
+    """Return the methods that support this number of ranks."""
     return tuple(way for way in ways if not way[0].isdigit() or np.prod([int(d) for d in way.split("x")]) == hosts)
 
 
@@ -246,21 +246,21 @@ def _volumes(*, quick: bool) -> str:
 
 def _threads(ranks: int, program: Callable[[Communicator], Any]) -> list[Any]:
     """Return the results of a program on ranks that are threads of this process."""
-    met, texts = threading.Barrier(ranks, timeout=MEET_TIMEOUT_S), [""] * ranks
+    barrier, texts = threading.Barrier(ranks, timeout=MEET_TIMEOUT_S), [""] * ranks
 
     def run(rank: int) -> Any:
         def exchange(text: str) -> list[str]:
             texts[rank] = text
-            met.wait()
-            given = list(texts)
-            met.wait()
-            return given
+            barrier.wait()
+            all_texts = list(texts)
+            barrier.wait()
+            return all_texts
 
         with Communicator(_native.Communicator.connect(rank, ranks, exchange, token=b"threads")) as comm:
-            given = program(comm)
+            result = program(comm)
             # Keep all ranks until every rank has finished.
             comm.barrier()
-            return given
+            return result
 
     with ThreadPoolExecutor(ranks) as pool:
         return list(pool.map(run, range(ranks)))

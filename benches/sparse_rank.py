@@ -1,4 +1,4 @@
-"""A rank of the sparse benchmark: makes power-law data, reduces it in several ways, and checks the results.
+"""A rank of the sparse benchmark: makes power-law data, reduces it by several methods, and checks the results.
 
 benches/sparse_rank.py CASE_JSON FILE
 
@@ -24,7 +24,7 @@ from ripieno.launch.script.environment import init
 from ripieno.sparse import design, packets
 
 ROW_BYTES = 4
-#: Ways without a network: all indices and values to all ranks, and the whole vector.
+#: Methods without a network: gather all indices and values on all ranks, or reduce the dense vector.
 GATHER, DENSE = "gather", "dense"
 #: Maximum number of timed rounds, after one warm-up.
 MOST_ROUNDS = 25
@@ -32,7 +32,7 @@ MOST_ROUNDS = 25
 
 @dataclass(frozen=True)
 class SparseCase:
-    """The data of a reduction, and the ways to reduce it.
+    """The data of a reduction, and the methods to reduce it.
 
     Parameters
     ----------
@@ -67,24 +67,24 @@ class SparseCase:
         """Return the features of a rank of `world_size`."""
         if self.edges is not None:
             edges = np.load(self.edges, mmap_mode="r")
-            mine = np.random.default_rng(self.seed).integers(0, world_size, len(edges)) == rank
-            return np.unique(edges[mine])
+            is_own = np.random.default_rng(self.seed).integers(0, world_size, len(edges)) == rank
+            return np.unique(edges[is_own])
         curve = self.curve
         ranks = np.arange(1, self.features + 1, dtype=np.float64)
-        chances = -np.expm1(-curve.lambda_0 * ranks**-self.alpha)
-        return np.flatnonzero(np.random.default_rng([self.seed, rank]).random(self.features) < chances)
+        probabilities = -np.expm1(-curve.lambda_0 * ranks**-self.alpha)
+        return np.flatnonzero(np.random.default_rng([self.seed, rank]).random(self.features) < probabilities)
 
 
 def measured(comm: Communicator, case: SparseCase) -> dict[str, Any]:
     """Measure one case; results are equal on every rank."""
     own = case.indices(comm.rank, comm.world_size)
-    # Small integers: their sums are exact in any order, so all ways must agree bitwise.
+    # Small integers: their sums are exact in any order, so all methods must agree bitwise.
     values = (own % 7 + comm.rank % 5 + 1).astype(np.float32)
-    whole = np.zeros(case.features, np.float32)
-    whole[own] = values
-    expected = comm.allreduce(whole)[own]
+    dense = np.zeros(case.features, np.float32)
+    dense[own] = values
+    expected = comm.allreduce(dense)[own]
     curve = comm.measure_packets(budget_s=case.budget_s)
-    ways = [_way(comm, case, name, own, values, expected, curve) for name in case.ways]
+    results = [_way(comm, case, name, own, values, expected, curve) for name in case.ways]
     rows = comm.allreduce(len(own))
     return {
         **asdict(case),
@@ -92,7 +92,7 @@ def measured(comm: Communicator, case: SparseCase) -> dict[str, Any]:
         "rows": rows / comm.world_size,
         "row_bytes": ROW_BYTES,
         "packets": packets.as_json(curve),
-        "results": ways,
+        "results": results,
     }
 
 
@@ -100,7 +100,7 @@ def _way(
     comm: Communicator, case: SparseCase, name: str, own: NDArray[np.int64], values: NDArray[np.float32],
     expected: NDArray[np.float32], curve: PacketCurve,
 ) -> dict[str, Any]:  # fmt: skip
-    """Time and check one way to reduce."""
+    """Time and check one method."""
     found: dict[str, Any] = {"way": name, "configure_s": 0.0, "degrees": None, "volumes": None, "predicted_s": None}
     reduce: Callable[[], NDArray[np.float32]]
     if name == GATHER:
@@ -109,7 +109,7 @@ def _way(
         reduce = lambda: _dense(comm, case.features, own, values)  # noqa: E731
     else:
         degrees = None if name == "designed" else name
-        # The first call opens the connections, which all ways share.
+        # The first call opens the connections, which all methods share.
         comm.sparse(own, own, size=case.features, degrees=degrees).reduce(values)
         seconds, configured = _timed(comm, lambda: comm.sparse(own, own, size=case.features, degrees=degrees))
         held = comm.allreduce(np.array([[each["out_rows"], each["in_rows"]] for each in configured.volumes]))
@@ -145,8 +145,8 @@ def _timed(comm: Communicator, call: Callable[[], Any]) -> tuple[float, Any]:
     """Return the slowest rank's seconds of a call that all ranks begin together, and the result of the call."""
     comm.barrier()
     start = time.perf_counter()
-    given = call()
-    return comm.allreduce(time.perf_counter() - start, op="max"), given
+    result = call()
+    return comm.allreduce(time.perf_counter() - start, op="max"), result
 
 
 def _gathered(
@@ -158,20 +158,20 @@ def _gathered(
     narrow = own.astype(np.uint32) if features <= 1 << 32 else own
     indices = comm.allgather(narrow, counts=counts)
     rows = comm.allgather(values, counts=counts)
-    whole, ends = np.zeros(features, np.float32), np.cumsum(counts)
+    dense, ends = np.zeros(features, np.float32), np.cumsum(counts)
     for start, end in zip(ends - counts, ends, strict=True):
         # A rank names an index only once.
-        whole[indices[start:end]] += rows[start:end]
-    return whole[own]
+        dense[indices[start:end]] += rows[start:end]
+    return dense[own]
 
 
 def _dense(
     comm: Communicator, features: int, own: NDArray[np.int64], values: NDArray[np.float32]
 ) -> NDArray[np.float32]:
     """Reduce the whole dense vector."""
-    whole = np.zeros(features, np.float32)
-    whole[own] = values
-    return comm.allreduce(whole, out=whole)[own]
+    dense = np.zeros(features, np.float32)
+    dense[own] = values
+    return comm.allreduce(dense, out=dense)[own]
 
 
 def main() -> None:

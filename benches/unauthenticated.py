@@ -42,7 +42,7 @@ TURN_S = 10.0
 SHARE, MEMORY_MIB = 0.05, 16.0
 
 
-class Visited(StrEnum):
+class FloodTarget(StrEnum):
     """The target of the flood, if any."""
 
     NONE = "none"
@@ -63,35 +63,40 @@ class UnauthenticatedTurn(NamedTuple):
 def measured(report: Measurements, effort: Effort) -> None:
     """Measure turns with the flood, with the flood on another process, and without, in one job."""
     connections = QUICK_CONNECTIONS if effort.quick else CONNECTIONS
-    turns: dict[Visited, list[UnauthenticatedTurn]] = {visited: [] for visited in Visited}
+    turns: dict[FloodTarget, list[UnauthenticatedTurn]] = {target: [] for target in FloodTarget}
     refused = 0
     with rp.launch(workers=WORKERS, threads=1, links="tcp") as job:
         ports = [port for listened in job.run(_ports) for port in listened]
         others = _started("others", len(ports), stdin=subprocess.PIPE)
         assert others.stdout is not None
-        ports_of = {Visited.RANKS: ports, Visited.OTHERS: [int(word) for word in others.stdout.readline().split()]}
+        ports_of = {
+            FloodTarget.RANKS: ports,
+            FloodTarget.OTHERS: [int(word) for word in others.stdout.readline().split()],
+        }
         count = 20 if effort.quick else _count(job)
-        order = list(Visited)
+        order = list(FloodTarget)
         for _ in range(effort.runs(4)):
             order.append(order.pop(0))
-            for visited in order:
+            for target in order:
                 unauthenticated = (
-                    _started("unauthenticated", connections, *ports_of[visited]) if visited in ports_of else None
+                    _started("unauthenticated", connections, *ports_of[target]) if target in ports_of else None
                 )
                 ranks = job.run(_iterate, count)
                 elapsed_s, cpu_s, aside_s, memory_bytes = zip(*ranks, strict=True)
-                turns[visited].append(UnauthenticatedTurn(max(elapsed_s), sum(cpu_s), sum(aside_s), max(memory_bytes)))
+                turns[target].append(UnauthenticatedTurn(max(elapsed_s), sum(cpu_s), sum(aside_s), max(memory_bytes)))
                 output = unauthenticated.communicate()[0] if unauthenticated is not None else ""
-                refused = int(output) if visited is Visited.RANKS else refused
+                refused = int(output) if target is FloodTarget.RANKS else refused
         others.communicate()
-    samples = {visited: [Samples(tuple(turn[at] for turn in turns[visited])) for at in range(2)] for visited in Visited}
+    samples = {
+        target: [Samples(tuple(turn[at] for turn in turns[target])) for at in range(2)] for target in FloodTarget
+    }
     for at, case in enumerate(("time of a job", "processor time of its ranks")):
-        for row, peer in (("and none", Visited.NONE), ("here and elsewhere", Visited.OTHERS)):
+        for row, peer in (("and none", FloodTarget.NONE), ("here and elsewhere", FloodTarget.OTHERS)):
             report.figures.append(
                 Figure(
                     case=f"{case}, {WORKERS} ranks by TCP",
                     row=f"{connections:,} unauthenticated, {row}",
-                    ours=samples[Visited.RANKS][at],
+                    ours=samples[FloodTarget.RANKS][at],
                     peers={str(peer): samples[peer][at]},
                     limit_s=None,
                     limit="",
@@ -101,7 +106,7 @@ def measured(report: Measurements, effort: Effort) -> None:
                 )
             )
     with_s, without_s = (
-        statistics.median(turn.aside_s for turn in turns[visited]) for visited in (Visited.RANKS, Visited.NONE)
+        statistics.median(turn.aside_s for turn in turns[target]) for target in (FloodTarget.RANKS, FloodTarget.NONE)
     )
     report.counts.append(
         FigureCount(
@@ -112,8 +117,8 @@ def measured(report: Measurements, effort: Effort) -> None:
             target=SHARE * TURN_S / connections * 1e6,
         )
     )
-    grown = max(turn.memory_bytes for turn in turns[Visited.RANKS]) - min(
-        turn.memory_bytes for turn in turns[Visited.NONE]
+    grown = max(turn.memory_bytes for turn in turns[FloodTarget.RANKS]) - min(
+        turn.memory_bytes for turn in turns[FloodTarget.NONE]
     )
     report.counts.append(
         FigureCount(
@@ -191,16 +196,16 @@ def _started(role: str, *numbers: int, stdin: int | None = None) -> subprocess.P
 
 
 def main() -> None:
-    """Run as the clients, `unauthenticated COUNT PORT…`, or as the unrelated process, `others DOORS`."""
+    """Run as the clients, `unauthenticated COUNT PORT…`, or as the unrelated process, `others PORT_COUNT`."""
     role, *words = sys.argv[1:]
     count, *ports = map(int, words)
     if role == "others":
-        _be_visited(count)
+        _serve_unrelated(count)
     else:
-        _visit(ports, count)
+        _flood(ports, count)
 
 
-def _visit(ports: Sequence[int], count: int) -> None:
+def _flood(ports: Sequence[int], count: int) -> None:
     """Connect to all ports; print the number of refused connections."""
     connections: list[socket.socket] = []
     refused = 0
@@ -218,12 +223,12 @@ def _visit(ports: Sequence[int], count: int) -> None:
     print(refused)
 
 
-def _be_visited(ports_of: int) -> None:
+def _serve_unrelated(port_count: int) -> None:
     """Listen on this number of ports, print them, and close all connections until the standard input ends.
 
     Connections of the same few milliseconds are closed together, to take as little processor time as possible.
     """
-    listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(ports_of)]
+    listeners = [socket.create_server(("127.0.0.1", 0), backlog=1024) for _ in range(port_count)]
     for listener in listeners:
         listener.setblocking(False)
     print(*(listener.getsockname()[1] for listener in listeners), flush=True)

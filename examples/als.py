@@ -29,8 +29,8 @@ def main() -> None:
     print(f"{model.report_.rating_count} ratings, test error {model.rmse(test):.2f}")
     for user in (1000, 1001, 1002):
         titles, scores = model.recommend(user, 3)
-        told = ", ".join(f"{title} {score:.1f}" for title, score in zip(titles, scores, strict=True))
-        print(f"user {user}: {told}")
+        recommended = ", ".join(f"{title} {score:.1f}" for title, score in zip(titles, scores, strict=True))
+        print(f"user {user}: {recommended}")
     for way in model.report_.ways:
         print(f"factors of {way}")
 

@@ -16,8 +16,8 @@ def program(comm: rp.Communicator, graph: rp.Graph, source: int = 0) -> tuple[np
     parts.values["distance"] = parts.values["parent"] = np.full(len(parts.vertices), -1)
 
     def advance(block):
-        told = block.received if block.number else block.vertices == source
-        reached = told & (block.values["distance"] < 0)
+        is_candidate = block.received if block.number else block.vertices == source
+        reached = is_candidate & (block.values["distance"] < 0)
         block.values["distance"] = np.where(reached, block.number, block.values["distance"])
         block.values["parent"] = np.where(reached & block.received, block.messages, block.values["parent"])
         block.send_along_edges(block.vertices, where=reached)

@@ -18,10 +18,10 @@ def program(comm: rp.Communicator, graph: rp.Graph, rounds: int = 10) -> tuple[n
     def vote(block):
         if block.number and not block.aggregates["changed"]:
             return block.halt()
-        heard, labels = most_frequent(block.messages, block.offsets)
+        received, labels = most_frequent(block.messages, block.offsets)
         before = block.values["label"]
         after = before.copy()
-        after[heard] = labels
+        after[received] = labels
         block.values["label"] = after
         block.aggregate("changed", (after != before) | (block.number == 0))
         block.send_along_edges(after)

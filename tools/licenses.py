@@ -72,13 +72,13 @@ def document() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="fail if the file is stale")
-    made = document()
+    text = document()
     if parser.parse_args().check:
-        if not FILE.exists() or FILE.read_text() != made:
+        if not FILE.exists() or FILE.read_text() != text:
             print(f"{FILE.name} is stale: run python tools/licenses.py", file=sys.stderr)
             return 1
         return 0
-    FILE.write_text(made)
+    FILE.write_text(text)
     return 0
 
 

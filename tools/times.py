@@ -67,9 +67,9 @@ def grouped(tests: list[dict[str, str | float]]) -> dict[str, float]:
     sums: dict[str, float] = {}
     for test in tests:
         sums[str(test["group"])] = sums.get(str(test["group"]), 0.0) + float(test["cpu_s"])
-    kept = {group: round(sums[group], 1) for group in sorted(sums, key=lambda each: -sums[each])}
-    long = {group: seconds for group, seconds in kept.items() if seconds >= LEAST_S}
-    return {**long, OTHERS: round(sum(kept.values()) - sum(long.values()), 1)}
+    rounded = {group: round(sums[group], 1) for group in sorted(sums, key=lambda each: -sums[each])}
+    long = {group: seconds for group, seconds in rounded.items() if seconds >= LEAST_S}
+    return {**long, OTHERS: round(sum(rounded.values()) - sum(long.values()), 1)}
 
 
 def compare(now: Times, recorded: Times) -> list[str]:

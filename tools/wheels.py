@@ -122,7 +122,7 @@ def compress(wheel: Path) -> None:
     """Recompress the files of a wheel as tightly as deflate permits. Contents and RECORD stay unchanged."""
     smaller = wheel.with_suffix(".smaller")
     with (
-        # zipfile asks for its compressor by this name, for each file.
+        # zipfile calls this function to create a compressor for each file.
         mock.patch.object(zipfile, "_get_compressor", Zopfli),
         zipfile.ZipFile(wheel) as source,
         zipfile.ZipFile(smaller, "w") as target,
@@ -154,10 +154,10 @@ def attempt(wheel: Path) -> list[str]:
         print(run(python, script).strip())
         by_turns = [(import_s(python, "ripieno"), import_s(python, "numpy")) for _ in range(9)]
         ours_s, numpys_s = (statistics.median(times) for times in zip(*by_turns, strict=True))
-        # NumPy's import is a part of ours, and indicates the speed of the machine.
-        told = f"import ripieno takes {ours_s:.3f} s of processor time, import numpy {numpys_s:.3f} s (medians of 9)"
-        print(told)
-        return [] if ours_s <= MOST_IMPORT_S else [f"{told}: expected at most {MOST_IMPORT_S} s"]
+        # Importing ripieno imports NumPy, whose time indicates the speed of the machine.
+        times = f"import ripieno takes {ours_s:.3f} s of processor time, import numpy {numpys_s:.3f} s (medians of 9)"
+        print(times)
+        return [] if ours_s <= MOST_IMPORT_S else [f"{times}: expected at most {MOST_IMPORT_S} s"]
 
 
 def attempt_elsewhere(machine: str, wheel: Path) -> None:
@@ -165,7 +165,7 @@ def attempt_elsewhere(machine: str, wheel: Path) -> None:
     folder = ROOT / "target" / f"python-{machine}"
     python = foreign_python.python_of(machine, folder)
     if python is None:
-        print(f"{wheel.name} was not tried: there is no qemu-{machine}, or no apt-get")
+        print(f"{wheel.name} was not tested: qemu-{machine} or apt-get is missing")
         return
     foreign_python.install(machine, wheel, folder / "packages")
     with tempfile.TemporaryDirectory() as place:
@@ -176,10 +176,10 @@ def attempt_elsewhere(machine: str, wheel: Path) -> None:
             subprocess.Popen([*python, script], env=os.environ | places | {"RANK": str(rank)}, stdout=subprocess.PIPE)
             for rank in range(2)
         ]
-        told = [rank.communicate(timeout=600)[0].decode().strip() for rank in ranks]
+        outputs = [rank.communicate(timeout=600)[0].decode().strip() for rank in ranks]
     if any(rank.returncode for rank in ranks):
         raise SystemExit(f"{wheel.name} fails on {machine}")
-    print(f"on {machine}: {told[0]}")
+    print(f"on {machine}: {outputs[0]}")
 
 
 def import_s(python: Path, package: str) -> float:
@@ -187,21 +187,21 @@ def import_s(python: Path, package: str) -> float:
 
 
 def main() -> None:
-    began, too_much = time.monotonic(), []
+    begin_s, exceeded = time.monotonic(), []
     for machine in sys.argv[1:] or ("x86_64", "aarch64"):
         wheel = build(machine)
         compress(wheel)
         check(wheel)
         if machine == platform.machine():
-            too_much += attempt(wheel)
+            exceeded += attempt(wheel)
         else:
             attempt_elsewhere(machine, wheel)
         if wheel.stat().st_size > MOST_BYTES:
-            too_much.append(f"{wheel.name} has {wheel.stat().st_size} bytes: expected at most {MOST_BYTES}")
-    print(f"{time.monotonic() - began:.0f} s")
+            exceeded.append(f"{wheel.name} has {wheel.stat().st_size} bytes: expected at most {MOST_BYTES}")
+    print(f"{time.monotonic() - begin_s:.0f} s")
     # Fail only now: the wheels exist and work.
-    if too_much:
-        raise SystemExit("\n".join(too_much))
+    if exceeded:
+        raise SystemExit("\n".join(exceeded))
 
 
 if __name__ == "__main__":

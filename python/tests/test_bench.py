@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ripieno import _native
-from ripieno.bench import cases, comparison, found, limits, processes, session, toolchain
+from ripieno.bench import cases, comparison, limits, processes, results, session, toolchain
 from ripieno.bench.baselines import Baseline, Deployment
 from ripieno.bench.cases import BenchCase
 from ripieno.bench.choice import Cell
@@ -103,7 +103,7 @@ def test_a_page_shows_time_and_bandwidth_with_the_limit_as_a_line(tmp_path):
         times = [0.1, 0.2, 0.3]
         report.figures.append(comparison.figure_of(case, times, {"Peer & sons": times}, limit, case.collective))
 
-    found.CollectiveFigures(report).write_plot(page)
+    results.CollectiveFigures(report).write_plot(page)
 
     html = page.read_text()
     assert html.count("<svg") == 1, "a barrier has no size to draw against"
@@ -203,7 +203,7 @@ def test_warm_up_calls_do_not_count():
     report = Measurements("test")
 
     comparison.compare(
-        [Baseline("Ripieno", text, ours=True)], cases.cases_of(["barrier"], []), limits.Unknown(), report,
+        [Baseline("Ripieno", text, ours=True)], cases.cases_of(["barrier"], []), limits.UnknownLimit(), report,
         title=lambda case: case.name, repetitions=2, budget_s=0.01,
     )  # fmt: skip
 
@@ -224,7 +224,7 @@ def test_a_peer_that_fails_in_the_end_is_left_out_of_the_figures():
     ours = Baseline("Ripieno", lambda words, timeout_s: "".join(f"{word} 0.5\n" for word in words[1:]), ours=True)
 
     failed = comparison.compare(
-        [ours, Baseline("Peer", fails_later)], [BenchCase("allreduce", 8)], limits.Unknown(), report,
+        [ours, Baseline("Peer", fails_later)], [BenchCase("allreduce", 8)], limits.UnknownLimit(), report,
         title=lambda case: case.name, repetitions=2, budget_s=0.01,
     )  # fmt: skip
 
@@ -244,7 +244,7 @@ def test_a_peer_that_hangs_is_left_out_with_its_output():
 
     assert failed == ["Peer"]
     assert report.figures[0].ours == Samples((0.5, 0.5)) and report.figures[0].peers == {}
-    assert "did not end within 1 s; it said: waiting for godot" in report.remarks[0]
+    assert "did not end within 1 s; its output: waiting for godot" in report.remarks[0]
 
 
 def test_a_launcher_that_fails_is_reported_and_the_rest_is_measured(tmp_path, monkeypatch):
@@ -261,7 +261,7 @@ def test_a_launcher_that_fails_is_reported_and_the_rest_is_measured(tmp_path, mo
 
     assert done.returncode == 1
     assert "barrier, 2 ranks" in done.stdout
-    assert re.search(r"(?s)Open MPI \(CMA\) is left out: .*ended with 3; it said:\s+no slots", done.stdout)
+    assert re.search(r"(?s)Open MPI \(CMA\) is left out: .*ended with 3; its output:\s+no slots", done.stdout)
 
 
 def test_a_peer_whose_compiler_has_no_headers_is_reported_with_how_to_get_them(tmp_path, monkeypatch):
@@ -279,7 +279,7 @@ def test_a_peer_whose_compiler_has_no_headers_is_reported_with_how_to_get_them(t
 def test_a_rank_that_fails_ends_the_others_and_is_reported():
     program = "import os, sys, time; os.environ['RANK'] == '1' and sys.exit('no luck'); time.sleep(60)"
 
-    with pytest.raises(processes.ProgramFailed, match=r"(?s)rank 1 of .*ended with 1; it said: no luck"):
+    with pytest.raises(processes.ProgramFailed, match=r"(?s)rank 1 of .*ended with 1; its output: no luck"):
         processes.run_ranks([[sys.executable, "-c", program]] * 2)
 
 

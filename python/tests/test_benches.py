@@ -537,7 +537,7 @@ def test_a_comparison_that_cannot_be_is_refused_before_any_host_is_made(words, m
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--kill", "8@50%"], "kill=8: expected 1 to 7 hosts, for the root lives"),
+        (["--kill", "8@50%"], "kill=8: expected 1 to 7 hosts, because the root must survive"),
         (["--kill", "3"], "--kill='3': expected COUNT@SHARE%, such as 3@50%"),
         (["--slow", "0@0.2"], "slow=0: expected a host, 1 to 7, which is not the root"),
         (["--slow", "5@2"], "slow=5@2.0: expected a share of the rate, between 0 and 1"),

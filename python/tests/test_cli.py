@@ -165,7 +165,7 @@ def test_nothing_but_a_result_is_ever_overwritten(vectors, tmp_path, capsys, mon
     command = ["kmeans", str(vectors), "-k", "2", "-q", "--overwrite", "-o"]
 
     assert main([*command, str(out)]) == 2
-    assert "holds 'precious', which is no part of a result" in capsys.readouterr().err
+    assert "holds 'precious', which is not part of a result" in capsys.readouterr().err
     monkeypatch.chdir(out)
     assert main([*command, "."]) == main([*command, ".."]) == 2
     assert left_behind(out) == ["precious"]
@@ -211,7 +211,7 @@ def test_a_place_that_cannot_be_written_is_reported_before_any_work(vectors, tmp
 
     for command in (["kmeans", str(vectors), "-k", "2", "-q"], ["features", "--demo", "-q"]):
         assert main([*command, "-o", str(tmp_path / "out.npy")]) == 2
-        assert f"out.npy cannot be made: {tmp_path} is read-only" in capsys.readouterr().err
+        assert f"out.npy cannot be created: {tmp_path} is read-only" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("signals", "code"), [(signal.SIGINT, 130), *exhaustively((signal.SIGTERM, 143))])

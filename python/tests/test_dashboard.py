@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from ripieno.dashboard import Dashboard, wanted
+from ripieno.dashboard import Dashboard, shared_dashboard
 from ripieno.dashboard.board import LINE_COUNT, Board
 from ripieno.dashboard.history import MetricHistory
 from ripieno.dashboard.iterations import Iterations
@@ -227,14 +227,14 @@ def test_a_telemetry_interval_is_spread_over_its_bins():
 def test_counters_continue_when_others_take_a_rank_or_a_rank_changes():
     board = Board()
     board.set_ranks(["here", "here"])
-    board.pulse(0, pulse(1.0, bytes_sent=100))
-    board.pulse(1, pulse(1.0, teller="b", bytes_sent=7))
-    board.pulse(0, pulse(2.0, bytes_sent=150))
+    board.record_telemetry(0, pulse(1.0, bytes_sent=100))
+    board.record_telemetry(1, pulse(1.0, teller="b", bytes_sent=7))
+    board.record_telemetry(0, pulse(2.0, bytes_sent=150))
     # Rank 1 becomes rank 0, but keeps its own sums.
     board.set_ranks(["here"])
-    board.pulse(0, pulse(3.0, teller="b", bytes_sent=10))
+    board.record_telemetry(0, pulse(3.0, teller="b", bytes_sent=10))
     # Another communicator starts counting from zero.
-    board.pulse(0, pulse(4.0, teller="b", bytes_sent=2))
+    board.record_telemetry(0, pulse(4.0, teller="b", bytes_sent=2))
 
     assert board.ranks[0].sums["bytes_sent"] == 150 + 3 + 2
     assert board.ranks[1].sums["bytes_sent"] == 7
@@ -265,7 +265,7 @@ def test_metrics_of_odd_names_and_numbers_pass_the_strict_parser():
     board = Board()
     board.update_job(place='a "host"\n\\')
     board.set_ranks(['h"\n'])
-    board.pulse(0, pulse(1.0, waited_for_s={0: 0.5}, usage=[("allreduce", "ring", 3, 5)]))
+    board.record_telemetry(0, pulse(1.0, waited_for_s={0: 0.5}, usage=[("allreduce", "ring", 3, 5)]))
     board.event({"event": "iteration", "iteration": 1, "inertia": float("nan"), "odd\n": float("inf")})
 
     families = {each.name: each for each in text_string_to_metric_families(text_of(board))}
@@ -431,7 +431,7 @@ def test_dashboard_is_true_or_false():
 
 
 def test_one_dashboard_shows_all_jobs_of_a_command(capsys):
-    with wanted():
+    with shared_dashboard():
         for _ in range(2):
             with rp.launch(workers=1) as job:
                 job.run(iterate, 1)

@@ -90,7 +90,7 @@ def expected(weights=None):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_edge_is_read_once_for_any_number_of_workers(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("ripieno.graph.text.DEALT_BYTES", 100)
+    monkeypatch.setattr("ripieno.graph.text.COMPRESSED_WINDOW_BYTES", 100)
     monkeypatch.setattr("ripieno.graph.text.WINDOW_BYTES", 64)
     PLAIN[name](tmp_path / name)
     graph = Graph(tmp_path / name)

@@ -140,7 +140,7 @@ def test_urls_are_read_by_fsspec(texts, kind):
 def test_input_that_cannot_be_read_is_reported(texts):
     damaged = texts / "damaged.gz"
     damaged.write_bytes(gzip.compress(np.random.default_rng(0).bytes(100_000))[:60_000])
-    with pytest.raises(rp.InputError, match=r"damaged.gz is damaged from byte .* of what is unpacked"):
+    with pytest.raises(rp.InputError, match=r"damaged.gz is damaged from byte .* of the decompressed text"):
         list(splits(damaged)[0].blocks(1000))
     part = splits(texts / "lines.txt", count=2)[1]
     (texts / "lines.txt").write_bytes(b"short\n")
@@ -271,7 +271,7 @@ def test_an_assignment_is_printed_as_a_table():
         "rank  host  splits  local       bytes  which",
         "   0  a          3      2         300  0 … 2",
         "   1  b          2      0         200  3, 4",
-        "5 splits, 500 bytes; 2 of 4 where they lie; the largest load: 300 bytes, 20.0% above the mean",
+        "5 splits, 500 bytes; 2 of 4 local; the largest load: 300 bytes, 20.0% above the mean",
     ]
 
 

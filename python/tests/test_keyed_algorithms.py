@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from numpy.testing import assert_array_equal
-from ripieno.keyed.allreduce import ALGORITHMS, Amounts, estimates
+from ripieno.keyed.allreduce import ALGORITHMS, DataSizes, estimates
 
 WORLDS = range(1, 9)
 GATHERS = ("ring", "bruck", "direct")
@@ -100,7 +100,7 @@ def test_algorithms_send_the_bytes_of_their_theory(threads, p):
 
 def test_few_bytes_are_gathered_many_are_regrouped_and_few_large_partitions_are_exchanged():
     def choice(p, partition_count, each_bytes):
-        amounts = Amounts(each_bytes // partition_count, each_bytes, p * each_bytes, 1e-9)
+        amounts = DataSizes(each_bytes // partition_count, each_bytes, p * each_bytes, 1e-9)
         found = estimates(p, amounts, 20e-6, 1e-8)
         return min(found, key=found.get)
 

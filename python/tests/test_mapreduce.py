@@ -19,7 +19,7 @@ from ripieno.input import splits
 from ripieno.mapreduce import driver, moving, worker
 from ripieno.mapreduce.blocks import as_keyed
 from ripieno.mapreduce.serialized_value import SerializedValue
-from ripieno.mapreduce.tasks import deal
+from ripieno.mapreduce.tasks import assign_tasks
 from varied import exhaustively
 
 WORDS = ["fig", "pear", "fig", "quince", "été", "pear", "fig", "", "sloe", "été"]
@@ -159,7 +159,7 @@ def test_the_example_of_the_docstring_runs():
     ("sizes", "ranks"), [([5, 1, 1, 1, 9, 1], 3), ([1] * 5, 3), ([1, 1, 1, 1], 3), ([7], 2), ([0, 0, 0], 2)]
 )
 def test_tasks_are_dealt_so_that_the_largest_share_is_least(sizes, ranks):
-    tasks = deal([bytes(size) for size in sizes], [""] * len(sizes), ["a"] * ranks)
+    tasks = assign_tasks([bytes(size) for size in sizes], [""] * len(sizes), ["a"] * ranks)
 
     loads = [sum(task.size_bytes for task in tasks if task.rank == rank) for rank in range(ranks)]
     cuts = combinations(range(1, len(sizes)), min(ranks, len(sizes)) - 1)
@@ -173,7 +173,7 @@ def test_splits_with_known_locations_are_assigned_to_them(tmp_path):
     places = ["b", "a", "b", "a"]
     placed = [replace(split, hosts=(host,)) for split, host in zip(splits(tmp_path, count=4), places, strict=True)]
 
-    assert [task.rank for task in deal(placed, places, ["a", "b"])] == [1, 0, 1, 0]
+    assert [task.rank for task in assign_tasks(placed, places, ["a", "b"])] == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -404,10 +404,12 @@ def test_another_rank_does_not_load_a_file_that_has_changed(tmp_path):
     partition = worker.Partition(driver.Task(0, 1, "rows", None), sealed, sealed.size_bytes, (), (split.path,))
 
     def program(comm, partition):
-        part = worker.WorkerState(comm, loader=worker.as_given, versions={partition.paths[0]: version(split.path)})
-        found = [worker._replica(part, partition)]
+        part = worker.WorkerState(
+            comm, loader=worker.default_loader, versions={partition.paths[0]: version(split.path)}
+        )
+        found = [worker._load_replica(part, partition)]
         np.save(split.path, np.zeros(6))
-        return [*found, worker._replica(part, partition)]
+        return [*found, worker._load_replica(part, partition)]
 
     with rp.launch(1) as job:
         ((before, after),) = job.run(program, partition)

@@ -59,11 +59,11 @@ def only_once(part, _):
         ),
         (
             {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: ("sum", values.sum())},
-            r"reduce gave keys: a str: .* \(a pair is taken for keys and values",
+            r"reduce gave keys: a str: .* \(a pair means keys and values",
         ),
         (
             {"map": lambda part, _: ([0], [1]), "reduce": lambda keys, values: {"sum": values.sum()}},
-            "reduce gave partition 'sum': .* a dict for a table: put what is neither into a list",
+            "reduce gave partition 'sum': .* a dict means a table: put other results into a list",
         ),
         (
             {"map": lambda part, _: {3: np.ones(1)}, "reduce": lambda number, array: None},

@@ -469,7 +469,7 @@ def test_a_damaged_copy_is_replaced_and_reported(world, tmp_path):
 
     assert model.inertia_ == pytest.approx(kmeans().fit(POINTS).inertia_, rel=1e-12)
     (note,) = [note for rank in model.report_.ranks for note in rank.notes]
-    assert f"{damaged} on a is damaged" in note and "b/part-00002.npy is read in its place" in note
+    assert f"{damaged} on a is damaged" in note and "b/part-00002.npy is read instead" in note
 
 
 def test_splits_of_every_format_are_input(world, tmp_path):

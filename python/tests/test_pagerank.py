@@ -125,7 +125,7 @@ def test_edges_with_weights_that_lead_both_ways_already_count_once(world, worker
     for _, ranks, _ in world(workers).run(fit_all, [(each, {}) for each in graphs], tol=1e-7)[0]:
         assert np.abs(ranks - [want[vertex] for vertex in range(len(graph))]).sum() < 1e-4
     unequal = rp.Graph((np.array([1, 4, 2]), np.array([2, 4, 1]), np.array([1.5, 1, 1])), directed=False)
-    with pytest.raises(rp.InputError, match=r"from vertex 1 to 2 weigh 1\.5, those back 1: "):
+    with pytest.raises(rp.InputError, match=r"from vertex 1 to 2 have weight 1\.5, the reverse edges 1: "):
         world(workers).run(fit_all, [(unequal, {})])
 
 

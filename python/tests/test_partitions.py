@@ -27,7 +27,7 @@ from ripieno.cli import main
 from ripieno.comm.agreement import agreement
 from ripieno.files.sources import opened
 from ripieno.input import checksums, divide, open_partitions, splits
-from ripieno.input.dividing.replicas import placed
+from ripieno.input.dividing.replicas import place_replicas
 
 COUNTS = [1, 2, 3, 7, 20]
 LINES = [b"line %d" % i for i in range(300)]
@@ -108,7 +108,7 @@ def test_no_partition_is_empty(tmp_path, name):
     described = {"record_bytes": 24} if name == "a.bin" else {}
 
     for count in (4, 100_000, 10**18):
-        expected = f"partitions={count}: there are records for 3, all others would be empty: expected 3 or fewer"
+        expected = f"partitions={count}: there are records for 3, the others would be empty: expected 3 or fewer"
         with pytest.raises(rp.InputError, match=expected):
             divide(tmp_path / name, tmp_path / "parts", partitions=count, **described)
     assert not (tmp_path / "parts").exists()
@@ -247,11 +247,11 @@ def test_a_good_copy_replaces_a_damaged_one_with_a_warning(text, tmp_path):
         assert part.read() == expected
     assert [str(warning.message) for warning in told] == [
         f"{first} on a is damaged: SHA-256 {hashlib.sha256(first.read_bytes()).hexdigest()}, "
-        f"expected {part.checksum.sha256}; {second} is read in its place"
+        f"expected {part.checksum.sha256}; {second} is read instead"
     ]
     shutil.rmtree(second.parent)
     second.parent.symlink_to(tmp_path / "nowhere")
-    with pytest.warns(UserWarning, match=f"{third} is read in its place"):
+    with pytest.warns(UserWarning, match=f"{third} is read instead"):
         assert b"".join(part.blocks(100)) == expected
 
     third.unlink()
@@ -341,7 +341,7 @@ def test_nodes_have_folders_and_a_partition_is_read_where_it_is_found(text, tmp_
     assert joined("text", parts)[0] == LINES
     shutil.rmtree(tmp_path / "elsewhere" / "a")
     lost = next(part for part in parts if set(part.hosts) == {"a", "b"})
-    with pytest.raises(rp.InputError, match=r"part-\d+.txt and .* do not exist here; on [ab], [ab] it should"):
+    with pytest.raises(rp.InputError, match=r"part-\d+.txt and .* do not exist here; expected on [ab], [ab]"):
         lost.read()
 
 
@@ -352,7 +352,7 @@ def test_replicas_are_spread_over_nodes_and_racks(seed):
     racks = {node: f"r{at % 3}" for at, node in enumerate(nodes)} if seed % 2 else None
     replicas = int(random.integers(1, len(nodes) + 1))
 
-    holders = placed(len(nodes) * 12, nodes, replicas, racks)
+    holders = place_replicas(len(nodes) * 12, nodes, replicas, racks)
 
     assert all(len(set(holder)) == replicas for holder in holders)
     assert set(Counter(holder[0] for holder in holders).values()) == {12}
@@ -383,8 +383,8 @@ def test_input_that_cannot_be_divided_is_reported(sources, text, tmp_path):
         (text, {"replicas": 3, "nodes": ["a", "b"]}, "replicas=3, but there are 2 nodes"),
         (text, {"nodes": ["a", "a"]}, "nodes=a,a: expected different"),
         (text, {"nodes": ["../a"]}, "'../a' is no name of a host"),
-        (text, {"replicas": 2, "in_place": True}, "expected the nodes"),
-        (text, {"nodes": ["a", "b"], "racks": {"a": "r"}}, "nothing says where b stands"),
+        (text, {"replicas": 2, "in_place": True}, "expected nodes, the hosts"),
+        (text, {"nodes": ["a", "b"], "racks": {"a": "r"}}, "the rack of b is missing"),
         (tmp_path / "none.txt", {}, "does not exist"),
     ]:
         with pytest.raises(rp.InputError, match=message):
@@ -436,7 +436,7 @@ def test_the_command_divides_and_shows_the_reader_of_each_partition(text, tmp_pa
     assert all("c" in part.hosts for part in open_partitions(out / "partitions.json"))
     plan = ["split", "--plan", str(out / "partitions.json")]
     assert main([*plan, "--verify"]) == 0
-    assert "6 splits, 2,590 bytes; 6 of 6 where they lie; the largest load: 8" in capsys.readouterr().out
+    assert "6 splits, 2,590 bytes; 6 of 6 local; the largest load: 8" in capsys.readouterr().out
     assert main([*plan, "--workers", "4", "--hosts", "a,x"]) == 0
     printed = capsys.readouterr().out.splitlines()
     assert [line.split()[:4] for line in printed[1:5]] == [
@@ -490,7 +490,7 @@ def test_a_division_that_fails_leaves_nothing(text, tmp_path, monkeypatch, capsy
 
     monkeypatch.setattr("ripieno.input.dividing.sinks.LineSink.close", full)
     assert main(["split", str(text), "-p", "3", "--out", str(out)]) == 1
-    assert f"{out}: the disk is full; nothing was kept" in capsys.readouterr().err
+    assert f"{out}: the disk is full; nothing was written" in capsys.readouterr().err
     assert names(tmp_path) == ["big.txt", "big.txt.gz"] and not out.parent.exists()
 
 

@@ -93,7 +93,7 @@ def test_input_that_cannot_be_renamed_is_an_error_and_leaves_nothing(memory):
 
 
 @pytest.mark.parametrize("lost", [(".part",), (".part", ".old")])
-def test_an_older_result_is_put_back_or_named_if_the_new_one_cannot_take_its_name(memory, monkeypatch, lost):
+def test_an_older_result_is_restored_or_named_if_the_new_one_cannot_be_renamed(memory, monkeypatch, lost):
     def mv(system, path1, path2, **options):
         if path1.endswith(lost):
             raise OSError("connection lost")
@@ -111,7 +111,7 @@ def test_an_older_result_is_put_back_or_named_if_the_new_one_cannot_take_its_nam
 
     older, other = names(memory)
     assert other == "other.txt" and memory.cat(f"/results/{older}") == b"old"
-    assert older == "a.txt" or f"the older result is now /results/{older}, from where" in str(caught.value)
+    assert older == "a.txt" or f"the older result is now /results/{older}, because restoring" in str(caught.value)
     assert (older == "a.txt") == (".old" not in lost)
 
 
@@ -133,7 +133,7 @@ def test_an_older_folder_of_this_machine_is_put_back_too(tmp_path, monkeypatch):
     ("url", "replaceable", "message"),
     [
         (ROOT, (), "memory://results exists and is not empty"),
-        (ROOT, ("labels.npy",), "memory://results holds 'other.txt', which is no part of a result"),
+        (ROOT, ("labels.npy",), "memory://results holds 'other.txt', which is not part of a result"),
         (f"{ROOT}/other.txt", (), "memory://results/other.txt is not a folder"),
         ("nosuch://results", (), "nosuch://results: Protocol not known: nosuch"),
     ],

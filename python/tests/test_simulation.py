@@ -381,7 +381,7 @@ def test_broadcasts_of_spark_double_by_a_tree_and_then_stay_as_in_table_2():
 def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
     rows = {row.of: row.simulated for row in reproduced("spark-figure-4").rows}
 
-    growth = {way: rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.WAYS.values()}
+    growth = {way: rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.MECHANISMS.values()}
     assert growth.pop("from one place") == pytest.approx(12, rel=0.01)
     assert all(grown < 2 for grown in growth.values())
 
@@ -404,12 +404,12 @@ def test_broadcasts_of_spark_take_as_long_in_relation_to_each_other_as_in_table_
 
 def test_designed_networks_follow_equation_5_and_win_with_small_packets():
     for graph in (kylix.TWITTER, kylix.TWITTER_HALVED, kylix.YAHOO):
-        features = graph.features // graph.fewer
+        features = graph.features // graph.scale
         curve = DensityCurve.power_law(features, kylix.ALPHA, graph.density)
         costs = packets.of_rate(kylix.RATE_BITS_PER_S, kylix.EFFICIENT_BYTES)
         sets = (curve, graph.density * features)
         for degrees in (kylix.DIRECT, graph.degrees, kylix.BINARY):
-            seconds, sent_bytes = kylix.reduced(graph, degrees)
+            seconds, sent_bytes = kylix.simulated_reduction(graph, degrees)
             priced = design_estimate(64, degrees, sets, sets, graph.row_bytes, costs)
             assert sent_bytes == pytest.approx(priced["sent_bytes"], rel=0.01)
             # In a simulation, packets of one layer are sent while rows of another are added.

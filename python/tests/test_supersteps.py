@@ -14,7 +14,7 @@ import ripieno as rp
 from graph_programs import GRAPHS, built, random_edges
 from numpy.testing import assert_array_equal
 from ripieno.graph import most_frequent
-from ripieno.graph.superstep import FEW
+from ripieno.graph.superstep import SPARSE_RATIO
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -213,7 +213,7 @@ def test_few_messages_along_edges_are_as_good_as_many(everywhere):
     expected = nx.single_source_dijkstra_path_length(graph, 0)
     assert_array_equal(distances, [expected.get(node, np.inf) for node in graph])
     edge_count = 2 * graph.number_of_edges()
-    assert max(messages) * FEW > edge_count > min(messages[:-1]) * FEW
+    assert max(messages) * SPARSE_RATIO > edge_count > min(messages[:-1]) * SPARSE_RATIO
 
 
 def test_the_most_frequent_value_of_a_group_is_found():

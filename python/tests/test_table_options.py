@@ -127,7 +127,7 @@ def test_missing_values_are_errors_unless_rows_are_dropped_or_the_mean_is_put(tm
         ({"columns": "a"}, r"columns='a': expected a list of names"),
         ({"columns": ["c"]}, "columns='c': .* has no such column: expected some of a, b, note, y"),
         ({"decimal": ",", "columns": ["a", "b", "note"]}, r"line 2, column 'note' .*: 'x' is not a number"),
-        ({}, r"line 2, column 'a' \(1 of 4\): '1,5' is not a number; for a decimal comma, say decimal=','"),
+        ({}, r"line 2, column 'a' \(1 of 4\): '1,5' is not a number; for a decimal comma, pass decimal=','"),
         (
             {"decimal": ",", "thousands": "'", "columns": ["y"]},
             r"line 2, column 'y' \(4 of 4\): '1.003' is not a number",

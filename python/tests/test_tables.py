@@ -209,8 +209,8 @@ def refused(comm):
         (lambda: comm.regroup(table, memory_limit=1), "memory_limit=1 beside Table"),
         (lambda: comm.regroup(table, partitioner="balanced"), "partitioner='balanced' of a table"),
         (lambda: comm.regroup(table, partitioner="best"), "partitioner='best'"),
-        (lambda: comm.regroup(table, partitioner=lambda ids: ids + 7), "gave rank 8 for key 1: expected 0 … 1"),
-        (lambda: comm.regroup(table, partitioner=lambda ids: ids * 0.5), "gave .* dtype float64 for 1 keys"),
+        (lambda: comm.regroup(table, partitioner=lambda ids: ids + 7), "returned rank 8 for key 1: expected 0 … 1"),
+        (lambda: comm.regroup(table, partitioner=lambda ids: ids * 0.5), "returned .* dtype float64 for 1 keys"),
         (lambda: comm.regroup({1: np.ones(2)}), "regroup of a dict"),
     ):
         with pytest.raises(rp.InputError, match=said):

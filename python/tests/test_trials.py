@@ -9,8 +9,8 @@ import pytest
 import ripieno as rp
 from ripieno import _native
 from ripieno.bench.choice import Cell
-from ripieno.bench.found import FoundChoice
 from ripieno.bench.policies import POLICIES
+from ripieno.bench.results import ChoiceResults
 from ripieno.cli import main
 from ripieno.comm import algorithm_trials
 from ripieno.simulation import algorithm_choices
@@ -41,12 +41,12 @@ def test_an_algorithm_holds_half_way_to_the_next_size_and_the_last_beyond():
 
 def test_stored_choices_are_loaded_only_for_the_same_placement():
     found = choices(("allreduce", 8, "tree"))
-    path = algorithm_choices.keep(found)
+    path = algorithm_choices.store(found)
 
-    assert algorithm_choices.kept(["h", "h"], [0, 0], [None, None]) == found
-    assert algorithm_choices.kept(["h"] * 3, [0, 0, 0], [None] * 3) is None
+    assert algorithm_choices.load_stored(["h", "h"], [0, 0], [None, None]) == found
+    assert algorithm_choices.load_stored(["h"] * 3, [0, 0, 0], [None] * 3) is None
     path.write_text("{}")
-    assert algorithm_choices.kept(["h", "h"], [0, 0], [None, None]) is None
+    assert algorithm_choices.load_stored(["h", "h"], [0, 0], [None, None]) is None
 
 
 def try_and_look(comm):
@@ -134,7 +134,7 @@ def test_ways_to_choose_are_held_against_the_best():
         cell(8, "tree", tree=1.0, ring=3.0, bidirectional_exchange=1.05),
         cell(1 << 20, "regroup-allgather", tree=4.0, ring=2.0, halving_doubling=2.5),
     ]
-    ratios = FoundChoice(cells).ratios()
+    ratios = ChoiceResults(cells).ratios()
 
     assert [own for own, _ in ratios["default"]] == [1.0, 1.0]
     assert [own for own, _ in ratios["default without trials"]] == [1.0, 2.0]

@@ -70,22 +70,22 @@ def test_a_latency_longer_than_segments_leaves_the_rate_as_measured():
 def test_stored_costs_are_loaded_only_for_the_same_hosts(cache):
     costs = costs_of_two_racks()
 
-    path = link_costs.keep(costs)
+    path = link_costs.store(costs)
 
     assert path is not None and path.is_relative_to(cache)
-    assert link_costs.kept(["h3", "h2", "h1", "h0", "h0"]) == costs
-    assert link_costs.kept(["h0", "h1", "h2"]) is None
+    assert link_costs.load_stored(["h3", "h2", "h1", "h0", "h0"]) == costs
+    assert link_costs.load_stored(["h0", "h1", "h2"]) is None
     path.write_text('{"hosts": 3}')
     with pytest.raises(rp.InputError, match="expected a file of ripieno tune"):
-        link_costs.kept(costs.hosts)
+        link_costs.load_stored(costs.hosts)
 
 
 def test_costs_are_not_saved_without_a_folder(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
 
-    assert link_costs.keep(costs_of_two_racks()) is None
-    assert link_costs.kept(["h0", "h1", "h2", "h3"]) is None
+    assert link_costs.store(costs_of_two_racks()) is None
+    assert link_costs.load_stored(["h0", "h1", "h2", "h3"]) is None
 
 
 def test_pairs_are_of_one_kind_each():

@@ -58,7 +58,7 @@ def commands_page() -> str:
     from ripieno.cli import cli
 
     sections = (f"## {name}\n\n```text\n{text}\n```" for name, text in helps(cli, "ripieno"))
-    return "\n\n".join(["# Command line", "What `--help` prints, of every command.", *sections]) + "\n"
+    return "\n\n".join(["# Command line", "The `--help` text of every command.", *sections]) + "\n"
 
 
 def helps(command: click.Command, name: str, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
 
 from ripieno.errors import InputError
-from ripieno.files.frames import in_one_table, is_list, list_column, list_matrix, without_index
+from ripieno.files.frames import arrow_stream_as_table, is_list, list_column, list_matrix, without_index
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, TableFiles
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
@@ -122,7 +122,7 @@ def rows_in_memory(X: Any) -> Any:
     """
     if isinstance(X, list | tuple) and X and isinstance(X[0], Split):
         raise InputError("X: only fit accepts splits: expected rows or files")
-    X = in_one_table(X)
+    X = arrow_stream_as_table(X)
     if hasattr(X, "__dask_graph__"):
         return X.compute()
     if isinstance(X, pa.Table) or (hasattr(X, "__arrow_c_stream__") and not hasattr(X, "__array__")):
@@ -200,7 +200,7 @@ def open_with_target(
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
     # Only fits and scores need the target.
-    return (source.keeping(target) if keeps_missing else source), target
+    return (source.leaving_missing(target) if keeps_missing else source), target
 
 
 def open_for_prediction(

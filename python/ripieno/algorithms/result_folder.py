@@ -100,7 +100,7 @@ class ResultFolder:
 
 
 def _read(path: str, read: Callable[[IO[bytes]], Value]) -> Value:
-    with sources.opened(path) as file, sources.blamed_on(path):
+    with sources.opened(path) as file, sources.input_errors(path):
         try:
             return read(file)
         except (ValueError, RecursionError) as error:

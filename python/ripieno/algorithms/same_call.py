@@ -27,7 +27,7 @@ from ripieno._types import Rows
 from ripieno.algorithms.own_rows import opening, row_runs, rows_of
 from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_in, without_target
 from ripieno.errors import CollectiveMismatch, InputError
-from ripieno.files.frames import in_one_table
+from ripieno.files.frames import arrow_stream_as_table
 from ripieno.graph import Graph
 from ripieno.input import Split
 from ripieno.input.split import LOGGER as INPUT
@@ -137,7 +137,7 @@ def _agreed_call(
     splits, refusal = None, None
     try:
         splits = splits_in(passed[first])
-        passed[first] = in_one_table(passed[first]) if splits is None else _with_splits(passed[first], splits)
+        passed[first] = arrow_stream_as_table(passed[first]) if splits is None else _with_splits(passed[first], splits)
     except InputError as error:
         refusal = str(error)
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())

@@ -2,8 +2,9 @@
 
 cases        measured collectives and sizes, and the minimum that a cable or the memory must move
 rank         the program of our ranks; programs/ has the programs of the others, with the same rules
-baselines  the implementations, and how to start each; toolchain finds and compiles their requirements
-comparison      alternating runs of all implementations compared with a limit, and the resulting figures
+baselines    the implementations, and how to start each; toolchain finds and compiles their requirements
+comparison   alternating runs of all implementations compared with a limit, and the resulting figures
 choice       every algorithm over a grid of sizes, and the cases with a bad default choice
-session      the run of the command; found: its results and their output
+session      the run of the command
+results      its results and their output
 """

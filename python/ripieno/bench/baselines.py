@@ -76,7 +76,7 @@ class Baseline:
         Name in tables.
     start
         Runs the program with arguments (a budget and cases) and a timeout in seconds, and returns its output.
-    takes
+    supports
         Predicate for supported cases.
     ours
         Whether it is Ripieno: a case may name Ripieno's algorithms.
@@ -84,7 +84,7 @@ class Baseline:
 
     name: str
     start: Callable[[list[str], float], str]
-    takes: Callable[[BenchCase], bool] = lambda case: True
+    supports: Callable[[BenchCase], bool] = lambda case: True
     ours: bool = False
 
     def times(
@@ -97,7 +97,7 @@ class Baseline:
         ProgramFailed
             If the program fails or times out.
         """
-        words = list(dict.fromkeys(self.word(case) for case in self.able(cases)))
+        words = list(dict.fromkeys(self.word(case) for case in self.supported(cases)))
         found: dict[str, list[float]] = {word: [] for word in words}
         refused: dict[str, str] = {}
         if words:
@@ -113,9 +113,9 @@ class Baseline:
         """Return the program's name for a case."""
         return case.word if self.ours else BenchCase(case.collective, case.size_bytes).word
 
-    def able(self, cases: Sequence[BenchCase]) -> list[BenchCase]:
+    def supported(self, cases: Sequence[BenchCase]) -> list[BenchCase]:
         """Return the supported cases."""
-        return [case for case in cases if self.takes(case)]
+        return [case for case in cases if self.supports(case)]
 
 
 def ripieno(place: Deployment, *, through: str = "native", links: str = "auto") -> Baseline:
@@ -152,8 +152,8 @@ def open_mpi(
         Transport of large messages in shared memory: "cma" or "none".
     settings
         More MCA parameters, such as a forced algorithm.
-    tamed
-        Whether a yield sleeps briefly: for ranks of emulated hosts, which share cores unlike real hosts.
+    yields_to_sleep
+        Whether a yield sleeps briefly. Ranks of emulated hosts share cores, unlike real hosts.
 
     Raises
     ------
@@ -272,7 +272,7 @@ def gloo(place: Deployment, *, python: str | None = None) -> Baseline:
     words = [toolchain.torch_python(python), str(PROGRAMS / "gloo.py")]
     environment = {"GLOO_SOCKET_IFNAME": place.interface, "OMP_NUM_THREADS": "1"}
     start = lambda arguments, timeout_s: place.ranks([*words, *arguments], timeout_s, environment)  # noqa: E731
-    return Baseline("Gloo", start, takes=lambda case: case.collective not in _NOT_IN_GLOO)
+    return Baseline("Gloo", start, supports=lambda case: case.collective not in _NOT_IN_GLOO)
 
 
 def peers(

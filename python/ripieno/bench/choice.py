@@ -26,10 +26,10 @@ ROUND_COUNT = 5
 DISCARD_RATIO = 2.0
 #: Calls longer than this are steady enough for a single round.
 LONG_S = 0.5
-#: An algorithm that is slower by this factor at two sizes above `LOST_BYTES`, and falls further behind, is not tried
-#: at larger sizes.
-LOST = 4.0
-LOST_BYTES = 256 << 10
+#: An algorithm that is slower by this factor at two sizes above `GIVE_UP_MIN_BYTES`, and falls further behind, is not
+#: tried at larger sizes.
+GIVE_UP_RATIO = 4.0
+GIVE_UP_MIN_BYTES = 256 << 10
 #: The choice may be slower than the best by this factor.
 TOLERANCE = 1.1
 
@@ -95,14 +95,14 @@ def cells(
     if trials_s > 0:
         world.comm.try_algorithms(budget_s=trials_s, kept=False)
     for collective in collectives:
-        lost: set[str] = set()
+        given_up: set[str] = set()
         behind: dict[str, float] = {}
         for size in _sizes(world, collective, sizes):
-            cell = _cell(world, collective, size, usual[collective, size], lost)
+            cell = _cell(world, collective, size, usual[collective, size], given_up)
             yield cell
             before, behind = behind, {name: cell.to_best(name) for name in cell.seconds}
-            if size >= LOST_BYTES:
-                lost |= {name for name in behind if behind[name] > before.get(name, behind[name]) > LOST}
+            if size >= GIVE_UP_MIN_BYTES:
+                given_up |= {name for name in behind if behind[name] > before.get(name, behind[name]) > GIVE_UP_RATIO}
 
 
 def _sizes(world: NativeWorld, collective: str, sizes: Sequence[int]) -> list[int]:
@@ -114,7 +114,7 @@ def _sizes(world: NativeWorld, collective: str, sizes: Sequence[int]) -> list[in
     return list(dict.fromkeys(max(size // per_rank, 1) * per_rank if chunked else size for size in sizes))
 
 
-def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, lost: set[str]) -> Cell:
+def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, given_up: set[str]) -> Cell:
     block = size_bytes // world.world_size if collective in timing.BLOCK_COLLECTIVES else size_bytes
     vectors = timing.vectors_of(collective, block, world.world_size)
     vectors.main.fill(0)
@@ -125,7 +125,7 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, lost
     chosen = _native.choice(native, collective, size_bytes)
     # A root that runs ahead would measure its send rate instead of the time until the last rank has its data.
     apart = collective in timing.ROOTED or size_bytes >= timing.SEPARATE_BYTES
-    found: dict[str, list[float]] = {each[0]: [] for each in classes if each[0] not in lost}
+    found: dict[str, list[float]] = {each[0]: [] for each in classes if each[0] not in given_up}
     for _ in range(ROUND_COUNT):
         least = min((statistics.median(some) for some in found.values() if some), default=float("inf"))
         for name, some in found.items():

@@ -1,4 +1,4 @@
-"""Alternating runs of all implementations, so that disturbances affect all alike, and the resulting figures."""
+"""Run all implementations alternately, and return figures. Disturbances then affect all implementations equally."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def compare(
                 taking_part.remove(each)
                 times[each.name].clear()
                 continue
-            for case in each.able(cases):
+            for case in each.supported(cases):
                 measured = found[each.word(case)]
                 if isinstance(measured, str):
                     report.remark(f"{title(case)} is left out: {measured}")

@@ -36,7 +36,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured case: ours, its peers and its limit, all from one run.
+    """One measured case of Ripieno, its peers and its limit, all from one run.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ class PeerLimit(Protocol):
         ...
 
 
-class Unknown:
+class UnknownLimit:
     """The bound for hosts with unknown cables."""
 
     text = "unknown: pass --rate, the link rate of a host"

@@ -88,10 +88,10 @@ class RackShape:
 
     def spec(self, rate: str) -> ClusterSpec:
         """Return the lab of this shape, with cables of this rate."""
-        one = ClusterSpec(self.racks, self.hosts_per_rack, rate)
+        rack = ClusterSpec(self.racks, self.hosts_per_rack, rate)
         if self.racks == 1:
-            return one
-        uplink_bits_per_s = self.hosts_per_rack * one.rate_bits_per_s / self.oversubscription
+            return rack
+        uplink_bits_per_s = self.hosts_per_rack * rack.rate_bits_per_s / self.oversubscription
         return ClusterSpec(self.racks, self.hosts_per_rack, rate, f"{uplink_bits_per_s / 1000:.0f}kbit")
 
     def __str__(self) -> str:

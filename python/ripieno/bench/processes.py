@@ -20,7 +20,7 @@ from ripieno.errors import RipienoError
 #: Default timeout of a program.
 TIMEOUT_S = 900.0
 # Time for a program to end its own children.
-END_S = 3.0
+TERMINATION_S = 3.0
 OUTPUT_CHARACTERS = 2000
 
 
@@ -86,7 +86,7 @@ def _run_all(commands: Sequence[tuple[Sequence[str | Path], Mapping[str, str]]],
             status = running[failed].poll()
             how = f"did not end within {timeout_s:g} s" if status is None else f"ended with {status}"
             output = "\n".join(filter(None, (_text(name) for name in reversed(names[failed]))))[-OUTPUT_CHARACTERS:]
-            raise ProgramFailed(f"{label.format(failed)}{words!r} {how}; it said: {output or 'nothing'}")
+            raise ProgramFailed(f"{label.format(failed)}{words!r} {how}; its output: {output or 'nothing'}")
         return _text(names[0][0])
 
 
@@ -138,7 +138,7 @@ def _end(running: Sequence[subprocess.Popen[bytes]]) -> None:
             if process.poll() is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
-        deadline = time.monotonic() + END_S
+        deadline = time.monotonic() + TERMINATION_S
         for process in running:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, deadline - time.monotonic()))

@@ -40,15 +40,15 @@ class PythonWorld:
         """Return a call of `comm`, in place where possible."""
         comm, main, into = self.comm, vectors.main, vectors.into
         counts = [vectors.block] * self.world_size
-        mine = main[self.rank * vectors.block :][: vectors.block]
+        own_block = main[self.rank * vectors.block :][: vectors.block]
         calls: dict[str, Callable[..., object]] = {
             "broadcast": partial(comm.broadcast, out=main),
             "reduce": partial(comm.reduce, main, out=main if self.rank == 0 else None),
             "allreduce": partial(comm.allreduce, main, out=main),
             "allgather": partial(comm.allgather, out=main),
             "reduce-scatter": partial(comm.reduce_scatter, main, out=into, counts=counts),
-            "gather": partial(comm.gather, mine, out=main if self.rank == 0 else None, counts=counts),
-            "scatter": partial(comm.scatter, main, out=mine, counts=counts),
+            "gather": partial(comm.gather, own_block, out=main if self.rank == 0 else None, counts=counts),
+            "scatter": partial(comm.scatter, main, out=own_block, counts=counts),
             "alltoall": partial(comm.alltoall, main, out=into, counts=counts, out_counts=counts),
             "barrier": comm.barrier,
         }
@@ -104,15 +104,15 @@ class Mpi4pyWorld:
         """Return a call of the communicator, in place where possible."""
         comm, main, into, in_place = self.comm, vectors.main, vectors.into, self.mpi.IN_PLACE
         is_root = self.rank == 0
-        mine = main[self.rank * vectors.block :][: vectors.block]
+        own_block = main[self.rank * vectors.block :][: vectors.block]
         calls: dict[str, Callable[[], object]] = {
             "broadcast": partial(comm.Bcast, main),
             "reduce": partial(comm.Reduce, in_place if is_root else main, main if is_root else None),
             "allreduce": partial(comm.Allreduce, in_place, main),
             "allgather": partial(comm.Allgather, in_place, main),
             "reduce-scatter": partial(comm.Reduce_scatter_block, main, into),
-            "gather": partial(comm.Gather, in_place if is_root else mine, main if is_root else None),
-            "scatter": partial(comm.Scatter, main if is_root else None, in_place if is_root else mine),
+            "gather": partial(comm.Gather, in_place if is_root else own_block, main if is_root else None),
+            "scatter": partial(comm.Scatter, main if is_root else None, in_place if is_root else own_block),
             "alltoall": partial(comm.Alltoall, main, into),
             "barrier": comm.Barrier,
         }

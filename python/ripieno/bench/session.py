@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import ripieno._native as _native
 from ripieno.bench import baselines, choice
-from ripieno.bench import cases as questions
+from ripieno.bench import cases as case_options
 from ripieno.bench.baselines import Deployment
 from ripieno.bench.cases import BenchCase
 from ripieno.bench.comparison import WARM_UP, compare, figure_of
 from ripieno.bench.figures import Measurements
-from ripieno.bench.found import CollectiveFigures, FoundChoice
-from ripieno.bench.limits import MachineLimit, PeerLimit, Unknown, WireLimit
+from ripieno.bench.limits import MachineLimit, PeerLimit, UnknownLimit, WireLimit
 from ripieno.bench.rank import NativeWorld, PythonWorld, times, world_of
+from ripieno.bench.results import ChoiceResults, CollectiveFigures
 from ripieno.errors import InputError
 from ripieno.lab.cluster_spec import bits_per_s
 from ripieno.launch.script.environment import init
@@ -56,7 +56,7 @@ class BenchRequest:
         InputError
             If an option is invalid.
         """
-        names = questions.collectives_of(collectives)
+        names = case_options.collectives_of(collectives)
         if algorithm not in (None, "all"):
             for name in names:
                 # An order of the ranks may follow an @.
@@ -68,9 +68,9 @@ class BenchRequest:
             if peer not in baselines.PEERS:
                 raise InputError(f"peer {peer!r}: expected some of {', '.join(baselines.PEERS)}")
         return cls(
-            names, None if ranks is None else questions.world_sizes_of(ranks), questions.sizes_of(sizes), algorithm,
-            links, peers, repetitions, from_python, gloo_python, None if rate is None else bits_per_s("rate", rate),
-            budget_s, timeout_s, trials_s,
+            names, None if ranks is None else case_options.world_sizes_of(ranks), case_options.sizes_of(sizes),
+            algorithm, links, peers, repetitions, from_python, gloo_python,
+            None if rate is None else bits_per_s("rate", rate), budget_s, timeout_s, trials_s,
         )  # fmt: skip
 
     def cases(self) -> list[BenchCase]:
@@ -79,11 +79,11 @@ class BenchRequest:
             case
             for collective in self.collectives
             for algorithm in ([None, *_native.algorithms(collective)] if self.algorithm == "all" else [self.algorithm])
-            for case in questions.cases_of([collective], self.sizes, algorithm)
+            for case in case_options.cases_of([collective], self.sizes, algorithm)
         ]
 
 
-def started(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice:
+def started(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | ChoiceResults:
     """Start ranks on this machine, for each requested world size.
 
     Raises
@@ -125,7 +125,7 @@ def _started(request: BenchRequest) -> CollectiveFigures:
     return _with_figures(found)
 
 
-def _started_choice(request: BenchRequest) -> FoundChoice:
+def _started_choice(request: BenchRequest) -> ChoiceResults:
     cells: list[choice.Cell] = []
     for world_size in request.world_sizes or DEFAULT_WORLD_SIZES:
         words, environment = baselines.module("ripieno.bench.choice")
@@ -133,10 +133,10 @@ def _started_choice(request: BenchRequest) -> FoundChoice:
         words += [str(request.trials_s)]
         output = Deployment(world_size).ranks(words, request.timeout_s, environment)
         cells += [choice.Cell(**json.loads(line)) for line in output.splitlines()]
-    return FoundChoice(cells)
+    return ChoiceResults(cells)
 
 
-def joined(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | FoundChoice | None:
+def joined(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | ChoiceResults | None:
     """Join the ranks of a launcher. Rank 0 returns the results.
 
     Raises
@@ -152,7 +152,7 @@ def joined(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | F
     if only_choice:
         native = NativeWorld(init(links=request.links, threads=1))
         cells = list(choice.cells(native, request.collectives, request.sizes, request.trials_s))
-        return FoundChoice(cells) if native.rank == 0 else None
+        return ChoiceResults(cells) if native.rank == 0 else None
     through = "python" if request.from_python else "native"
     world = world_of(through, request.links)
     limit = _limit_under_launcher(world, request)
@@ -184,7 +184,7 @@ def _with_figures(found: CollectiveFigures) -> CollectiveFigures:
 def _limit_under_launcher(world: PythonWorld, request: BenchRequest) -> PeerLimit:
     if request.bits_per_s is not None:
         return WireLimit(world.world_size, request.bits_per_s)
-    return MachineLimit(world.world_size) if len(set(world.comm.hosts)) == 1 else Unknown()
+    return MachineLimit(world.world_size) if len(set(world.comm.hosts)) == 1 else UnknownLimit()
 
 
 def _title(world_size: int, through: str) -> Callable[[BenchCase], str]:

@@ -101,7 +101,9 @@ class StrategiesQuery:
         if self.random_order and self.racks == 1:
             raise InputError("random_order=True: expected racks=, several")
         if self.kill is not None and not 1 <= self.kill[0] < self.hosts:
-            raise InputError(f"kill={self.kill[0]}: expected 1 to {self.hosts - 1} hosts, for the root lives")
+            raise InputError(
+                f"kill={self.kill[0]}: expected 1 to {self.hosts - 1} hosts, because the root must survive"
+            )
         if self.kill is not None and not 0 <= self.kill[1] < 1:
             raise InputError(f"kill={self.kill[0]}@{self.kill[1]:.0%}: expected a share of the time, 0% to 99%")
         if self.slow is not None and not 1 <= self.slow[0] < self.hosts:

@@ -66,7 +66,7 @@ def main(case: BroadcastCase, folder: Path) -> None:
     comm = init(tls=False)
     value = np.random.default_rng(case.size_bytes).integers(0, 256, case.size_bytes, np.uint8)
     expected = zlib.crc32(value.data)
-    given = value if comm.rank == 0 else None
+    root_value = value if comm.rank == 0 else None
     del value
     # The first variable sets up connections, and does not count.
     with comm.broadcast_variable(0 if comm.rank == 0 else None) as first:
@@ -78,16 +78,18 @@ def main(case: BroadcastCase, folder: Path) -> None:
         begin_s = time.monotonic()
         if comm.rank in case.killed:
             threading.Timer(case.kill_after_s, os.kill, [os.getpid(), signal.SIGKILL]).start()
-        made = comm.broadcast_variable(given, strategy=case.strategy, block_bytes=case.block_bytes, record=case.record)
-        with made as variable:
-            there = variable.value
+        created = comm.broadcast_variable(
+            root_value, strategy=case.strategy, block_bytes=case.block_bytes, record=case.record
+        )
+        with created as variable:
+            received = variable.value
             end_s = time.monotonic()
             after = resource.getrusage(resource.RUSAGE_SELF)
             if not case.killed:
                 # Finished ranks leave the cores to the others.
                 comm.barrier()
-            if zlib.crc32(there.data) != expected:
-                raise AssertionError("the bytes are not the root's")
+            if zlib.crc32(received.data) != expected:
+                raise AssertionError("the received bytes differ from the bytes of the root")
             found.append(
                 {
                     # All hosts are on one machine and share one clock.

@@ -33,21 +33,21 @@ MODELS: tuple[Model, ...] = ("fork-join", "bsp")
 #: Phases of a turn that computes, as many as iterations in the paper.
 PHASES = 64
 #: Phases of an empty turn; fewer where threads are created for each.
-EMPTY_PHASES, MADE_PHASES = 2000, 100
+EMPTY_PHASES, SPAWN_PHASES = 2000, 100
 #: Duration of one thread's work in a phase that computes, in microseconds.
 PHASE_US = 1000.0
 #: Oversubscription factor of the turns with more threads than cores.
-CROWD = 4
+OVERSUBSCRIPTION = 4
 #: Timeout of an OpenMP turn, in seconds.
 TURN_TIMEOUT_S = 60.0
 SEED = 7
 
-#: Compared ways, ours first, with the name of our turn or of OpenMP's model.
-NOTHING = {"a team": "fork-join", "threads made": "made", "OpenMP": "fork-join"}
-BARRIERS = {"a team": "bsp", "std::sync::Barrier": "std-barrier", "OpenMP": "bsp"}
-BOUND = "one thread's share"
-PHASED = {
-    BOUND: "share",
+#: Compared methods, ours first, with the name of our turn or of OpenMP's model.
+EMPTY_METHODS = {"a team": "fork-join", "threads made": "made", "OpenMP": "fork-join"}
+BARRIER_METHODS = {"a team": "bsp", "std::sync::Barrier": "std-barrier", "OpenMP": "bsp"}
+SHARE_BOUND = "one thread's share"
+COMPUTE_METHODS = {
+    SHARE_BOUND: "share",
     "fork-join": "fork-join",
     "fork-join, dynamic parts": "parts",
     "BSP": "bsp",
@@ -199,13 +199,22 @@ class ThreadsResults:
 
     def usage_table(self) -> tuple[list[str], list[list[str]]]:
         """Return the counters by shape, pattern and model, summed over all numbers of centroids."""
-        headings = ["T x P", "pattern", "model", "switches: let go", "lost", "migrations", "pages touched", "read"]
+        headings = [
+            "T x P",
+            "pattern",
+            "model",
+            "voluntary switches",
+            "involuntary",
+            "migrations",
+            "minor faults",
+            "major",
+        ]
         rows = []
         for shape in self.shapes:
             for pattern, model in self.lines:
-                mine = [self.fit(shape, pattern, model, count) for count in self.request.centroids]
-                counted = _added(each.usage for each in mine if each is not None)
-                if any(mine):
+                selected = [self.fit(shape, pattern, model, count) for count in self.request.centroids]
+                counted = _added(each.usage for each in selected if each is not None)
+                if any(selected):
                     rows.append([shape, pattern, model, *(_count(value) for value in asdict(counted).values())])
         return headings, rows
 
@@ -231,9 +240,9 @@ class ThreadsResults:
 
     def fit(self, shape: str, pattern: str, model: str, centroids: int) -> ThreadsFit | None:
         """Return a cell of the grid."""
-        wanted = (shape, pattern, model, centroids)
+        cell = (shape, pattern, model, centroids)
         return next(
-            (each for each in self.fits if (each.shape, each.pattern, each.model, each.centroids) == wanted), None
+            (each for each in self.fits if (each.shape, each.pattern, each.model, each.centroids) == cell), None
         )
 
 
@@ -256,31 +265,34 @@ def samples_text(samples: Samples) -> str:
 
 
 def _costs(request: ThreadsQuery, openmp: Path | None) -> Iterator[FitCost]:
-    counts = [count for count in (request.cores, 2 * request.cores, CROWD * request.cores) if count > 1]
+    counts = [count for count in (request.cores, 2 * request.cores, OVERSUBSCRIPTION * request.cores) if count > 1]
     for count in counts:
-        yield from _case(request, openmp, f"fork-join of nothing, {count} threads", NOTHING, count, 0.0)
+        yield from _case(request, openmp, f"fork-join of nothing, {count} threads", EMPTY_METHODS, count, 0.0)
     for count in counts:
-        yield from _case(request, openmp, f"barrier, {count} threads", BARRIERS, count, 0.0)
-    for count in dict.fromkeys((request.cores, CROWD * request.cores)):
+        yield from _case(request, openmp, f"barrier, {count} threads", BARRIER_METHODS, count, 0.0)
+    for count in dict.fromkeys((request.cores, OVERSUBSCRIPTION * request.cores)):
         title = f"phase of {PHASE_US:g} µs of one thread's work, {count} threads"
-        yield from _case(request, openmp, title, PHASED, count, PHASE_US)
+        yield from _case(request, openmp, title, COMPUTE_METHODS, count, PHASE_US)
 
 
 def _case(
-    request: ThreadsQuery, openmp: Path | None, title: str, ways: Mapping[str, str], threads: int, phase_us: float
+    request: ThreadsQuery, openmp: Path | None, title: str, methods: Mapping[str, str], threads: int, phase_us: float
 ) -> list[FitCost]:
     rounds = round(phase_us * _native.rounds_per_us())
-    phases = {name: PHASES if rounds else MADE_PHASES if way == "made" else EMPTY_PHASES for name, way in ways.items()}
+    phases = {
+        name: PHASES if rounds else SPAWN_PHASES if method == "made" else EMPTY_PHASES
+        for name, method in methods.items()
+    }
     turns: dict[str, Callable[[], float]] = {}
-    for name, way in ways.items():
+    for name, method in methods.items():
         # Only as many threads as cores share the work.
-        shared = min(threads, request.cores) if way == "share" else threads
+        shared = min(threads, request.cores) if method == "share" else threads
         if name.endswith("pinned"):
-            turns[name] = partial(_pinned_turn, way, shared, phases[name], rounds)
+            turns[name] = partial(_pinned_turn, method, shared, phases[name], rounds)
         elif not name.startswith("OpenMP"):
-            turns[name] = partial(_native.thread_turn, way, shared, phases[name], rounds)
+            turns[name] = partial(_native.thread_turn, method, shared, phases[name], rounds)
         elif openmp is not None:
-            turns[name] = partial(_turn_of_openmp, openmp, way, threads, phases[name], rounds)
+            turns[name] = partial(_turn_of_openmp, openmp, method, threads, phases[name], rounds)
     taken: dict[str, list[float]] = {name: [] for name in turns}
     for _ in range(request.repetitions):
         for name, turn in turns.items():
@@ -288,10 +300,10 @@ def _case(
     return [FitCost(title, name, threads, Samples(tuple(seconds))) for name, seconds in taken.items()]
 
 
-def _pinned_turn(way: str, threads: int, phases: int, rounds: int) -> float:
+def _pinned_turn(method: str, threads: int, phases: int, rounds: int) -> float:
     _native.pin_threads(sorted(os.sched_getaffinity(0)))
     try:
-        return _native.thread_turn(way, threads, phases, rounds)
+        return _native.thread_turn(method, threads, phases, rounds)
     finally:
         _native.pin_threads([])
 
@@ -308,9 +320,9 @@ def _fits(request: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
     for turn in range(request.repetitions):
         for threads, processes in request.shapes:
             for letter in request.patterns:
-                wanted = bindings[letter]
+                binding = bindings[letter]
                 try:
-                    job = launch(processes, threads=threads, bind=wanted.bind, thread_affinity=wanted.thread_affinity)
+                    job = launch(processes, threads=threads, bind=binding.bind, thread_affinity=binding.thread_affinity)
                 except InputError as why:
                     remarks.append(f"{threads}x{processes}, {letter} is left out: {why}")
                     continue
@@ -341,9 +353,9 @@ def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, itera
 
 def _usage(comm: Any) -> FitUsage:
     """Return the usage of all current threads of this process, including the persistent threads of the kernels."""
-    mine = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
+    usages = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
     names = FitUsage.__dataclass_fields__
-    return _added(FitUsage(**{name: getattr(each, name) for name in names}) for each in mine)
+    return _added(FitUsage(**{name: getattr(each, name) for name in names}) for each in usages)
 
 
 def _added(usages: Iterator[FitUsage] | Sequence[FitUsage]) -> FitUsage:

@@ -17,7 +17,7 @@ from ripieno.bench.processes import ProgramFailed, run
 from ripieno.errors import RipienoError
 
 # Timeout of compilers and version queries, which normally end long before.
-QUESTION_TIMEOUT_S = 60.0
+QUERY_TIMEOUT_S = 60.0
 SYSTEM_PYTHON = "/usr/bin/python3"
 
 
@@ -108,7 +108,7 @@ def mpich() -> Mpi:
 
 @cache
 def intel_mpi() -> Mpi:
-    """Return the newest Intel MPI, whose programs the compiler of MPICH makes: both have one binary interface.
+    """Return the newest Intel MPI, with the compiler of MPICH, which has the same binary interface.
 
     Raises
     ------
@@ -158,11 +158,11 @@ def torch_python(python: str | None) -> str:
 @cache
 def _has_gloo(python: str) -> bool:
     # Before torch 2, `is_gloo_available` does not exist and gloo is always available.
-    question = (
+    program = (
         "import numpy, torch.distributed as d; raise SystemExit(not getattr(d, 'is_gloo_available', d.is_available)())"
     )
     try:
-        run([python, "-c", question], timeout_s=QUESTION_TIMEOUT_S)
+        run([python, "-c", program], timeout_s=QUERY_TIMEOUT_S)
     except ProgramFailed:
         return False
     return True
@@ -203,8 +203,8 @@ def java_archive(source: Path, libraries: Path) -> Path:
     if not archive.exists():
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             words = [compiler, "--release", "17", "-cp", f"{libraries}/*", "-d", f"{folder}/classes", str(source)]
-            run(words, timeout_s=QUESTION_TIMEOUT_S)
-            Path(shutil.make_archive(f"{folder}/made", "zip", f"{folder}/classes")).rename(archive)
+            run(words, timeout_s=QUERY_TIMEOUT_S)
+            Path(shutil.make_archive(f"{folder}/archive", "zip", f"{folder}/classes")).rename(archive)
     return archive
 
 
@@ -220,9 +220,9 @@ def _newest(name: str, version: str, headers: str, wheel: str, *programs: tuple[
             paths = [shutil.which(each, path=folder) for each in names]
             if all(paths):
                 launcher, compiler = str(paths[0]), str(paths[-1])
-                said = re.search(version, run([launcher, "--version"], timeout_s=QUESTION_TIMEOUT_S))
-                if said:
-                    numbers = tuple(int(each) for each in said[1].split(".") if each)
+                found_version = re.search(version, run([launcher, "--version"], timeout_s=QUERY_TIMEOUT_S))
+                if found_version:
+                    numbers = tuple(int(each) for each in found_version[1].split(".") if each)
                     found.append(Mpi(name, numbers, launcher, compiler, headers))
                     break
     return max(found, key=lambda mpi: mpi.version, default=None)
@@ -231,7 +231,7 @@ def _newest(name: str, version: str, headers: str, wheel: str, *programs: tuple[
 @cache
 def _has_mpi_header(compiler: str) -> bool:
     try:
-        run([compiler, "-fsyntax-only", "-include", "mpi.h", "-x", "c", os.devnull], timeout_s=QUESTION_TIMEOUT_S)
+        run([compiler, "-fsyntax-only", "-include", "mpi.h", "-x", "c", os.devnull], timeout_s=QUERY_TIMEOUT_S)
     except ProgramFailed:
         return False
     return True
@@ -253,7 +253,7 @@ def _compiled(compiler: str, source: Path, options: list[str]) -> Path:
     if not program.exists():
         # Write to a temporary name first: other processes may compile or run the same program.
         unfinished = program.with_suffix(f".{os.getpid()}")
-        run([path, *options, "-o", unfinished, source], timeout_s=QUESTION_TIMEOUT_S)
+        run([path, *options, "-o", unfinished, source], timeout_s=QUERY_TIMEOUT_S)
         unfinished.rename(program)
     return program
 

@@ -11,7 +11,7 @@ import click
 
 from ripieno.cli.options import communicator, dashboard_option, long_workers_option, threads_option
 from ripieno.comm.communicator import Communicator
-from ripieno.files.sources import found
+from ripieno.files.sources import find_files
 from ripieno.launch import launch
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def grep_command(
     comm = communicator(workers, threads, None)
     parts = partitions_in(inputs)
     if parts is None:
-        paths = [file.path for file in found(list(inputs))]
+        paths = [file.path for file in find_files(list(inputs))]
     else:
         # Several partitions may be ranges of one file.
         paths = [part.path for part in parts if part.start == 0]

@@ -10,7 +10,7 @@ import click
 import yaml
 
 from ripieno.errors import InputError
-from ripieno.files.sources import blamed_on, size_bytes
+from ripieno.files.sources import input_errors, size_bytes
 from ripieno.launch.kubernetes.manifest import Manifest
 
 RESTARTS = 3
@@ -144,7 +144,7 @@ def _read(path: Path) -> str:
     # Check the size first: opening a pipe without a writer would block.
     size_bytes(str(path))
     try:
-        with blamed_on(str(path)):
+        with input_errors(str(path)):
             return path.read_bytes().decode()
     except UnicodeDecodeError:
         raise InputError(f"{path}: expected text in UTF-8; put it into the image and use --script-in-image") from None

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import log
-from ripieno.dashboard import wanted
+from ripieno.dashboard import shared_dashboard
 from ripieno.errors import InputError
 from ripieno.files.npy import read_array
 from ripieno.files.results import ResultPath, check_results
@@ -149,7 +149,7 @@ _trace_option = click.option(
 
 
 def _show(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
-    ctx.with_resource(wanted(is_wanted))
+    ctx.with_resource(shared_dashboard(is_wanted))
 
 
 #: Option of the commands that run ranks. The dashboard shows the ranks while the command runs; commands need no code

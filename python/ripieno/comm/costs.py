@@ -36,7 +36,7 @@ def _measured_costs(comm: CallBase) -> MeasuredCosts | None:
     """Return the costs that `Communicator.tune` measured on this communicator or stored for its hosts."""
     from ripieno.simulation import MeasuredCosts, link_costs
 
-    return comm.kept.get(MeasuredCosts) or link_costs.kept(comm.hosts)
+    return comm.kept.get(MeasuredCosts) or link_costs.load_stored(comm.hosts)
 
 
 class Costs(SplitCalls, Exchanges, Gathers, Reductions):
@@ -145,7 +145,7 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
             raise InputError(f"budget_s={budget_s!r}: expected more than 0 seconds")
         measured = self.kept[MeasuredCosts] = cost_probes.measure(self, budget_s)
         if self.hosts.index(self.hosts[self.rank]) == self.rank:
-            link_costs.keep(measured)
+            link_costs.store(measured)
         self.barrier()
         return measured
 
@@ -188,12 +188,12 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         if self.replicas > 1:
             raise InputError(f"replicas={self.replicas}: expected 1; try on the communicator of the world")
         hosts, nodes, racks = list(self.hosts), list(self.nodes), list(self.racks)
-        mine = algorithm_choices.kept(hosts, nodes, racks) if kept and self.rank == 0 else None
+        mine = algorithm_choices.load_stored(hosts, nodes, racks) if kept and self.rank == 0 else None
         found = self.broadcast(mine)
         if found is None:
             found = algorithm_trials.measure(self, self._agreed_cluster(), budget_s)
             if self.rank == 0:
-                algorithm_choices.keep(found)
+                algorithm_choices.store(found)
         algorithm_trials.prefer(self, found)
         return found
 

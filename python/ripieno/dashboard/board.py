@@ -92,7 +92,7 @@ class Board:
         self.waited_for_s: dict[int, float] = {}
         self.pairs_s: dict[tuple[int, int], float] = {}
         self.links_bytes: dict[tuple[int, int], float] = {}
-        # The last pulse by its sender, because the rank of a sender may change.
+        # The last report by its sender, because the rank of a sender may change.
         self._last: dict[str, dict[str, Any]] = {}
         self._usage_before: dict[str, dict[tuple[str, str], tuple[float, float]]] = {}
 
@@ -144,7 +144,7 @@ class Board:
             self.iterations.take(event, self.now_s() - ago_s)
             self.version += 1
 
-    def rest(self) -> None:
+    def mark_idle(self) -> None:
         """Record that no program runs."""
         with self.lock:
             for known in self.ranks.values():
@@ -152,8 +152,8 @@ class Board:
                     known.state, known.waits_for, known.collective, known.cores = "ready", None, None, 0.0
             self.version += 1
 
-    def pulse(self, rank: int, report: Mapping[str, Any]) -> None:
-        """Record the pulse of a rank."""
+    def record_telemetry(self, rank: int, report: Mapping[str, Any]) -> None:
+        """Record a telemetry report of a rank."""
         now_s = self.now_s()
         with self.lock:
             known = self.ranks.setdefault(rank, BoardRank(rank))
@@ -222,7 +222,7 @@ class Board:
 
 
 def _growth(name: str, last: Mapping[str, Any], report: Mapping[str, Any]) -> float:
-    """Return the increase since the last pulse; the whole value for another communicator or the first pulse."""
+    """Return the increase since the last report; the whole value for another communicator or the first report."""
     if name not in report:
         return 0.0
     now, before = float(report[name]), float(last.get(name, 0.0))

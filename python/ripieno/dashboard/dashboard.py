@@ -21,8 +21,8 @@ TOKEN_BYTES = 16
 logger = logging.getLogger("ripieno.dashboard")
 
 _lock = threading.Lock()
-# One entry per active `wanted` block: None until its first job begins, then the dashboard.
-_wanted: list[Dashboard | None] = []
+# One entry per active `shared_dashboard` block: None until its first job begins, then the dashboard.
+_shared: list[Dashboard | None] = []
 # The dashboard of the last job that has ended. Its page stays available until the next dashboard starts.
 _over: list[Dashboard] = []
 
@@ -75,7 +75,7 @@ class Dashboard:
 
     def end(self) -> None:
         """Mark the job as over. The page stays until another dashboard starts or this process ends."""
-        self.board.rest()
+        self.board.mark_idle()
         self.board.update_job(state="over")
         with _lock:
             if self not in _over:
@@ -94,28 +94,28 @@ class Dashboard:
 
 
 @contextmanager
-def wanted(is_wanted: bool = True) -> Iterator[None]:
+def shared_dashboard(is_wanted: bool = True) -> Iterator[None]:
     """Show all jobs of this process on one dashboard within the ``with`` statement; it starts with the first job."""
     if not is_wanted:
         yield
         return
-    _wanted.append(None)
+    _shared.append(None)
     try:
         yield
     finally:
-        made = _wanted.pop()
-        if made is not None:
-            made.end()
-            made.close()
+        dashboard = _shared.pop()
+        if dashboard is not None:
+            dashboard.end()
+            dashboard.close()
 
 
 def current(is_requested: bool) -> tuple[Dashboard | None, bool]:
     """Return the dashboard for a new job, if it has one, and whether the dashboard ends with the job."""
     if is_requested:
         return Dashboard(), True
-    if not _wanted:
+    if not _shared:
         return None, False
-    made: Any = _wanted[-1]
-    if made is None:
-        made = _wanted[-1] = Dashboard()
-    return made, False
+    dashboard: Any = _shared[-1]
+    if dashboard is None:
+        dashboard = _shared[-1] = Dashboard()
+    return dashboard, False

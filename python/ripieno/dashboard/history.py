@@ -18,7 +18,7 @@ WIDTH_S = 0.5
 #: Quantities per bin: seconds that a rank spent on each activity, and seconds of processor time.
 SUMS = ("computing", "waiting", "communicating", "cpu")
 #: Shares are encoded in this many steps; `UNKNOWN` marks a bin without data.
-STEPS = 250
+SHARE_STEPS = 250
 UNKNOWN = 255
 
 
@@ -40,7 +40,7 @@ class MetricHistory:
 
     def add(self, rank: int, since_s: float, until_s: float, sums: dict[str, float], memory_bytes: float) -> None:
         """Add the activity of a rank between two times, spread evenly over the bins."""
-        self._evict(rank)
+        self._add_ranks(rank)
         self.reach(until_s)
         first, last = int(since_s / self.width_s), int(until_s / self.width_s)
         edges = np.clip(np.arange(first, last + 2) * self.width_s, since_s, until_s)
@@ -82,7 +82,7 @@ class MetricHistory:
             "memory": [round(float(each)) for each in memory],
         }
 
-    def _evict(self, rank: int) -> None:
+    def _add_ranks(self, rank: int) -> None:
         more = rank + 1 - self.rank_count
         if more > 0:
             self._sums = np.pad(self._sums, ((0, 0), (0, more), (0, 0)))
@@ -103,5 +103,5 @@ class MetricHistory:
 
 
 def _coded(share: NDArray[np.float64]) -> str:
-    steps = np.where(np.isnan(share), UNKNOWN, np.round(np.nan_to_num(share) * STEPS))
+    steps = np.where(np.isnan(share), UNKNOWN, np.round(np.nan_to_num(share) * SHARE_STEPS))
     return base64.b64encode(steps.astype(np.uint8).tobytes()).decode()

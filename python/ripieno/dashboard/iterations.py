@@ -10,7 +10,7 @@ from statistics import median
 from typing import Any
 
 #: Maximum number of stored iterations; above it, every second one is dropped.
-KEPT_COUNT = 400
+STORED_COUNT_MAX = 400
 #: The time per iteration is the median over this many of the latest iterations.
 LATEST_COUNT = 9
 #: Names of objectives. The first one that an iteration has is drawn first.
@@ -60,7 +60,7 @@ class Iterations:
         self._goal = float(goal) if isinstance(goal, int | float) and goal > 0 else None
         if number % self._every == 0 or not self._taken:
             self._taken.append((number, at_s, _measures(event)))
-        if len(self._taken) > KEPT_COUNT:
+        if len(self._taken) > STORED_COUNT_MAX:
             self._every *= 2
             self._taken = [each for each in self._taken if each[0] % self._every == 0]
 

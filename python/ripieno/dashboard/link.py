@@ -44,13 +44,13 @@ def link(host: str, port: int, token: str, environment: Mapping[str, str] = os.e
     if template:
         known = {**environment, "host": host, "port": str(port), "token": token}
         try:
-            made = template.format_map(known)
+            url = template.format_map(known)
         except (KeyError, ValueError, IndexError, AttributeError) as error:
             raise InputError(
                 f"{TEMPLATE_VARIABLE}={template}: {error} is not known: expected {{host}}, {{port}}, {{token}} and "
                 "names of environment variables"
             ) from None
-        return made if "{token}" in template else f"{made.rstrip('/')}/{token}/"
+        return url if "{token}" in template else f"{url.rstrip('/')}/{token}/"
     prefix = environment.get(PREFIX_VARIABLE)
     if prefix:
         return f"{prefix.rstrip('/')}/proxy/{port}/{token}/"

@@ -49,24 +49,24 @@ def _families(board: Board) -> Iterator[list[str]]:
     yield _family("ripieno_state", "stateset", "", "State of the job.", states)
     lost = [({"rank": each.rank}, int(each.lost is not None)) for each in ranks]
     yield _family("ripieno_rank_lost", "gauge", "", "1 if the rank died or became silent.", lost)
-    for name, unit, words, value in _GAUGES:
+    for name, unit, help_text, value in _GAUGES:
         yield _family(
-            name, "gauge", unit, words, [(_rank_labels(each), value(each)) for each in ranks if not each.lost]
+            name, "gauge", unit, help_text, [(_rank_labels(each), value(each)) for each in ranks if not each.lost]
         )
-    for name, unit, words, key in _COUNTERS:
+    for name, unit, help_text, key in _COUNTERS:
         samples = [(_rank_labels(each), each.sums[key]) for each in ranks]
-        yield _family(name, "counter", unit, words, samples, suffix="_total")
-    made = sorted(board.waited_for_s.items())
+        yield _family(name, "counter", unit, help_text, samples, suffix="_total")
+    waits = sorted(board.waited_for_s.items())
     yield _family(
         "ripieno_waited_for_seconds",
         "counter",
         "seconds",
         "Time that other ranks have waited for the rank.",
-        [({"rank": rank}, waited_s) for rank, waited_s in made],
+        [({"rank": rank}, waited_s) for rank, waited_s in waits],
         suffix="_total",
     )
     by_algorithm = sorted(board.usage.items())
-    for name, unit, words, place in (
+    for name, unit, help_text, place in (
         ("ripieno_algorithm_calls", "", "Calls by algorithm, all ranks.", 0),
         ("ripieno_algorithm_sent_bytes", "bytes", "Payload sent by each algorithm, all ranks.", 1),
     ):
@@ -74,7 +74,7 @@ def _families(board: Board) -> Iterator[list[str]]:
             ({"collective": collective, "algorithm": algorithm}, sums[place])
             for (collective, algorithm), sums in by_algorithm
         ]
-        yield _family(name, "counter", unit, words, samples, suffix="_total")
+        yield _family(name, "counter", unit, help_text, samples, suffix="_total")
     measures = board.iterations.latest
     if measures:
         yield _family(
@@ -84,8 +84,8 @@ def _families(board: Board) -> Iterator[list[str]]:
         yield _family("ripieno_measure", "gauge", "", "Measurements of the latest iteration.", of_fit)
 
 
-def _family(name: str, kind: str, unit: str, words: str, samples: Iterable[Sample], suffix: str = "") -> list[str]:
-    head = [f"# TYPE {name} {kind}", *([f"# UNIT {name} {unit}"] if unit else []), f"# HELP {name} {words}"]
+def _family(name: str, kind: str, unit: str, help_text: str, samples: Iterable[Sample], suffix: str = "") -> list[str]:
+    head = [f"# TYPE {name} {kind}", *([f"# UNIT {name} {unit}"] if unit else []), f"# HELP {name} {help_text}"]
     return [*head, *(f"{name}{suffix}{_labels(labels)} {_number(value)}" for labels, value in samples)]
 
 

@@ -1,4 +1,4 @@
-"""The server of a dashboard: serves the page, its data, metrics and the trace to clients that know the token.
+"""The server of a dashboard: serves the page, its data, metrics and the trace to clients with the token.
 
 The page uses server-sent events. If a proxy delays them, it polls. All its links are relative, and it loads nothing
 from other sites.
@@ -35,10 +35,10 @@ LIMIT_SHARE = 8
 #: Backlog of the listening socket.
 BACKLOG = 128
 #: Time limit in seconds, and size limit, of a request.
-HEADER_S = 5.0
+HEADER_TIMEOUT_S = 5.0
 HEADER_BYTES_MAX = 16_384
 #: Time limit in seconds for a client to receive an answer.
-PATIENCE_S = 30.0
+SEND_TIMEOUT_S = 30.0
 #: After this many connections `accept` pauses for `PAUSE_S` seconds, so a flood causes at most 100 wake-ups per second.
 ACCEPTS_PER_PAUSE = 16
 PAUSE_S = 0.01
@@ -63,9 +63,9 @@ HEADERS = {
 class DashboardServer:
     """Listens on creation, and answers after `start`.
 
-    One thread runs an event loop for all connections. A connection has `HEADER_S` to send a request with the token. At
-    most `connections_max` are open, so that the job keeps its descriptors; beyond that the oldest connection without
-    the token is closed.
+    One thread runs an event loop for all connections. A connection has `HEADER_TIMEOUT_S` to send a request with the
+    token. At most `connections_max` are open, so that the job keeps its descriptors; beyond that the oldest connection
+    without the token is closed.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ class DashboardServer:
         self._thread = threading.Thread(target=self._run, name="ripieno-dashboard", daemon=True)
 
     @property
-    def takes_listener(self) -> bool:
+    def accepts_listener(self) -> bool:
         """Whether another page may receive events. Half of the connections are reserved for polling."""
         return self._listener_count < self.connections_max // 2
 
@@ -159,7 +159,7 @@ class DashboardServer:
         writer = None
         try:
             reader, writer = await asyncio.open_connection(sock=connection, limit=HEADER_BYTES_MAX)
-            async with asyncio.timeout(HEADER_S):
+            async with asyncio.timeout(HEADER_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
             request = _Request(head, self)
             task = asyncio.current_task()
@@ -169,7 +169,7 @@ class DashboardServer:
             writer.write(request.answer)
             if request.listens:
                 await self._push_updates(writer)
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(SEND_TIMEOUT_S):
                 writer.close()
                 await writer.wait_closed()
         except (OSError, EOFError, asyncio.LimitOverrunError):
@@ -189,7 +189,7 @@ class DashboardServer:
             while not is_over:
                 is_over = self._over.is_set()
                 writer.write(f"data: {_json(updates.as_json())}\n\n".encode())
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(SEND_TIMEOUT_S):
                     await writer.drain()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._over.wait(), PERIOD_S)
@@ -260,7 +260,7 @@ class _Request(BaseHTTPRequestHandler):
         self._answer(_json(picture(self.server.board)), "application/json", more=name)
 
     def _events(self) -> None:
-        if not self.server.takes_listener:
+        if not self.server.accepts_listener:
             self._answer("Too many pages are connected already.\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
             return
         self._head(HTTPStatus.OK, {"Content-Type": "text/event-stream"})

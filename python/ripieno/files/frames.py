@@ -21,7 +21,7 @@ def index_columns(schema: pa.Schema) -> tuple[str, ...]:
     try:
         described = (schema.pandas_metadata or {}).get("index_columns", ())
     except (AttributeError, ValueError):
-        # Metadata of another program, under the same key.
+        # Another program has stored metadata under the same key.
         described = ()
     # A range index has no column: it is described by its start, stop and step.
     named = {name for name in described if isinstance(name, str)}
@@ -34,9 +34,10 @@ def without_index(table: pa.Table) -> pa.Table:
     return table.drop_columns(list(index)) if index else table
 
 
-def in_one_table(X: Any) -> Any:
-    """Return an Arrow stream, which can be read only once, or a list of Arrow record batches as a table; others as they
-    are.
+def arrow_stream_as_table(X: Any) -> Any:
+    """Return an Arrow stream or a list of record batches as a table, and other data unchanged.
+
+    An Arrow stream can be read only once.
 
     Raises
     ------
@@ -78,9 +79,7 @@ def list_column(schema: pa.Schema, where: str) -> pa.Field | None:
     others = [field.name for field in schema if pa.types.is_floating(field.type)]
     if len(lists) > 1 or others:
         names = ", ".join(repr(name) for name in [*(field.name for field in lists), *others])
-        raise InputError(
-            f"{where}: nothing says which of the columns {names} is the matrix: expected one column of lists"
-        )
+        raise InputError(f"{where}: columns {names} could each be the matrix: expected one column of lists")
     return lists[0]
 
 

@@ -1,6 +1,6 @@
 """Read MatrixMarket files, plain or compressed.
 
-The banner and the line of sizes determine the entries, whatever the name of the file is. SciPy's reader is not used: it
+The banner and the line of sizes determine the format, not the name of the file. SciPy's reader is not used: it
 ends the process on some damaged files.
 Source: Boisvert, Pozo and Remington, "The Matrix Market exchange formats: initial design", NISTIR 5935, 1996.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, blamed_on, opened
+from ripieno.files.sources import EmptyFile, File, input_errors, opened
 
 BANNER = b"%%matrixmarket"
 SUFFIX = ".mtx"
@@ -41,7 +41,7 @@ class MatrixInfo:
 
 def is_matrix_market(path: str) -> bool:
     """Return whether a file begins with the banner."""
-    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+    with opened(path, File(path, 0).compression) as file, input_errors(path):
         return file.read(len(BANNER)).lower() == BANNER
 
 
@@ -55,7 +55,7 @@ def read_info(path: str) -> MatrixInfo:
     EmptyFile
         The matrix has no entry.
     """
-    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+    with opened(path, File(path, 0).compression) as file, input_errors(path):
         return _info(path, file)
 
 
@@ -69,7 +69,7 @@ def read_matrix(path: str) -> Any:
     """
     from scipy.sparse import coo_matrix
 
-    with opened(path, File(path, 0).compression) as file, blamed_on(path):
+    with opened(path, File(path, 0).compression) as file, input_errors(path):
         info = _info(path, file)
         text = file.read()
     width = LAYOUTS[info.layout] - (info.field == "pattern")
@@ -89,7 +89,7 @@ def read_matrix(path: str) -> Any:
     entries = values.reshape(-1, width)
     ends = entries[:, :2].astype(np.int64) - 1
     if not (np.array_equal(ends + 1, entries[:, :2]) and (ends >= 0).all() and (ends < info.shape).all()):
-        raise InputError(f"{path} is damaged: the place of an entry is not in the matrix")
+        raise InputError(f"{path} is damaged: an entry lies outside the matrix")
     data = entries[:, 2] if width > 2 else np.ones(len(entries))
     if sign:
         mirrored = ends[:, 0] != ends[:, 1]
@@ -136,7 +136,7 @@ def _info(path: str, file: IO[bytes]) -> MatrixInfo:
 
 
 def _dense(values: NDArray[np.float64], shape: tuple[int, int], sign: int) -> NDArray[np.float64]:
-    """Return a matrix that is stored column by column; of a symmetric one, the lower triangle is stored."""
+    """Return a matrix that is stored column by column. A symmetric matrix is stored as its lower triangle."""
     if not sign:
         return values.reshape(shape, order="F")
     matrix = np.zeros(shape)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ripieno.host import memory_limit_bytes
 
-#: Errors from reading a damaged or encrypted archive, or one with a compression that Python does not support.
+#: Errors from reading a damaged, encrypted or unsupported archive.
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
 #: NumPy's errors for invalid headers.
 _BROKEN_HEADER = (SyntaxError, tokenize.TokenError, KeyError, MemoryError, OverflowError, RecursionError, TypeError)
@@ -120,7 +120,7 @@ def read_sparse(archive: zipfile.ZipFile) -> Any:
     ValueError
         The parts do not form a matrix. Other errors are as in `BROKEN_ARCHIVE`.
     """
-    # Imported only for such files, because SciPy takes a while to import.
+    # Imported here, because importing SciPy is slow.
     from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
 
     kind = check_sparse_format(archive)

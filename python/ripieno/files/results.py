@@ -54,9 +54,9 @@ def new_file(path: ResultPath) -> Iterator[Path]:
     os.close(descriptor)
     part = Path(name)
     try:
-        with _errors_name(path, part):
+        with _errors_with_path(path, part):
             yield part
-            _take_name(part, path)
+            _publish(part, path)
     finally:
         part.unlink(missing_ok=True)
 
@@ -90,7 +90,7 @@ def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(PART_SUFFIX, f".{path.name}.", path.parent))
     try:
-        with _errors_name(path, part):
+        with _errors_with_path(path, part):
             yield part
             _replace_folder(part, path)
     finally:
@@ -137,9 +137,9 @@ def check_results(
             raise InputError(f"{path} exists: choose another name, or pass --overwrite")
     _check_different(named)
     read = {_resolved(path) for path in inputs}
-    both = next((path for path in named.values() if _resolved(path) in read), None)
-    if both is not None:
-        raise InputError(f"{both} is an input, too: choose another name")
+    overlap = next((path for path in named.values() if _resolved(path) in read), None)
+    if overlap is not None:
+        raise InputError(f"{overlap} is an input, too: choose another name")
 
 
 def _exists(path: ResultPath) -> bool:
@@ -167,7 +167,7 @@ def check_new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Non
     # A current working directory that was removed cannot be the target.
     with suppress(FileNotFoundError):
         if path.resolve() in (Path.cwd(), *Path.cwd().parents):
-            raise InputError(f"{path} is the current folder, or one around it: choose another one")
+            raise InputError(f"{path} is the current folder, or one parent it: choose another one")
     _check_contents(path, sorted(entry.name for entry in path.iterdir()) if path.exists() else [], replaceable)
     _check_place(path)
 
@@ -175,7 +175,7 @@ def check_new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Non
 def _check_contents(path: ResultPath, names: Collection[str], replaceable: Collection[str]) -> None:
     other = [name for name in names if name not in replaceable]
     if other and replaceable:
-        raise InputError(f"{path} holds {other[0]!r}, which is no part of a result: choose another folder")
+        raise InputError(f"{path} holds {other[0]!r}, which is not part of a result: choose another folder")
     if other:
         raise InputError(f"{path} exists and is not empty: choose another folder, or pass --overwrite")
 
@@ -204,12 +204,12 @@ def explain(error: OSError) -> str:
     """Describe an operating-system error of reading or writing in a sentence."""
     where = f"{error.filename}: " if error.filename else ""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{where}the disk is full; nothing was kept"
+        return f"{where}the disk is full; nothing was written"
     return f"{where}{error.strerror or error}"
 
 
 @contextmanager
-def _errors_name(path: Path, part: Path) -> Iterator[None]:
+def _errors_with_path(path: Path, part: Path) -> Iterator[None]:
     """Make errors of the operating system name the user's path instead of the temporary one."""
     try:
         yield
@@ -225,7 +225,7 @@ def _replace_folder(part: Path, path: Path) -> None:
     try:
         if path.exists():
             path.rename(old)
-        _take_name(part, path)
+        _publish(part, path)
     except BaseException:
         if old.exists() and not path.exists():
             old.rename(path)
@@ -233,7 +233,7 @@ def _replace_folder(part: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _take_name(part: Path, path: Path) -> None:
+def _publish(part: Path, path: Path) -> None:
     # mkstemp and mkdtemp create private files. Give the result the usual permissions.
     mask = os.umask(0)
     os.umask(mask)
@@ -244,8 +244,8 @@ def _take_name(part: Path, path: Path) -> None:
 
 def _check_place(path: Path) -> None:
     """Raise InputError if nothing can be created at `path`."""
-    around = next(folder for folder in path.resolve().parents if folder.exists())
-    if not around.is_dir():
-        raise InputError(f"{around} is not a folder")
-    if not os.access(around, os.W_OK | os.X_OK):
-        raise InputError(f"{path} cannot be made: {around} is read-only")
+    parent = next(folder for folder in path.resolve().parents if folder.exists())
+    if not parent.is_dir():
+        raise InputError(f"{parent} is not a folder")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"{path} cannot be created: {parent} is read-only")

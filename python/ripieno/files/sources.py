@@ -22,20 +22,20 @@ from urllib.parse import unquote
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    # Imported in functions: it takes a fifth of a worker's start, and few workers need it.
+    # Imported in functions: the import takes a fifth of a worker's start time, and few workers need it.
     import fsspec
 
-#: Compressions by suffix. PyArrow decompresses the last two, and Python the others.
-COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "lzma", ".zst": "zstd", ".lz4": "lz4"}
-OF_ARROW = ("zstd", "lz4")
+#: Compressions by suffix. PyArrow decompresses `ARROW_COMPRESSIONS`, and Python the others.
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "lzma", ".zst": "zstd", ".lz4": "lz4"}
+ARROW_COMPRESSIONS = ("zstd", "lz4")
 ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
 #: Bytes per read of a whole file.
 READ_BYTES = 1 << 20
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 #: Timeout in seconds of an HDFS node to connect, to accept a request, and to respond; as in Hadoop.
-WEBHDFS_S = 60.0
+WEBHDFS_TIMEOUT_S = 60.0
 #: Attributes of remote files that change with the contents.
-CHANGING = ("size", "mtime", "created", "modificationTime", "last_modified", "LastModified", "ETag")
+VERSION_ATTRIBUTES = ("size", "mtime", "created", "modificationTime", "last_modified", "LastModified", "ETag")
 
 
 PathLike = str | os.PathLike[str]
@@ -64,16 +64,16 @@ class File:
     @property
     def compression(self) -> str | None:
         """The name of the compression that the file name indicates, or None."""
-        return COMPRESSED.get(suffix(self.path))
+        return COMPRESSIONS.get(suffix(self.path))
 
     @property
     def inner_suffix(self) -> str:
         """The suffix in lower case, without a compression suffix: ".csv" for "a.CSV.gz"."""
         end = suffix(self.path)
-        return suffix(self.path[: -len(end)]) if end in COMPRESSED else end
+        return suffix(self.path[: -len(end)]) if end in COMPRESSIONS else end
 
 
-def names_text(paths: Sequence[PathLike]) -> str:
+def describe_paths(paths: Sequence[PathLike]) -> str:
     """Return the name of the first file, and the number of others. There is at least one file."""
     others = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{paths[0]}{others}"
@@ -84,13 +84,13 @@ def suffix(path: PathLike) -> str:
     return PurePath(path).suffix.lower()
 
 
-def found(source: PathLike | Sequence[PathLike]) -> list[File]:
+def find_files(source: PathLike | Sequence[PathLike]) -> list[File]:
     """Return the files of one or several paths, globs, folders or URLs, sorted within each.
 
     Raises
     ------
     InputError
-        No file matches; a file is missing, or is of a kind that cannot be cut (archives, pipes); or fsspec lacks a
+        No file matches; a file is missing, or cannot be split, such as an archive or a pipe; or fsspec lacks a
         package for it.
     """
     items: Sequence[Any] = source if isinstance(source, list | tuple) else [source]
@@ -108,7 +108,7 @@ def found(source: PathLike | Sequence[PathLike]) -> list[File]:
 
 
 def absolute(path: PathLike) -> str:
-    """Return a path that names the same file for any working directory. URLs are returned unchanged.
+    """Return a path that does not depend on the working directory. URLs are returned unchanged.
 
     A leading ``~`` means the home directory, unless a file with exactly that name exists here.
     """
@@ -121,13 +121,13 @@ def absolute(path: PathLike) -> str:
     return os.path.abspath(name) if name else name
 
 
-def absolutes(paths: PathLike | Sequence[PathLike]) -> list[str]:
+def absolute_paths(paths: PathLike | Sequence[PathLike]) -> list[str]:
     """Return one or several paths as a list of absolute paths."""
     items: Sequence[Any] = paths if isinstance(paths, list | tuple) else [paths]
     return [absolute(item) for item in items]
 
 
-def with_rows(paths: Iterable[Each], open_one: Callable[[Each], Opened]) -> list[Opened]:
+def open_nonempty(paths: Iterable[Each], open_one: Callable[[Each], Opened]) -> list[Opened]:
     """Open files and skip the empty ones.
 
     Raises
@@ -161,14 +161,14 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
         It does not exist, or cannot be opened.
     """
     with ExitStack() as stack:
-        with blamed_on(path):
+        with input_errors(path):
             if is_url(path):
                 system, name = file_system(path)
-                # fsspec files do not stop in the middle of a line if asked to.
+                # readline of fsspec files ignores its size limit.
                 file = stack.enter_context(io.BufferedReader(stack.enter_context(system.open(name, "rb"))))
             else:
                 file = stack.enter_context(open(path, "rb"))
-            if compression in OF_ARROW:
+            if compression in ARROW_COMPRESSIONS:
                 file = stack.enter_context(io.BufferedReader(_Unpacked(file, compression)))
             elif compression is not None:
                 from fsspec.compression import compr
@@ -257,7 +257,7 @@ def _limited(request: Callable[..., Any]) -> Callable[..., Any]:
     """Add a timeout to requests, because fsspec would wait forever."""
 
     def limited(*args: Any, **kwargs: Any) -> Any:
-        return request(*args, **{"timeout": WEBHDFS_S, **kwargs})
+        return request(*args, **{"timeout": WEBHDFS_TIMEOUT_S, **kwargs})
 
     return limited
 
@@ -274,8 +274,8 @@ def _checking(get: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @contextmanager
-def blamed_on(path: str, at: str = "") -> Iterator[None]:
-    """Turn read errors of the operating system and of fsspec into sentences with the file and the place `at`."""
+def input_errors(path: str, at: str = "") -> Iterator[None]:
+    """Convert read errors of the operating system and of fsspec to InputError with the path, and the position `at`."""
     try:
         yield
     except FileNotFoundError:
@@ -313,7 +313,7 @@ def expand_keyed(name: PathLike, kinds: Collection[str] | None = None) -> list[t
         return [(file.path, file.keys) for file in _remote(name, kinds)]
     name = absolute(name)
     if os.path.isdir(name):
-        with blamed_on(name):
+        with input_errors(name):
             found = list(_walk(_listed, name, kinds))
         if not found:
             raise InputError(f"{name}: this folder has no file{_of_kinds(kinds)}")
@@ -358,11 +358,13 @@ def _has_no_key(path: str, keys: Keys) -> bool:
 
 
 def _is_explicit(path: str, pattern: str) -> bool:
-    """Whether a path that matches a pattern has no hidden name, or the pattern has a hidden name, too."""
+    """Return whether a matching path has no hidden name, or the pattern itself names hidden files."""
     # The names before the first wildcard are the same in both.
     fixed = next(at for at, name in enumerate(PurePath(pattern).parts) if glob.has_magic(name))
-    asked, found = (any(name.startswith(HIDDEN) for name in PurePath(it).parts[fixed:]) for it in (pattern, path))
-    return asked or not found
+    pattern_hidden, path_hidden = (
+        any(name.startswith(HIDDEN) for name in PurePath(it).parts[fixed:]) for it in (pattern, path)
+    )
+    return pattern_hidden or not path_hidden
 
 
 def size_bytes(path: str) -> int:
@@ -373,7 +375,7 @@ def size_bytes(path: str) -> int:
     InputError
         The file does not exist, is a pipe, or has no known size.
     """
-    with blamed_on(path):
+    with input_errors(path):
         if is_url(path):
             return _known_size(path, file_system(path)[0].info(path))
         return _size_bytes(path)
@@ -387,11 +389,11 @@ def version(path: str) -> Hashable:
     InputError
         It does not exist.
     """
-    with blamed_on(path):
+    with input_errors(path):
         if is_url(path):
             system, name = file_system(path)
             entry = system.info(name)
-            return tuple(str(entry.get(key)) for key in CHANGING)
+            return tuple(str(entry.get(key)) for key in VERSION_ATTRIBUTES)
         status = os.stat(path)
         return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
@@ -400,14 +402,14 @@ def unpacked_bytes(file: File) -> int:
     """Return the decompressed size of a file. A compressed file is read for this."""
     if file.compression is None:
         return file.size_bytes
-    with opened(file.path, file.compression) as stream, blamed_on(file.path):
+    with opened(file.path, file.compression) as stream, input_errors(file.path):
         return sum(map(len, iter(lambda: stream.read(READ_BYTES), b"")))
 
 
 def _local(path: PathLike) -> list[File]:
     files = []
     for name, keys in expand_keyed(path):
-        with blamed_on(name):
+        with input_errors(name):
             files.append(File(name, _size_bytes(name), keys))
     return files
 
@@ -427,7 +429,7 @@ def _size_bytes(path: str) -> int:
 def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
     if url.startswith("file://"):
         url = "file://" + absolute(url.removeprefix("file://"))
-    with blamed_on(url):
+    with input_errors(url):
         system, name = file_system(url)
         if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):
             return [File(path, _size_bytes(path), keys) for path, keys in expand_keyed(name, kinds)]

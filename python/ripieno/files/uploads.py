@@ -27,21 +27,21 @@ REQUEST_BYTES = 32 << 20
 @contextmanager
 def sent_file(url: str) -> Iterator[Path]:
     """Yield a local path to write to. At the end the file is sent to `url` and replaces an older file."""
-    with _made(url) as part:
+    with _uploaded(url) as part:
         yield part
 
 
 @contextmanager
 def sent_folder(url: str) -> Iterator[Path]:
     """Yield a local folder to write to. At the end it is sent to `url` and replaces an older folder."""
-    with _made(url) as part:
+    with _uploaded(url) as part:
         part.mkdir()
         yield part
 
 
 def check_sent_file(url: str) -> None:
     """Raise InputError, before any work is done, if the file system is unreachable or has a folder with that name."""
-    with _errors_name(url):
+    with _output_errors(url):
         system, name = file_system(url)
         if _kind(system, name) == "directory":
             raise InputError(f"{url} is a folder")
@@ -55,7 +55,7 @@ def exists(url: str) -> bool:
     InputError
         The file system cannot be reached.
     """
-    with _errors_name(url):
+    with _output_errors(url):
         return _kind(*file_system(url)) is not None
 
 
@@ -67,7 +67,7 @@ def listed(url: str) -> list[str]:
     InputError
         It is not a folder, or the file system cannot be reached.
     """
-    with _errors_name(url):
+    with _output_errors(url):
         system, name = file_system(url)
         kind = _kind(system, name)
         if kind == "file":
@@ -77,20 +77,20 @@ def listed(url: str) -> list[str]:
 
 
 @contextmanager
-def _made(url: str) -> Iterator[Path]:
+def _uploaded(url: str) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ripieno-") as folder:
         part = Path(folder) / PurePosixPath(url).name
         yield part
-        with _errors_name(url):
+        with _output_errors(url):
             system, name = file_system(url)
             _send(part, system, PurePosixPath(name))
 
 
-def _send(made: Path, system: fsspec.AbstractFileSystem, name: PurePosixPath) -> None:
+def _send(local: Path, system: fsspec.AbstractFileSystem, name: PurePosixPath) -> None:
     part, old = (str(name.with_name(f".{name.name}.{secrets.token_hex(8)}.{end}")) for end in ("part", "old"))
     system.makedirs(str(name.parent), exist_ok=True)
     try:
-        _copy(made, system, part)
+        _copy(local, system, part)
         # Remove the old result only after the new one is complete.
         if _kind(system, str(name)) is None:
             _rename(system, part, str(name))
@@ -119,19 +119,17 @@ def _exchange(system: fsspec.AbstractFileSystem, part: str, name: str, old: str)
             if _kind(system, name) is None:
                 _rename(system, old, name)
         except Exception as again:
-            raise OSError(
-                f"{error}; the older result is now {old}, from where it could not be put back: {again}"
-            ) from error
+            raise OSError(f"{error}; the older result is now {old}, because restoring it failed: {again}") from error
         raise
 
 
-def _copy(made: Path, system: fsspec.AbstractFileSystem, name: str) -> None:
-    if made.is_dir():
+def _copy(local: Path, system: fsspec.AbstractFileSystem, name: str) -> None:
+    if local.is_dir():
         system.makedirs(name, exist_ok=True)
-        for entry in made.iterdir():
+        for entry in local.iterdir():
             _copy(entry, system, f"{name}/{entry.name}")
         return
-    with open(made, "rb") as source, system.open(name, "wb", block_size=REQUEST_BYTES) as file:
+    with open(local, "rb") as source, system.open(name, "wb", block_size=REQUEST_BYTES) as file:
         shutil.copyfileobj(source, file, REQUEST_BYTES)
 
 
@@ -158,7 +156,7 @@ def _kind(system: fsspec.AbstractFileSystem, name: str) -> str | None:
 
 
 @contextmanager
-def _errors_name(url: str) -> Iterator[None]:
+def _output_errors(url: str) -> Iterator[None]:
     try:
         yield
     except InputError:

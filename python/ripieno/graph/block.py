@@ -22,7 +22,7 @@ class Block:
 
     Attributes
     ----------
-        Index of the superstep, from 0.
+    number : int
         Number of the superstep, from 0.
     vertices : (k,) int64
         Their ids, ascending.
@@ -68,8 +68,7 @@ class Block:
         return len(self.places)
 
     def halt(self, where: Any = True) -> None:
-        """Deactivate all vertices, or the ones with a true `where` (k,), from the next superstep until a message
-        arrives."""
+        """Deactivate all vertices, or those selected by the mask `where`, (k,), until they receive a message."""
         self.halting = self._mask(where, "halt")
 
     def send_along_edges(self, values: Any, where: Any = True) -> None:

@@ -37,14 +37,14 @@ class Columns(MutableMapping[str, NDArray[Any]]):
         return self._columns[name]
 
     def __setitem__(self, name: str, rows: Any) -> None:
-        given = np.asarray(rows)
-        if given.dtype.kind not in "biufc":
-            raise InputError(f"column {name!r}: dtype {given.dtype}, expected numbers")
-        if given.ndim == 0:
-            given = np.broadcast_to(given, self._count)
-        if len(given) != self._count:
-            raise InputError(f"column {name!r}: {len(given)} rows, expected {self._count}, one per vertex of this rank")
-        self._columns[name] = np.array(given, order="C")
+        array = np.asarray(rows)
+        if array.dtype.kind not in "biufc":
+            raise InputError(f"column {name!r}: dtype {array.dtype}, expected numbers")
+        if array.ndim == 0:
+            array = np.broadcast_to(array, self._count)
+        if len(array) != self._count:
+            raise InputError(f"column {name!r}: {len(array)} rows, expected {self._count}, one per vertex of this rank")
+        self._columns[name] = np.array(array, order="C")
 
     def __delitem__(self, name: str) -> None:
         del self._columns[name]
@@ -77,20 +77,20 @@ class SomeRows:
     def __setitem__(self, name: str, rows: Any) -> None:
         """Overwrite the rows; a number fills all of them."""
         column = self._columns[name]
-        given, shape = of_type(rows, column.dtype, f"column {name!r}"), (len(self._places), *column.shape[1:])
-        if given.ndim and given.shape != shape:
-            raise InputError(f"column {name!r}: rows of shape {given.shape}, expected {shape}, one per active vertex")
-        column[self._places] = given
+        array, shape = of_type(rows, column.dtype, f"column {name!r}"), (len(self._places), *column.shape[1:])
+        if array.ndim and array.shape != shape:
+            raise InputError(f"column {name!r}: rows of shape {array.shape}, expected {shape}, one per active vertex")
+        column[self._places] = array
 
 
-def of_type(given: Any, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Return `given` as an array that can be stored with `dtype`: arrays of the same kind, and numbers that fit."""
-    if isinstance(given, bool | int | float):
+def of_type(value: Any, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+    """Return `value` as an array that can be stored with `dtype`: arrays of the same kind, and numbers that fit."""
+    if isinstance(value, bool | int | float):
         with suppress(OverflowError):
-            if np.can_cast(np.result_type(dtype, given), dtype, "same_kind"):
-                return np.array(given, dtype)
-        raise InputError(f"{what}: {given!r}, expected {dtype}")
-    array = np.asarray(given)
+            if np.can_cast(np.result_type(dtype, value), dtype, "same_kind"):
+                return np.array(value, dtype)
+        raise InputError(f"{what}: {value!r}, expected {dtype}")
+    array = np.asarray(value)
     if not np.can_cast(array.dtype, dtype, "same_kind"):
         raise InputError(f"{what}: type {array.dtype}, expected {dtype}")
     return array

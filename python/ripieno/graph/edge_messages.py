@@ -56,11 +56,11 @@ class EdgeMessages:
         if self._at_source:
             self._places = np.searchsorted(graph.vertices, self._columns)
             self._reached = np.flatnonzero(graph.in_degrees)
-            self._way = graph.comm.sparse(self._rows, graph.vertices[self._reached], size=size)
+            self._reduction = graph.comm.sparse(self._rows, graph.vertices[self._reached], size=size)
         else:
             self._places = np.searchsorted(graph.vertices, self._rows)
             self._sending = np.flatnonzero(graph.out_degrees)
-            self._way = graph.comm.sparse(graph.vertices[self._sending], self._columns, size=size)
+            self._reduction = graph.comm.sparse(graph.vertices[self._sending], self._columns, size=size)
 
     def combined(
         self, values: NDArray[Any], combiner: Combiner, along: Along | None, where: NDArray[np.bool_] | None
@@ -85,29 +85,29 @@ class EdgeMessages:
         x, sends = self._at_columns(values, where)
         offsets = self._entries[0]
         if sends is None:
-            return np.repeat(self._rows, np.diff(offsets)), self._carried(x, along)
+            return np.repeat(self._rows, np.diff(offsets)), self._messages(x, along)
         entries = self._entries_of(np.flatnonzero(sends))
-        return self._rows[np.searchsorted(offsets, entries, "right") - 1], self._carried(x, along, entries)
+        return self._rows[np.searchsorted(offsets, entries, "right") - 1], self._messages(x, along, entries)
 
     def listed(self, values: NDArray[Any], along: Along | None, where: NDArray[np.bool_] | None) -> Messages:
         """Return all messages of each vertex, by source, for edges that lie with their targets."""
         x, sends = self._at_columns(values, where)
-        carried = self._carried(x, along)
+        messages = self._messages(x, along)
         order, places = self._by_target
         if sends is not None:
             sent = sends[self._entries[1][order]]
             order, places = order[sent], places[sent]
-        return Messages.grouped(places, carried[order], len(self._graph.vertices))
+        return Messages.grouped(places, messages[order], len(self._graph.vertices))
 
     def _at_columns(
         self, values: NDArray[Any], where: NDArray[np.bool_] | None
     ) -> tuple[NDArray[Any], NDArray[np.bool_] | None]:
-        """Return the source values of this rank's edges, in column order, and which columns send."""
+        """Return the source values of this rank's edges, in column order, and a mask of the columns that send."""
         if self._at_source:
             return values[self._places], None if where is None else where[self._places]
         # Each row has one contributor, its owner, so the operation does not matter.
-        fetched = self._way.reduce(values[self._sending], "max")
-        return fetched, None if where is None else self._way.reduce(where[self._sending], "or")
+        fetched = self._reduction.reduce(values[self._sending], "max")
+        return fetched, None if where is None else self._reduction.reduce(where[self._sending], "or")
 
     def _row_values(
         self, x: NDArray[Any], sends: NDArray[np.bool_] | None, combiner: Combiner, along: Along | None
@@ -119,14 +119,14 @@ class EdgeMessages:
             out = np.empty((len(self._rows), *x.shape[1:]), x.dtype)
             self._matrix.product(np.ascontiguousarray(x), out, combiner.name, self._graph.comm.threads)
             return out
-        carried = self._carried(x, along)
+        messages = self._messages(x, along)
         offsets, sources, _ = self._entries
         if sends is not None:
-            carried[~sends[sources]] = blank((), carried.dtype, combiner)
+            messages[~sends[sources]] = blank((), messages.dtype, combiner)
         combined = combiner.ufunc.reduceat(
-            carried, offsets[:-1], axis=0, dtype=accumulator(carried.dtype, combiner.name)
+            messages, offsets[:-1], axis=0, dtype=accumulator(messages.dtype, combiner.name)
         )
-        return np.asarray(combined.astype(carried.dtype, copy=False))
+        return np.asarray(combined.astype(messages.dtype, copy=False))
 
     def _is_product(self, dtype: np.dtype[Any], op: str, along: Along | None) -> bool:
         """Whether the native module computes these messages. Its sums use the weights, if there are any."""
@@ -135,20 +135,20 @@ class EdgeMessages:
         takes_weights = op == "sum" and self._graph.weighted
         return not takes_weights if along is None else along is np.multiply and op == "sum" and dtype == np.float64
 
-    def _carried(
+    def _messages(
         self, x: NDArray[Any], along: Along | None, entries: NDArray[np.int64] | slice = slice(None)
     ) -> NDArray[Any]:
         """Return the messages of all or some edges of this rank, in entry order."""
         _, sources, weights = self._entries
-        carried = x[sources[entries]]
+        messages = x[sources[entries]]
         if along is None:
-            return carried
-        made = np.array(along(carried, weights[entries].reshape(-1, *(1,) * (x.ndim - 1))))
-        if made.ndim == 0 or len(made) != len(carried):
+            return messages
+        computed = np.array(along(messages, weights[entries].reshape(-1, *(1,) * (x.ndim - 1))))
+        if computed.ndim == 0 or len(computed) != len(messages):
             raise InputError(
-                f"along returned an array of shape {made.shape}, expected {len(carried)} rows, one per edge"
+                f"along returned an array of shape {computed.shape}, expected {len(messages)} rows, one per edge"
             )
-        return made
+        return computed
 
     def _entries_of(self, columns: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the entries of some columns, at a cost proportional to their number."""
@@ -188,6 +188,6 @@ class EdgeMessages:
     def _to_owners(self, result: NDArray[Any], rows: NDArray[Any], op: Any) -> None:
         """Send the results of all ranks' rows to the owners of their vertices."""
         if self._at_source:
-            result[self._reached] = self._way.reduce(rows, op)
+            result[self._reached] = self._reduction.reduce(rows, op)
         else:
             result[self._places] = rows

@@ -51,11 +51,11 @@ class Edges:
         """Concatenate the edges of some parts, in order."""
         if len(parts) == 1:
             return parts[0]
-        none = np.empty(0)
+        empty = np.empty(0)
         return Edges(
             np.concatenate([_no_ids(), *(part.sources for part in parts)]),
             np.concatenate([_no_ids(), *(part.targets for part in parts)]),
-            np.concatenate([none, *(part.weights for part in parts)]) if weighted else None,
+            np.concatenate([empty, *(part.weights for part in parts)]) if weighted else None,
             np.concatenate([_no_ids(), *(part.lone for part in parts)]),
         )
 
@@ -85,12 +85,12 @@ class Edges:
             at = unequal[0]
             a, b = ends[:2, first[at]]
             raise InputError(
-                f"edges from vertex {a} to {b} weigh {sums[at - 1]:g}, those back {sums[at]:g}: with "
+                f"edges from vertex {a} to {b} have weight {sums[at - 1]:g}, the reverse edges {sums[at]:g}: with "
                 "directed=False expected equal weights, or edges in one direction only"
             )
-        kept = np.ones(len(first), np.bool_)
-        kept[back] = False
-        chosen = np.sort(order[np.repeat(kept, np.diff(np.append(first, len(self))))])
+        is_kept = np.ones(len(first), np.bool_)
+        is_kept[back] = False
+        chosen = np.sort(order[np.repeat(is_kept, np.diff(np.append(first, len(self))))])
         return Edges(self.sources[chosen], self.targets[chosen], self.weights[chosen], self.lone)
 
     def both_ways(self) -> Edges:
@@ -105,12 +105,12 @@ class Edges:
 
     def without_loops(self) -> Edges:
         """Return the edges without self-loops. Their vertices remain."""
-        kept = self.sources != self.targets
+        is_kept = self.sources != self.targets
         return Edges(
-            self.sources[kept],
-            self.targets[kept],
-            None if self.weights is None else self.weights[kept],
-            np.concatenate([self.lone, np.unique(self.sources[~kept])]),
+            self.sources[is_kept],
+            self.targets[is_kept],
+            None if self.weights is None else self.weights[is_kept],
+            np.concatenate([self.lone, np.unique(self.sources[~is_kept])]),
         )
 
     def redistributed(self, comm: Communicator, *, directed: bool) -> Edges:
@@ -184,9 +184,9 @@ class Redistribution:
         """Return answers for the received entries to their senders, in the senders' order."""
         arrived = np.empty(len(self._order), answers.dtype)
         self._alltoall(answers, arrived, self.out_counts, self.counts)
-        given = np.empty_like(arrived)
-        given[self._order] = arrived
-        return given
+        answers_in_order = np.empty_like(arrived)
+        answers_in_order[self._order] = arrived
+        return answers_in_order
 
     def _alltoall(
         self, values: NDArray[Any], out: NDArray[Any], counts: NDArray[np.int64], out_counts: NDArray[np.int64]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, expand_keyed, is_url, names_text, size_bytes, with_rows
+from ripieno.files.sources import EmptyFile, File, describe_paths, expand_keyed, is_url, open_nonempty, size_bytes
 from ripieno.graph.edge_files import EdgeFile, TableEdges
 from ripieno.graph.edges import Edges, with_both_directions
 from ripieno.graph.layout import End
@@ -25,7 +25,7 @@ from ripieno.graph.split_edges import SplitEdges, read_edges
 from ripieno.graph.tables import MatrixEdges, NpyEdges, NpzEdges
 from ripieno.graph.text import TextEdges, has_names
 from ripieno.input import Split, share
-from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, typed_keys, unwrapped
+from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, paths_and_options, typed_keys
 from ripieno.input.columns.csv import CsvColumns
 from ripieno.input.matrix.dataset import is_path_like
 from ripieno.input.partitions import splits_of
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ripieno.graph")
 
-#: Openers of formats that are no tables.
-OTHERS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
+#: Openers of the formats that are not tables.
+OPENERS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
     "text": TextEdges.open,
     "npy": NpyEdges.open,
     "npz": NpzEdges.open,
@@ -67,7 +67,7 @@ class Files:
     def text(self) -> str:
         """A readable description. The number of edges is unknown until the files are read."""
         size = bytes_text(sum(file.size_bytes for file in self.files))
-        return f"{names_text([file.path for file in self.files])}, {size}"
+        return f"{describe_paths([file.path for file in self.files])}, {size}"
 
     @property
     def weighted(self) -> bool:
@@ -102,8 +102,8 @@ class Graph:
         SNAP's files, or ``source<TAB>target,target,…``. Text may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``).
         Some of several files may be empty. An array has shape (m, 2); a tuple is (sources, targets) or (sources,
         targets, weights). A frame (pandas, polars, Arrow) has the same columns as a file: two, or more with names for
-        source, target and weight. In a matrix, row i, column j is the edge from i to j. Of splits, or of a partition
-        file, each rank reads the splits that `ripieno.input.assign` assigns to it.
+        source, target and weight. In a matrix, row i, column j is the edge from i to j. With splits, or a
+        partition file, each rank reads the splits that `ripieno.input.assign` assigns to it.
     directed : bool, optional
         With False each edge leads both ways. If weighted edges are given in both directions, as in a symmetric matrix,
         each pair counts once, and weights that differ by direction are an error. By default a networkx graph decides;
@@ -157,13 +157,13 @@ class Graph:
             self.source = _open_files(source, weighted, format)
         else:
             self.source = in_memory(source, weighted)
-        output = self.source.directed
-        self.directed: bool = directed if directed is not None else output if output is not None else True
+        stated = self.source.directed
+        self.directed: bool = directed if directed is not None else stated if stated is not None else True
         self.weighted: bool = self.source.weighted
-        has = self.source.vertex_count
-        if has is not None and vertex_count is not None and vertex_count < has:
-            raise InputError(f"vertex_count={vertex_count}, but the graph has {has} vertices")
-        self.vertex_count: int | None = has if vertex_count is None else int(vertex_count)
+        known_count = self.source.vertex_count
+        if known_count is not None and vertex_count is not None and vertex_count < known_count:
+            raise InputError(f"vertex_count={vertex_count}, but the graph has {known_count} vertices")
+        self.vertex_count: int | None = known_count if vertex_count is None else int(vertex_count)
         self.duplicates: str = _duplicates(duplicates, self.weighted, self.source.multiple)
 
     def __repr__(self) -> str:
@@ -189,7 +189,7 @@ class Graph:
         Parameters
         ----------
         sources, targets : (m,) integers
-            Vertex ids, from 0 to 2^62 - 1. Any one rank passes each edge.
+            Vertex ids, from 0 to 2^62 - 1. Exactly one rank passes each edge.
         weights : (m,) float64, optional
             On all ranks that have edges, or on none.
         comm : Communicator
@@ -336,10 +336,10 @@ def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
 def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files:
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
-    source, options = unwrapped(source)
+    source, options = paths_and_options(source)
     items: Sequence[Any] = source if isinstance(source, (list, tuple)) else [source]
     found = typed_keys([each for item in items for each in expand_keyed(item)])
-    files = with_rows(found, lambda each: _open_file(*each, options, weighted, format))
+    files = open_nonempty(found, lambda each: _open_file(*each, options, weighted, format))
     for file in files[1:]:
         if file.weighted != files[0].weighted:
             having, lacking = (file, files[0]) if file.weighted else (files[0], file)
@@ -359,10 +359,10 @@ def _open_file(
     kind, is_table = format or _format_of(path), options != TableOptions() or bool(keys)
     if format is None and File(path, 0).inner_suffix == ".tsv" and (is_table or has_names(path)):
         kind = "csv"
-    if kind in OTHERS:
+    if kind in OPENERS:
         if is_table:
             raise InputError(f"{path} is read as {kind}: expected a table, for options and names of folders")
-        return OTHERS[kind](path, weighted)
+        return OPENERS[kind](path, weighted)
     if kind != "csv":
         return TableEdges.of(TABLES[f".{kind}"].open(path, options).keyed(keys), options, weighted)
     table = CsvColumns.open(path, options, has_comments=True)

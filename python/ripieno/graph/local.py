@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vertices:
-    """The vertices that a rank knows.
+    """The vertices at the ends of a rank's edges, and its vertices without edges.
 
     Parameters
     ----------
     ids : (k,) int64
         The sources of its edges, in column order, then all others, ascending.
     is_owned : (k,) bool
-        Whether this rank counts the vertex. Exactly one of the ranks that know it does, and it has out-edges of the
-        vertex if any rank has.
+        Whether this rank owns the vertex. Exactly one of the ranks with the vertex does. It has out-edges of the vertex
+        if any rank has.
     total : int
         The number of vertices of the graph.
     largest : int
@@ -52,7 +52,7 @@ class LocalGraph:
     Parameters
     ----------
     rows : (r,) int64
-        The distinct targets, those with most edges first: the out-indices of a sparse reduction of products.
+        The distinct targets, by descending number of edges: the out-indices of a sparse reduction of products.
     columns : (c,) int64
         The distinct sources, by descending number of edges: its in-indices.
     matrix
@@ -132,7 +132,7 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
 
 
 def _assign_owners(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.int64], edges: Edges) -> Vertices:
-    """Choose a rank for each vertex: its registrar, a rank by hash, collects the ranks that know it and picks one."""
+    """Choose the owner of each vertex. A rank determined by a hash collects the ranks that know it, and chooses one."""
     named = np.concatenate([rows, edges.lone])
     others = np.sort(named[positions_of(named, columns) < 0])
     others = others[np.diff(others, prepend=-1) != 0]

@@ -151,10 +151,10 @@ def _networkx(graph: Any, weighted: bool | None) -> EdgesInMemory:
     nodes = list(graph.nodes)
     numbers = {node: number for number, node in enumerate(nodes)}
     ends = np.array([(numbers[a], numbers[b]) for a, b in graph.edges()], np.int64).reshape(-1, 2)
-    given = [weight for _, _, weight in graph.edges(data="weight")]
+    edge_weights = [weight for _, _, weight in graph.edges(data="weight")]
     weights = None
-    if weighted or (weighted is None and any(weight is not None for weight in given)):
-        weights = np.array([1.0 if weight is None else weight for weight in given])
+    if weighted or (weighted is None and any(weight is not None for weight in edge_weights)):
+        weights = np.array([1.0 if weight is None else weight for weight in edge_weights])
     labels = np.empty(len(nodes), object)
     labels[:] = nodes
     if all(type(node) is int for node in nodes):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.keyed.combiners import CONCAT, Combiner, called
+from ripieno.keyed.combiners import CONCAT, Combiner, combine_blocks
 from ripieno.keyed.groups import offsets_of
 from ripieno.wire.arrays import identity, reducible, required
 
@@ -62,11 +62,11 @@ class Messages:
             return Messages(received, combiner.blockwise(self.values, others.values))
         values = np.where(_as_rows(self.received, self.values), self.values, others.values)
         both = self.received & others.received
-        values[both] = called(combiner, self.values[both], others.values[both])
+        values[both] = combine_blocks(combiner, self.values[both], others.values[both])
         return Messages(received, values)
 
     def of(self, places: NDArray[np.int64]) -> Messages:
-        """Return the messages of some vertices, ascending, which include all vertices that received one."""
+        """Return the messages of the vertices at `places`, ascending, with all vertices that received a message."""
         if self.offsets is None:
             return Messages(self.received[places], self.values[places])
         lengths = np.diff(self.offsets)[places]
@@ -74,7 +74,7 @@ class Messages:
 
 
 def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the most frequent value of each group; of several, the smallest.
+    """Return the most frequent value of each group, and the smallest of equally frequent values.
 
     Parameters
     ----------

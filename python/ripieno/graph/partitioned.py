@@ -46,7 +46,7 @@ class PartitionedGraph(VertexLayout):
         self.values = Columns(len(self.vertices))
         self._all_labels = labels
         self.labels = None if labels is None else labels[self.vertices]
-        self._known_way: EdgeMessages | None = None
+        self._known_edge_messages: EdgeMessages | None = None
         self._known_with_targets: PartitionedGraph | None = None
 
     def __repr__(self) -> str:
@@ -144,18 +144,18 @@ class PartitionedGraph(VertexLayout):
     ) -> Messages:
         """Run `send_along_edges`. If `few` edges of all ranks carry messages, send them as messages to vertices."""
         if combiner.name == CONCAT:
-            return self._with_targets._way.listed(values, along, where)
+            return self._with_targets._edge_messages.listed(values, along, where)
         if combiner.function is not None or (few and self.by == "source"):
-            return deliver(self, *self._way.per_edge(values, along, where), combiner, "error")
-        return self._way.combined(values, combiner, along, where)
+            return deliver(self, *self._edge_messages.per_edge(values, along, where), combiner, "error")
+        return self._edge_messages.combined(values, combiner, along, where)
 
     # These properties communicate. The lock of a `cached_property` would deadlock ranks that share a process.
 
     @property
-    def _way(self) -> EdgeMessages:
-        if self._known_way is None:
-            self._known_way = EdgeMessages(self)
-        return self._known_way
+    def _edge_messages(self) -> EdgeMessages:
+        if self._known_edge_messages is None:
+            self._known_edge_messages = EdgeMessages(self)
+        return self._known_edge_messages
 
     @property
     def _with_targets(self) -> PartitionedGraph:

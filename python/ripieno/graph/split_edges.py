@@ -67,7 +67,7 @@ def read_edges(splits: Iterable[Split], weighted: bool | None) -> Edges | None:
     with_weights = [edges.weights is not None for _, edges in filled]
     if any(with_weights) and not all(with_weights):
         lacking = filled[with_weights.index(False)][0]
-        raise InputError(f"{lacking} has no weights, but other splits have some: say weighted=False, or mend one")
+        raise InputError(f"{lacking} has no weights, but other splits have some: pass weighted=False, or correct one")
     return Edges.joined([edges for _, edges in filled], weighted=any(with_weights)) if filled else None
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ripieno.graph.partitioned import PartitionedGraph
 
 #: If fewer than one edge in this many carries a message, only the edges with messages are processed.
-FEW = 32
+SPARSE_RATIO = 32
 
 
 @dataclass(frozen=True)
@@ -91,37 +91,37 @@ def run(
         raise InputError(f"max_supersteps={max_supersteps!r}: expected None or a whole number >= 0")
     if len(message.shape) > 1 or not (is_native(message.base) or message.base == np.bool_):
         raise InputError(f"message={message}: expected a type that comm.allreduce takes, alone or (width,) of it")
-    board = Aggregators(aggregators)
+    totals = Aggregators(aggregators)
     graph.comm._allgather_values(
-        f"superstep, combine={combiner.text}, message={message}, aggregators={board}, max_supersteps={max_supersteps}"
+        f"superstep, combine={combiner.text}, message={message}, aggregators={totals}, max_supersteps={max_supersteps}"
         f", missing={missing}"
     )
-    post = Post(graph, combiner, message, along, missing)
+    delivery = MessageDelivery(graph, combiner, message, along, missing)
     halted = np.zeros(len(graph.vertices), np.bool_)
-    messages, steps = post.nothing(), []
+    messages, steps = delivery.no_messages(), []
     for number in count():
         if number == max_supersteps:
-            return Supersteps(False, board.results, steps)
+            return Supersteps(False, totals.results, steps)
         started = time.perf_counter()
         halted &= ~messages.received
-        block = Block(graph, number, np.flatnonzero(~halted), messages, message, board)
+        block = Block(graph, number, np.flatnonzero(~halted), messages, message, totals)
         returned = fn(block)
         if returned is not None:
             raise InputError(f"superstep {number}: the function returned {type(returned).__name__}, expected nothing")
         halted[block.places[block.halting]] = True
         computed = time.perf_counter()
-        active_count, active, *sent = board.finish(
-            graph.comm, [int(np.count_nonzero(~halted)), len(block), *post.sent_counts(block)]
+        active_count, active, *sent = totals.finish(
+            graph.comm, [int(np.count_nonzero(~halted)), len(block), *delivery.sent_counts(block)]
         )
-        messages = post.deliver(block, *sent)
+        messages = delivery.deliver(block, *sent)
         message_count = sum(sent[1:])
         steps.append(Superstep(active, message_count, computed - started, time.perf_counter() - computed))
         if not active_count and not message_count:
-            return Supersteps(True, board.results, steps)
+            return Supersteps(True, totals.results, steps)
     raise AssertionError("supersteps are counted without end")
 
 
-class Post:
+class MessageDelivery:
     """Delivers the messages of a superstep's blocks to their vertices.
 
     The parameters are documented at `PartitionedGraph.superstep`.
@@ -133,7 +133,7 @@ class Post:
         self._graph, self._combiner, self._form = graph, combiner, message
         self._along, self._missing = along, missing
 
-    def nothing(self) -> Messages:
+    def no_messages(self) -> Messages:
         """Return the messages of a superstep without senders."""
         return Messages.none(len(self._graph.vertices), self._form.base, self._form.shape, self._combiner)
 
@@ -147,9 +147,9 @@ class Post:
 
     def deliver(self, block: Block, sender_count: int, edge_count: int, targeted_count: int) -> Messages:
         """Return the messages for the vertices that this rank owns. The counts are totals of all ranks."""
-        received = self.nothing()
+        received = self.no_messages()
         if edge_count:
-            received = self._along_edges(*(block.along or self._silence()), sender_count, edge_count)
+            received = self._along_edges(*(block.along or self._no_senders()), sender_count, edge_count)
         if targeted_count:
             none = (np.empty(0, np.int64), np.empty((0, *self._form.shape), self._form.base))
             targets, rows = (np.concatenate(each) for each in zip(none, *block.targeted, strict=True))
@@ -157,7 +157,7 @@ class Post:
             received = received.with_others(others, self._combiner) if edge_count else others
         return received
 
-    def _silence(self) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    def _no_senders(self) -> tuple[NDArray[Any], NDArray[np.bool_]]:
         """Return the input of a rank without vertices that send along edges."""
         count = len(self._graph.vertices)
         return np.zeros((count, *self._form.shape), self._form.base), np.zeros(count, np.bool_)
@@ -167,7 +167,7 @@ class Post:
     ) -> Messages:
         """Return the messages of edges, in the message dtype."""
         mask = None if sender_count == self._graph.vertex_count else where
-        few = edge_count * FEW < self._graph.edge_count
+        few = edge_count * SPARSE_RATIO < self._graph.edge_count
         arrivals = self._graph._along_edges(rows, self._combiner, self._along, mask, few=few)
         values, form = arrivals.values, self._form
         if values.shape[1:] != form.shape or not np.can_cast(values.dtype, form.base, "same_kind"):

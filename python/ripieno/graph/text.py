@@ -1,7 +1,7 @@
 """Read text: edge and adjacency lists with blank-separated fields, plain or compressed.
 
-The reader of bytes `start .. stop` takes the lines that begin there, so every line is read exactly once for any cuts. A
-compressed file cannot be cut: each rank with a part of it unpacks the whole file and takes the windows of its turn.
+A rank with bytes `start .. stop` reads the lines that begin there, so every line is read exactly once for any cuts. A
+compressed file cannot be cut: each rank with a part decompresses the whole file and uses every k-th window.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.files.matrix_market import is_matrix_market
-from ripieno.files.sources import EmptyFile, File, blamed_on, opened, size_bytes
+from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes
 from ripieno.graph.edge_files import EdgeFile
 from ripieno.graph.edges import Edges
 from ripieno.graph.tables import MatrixEdges
 from ripieno.input import lines
-from ripieno.input.columns.delimited import MARK, QUOTED_CHARACTERS, is_number, line_of
+from ripieno.input.columns.delimited import QUOTED_CHARACTERS, UTF8_BOM, is_number, line_of
 from ripieno.input.shares import FileShare
 
 WINDOW_BYTES = 32 << 20
-DEALT_BYTES = 1 << 20
+COMPRESSED_WINDOW_BYTES = 1 << 20
 FIRST_LINE_BYTES = 1 << 16
 COMMENTS = (b"#", b"%")
 #: The meaning of a third field, by the value of `weighted`.
@@ -43,7 +43,7 @@ class TextEdges:
 
     @classmethod
     def open(cls, path: str, weighted: bool | None) -> EdgeFile:
-        """Read the first line. A file with a MatrixMarket banner is opened as such, whatever its name."""
+        """Read the first line. A file with a MatrixMarket banner is opened as such, under any name."""
         if is_matrix_market(path):
             return MatrixEdges.open(path, weighted)
         compression = File(path, 0).compression
@@ -67,7 +67,7 @@ class TextEdges:
         InputError
             A line is not an edge, or the file is damaged. The message names file and line.
         """
-        with blamed_on(self.path):
+        with input_errors(self.path):
             parts = [self._parse(*window) for window in self._windows(share)]
         return Edges.joined(parts, weighted=self.weighted)
 
@@ -76,7 +76,9 @@ class TextEdges:
             if self.compression is None:
                 yield from lines.blocks(file, *share.of(self.size_bytes), WINDOW_BYTES, self.body)
                 return
-            for number, window in enumerate(lines.blocks(file, self.body, sys.maxsize, DEALT_BYTES, self.body)):
+            for number, window in enumerate(
+                lines.blocks(file, self.body, sys.maxsize, COMPRESSED_WINDOW_BYTES, self.body)
+            ):
                 if number % share.reader_count == share.reader:
                     yield window
 
@@ -99,12 +101,12 @@ def has_names(path: str) -> bool:
 
 
 def _first_line(path: str, compression: str | None) -> tuple[int, bytes]:
-    """Return the byte at which a text begins, after a byte order mark, and its first line that is no comment."""
-    with opened(path, compression) as file, blamed_on(path):
+    """Return the byte offset of the text after a byte order mark, and the first line that is not a comment."""
+    with opened(path, compression) as file, input_errors(path):
         begin, in_comment, at_start = 0, False, True
         while line := file.readline(FIRST_LINE_BYTES):
-            if at_start and line.startswith(MARK):
-                begin, line = len(MARK), line.removeprefix(MARK)
+            if at_start and line.startswith(UTF8_BOM):
+                begin, line = len(UTF8_BOM), line.removeprefix(UTF8_BOM)
             at_start = False
             in_comment = in_comment or line.lstrip().startswith(COMMENTS)
             if line.strip() and not in_comment:

@@ -37,7 +37,7 @@ def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combin
     known = places < len(graph.vertices)
     known[known] = graph.vertices[places[known]] == arrived.keys[known]
     if missing == "error":
-        _all_known(graph, arrived.keys[~known])
+        _check_all_known(graph, arrived.keys[~known])
     count, shape = len(graph.vertices), arrived.values.shape[1:]
     if isinstance(arrived, Groups):
         lengths = np.diff(arrived.offsets)
@@ -51,7 +51,7 @@ def deliver(graph: PartitionedGraph, targets: Any, values: Any, combiner: Combin
     return Messages(received, rows)
 
 
-def _all_known(graph: PartitionedGraph, unknown: NDArray[np.int64]) -> None:
+def _check_all_known(graph: PartitionedGraph, unknown: NDArray[np.int64]) -> None:
     """Raise an `InputError` on every rank if any rank has messages to unknown vertices."""
     count = graph.comm.allreduce(len(unknown))
     if count:

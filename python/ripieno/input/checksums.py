@@ -11,10 +11,10 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ripieno.files.sources import READ_BYTES, blamed_on, opened, size_bytes, version
+from ripieno.files.sources import READ_BYTES, input_errors, opened, size_bytes, version
 
 #: The maximum number of digests of file ranges that a process caches.
-REMEMBERED = 1 << 16
+DIGEST_CACHE_COUNT = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,11 @@ class Checksum:
         return None if digest == self.sha256 else f"SHA-256 {digest}, expected {self.sha256}"
 
 
-@lru_cache(REMEMBERED)
+@lru_cache(DIGEST_CACHE_COUNT)
 def sha256(path: str, ranges: tuple[tuple[int, int], ...], version: Hashable) -> str:
     """Return the digest of ranges of a file. `version` changes when the file changes, which invalidates the cache."""
     digest = hashlib.sha256()
-    with opened(path) as file, blamed_on(path):
+    with opened(path) as file, input_errors(path):
         for start, stop in ranges:
             file.seek(start)
             left = stop - start

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from ripieno.input.shares import even_range
 
-#: Pieces that are found one after the other have a size at which this many form a split.
-PIECES = 64
+#: The number of pieces that form a split.
+SPLIT_PIECE_COUNT = 64
 
 
 def even(length: int, count: int) -> list[tuple[int, int]]:
@@ -20,7 +20,7 @@ def even(length: int, count: int) -> list[tuple[int, int]]:
 
 def piece_size(length: int, count: int) -> int:
     """Return the size of pieces from which `grouped` forms even groups."""
-    return max(1, length // (count * PIECES))
+    return max(1, length // (count * SPLIT_PIECE_COUNT))
 
 
 def grouped(sizes: Iterable[int], length: int, count: int) -> list[tuple[int, int]]:

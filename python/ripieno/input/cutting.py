@@ -12,7 +12,7 @@ from numpy.typing import DTypeLike
 
 from ripieno._checks import check_count
 from ripieno.errors import InputError
-from ripieno.files.sources import File, PathLike, found, is_url
+from ripieno.files.sources import File, PathLike, find_files, is_url
 from ripieno.input.columns import Key, typed_keys
 from ripieno.input.columns.csv import Csv, of_same_types
 from ripieno.input.columns.splitting import FormatOptions
@@ -62,8 +62,8 @@ def splits(
     ----------
     source : path, glob, folder, URL, or list of them
         URLs are opened by fsspec, including globs and folders. A compressed file (.gz, .bz2, .xz, .zst) is one split,
-        because it cannot be read from the middle. The partition file of `divide`, or its folder, stands for its
-        unchanged partitions. Tables in a folder with folders such as ``year=2024`` have the column year, too.
+        because it cannot be read from the middle. The partition file of `divide`, or its folder, means its unchanged
+        partitions. Tables in a folder with folders such as ``year=2024`` have the column year, too.
     count : int, optional
         Number of splits; the largest is as small as possible. More files give more splits, and too little data gives
         fewer.
@@ -73,8 +73,7 @@ def splits(
     format : {"text", "csv", "npy", "parquet", "arrow", "binary"}, optional
         By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .arrow, .feather and .ipc; .txt,
         .text, .log, .t12, .md, .jsonl, .ndjson, .libsvm, .svmlight, .svm and names without suffix are text. Files with
-        a description of records
-        are binary.
+        a description of records are binary.
     header : bool, optional
         Whether a CSV file begins with the names of its columns. Without a header they are f0, f1, … By default the
         first record is a header if it has words above columns of numbers, or only words.
@@ -90,9 +89,9 @@ def splits(
         The length of each record, for files that consist only of records. They are read as arrays of shape (n,
         record_bytes / size of a value).
     dtype : dtype, optional
-        Dtype of the values of such files; by default uint8.
+        Dtype of the values in files of records; by default uint8.
     shape : int or tuple of int, optional
-        Shape of a record, instead of `record_bytes`: files are read as arrays of n such records.
+        Shape of a record, instead of `record_bytes`. A file is read as an array of n such records.
     verify : bool, default=True
         As for `open_partitions`. It has no effect on files without a partition file.
     ignore : sequence of str
@@ -137,15 +136,15 @@ def splits(
         if other is not None:
             raise InputError(f"format={format!r}: {other.path} is listed as {other.format.name}")
         return parts
-    files = [file for file in found(source) if file.size_bytes]
-    whole = [file.compression is not None for file in files]
+    files = [file for file in find_files(source) if file.size_bytes]
+    is_compressed = [file.compression is not None for file in files]
     if count is None:
         counts = [-(-file.size_bytes // (bytes or SPLIT_BYTES)) for file in files]
     else:
-        divisible = [0 if is_whole else file.size_bytes for file, is_whole in zip(files, whole, strict=True)]
-        counts = apportioned(divisible, count - sum(whole))
+        divisible = [0 if is_whole else file.size_bytes for file, is_whole in zip(files, is_compressed, strict=True)]
+        counts = apportioned(divisible, count - sum(is_compressed))
     formats = open_formats(files, format, options)
-    keys = [_kept(keys, options) for _, keys in typed_keys([(file.path, file.keys) for file in files])]
+    keys = [_chosen_keys(keys, options) for _, keys in typed_keys([(file.path, file.keys) for file in files])]
     return [
         replace(split, keys=own)
         for file, pieces, format, own in zip(files, counts, formats, keys, strict=True)
@@ -170,10 +169,10 @@ def partitions_in(source: PathLike | Sequence[PathLike], *, verify: bool = True)
     return [part for path in listed if path is not None for part in open_partitions(path, verify=verify)]
 
 
-def _kept(keys: tuple[Key, ...], options: FormatOptions) -> tuple[Key, ...]:
+def _chosen_keys(keys: tuple[Key, ...], options: FormatOptions) -> tuple[Key, ...]:
     """Return the columns from names of folders that are read."""
-    wanted = [key.name for key in keys] if options.columns is None else options.columns
-    return tuple(key for key in keys if key.name in wanted and key.name not in options.ignore)
+    selected = [key.name for key in keys] if options.columns is None else options.columns
+    return tuple(key for key in keys if key.name in selected and key.name not in options.ignore)
 
 
 def _partition_file(item: PathLike) -> Path | None:
@@ -206,8 +205,8 @@ def _open_format(file: File, name: str | None, options: FormatOptions) -> Format
     name = name or ("binary" if options.record else SUFFIXES.get(file.inner_suffix))
     if name is None:
         raise InputError(
-            f"{file.path}: nothing is known of files that end in {file.inner_suffix}, expected {_endings()}; say what "
-            f"it is: format={', '.join(FORMATS)}; records of equal length: record_bytes=COUNT"
+            f"{file.path}: unknown suffix {file.inner_suffix}, expected {_suffixes_text()}; or name the format: "
+            f"format={', '.join(FORMATS)}; records of equal length: record_bytes=COUNT"
         )
     for option, value, kinds in (
         ("columns", options.columns, TABLES),
@@ -224,7 +223,7 @@ def _open_format(file: File, name: str | None, options: FormatOptions) -> Format
     return format
 
 
-def _endings() -> str:
+def _suffixes_text() -> str:
     """Return the known suffixes by format, as text."""
     kinds = {kind: [suffix for suffix, of in SUFFIXES.items() if of == kind and suffix] for kind in SUFFIXES.values()}
     return "; ".join(f"{', '.join(suffixes)} ({kind})" for kind, suffixes in kinds.items())

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, absolute, blamed_on, is_url, size_bytes
+from ripieno.files.sources import PathLike, absolute, input_errors, is_url, size_bytes
 from ripieno.input.checksums import Checksum
 from ripieno.input.columns import Key, TableFiles
 from ripieno.input.formats import FORMATS
@@ -48,7 +48,7 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     path = Path(absolute(path))
     # Opening a pipe without a writer would block.
     size_bytes(str(path))
-    with blamed_on(str(path)):
+    with input_errors(str(path)):
         text = path.read_bytes()
     try:
         content = json.loads(text)
@@ -104,7 +104,7 @@ def write_partitions(path: Path, parts: Sequence[Split]) -> None:
 
 
 def _entry(number: int, part: Split, formats: list[Format]) -> dict[str, Any]:
-    assert part.checksum is not None, "what is listed has a checksum"
+    assert part.checksum is not None, "every partition in the file has a checksum"
     entry = {"id": number, "path": part.path, "start": part.start, "stop": part.stop, "size_bytes": part.size_bytes}
     entry |= {"hosts": part.hosts, "copies": part.copies, "compression": part.compression}
     entry |= {"keys": [asdict(key) for key in part.keys]} if part.keys else {}

@@ -36,7 +36,7 @@ class RecordType:
         if record_bytes is None and shape is None:
             if dtype is not None:
                 raise InputError(
-                    f"dtype={dtype!r} says nothing of how long a record is: expected record_bytes or shape"
+                    f"dtype={dtype!r} does not give the length of a record: expected record_bytes or shape"
                 )
             return None
         kind = _numbers(np.uint8 if dtype is None else dtype)
@@ -48,8 +48,8 @@ class RecordType:
                 )
             if shape is None:
                 return cls(kind.str, (record_bytes // kind.itemsize,))
-        given: Any = shape
-        lengths = (given,) if isinstance(given, Integral) else tuple(given)
+        axes: Any = shape
+        lengths = (axes,) if isinstance(axes, Integral) else tuple(axes)
         for length in lengths:
             check_count("shape", length, "expected whole numbers >= 1")
         record = cls(kind.str, tuple(map(int, lengths)))

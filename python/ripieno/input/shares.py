@@ -1,6 +1,6 @@
 """Compute the share of each rank in consecutive files, or in the rows of an array, cut evenly by length.
 
-All ranks compute the same cuts without communication, so all data has exactly one reader.
+All ranks compute the same cuts without communication, so each byte and row has exactly one reader.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def even_range(length: int, rank: int, rank_count: int) -> tuple[int, int]:
 def file_shares(lengths: Sequence[int], rank: int, rank_count: int) -> Iterator[tuple[int, FileShare]]:
     """Yield the files in which a rank has a share, as indices in `lengths`, and the shares."""
     total, begin = sum(lengths), 0
-    for place, length in enumerate(lengths):
+    for at, length in enumerate(lengths):
         if length:
             first, last = begin * rank_count // total, -(-(begin + length) * rank_count // total)
             if first <= rank < last:
                 cuts = (Fraction(total * i, rank_count) - begin for i in (rank, rank + 1))
                 start, stop = (min(max(cut, Fraction(0)), Fraction(length)) / length for cut in cuts)
-                yield place, FileShare(start, stop, rank - first, last - first)
+                yield at, FileShare(start, stop, rank - first, last - first)
         begin += length

@@ -134,7 +134,7 @@ class Split:
             checksum.
         """
         if self.checksum is None:
-            raise InputError(f"{self} has no checksum: only what a partition file lists has one")
+            raise InputError(f"{self} has no checksum: only splits from a partition file have one")
         damages = list(filter(None, map(self._damage, self._found())))
         if damages:
             raise InputError("; ".join(damages))
@@ -142,7 +142,7 @@ class Split:
     def place(self) -> str:
         """Return the location to read: the first of `path` and `copies` that exists and matches the checksum.
 
-        A warning names every copy that does not.
+        A warning names every damaged copy before it.
 
         Raises
         ------
@@ -154,12 +154,12 @@ class Split:
             damage = self._damage(place)
             if damage is None:
                 for text in damages:
-                    log.note(LOGGER, f"{text}; {place} is read in its place")
-                    warnings.warn(f"{text}; {place} is read in its place", stacklevel=2)
+                    log.note(LOGGER, f"{text}; {place} is read instead")
+                    warnings.warn(f"{text}; {place} is read instead", stacklevel=2)
                 return place
             damages.append(damage)
         places = (self.path, *self.copies)
-        owners = f" here; on {', '.join(self.hosts)} it should" if self.hosts else ""
+        owners = f" here; expected on {', '.join(self.hosts)}" if self.hosts else ""
         if not damages:
             raise InputError(f"{' and '.join(places)} {'do' if self.copies else 'does'} not exist{owners}")
         raise InputError(f"{'; '.join(damages)}; no other copy is{' here' if self.copies else ' listed'}")

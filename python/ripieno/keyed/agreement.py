@@ -42,11 +42,11 @@ def common_form(call: str, forms: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
     """
     filled: list[KeyedForm] = [form for form, count in forms if count] or [forms[0][0]]
     if any(form != filled[0] for form in filled):
-        check([described(call, form, count) for form, count in forms])
+        check([call_text(call, form, count) for form, count in forms])
     return filled[0]
 
 
-def described(call: str, form: KeyedForm, row_count: int) -> str:
+def call_text(call: str, form: KeyedForm, row_count: int) -> str:
     """Describe a call with rows as text."""
     return f"{call} of {form if row_count else 'no rows'}"
 
@@ -62,13 +62,13 @@ def numbers(native: Any, call: str, mine: Sequence[int]) -> NDArray[np.int64]:
         On every rank: ranks make different calls.
     """
     rows = np.zeros((native.world_size, len(mine) + 1), np.int64)
-    rows[native.rank] = mark(call), *mine
+    rows[native.rank] = text_hash(call), *mine
     native.allgather(rows.reshape(-1), [rows.shape[1]] * native.world_size, None, call.partition(",")[0])
     if (rows[:, 0] != rows[0, 0]).any():
         check(objects.allgather(native, call, None))
     return rows[:, 1:]
 
 
-def mark(text: str) -> int:
+def text_hash(text: str) -> int:
     """Return a 63-bit hash of a text."""
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 1

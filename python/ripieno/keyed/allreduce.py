@@ -1,14 +1,13 @@
-"""Provide allreduce of keyed data: every rank ends with one row for each key, or one partition for each id, of all
-ranks.
+"""Provide allreduce of keyed data: all ranks get the combined rows of each key, or the combined partition of each id.
 
-Three algorithms, for p ranks with n bytes each, of which the largest common result has u bytes:
+There are three algorithms. Costs are for p ranks with n bytes each, and a result of u bytes:
 
 - "allgather": every rank gets the rows of all ranks and combines them. About (p-1)·n bytes arrive at each rank.
 - "regroup-allgather": the owner of each key combines its rows, then results are gathered. About n + u bytes arrive.
-- "bidirectional-exchange": in each of log2 p rounds, pairs of ranks exchange everything that they have combined so
-  far. About n·log2 p to (p-1)·n bytes arrive.
+- "bidirectional-exchange": in each of log2 p rounds, pairs of ranks exchange all rows that they have combined. About
+  n·log2 p to (p-1)·n bytes arrive.
 
-All combine in rank order. Before that, each rank sends 8 bytes for each number of its summary to every rank.
+All combine in rank order. First, each rank sends a summary of its data to every rank, with 8 bytes per number.
 Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV, table I.
 """
 
@@ -41,15 +40,15 @@ _ROWS_S_PER_BYTE, _PARTITIONS_S_PER_BYTE = 4e-9, 1e-9
 T = TypeVar("T")
 
 
-class Amounts(NamedTuple):
+class DataSizes(NamedTuple):
     """The data of all ranks before an allreduce.
 
     Attributes
     ----------
     partition_bytes : int
-        The bytes of the largest row or partition. It has one owner.
+        The bytes of the largest row or partition, which one rank owns.
     largest_bytes, total_bytes : int
-        The bytes of the rank with most data, and of all ranks.
+        The bytes of the rank with the most data, and of all ranks.
     combine_s_per_byte : float
         The time to combine a byte.
     """
@@ -60,7 +59,7 @@ class Amounts(NamedTuple):
     combine_s_per_byte: float
 
 
-def estimates(world_size: int, amounts: Amounts, alpha_s: float, beta_s_per_byte: float) -> dict[str, float]:
+def estimates(world_size: int, amounts: DataSizes, alpha_s: float, beta_s_per_byte: float) -> dict[str, float]:
     """Return the estimated seconds of each algorithm, if all ranks have about the same keys.
 
     With few keys, the owner of one receives more than an even share.
@@ -80,7 +79,7 @@ def estimates(world_size: int, amounts: Amounts, alpha_s: float, beta_s_per_byte
     }
 
 
-def chosen(native: Any, amounts: Amounts) -> str:
+def chosen(native: Any, amounts: DataSizes) -> str:
     """Return the algorithm with the smallest estimate. It is the same on every rank."""
     curve = _native.packet_curve(native)
     found = estimates(native.world_size, amounts, curve.alpha_s, curve.beta_s_per_byte)
@@ -115,17 +114,17 @@ def of_key_values(
         summary = gather.summary(native, _call_text("key-values", combiner, algorithm), rows)
         nbytes = summary.nbytes
         by = algorithm or chosen(
-            native, Amounts(summary.row_bytes, int(nbytes.max()), int(nbytes.sum()), _ROWS_S_PER_BYTE)
+            native, DataSizes(summary.row_bytes, int(nbytes.max()), int(nbytes.sum()), _ROWS_S_PER_BYTE)
         )
         if by == "regroup-allgather":
             regrouped, _ = regrouping(rows, world_size, threads, combine=combine)(native)
             return gather.allgathered(native, regrouped)
-        # Partial sums have the type in which they accumulate, as those that a regroup sends.
-        mine = combined(_accumulating(rows, combiner))
+        # Partial sums have the dtype of the accumulator, as in a regroup.
+        own = combined(_accumulating(rows, combiner))
         if by == "allgather":
-            found = combined(gather.allgathered(native, mine))
+            found = combined(gather.allgathered(native, own))
         else:
-            found = exchanged(native, mine, lambda low, high: combined(KeyValues.joined([low, high])))
+            found = exchanged(native, own, lambda low, high: combined(KeyValues.joined([low, high])))
         return _rounded(found, summary.form)
 
     return call
@@ -141,10 +140,10 @@ def of_table(table: Table, algorithm: str | None) -> Callable[[Any], Table]:
     def call(native: Any) -> Table:
         packed = pack(table)
         summary = table_calls.summary(native, _call_text("a table", table.combiner, algorithm), table, packed)
-        is_plain = table.combiner.function is None and table.combiner.name != CONCAT and not packed.others
+        is_plain = table.combiner.function is None and table.combiner.name != CONCAT and not packed.key_values
         if summary.is_same_layout and is_plain and algorithm != "allgather":
             return table_calls.reduced(native, table.combiner, packed, algorithm)
-        by = algorithm or chosen(native, Amounts(*summary[1:], _PARTITIONS_S_PER_BYTE))
+        by = algorithm or chosen(native, DataSizes(*summary[1:], _PARTITIONS_S_PER_BYTE))
         if by == "allgather":
             return table_calls.allgathered(native, table)
         if by == "regroup-allgather":
@@ -159,7 +158,7 @@ def of_table(table: Table, algorithm: str | None) -> Callable[[Any], Table]:
     return call
 
 
-def exchanged(native: Any, mine: T, merge: Callable[[T, T], T]) -> T:
+def exchanged(native: Any, own: T, merge: Callable[[T, T], T]) -> T:
     """Return the combination of all ranks' values in rank order, by bidirectional exchange.
 
     In round `i`, pairs of ranks that differ in bit `i` of their numbers exchange their values. Both merge the value of
@@ -172,20 +171,20 @@ def exchanged(native: Any, mine: T, merge: Callable[[T, T], T]) -> T:
     number = rank // 2 if rank < 2 * surplus else rank - surplus
 
     def step(out: list[int], into: list[int]) -> T:
-        arrived: dict[int, T] = objects.neighbour_exchange(native, dict.fromkeys(out, mine), None, into)
-        return next(iter(arrived.values()), mine)
+        arrived: dict[int, T] = objects.neighbour_exchange(native, dict.fromkeys(out, own), None, into)
+        return next(iter(arrived.values()), own)
 
     partner = [rank ^ 1] if rank < 2 * surplus else []
     if surplus:
         arrived = step(partner if is_second else [], [] if is_second else partner)
-        mine = merge(mine, arrived) if partner and not is_second else mine
+        own = merge(own, arrived) if partner and not is_second else own
     for bit in range(p.bit_length() - 1):
         other = number ^ 1 << bit
         peer = [] if is_second else [2 * other if other < surplus else other + surplus]
         arrived = step(peer, peer)
         if peer:
-            mine = merge(mine, arrived) if number < other else merge(arrived, mine)
-    return step([] if is_second else partner, partner if is_second else []) if surplus else mine
+            own = merge(own, arrived) if number < other else merge(arrived, own)
+    return step([] if is_second else partner, partner if is_second else []) if surplus else own
 
 
 def _call_text(what: str, combiner: Combiner, algorithm: str | None) -> str:

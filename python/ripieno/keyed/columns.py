@@ -80,7 +80,7 @@ class KeyedForm(NamedTuple):
 
     @property
     def native(self) -> tuple[str, str, int, int]:
-        """Kind of keys, dtype and width for the native module, and a label for the rest."""
+        """Kind of keys, dtype, width and label, as the native module takes them."""
         width = 1 if self.width is None else self.width
         # The native module stores booleans as bytes.
         dtype = "uint8" if self.dtype in ("", "bool") else self.dtype

@@ -71,13 +71,13 @@ def combiner_of(combine: Any) -> Combiner:
     return Combiner(op, None)
 
 
-def called(combiner: Combiner, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
+def combine_blocks(combiner: Combiner, left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
     """Return the combination of two blocks, checked to be a block of the same shape and dtype."""
     return check_rows("combine", combiner.blockwise, combiner.blockwise(left, right), left)
 
 
 def fold(combiner: Combiner, values: NDArray[Any], counts: NDArray[Any]) -> NDArray[Any]:
-    """Return one row for each group. Groups of `counts` rows are consecutive in `values`.
+    """Combine the rows of each group to one row. Groups of `counts` rows are consecutive in `values`.
 
     Each round combines rows 2i and 2i + 1 of every group; an odd last row waits for the next round. Groups with a
     single row take no further part, so the total cost is about twice the number of rows.
@@ -95,7 +95,7 @@ def fold(combiner: Combiner, values: NDArray[Any], counts: NDArray[Any]) -> NDAr
         pairs, odd = counts // 2, counts % 2 == 1
         within = np.arange(pairs.sum()) - np.repeat(np.cumsum(pairs) - pairs, pairs)
         left = np.repeat(starts, pairs) + 2 * within
-        rows = called(combiner, values[left], values[left + 1])
+        rows = combine_blocks(combiner, values[left], values[left + 1])
         next_counts = pairs + odd
         next_starts = np.cumsum(next_counts) - next_counts
         next_values = np.empty((int(next_counts.sum()), *values.shape[1:]), values.dtype)

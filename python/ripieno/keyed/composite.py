@@ -102,8 +102,8 @@ def _numbers(column: pa.Array) -> NDArray[Any]:
         array[np.isnan(array)] = np.nan
         array[array == 0] = 0.0
         return array
-    whole = column.view(pa.int32() if kind.bit_width == 32 else pa.int64()) if pa.types.is_temporal(kind) else column
-    numbers: NDArray[Any] = np.ascontiguousarray(whole.fill_null(0).to_numpy(zero_copy_only=False))
+    integers = column.view(pa.int32() if kind.bit_width == 32 else pa.int64()) if pa.types.is_temporal(kind) else column
+    numbers: NDArray[Any] = np.ascontiguousarray(integers.fill_null(0).to_numpy(zero_copy_only=False))
     return numbers
 
 

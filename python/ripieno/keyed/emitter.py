@@ -74,7 +74,7 @@ class Emitter:
         SpillError
             The memory limit is reached, and temporary files cannot be written.
         """
-        self._check_whole()
+        self._check_usable()
         rows = rows.widened(self._options.combiner) if self._options.widen else rows
         self._options.check(rows.values)
         form, count = rows.form, len(rows)
@@ -85,23 +85,23 @@ class Emitter:
         if form != self.form:
             raise InputError(f"add: {form} after {self.form}: expected rows of one form")
         self.row_count += count
-        with self._changing():
+        with self._storing_failure():
             if self._options.local_reduction and self._options.combination(form).is_folded:
                 self._add_unfolded(rows)
             else:
-                self._add_leaving(form, rows.key_column, rows.values)
+                self._add_combined(form, rows.key_column, rows.values)
 
     def absorb(self, other: Emitter) -> None:
         """Add the rows of `other`, with the same options, after the rows of this one. `other` is empty afterwards."""
-        self._check_whole()
-        other._check_whole()
+        self._check_usable()
+        other._check_usable()
         if other.form is None or other.row_count == 0:
             return
         if self.row_count and other.form != self.form:
             raise InputError(f"absorb: {other.form} into {self.form}: expected rows of one form")
         self.form, self.row_count = other.form, self.row_count + other.row_count
-        with self._changing():
-            theirs = other._sealed(other.form)
+        with self._storing_failure():
+            theirs = other._take_rows(other.form)
             self._fold()
             if self._rows is None:
                 self._rows = theirs
@@ -113,14 +113,14 @@ class Emitter:
 
         Such kernels also update `row_count`.
         """
-        self._check_whole()
+        self._check_usable()
         return self._aggregation(form)
 
     def _aggregation(self, form: KeyedForm) -> _native.Aggregation:
         if self._rows is None:
             self.form = form
-            leaving = self._options.combination(form).leaving
-            self._rows = _native.Aggregation(*form.native, leaving, self._world_size, *self._options.limit)
+            local_op = self._options.combination(form).local_op
+            self._rows = _native.Aggregation(*form.native, local_op, self._world_size, *self._options.limit)
         return self._rows
 
     def combined(self) -> KeyValues | Groups:
@@ -131,10 +131,10 @@ class Emitter:
         InputError
             No rows were added, so the types of keys and values are unknown.
         """
-        self._check_whole()
+        self._check_usable()
         if self.form is None:
             raise InputError("combined: nothing was added, so keys and values have no type")
-        return self._result(self.form, self._sealed(self.form).block(self._threads))
+        return self._result(self.form, self._take_rows(self.form).block(self._threads))
 
     def regroup(
         self, native: Any, on_block: Callable[[KeyValues | Groups], None] | None = None, **exchange: Any
@@ -164,23 +164,23 @@ class Emitter:
         CollectiveMismatch
             On every rank: ranks make different calls, or have rows of different forms. The emitter is empty then, too.
         """
-        self._check_whole()
+        self._check_usable()
         form, options, row_count = self.form or KeyedForm("int64", "", None), self._options, self.row_count
-        give = None if on_block is None else lambda block: on_block(self._result(form, block))
+        on_native_block = None if on_block is None else lambda block: on_block(self._result(form, block))
         try:
             block, statistics = native.regroup(
-                self._sealed(form),
+                self._take_rows(form),
                 options.call,
-                merge=options.combination(form).arriving,
+                merge=options.combination(form).merge_op,
                 balanced=options.is_balanced,
                 threads=self._threads,
                 memory_limit_bytes=options.limit.memory_bytes,
-                on_block=give,
+                on_block=on_native_block,
                 **exchange,
             )
         except CollectiveMismatch:
             # The native module only knows that the calls differ, not how.
-            agreement.check(objects.allgather(native, agreement.described(options.call, form, row_count), None))
+            agreement.check(objects.allgather(native, agreement.call_text(options.call, form, row_count), None))
             raise
         if statistics["spilled_bytes"]:
             limit, spilled = options.limit, bytes_text(statistics["spilled_bytes"])
@@ -189,7 +189,7 @@ class Emitter:
         return result, {"rows_added": row_count, **statistics}
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _storing_failure(self) -> Iterator[None]:
         """Store an exception from the block, so that every later call raises it."""
         try:
             yield
@@ -197,7 +197,7 @@ class Emitter:
             self._failed = error
             raise
 
-    def _check_whole(self) -> None:
+    def _check_usable(self) -> None:
         if self._failed is not None:
             raise self._failed
 
@@ -210,8 +210,8 @@ class Emitter:
             values = rows.values[begin : begin + step]
             if self._unfolded is None:
                 self._unfolded = _native.Aggregation(*rows.form.native, CONCAT, 1)
-            given = columns.native_values(values, len(values))
-            self._unfolded.add(columns.native_keys(keys), given, None, self._threads)
+            native_values = columns.native_values(values, len(values))
+            self._unfolded.add(columns.native_keys(keys), native_values, None, self._threads)
             self._unfolded_bytes += len(values) * row_bytes
             if limit_bytes is not None and self._unfolded_bytes >= limit_bytes:
                 self._fold()
@@ -222,21 +222,21 @@ class Emitter:
             return
         unfolded, self._unfolded, self._unfolded_bytes = self._unfolded, None, 0
         groups = _groups(self.form, unfolded.block(self._threads))
-        self._add_leaving(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
+        self._add_combined(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
-    def _add_leaving(self, form: KeyedForm, keys: columns.Keys, values: NDArray[Any] | None) -> None:
+    def _add_combined(self, form: KeyedForm, keys: columns.Keys, values: NDArray[Any] | None) -> None:
         owners = None
         if callable(self._options.partitioner):
             owners = partitioners.owners_of(
                 self._options.partitioner, KeyValues.of_columns(keys, None).keys, self._world_size
             )
-        given = columns.native_values(values, columns.key_count(keys))
-        self._aggregation(form).add(columns.native_keys(keys), given, owners, self._threads)
+        native_values = columns.native_values(values, columns.key_count(keys))
+        self._aggregation(form).add(columns.native_keys(keys), native_values, owners, self._threads)
 
-    def _sealed(self, form: KeyedForm) -> _native.Aggregation:
+    def _take_rows(self, form: KeyedForm) -> _native.Aggregation:
         """Return everything that was added, as rows of `form`, and leave the emitter empty."""
         if self._unfolded is not None:
-            with self._changing():
+            with self._storing_failure():
                 self._fold()
         if self.row_count == 0:
             # An empty aggregation may have another form.
@@ -257,5 +257,5 @@ class Emitter:
 
 
 def _groups(form: KeyedForm, block: _native.KeyedArrays) -> Groups:
-    assert block.counts is not None, "rows that are kept side by side are counted"
+    assert block.counts is not None, "grouped rows have counts"
     return Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values))

@@ -198,8 +198,8 @@ def _result_column(op: str, kind: pa.DataType | None, parts: list[NDArray[Any] |
         return pa.array(own / np.maximum(counts, 1), mask=missing)
     assert kind is not None
     if pa.types.is_temporal(kind):
-        whole = pa.array(np.ascontiguousarray(own), mask=missing)
-        return whole.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+        integers = pa.array(np.ascontiguousarray(own), mask=missing)
+        return integers.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
     found = pa.array(np.ascontiguousarray(own), mask=missing)
     return found.cast(pa.bool_()) if pa.types.is_boolean(kind) else found
 

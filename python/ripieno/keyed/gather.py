@@ -1,6 +1,6 @@
-"""Gather all ranks' key-values on every rank: one allgather per column, directly into its place.
+"""Gather all ranks' key-values on every rank: with one allgather per column, into the result.
 
-Cost: an allgather of 32 bytes per rank, which also determines the common form of the rows, and the columns.
+Cost: an allgather of 32 bytes per rank, which also determines the common form of the rows, and one of the columns.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def summary(native: Any, call: str, rows: KeyValues) -> RowSummary:
     CollectiveMismatch
         On every rank: the calls or forms differ.
     """
-    mine = rows.key_column
-    string_bytes = mine.used.size if isinstance(mine, Strings) else 0
+    own = rows.key_column
+    string_bytes = own.used.size if isinstance(own, Strings) else 0
     found = agreement.numbers(native, call, (len(rows), string_bytes, rows.form.label))
     forms = [(KeyedForm.of_label(label), count) for count, _, label in found.tolist()]
     return RowSummary(agreement.common_form(call, forms), found[:, 0], found[:, 1])
@@ -57,20 +57,20 @@ def allgathered(native: Any, rows: KeyValues, algorithm: str | None = None) -> K
     keys, values = (rows.key_column, rows.values) if len(rows) else form.empty
     all_keys: Keys
     if isinstance(keys, Strings):
-        ends = _together(native, keys.offsets[1:] - keys.offsets[0], row_counts, algorithm)
+        ends = _allgather_column(native, keys.offsets[1:] - keys.offsets[0], row_counts, algorithm)
         ends += np.repeat(np.cumsum(sizes_bytes) - sizes_bytes, row_counts)
-        data = _together(native, keys.used, sizes_bytes, algorithm)
+        data = _allgather_column(native, keys.used, sizes_bytes, algorithm)
         all_keys = Strings(np.concatenate([np.zeros(1, np.int64), ends]), data, keys.is_text)
     else:
-        all_keys = _together(native, keys, row_counts, algorithm)
-    all_values = None if values is None else _together(native, values, row_counts, algorithm)
+        all_keys = _allgather_column(native, keys, row_counts, algorithm)
+    all_values = None if values is None else _allgather_column(native, values, row_counts, algorithm)
     return KeyValues.of_columns(all_keys, all_values)
 
 
-def _together(native: Any, mine: NDArray[Any], counts: NDArray[Any], algorithm: str | None) -> NDArray[Any]:
+def _allgather_column(native: Any, own: NDArray[Any], counts: NDArray[Any], algorithm: str | None) -> NDArray[Any]:
     """Return all ranks' rows of a column; `counts` gives the rows of each rank."""
     listed = counts.tolist()
-    rows = empty((sum(listed), *mine.shape[1:]), mine.dtype)
-    split(rows, listed)[native.rank][...] = mine
+    rows = empty((sum(listed), *own.shape[1:]), own.dtype)
+    split(rows, listed)[native.rank][...] = own
     native.allgather(*elements(rows, listed), algorithm)
     return rows

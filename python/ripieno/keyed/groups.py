@@ -1,4 +1,4 @@
-"""Provide `Groups`: all rows of each key, side by side."""
+"""Provide `Groups`: all rows of each key, stored consecutively."""
 
 from __future__ import annotations
 

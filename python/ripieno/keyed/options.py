@@ -29,14 +29,14 @@ class Combination(NamedTuple):
 
     Attributes
     ----------
-    leaving, arriving : str
+    local_op, merge_op : str
         For rows of this rank, and for rows of different ranks.
     is_folded : bool
         Whether a function then folds the rows of each key to one. Rows without values are not folded.
     """
 
-    leaving: str
-    arriving: str
+    local_op: str
+    merge_op: str
     is_folded: bool
 
 
@@ -62,8 +62,8 @@ class RegroupOptions(NamedTuple):
     def combination(self, form: KeyedForm) -> Combination:
         """Return the combination for rows of this form."""
         is_folded = self.combiner.function is not None and bool(form.dtype)
-        arriving = self.combiner.name if self.combiner.function is None else CONCAT if is_folded else "sum"
-        return Combination(arriving if self.local_reduction or not form.dtype else CONCAT, arriving, is_folded)
+        merge_op = self.combiner.name if self.combiner.function is None else CONCAT if is_folded else "sum"
+        return Combination(merge_op if self.local_reduction or not form.dtype else CONCAT, merge_op, is_folded)
 
     def check(self, values: NDArray[Any] | None) -> None:
         """Raise `InputError` unless the combination supports these values."""

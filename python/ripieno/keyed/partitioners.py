@@ -37,18 +37,19 @@ def owners_of(partitioner: Callable[[Any], Any], keys: Any, world_size: int) -> 
     what = f"partitioner={operations.name_of(partitioner)}"
     if owners.shape != (len(keys),) or owners.dtype.kind not in "iu":
         raise InputError(
-            f"{what}: gave shape {owners.shape} and dtype {owners.dtype} for {len(keys)} keys: expected a rank for each"
+            f"{what}: returned shape {owners.shape} and dtype {owners.dtype} for {len(keys)} keys: expected a "
+            "rank for each"
         )
     outside = np.flatnonzero((owners < 0) | (owners >= world_size))
     if len(outside):
         row = int(outside[0])
         raise InputError(
-            f"{what}: gave rank {owners[row]} for key {_shown(keys[row])!r}: expected 0 … {world_size - 1} "
+            f"{what}: returned rank {owners[row]} for key {_as_python(keys[row])!r}: expected 0 … {world_size - 1} "
             f"in a world of {world_size}"
         )
     return owners.astype(np.uint32)
 
 
-def _shown(key: Any) -> Any:
+def _as_python(key: Any) -> Any:
     """Return a key as a Python object."""
     return key.as_py() if hasattr(key, "as_py") else key.item()

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.keyed import columns
-from ripieno.keyed.combiners import CONCAT, Combine, called, combiner_of
+from ripieno.keyed.combiners import CONCAT, Combine, combine_blocks, combiner_of
 from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import accumulator, reducible, split
 
-#: An array, or KeyValues. `Any` spares callers that know the type a check.
+#: An array, or KeyValues. `Any` lets callers that know the type omit a check.
 Partition = NDArray[Any] | Any
 
 # Added partitions are combined once they have this many bytes, and at least as many as the combined partition. So
@@ -75,28 +75,28 @@ class Table(MutableMapping[int, Partition]):
         number = _checked_id(number)
         self.merge(number, self._checked(number, partition))
 
-    def merge(self, number: int, given: Partition) -> None:
+    def merge(self, number: int, added: Partition) -> None:
         """Add a checked partition of another table with the same combiner."""
         entry = self._entries.get(number)
         if entry is None:
-            self._entries[number] = _Entry(given)
+            self._entries[number] = _Entry(added)
             return
         existing = entry.whole
-        self._check_fits(number, existing, given)
+        self._check_fits(number, existing, added)
         if isinstance(existing, np.ndarray) and self.combiner.name != CONCAT:
             wide = existing.dtype if self.combiner.function else accumulator(existing.dtype, self.combiner.name)
             if wide == existing.dtype:
-                entry.whole = called(self.combiner, existing, given)
+                entry.whole = combine_blocks(self.combiner, existing, added)
                 return
             if entry.accumulated is None:
                 entry.accumulated = np.array(existing, wide)
-            self.combiner.ufunc(entry.accumulated, given.astype(wide), out=entry.accumulated)
+            self.combiner.ufunc(entry.accumulated, added.astype(wide), out=entry.accumulated)
             entry.is_rounded = False
         elif len(existing) == 0:
-            entry.whole = given
-        elif len(given):
-            entry.pending.append(given)
-            entry.pending_bytes += given.nbytes
+            entry.whole = added
+        elif len(added):
+            entry.pending.append(added)
+            entry.pending_bytes += added.nbytes
             if entry.pending_bytes >= max(existing.nbytes, _PENDING_BYTES):
                 self._combine(entry)
 
@@ -144,17 +144,17 @@ class Table(MutableMapping[int, Partition]):
         array = reducible(partition, "min", what)
         return reducible(columns.widened(array, op) if named else array, op, what)
 
-    def _check_fits(self, number: int, existing: Partition, given: Partition) -> None:
+    def _check_fits(self, number: int, existing: Partition, added: Partition) -> None:
         is_concat = self.combiner.name == CONCAT
-        if isinstance(existing, KeyValues) and isinstance(given, KeyValues):
-            fits = existing.form == given.form or not (len(existing) and len(given))
+        if isinstance(existing, KeyValues) and isinstance(added, KeyValues):
+            fits = existing.form == added.form or not (len(existing) and len(added))
         else:
             skip = 1 if is_concat else 0
-            forms = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (existing, given)]
+            forms = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (existing, added)]
             fits = forms[0] == forms[1] and not (is_concat and np.ndim(existing) == 0)
         if not fits:
             raise InputError(
-                f"partition {number}: {_described(given)} beside {_described(existing)}: "
+                f"partition {number}: {_described(added)} beside {_described(existing)}: "
                 "expected equal shapes and dtypes"
             )
 
@@ -193,15 +193,15 @@ class PackedPartitions(NamedTuple):
         Ids of the arrays, ascending.
     layout : list of (str, tuple of int)
         Dtype and shape of each array.
-    lines : dict of str to array
+    flat_arrays : dict of str to array
         Flat arrays by dtype.
-    others : dict of int to KeyValues
+    key_values : dict of int to KeyValues
     """
 
     ids: list[int]
     layout: list[tuple[str, tuple[int, ...]]]
-    lines: dict[str, NDArray[Any]]
-    others: dict[int, KeyValues]
+    flat_arrays: dict[str, NDArray[Any]]
+    key_values: dict[int, KeyValues]
 
 
 def pack(partitions: Mapping[int, Partition]) -> PackedPartitions:
@@ -211,23 +211,23 @@ def pack(partitions: Mapping[int, Partition]) -> PackedPartitions:
     for number in sorted(partitions):
         partition = partitions[number]
         if isinstance(partition, KeyValues):
-            packed.others[number] = partition
+            packed.key_values[number] = partition
             continue
         packed.ids.append(number)
         packed.layout.append((partition.dtype.name, partition.shape))
         pieces.setdefault(partition.dtype.name, []).append(partition.reshape(-1))
-    for dtype, line in pieces.items():
-        packed.lines[dtype] = np.concatenate(line) if len(line) > 1 else line[0]
+    for dtype, arrays in pieces.items():
+        packed.flat_arrays[dtype] = np.concatenate(arrays) if len(arrays) > 1 else arrays[0]
     return packed
 
 
 def unpack(packed: PackedPartitions) -> dict[int, Partition]:
     """Return the partitions as views of the flat arrays."""
-    partitions: dict[int, Partition] = dict(packed.others)
-    sizes: dict[str, list[int]] = {dtype: [] for dtype in packed.lines}
+    partitions: dict[int, Partition] = dict(packed.key_values)
+    sizes: dict[str, list[int]] = {dtype: [] for dtype in packed.flat_arrays}
     for dtype, shape in packed.layout:
         sizes[dtype].append(int(np.prod(shape, dtype=np.int64)))
-    pieces = {dtype: iter(split(line, sizes[dtype])) for dtype, line in packed.lines.items()}
+    pieces = {dtype: iter(split(flat, sizes[dtype])) for dtype, flat in packed.flat_arrays.items()}
     for number, (dtype, shape) in zip(packed.ids, packed.layout, strict=True):
         partitions[number] = next(pieces[dtype]).reshape(shape)
     return partitions

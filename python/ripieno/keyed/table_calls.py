@@ -75,7 +75,7 @@ class TableSummary(NamedTuple):
     is_same_layout : bool
         Whether all ranks have the same ids, shapes and dtypes.
     partition_bytes, largest_bytes, total_bytes : int
-        The bytes of the largest partition, of the rank with most data, and of all ranks.
+        The bytes of the largest partition, of the rank with the most data, and of all ranks.
     """
 
     is_same_layout: bool
@@ -92,7 +92,7 @@ def summary(native: Any, call: str, table: Table, packed: PackedPartitions) -> T
     CollectiveMismatch
         On every rank: ranks make different calls.
     """
-    layout = agreement.mark(repr((packed.ids, packed.layout, sorted(packed.others))))
+    layout = agreement.text_hash(repr((packed.ids, packed.layout, sorted(packed.key_values))))
     sizes_bytes = [partition.nbytes for partition in table.values()]
     found = agreement.numbers(native, call, (layout, max(sizes_bytes, default=0), sum(sizes_bytes)))
     is_same = bool((found[:, 0] == layout).all())
@@ -101,10 +101,12 @@ def summary(native: Any, call: str, table: Table, packed: PackedPartitions) -> T
 
 def reduced(native: Any, combiner: Combiner, packed: PackedPartitions, algorithm: str | None) -> Table:
     """Return the combination of partitions that have the same layout on all ranks."""
-    lines = {dtype: np.array(line, line.dtype.newbyteorder("="), order="C") for dtype, line in packed.lines.items()}
-    for line in lines.values():
-        native.allreduce(known(line)[0], combiner.name, algorithm)
-    return united(combiner, [packed._replace(lines=lines)])
+    arrays = {
+        dtype: np.array(flat, flat.dtype.newbyteorder("="), order="C") for dtype, flat in packed.flat_arrays.items()
+    }
+    for flat in arrays.values():
+        native.allreduce(known(flat)[0], combiner.name, algorithm)
+    return united(combiner, [packed._replace(flat_arrays=arrays)])
 
 
 def allgathered(native: Any, table: Table, algorithm: str | None = None) -> Table:

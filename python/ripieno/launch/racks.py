@@ -68,9 +68,9 @@ def found_racks(comm: Communicator) -> dict[str, list[str]] | None:
         None if all hosts stand in one rack, several hosts have one name, or the racks are not sure.
     """
     # Programs that need no racks start without the simulator.
-    from ripieno.simulation.link_costs import cache
+    from ripieno.simulation.link_costs import cache_folder
 
-    path = cache() / "racks" / f"{_digest(comm.hosts)}.json"
+    path = cache_folder() / "racks" / f"{_digest(comm.hosts)}.json"
     stored = comm.broadcast(_stored(path) if comm.rank == 0 else None)
     if stored is None:
         found = comm.topology()

@@ -79,8 +79,8 @@ class _Distributed:
             with launch(self.workers, engine=self.engine, threads=self.threads) as job:
                 fitted = job.run(_train, *arguments)[0]
         # Parameters keep the user's values; network parameters are not copied.
-        kept = {*params, *fitted.get_params(), "_other_params"}
-        self.__dict__.update({name: value for name, value in fitted.__dict__.items() if name not in kept})
+        unchanged = {*params, *fitted.get_params(), "_other_params"}
+        self.__dict__.update({name: value for name, value in fitted.__dict__.items() if name not in unchanged})
         return self
 
 
@@ -124,14 +124,14 @@ def _train(
     """Train on this rank's rows; return the estimator on rank 0."""
     group = options.get("group")
     rows, groups = _rows_of(comm, len(y), group)
-    mine = options | {name: _taken(options[name], rows) for name in _PER_ROW if options.get(name) is not None}
+    own = options | {name: _rows_at(options[name], rows) for name in _PER_ROW if options.get(name) is not None}
     if group is not None:
-        mine["group"] = np.asarray(group)[groups]
-    part = np.asarray(_taken(y, rows))
+        own["group"] = np.asarray(group)[groups]
+    part = np.asarray(_rows_at(y, rows))
     if issubclass(kind, lightgbm.LGBMClassifier):
         _check_classes(comm, np.asarray(y), part)
     with network(comm, tree_learner) as net:
-        fitted = kind(**(params | net.params)).fit(_taken(X, rows), part, **mine)
+        fitted = kind(**(params | net.params)).fit(_rows_at(X, rows), part, **own)
     return fitted if comm.rank == 0 else None
 
 
@@ -148,7 +148,7 @@ def _rows_of(comm: Communicator, row_count: int, group: Any) -> tuple[NDArray[np
     return np.concatenate(ranges) if ranges else np.empty(0, np.int64), groups
 
 
-def _taken(values: Any, rows: NDArray[np.int64]) -> Any:
+def _rows_at(values: Any, rows: NDArray[np.int64]) -> Any:
     return (
         values.iloc[rows]
         if hasattr(values, "iloc")

@@ -50,11 +50,11 @@ class Network:
         native = self._comm._native
         reduce_scatter, allgather = _native.lightgbm_enter(native, threading.get_ident(), _Stopped)
         library = _library()
-        given = ctypes.c_void_p(reduce_scatter), ctypes.c_void_p(allgather)
-        if library.LGBM_NetworkInitWithFunctions(self._comm.world_size, self._comm.rank, *given) != 0:
+        callbacks = ctypes.c_void_p(reduce_scatter), ctypes.c_void_p(allgather)
+        if library.LGBM_NetworkInitWithFunctions(self._comm.world_size, self._comm.rank, *callbacks) != 0:
             _native.lightgbm_leave()
             library.LGBM_GetLastError.restype = ctypes.c_char_p
-            raise InputError(f"LightGBM takes no network: {library.LGBM_GetLastError().decode()}")
+            raise InputError(f"LightGBM rejected the network: {library.LGBM_GetLastError().decode()}")
         return self
 
     def __exit__(

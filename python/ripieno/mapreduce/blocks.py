@@ -31,10 +31,10 @@ class Reducer:
     """
 
     def __init__(
-        self, reduce: Callable[..., Any] | None, ledger: AccumulatorTotals, ops: dict[int, str], rank: int
+        self, reduce: Callable[..., Any] | None, totals: AccumulatorTotals, ops: dict[int, str], rank: int
     ) -> None:
         self._reduce = reduce
-        self._ledger = ledger
+        self._totals = totals
         self._ops = ops
         self._rank = rank
         self.blocks: list[Any] = []
@@ -52,10 +52,10 @@ class Reducer:
             return
         begin = time.perf_counter()
         try:
-            with self._ledger.page() as added:
-                given = _reduced(self._reduce, block)
+            with self._totals.page() as added:
+                output = _reduced(self._reduce, block)
                 try:
-                    result = as_keyed(given)
+                    result = as_keyed(output)
                 except InputError as error:
                     raise InputError(f"reduce gave {error}{_hint(block)}") from error
         except Exception as error:
@@ -111,7 +111,7 @@ def _reduced(reduce: Callable[..., Any], block: KeyValues | Groups | Table | Obj
 def _hint(block: KeyValues | Groups | Table | ObjectPairs) -> str:
     if isinstance(block, Table):
         return ""
-    return " (a pair is taken for keys and values, a dict for a table: put what is neither into a list)"
+    return " (a pair means keys and values, a dict means a table: put other results into a list)"
 
 
 def _joined_tables(blocks: Sequence[Table]) -> Table:

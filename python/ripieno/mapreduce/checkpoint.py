@@ -49,7 +49,7 @@ class CheckpointContents:
 
 
 class _Torn(CheckpointError):
-    """A file of a checkpoint is torn or missing. An older checkpoint may be whole."""
+    """A file of a checkpoint is torn or missing. An older checkpoint may be complete."""
 
 
 class Checkpoints:
@@ -88,13 +88,13 @@ class Checkpoints:
         self._keep = keep
         # The blobs of each checkpoint in the folder, the last one first.
         self._saved: list[set[str]] = []
-        with self._explained():
+        with self._checkpoint_errors():
             self.folder.parent.mkdir(parents=True, exist_ok=True)
             # The umask of some users lets their group write to new folders.
             self.folder.mkdir(mode=0o777 & ~WRITING, exist_ok=True)
             self._lock: int | None = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
-            with self._explained():
+            with self._checkpoint_errors():
                 if not trusted:
                     self._check_owner(self._lock)
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,9 +116,9 @@ class Checkpoints:
             objects that are not allowed.
         """
         found: CheckpointContents | None = None
-        whole: list[str] = []
+        complete: list[str] = []
         torn: list[_Torn] = []
-        with self._explained():
+        with self._checkpoint_errors():
             for name in self._manifests():
                 try:
                     manifest, names = self._manifest(name)
@@ -127,13 +127,13 @@ class Checkpoints:
                 except _Torn as error:
                     torn.append(error)
                     continue
-                whole.append(name)
+                complete.append(name)
                 self._saved.append(names)
             if found is None and torn:
                 raise torn[0]
-            for age, name in enumerate(whole):
+            for age, name in enumerate(complete):
                 (self.folder / name).rename(self.folder / _manifest_name(age))
-            for name in self._manifests()[len(whole) :]:
+            for name in self._manifests()[len(complete) :]:
                 (self.folder / name).unlink()
             self._sweep()
         for each in torn:
@@ -159,11 +159,11 @@ class Checkpoints:
         """Return the names of the files in the manifest. All lie in the folder."""
         try:
             names = set(blob_names(manifest["values"]))
-            strange = next((name for name in names if not _BLOB.fullmatch(name)), None)
+            unexpected = next((name for name in names if not _BLOB.fullmatch(name)), None)
         except (KeyError, RecursionError, TypeError, ValueError) as error:
             raise self._refused(path, f"is damaged: {type(error).__name__}: {error}") from error
-        if strange is not None:
-            raise self._refused(path, f"is damaged: it names the file {strange!r}")
+        if unexpected is not None:
+            raise self._refused(path, f"is damaged: it names the file {unexpected!r}")
         if not self._objects and any(name.endswith(PICKLE) for name in names):
             raise self._refused(path, "holds a pickle, which could run code, where arrays and numbers belong")
         return names
@@ -193,15 +193,15 @@ class Checkpoints:
         }
         text = json.dumps(body, indent=1).encode()
         if self._manifests():
-            left = "the last one is still there, from which the job resumes when it is started again"
+            fallback = "the last one is still there, from which the job resumes when it is started again"
         else:
-            left = "there is none before it, so the job starts from the beginning when it is started again"
+            fallback = "there is none before it, so the job starts from the beginning when it is started again"
         try:
-            with self._explained("the new checkpoint in", f"; {left}"):
+            with self._checkpoint_errors("the new checkpoint in", f"; {fallback}"):
                 for name in blobs.keys() - self._used():
                     self._write(name, blobs[name][1])
                 self._sync()
-                self._make_older()
+                self._rotate_manifests()
                 self._write(MANIFEST, [f"ripieno checkpoint {FORMAT} {_digest([text])}\n".encode(), text])
                 # Until the new manifest is durable, a later process may find either of them.
                 self._saved.insert(0, set(blobs))
@@ -214,8 +214,8 @@ class Checkpoints:
         """Return the names of the blobs of all checkpoints."""
         return {name for names in self._saved for name in names}
 
-    def _make_older(self) -> None:
-        """Rename the manifests to keep beside the next one, and remove others, except the last, which it replaces."""
+    def _rotate_manifests(self) -> None:
+        """Rename the manifests to keep, and remove older ones. The next checkpoint replaces the last manifest."""
         for age, name in reversed(list(enumerate(self._manifests(), start=1))):
             if age < self._keep:
                 (self.folder / name).rename(self.folder / _manifest_name(age))
@@ -272,7 +272,7 @@ class Checkpoints:
 
     def _read(self, name: str) -> bytes | None:
         """Return the content of a file in the open folder, or None if it does not exist."""
-        assert self._lock is not None, "a closed place is not read from"
+        assert self._lock is not None, "the folder is open"
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._lock)
         except FileNotFoundError:
@@ -300,7 +300,7 @@ class Checkpoints:
 
     def _sync(self) -> None:
         """Sync the directory entries of the folder."""
-        assert self._lock is not None, "a closed place is not written to"
+        assert self._lock is not None, "the folder is open"
         os.fsync(self._lock)
 
     def _sweep(self) -> None:
@@ -313,7 +313,7 @@ class Checkpoints:
                     entry.unlink()
 
     @contextmanager
-    def _explained(self, what: str = "the checkpoint", state: str = "") -> Iterator[None]:
+    def _checkpoint_errors(self, what: str = "the checkpoint", state: str = "") -> Iterator[None]:
         try:
             yield
         except BlockingIOError:

@@ -30,7 +30,7 @@ from ripieno.mapreduce.emitted import Shuffle
 from ripieno.mapreduce.progress import StepProgress
 from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.statistics import Stage, StepStatistics
-from ripieno.mapreduce.tasks import Task, as_partitions, deal
+from ripieno.mapreduce.tasks import Task, as_partitions, assign_tasks
 from ripieno.mapreduce.team import ProgramRanks, RankTeam, Workers
 from ripieno.wire.fingerprint import fingerprint
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-#: In the next step, ranks run tasks of others if the times of the ranks differ by more than this, and by more than this
-#: part of the longest.
-UNEVEN_S, UNEVEN = 0.02, 0.1
+#: Tasks move in the next step if the map times of ranks differ by more than both limits: seconds, and the fraction of
+#: the longest time.
+UNEVEN_S, UNEVEN_FRACTION = 0.02, 0.1
 
 
 class MapReduce(StepProgress):
@@ -175,7 +175,7 @@ class MapReduce(StepProgress):
         self._shuffle = Shuffle(combine, partitioner, local_reduction, memory_limit, spill_directory)
         self._threads = int(threads)
         self._stealing = bool(stealing)
-        # Whether some ranks had less to do than others in the last step, or may have.
+        # Whether the ranks took different times for the tasks of the last step, or may have.
         self._is_uneven = True
         self._options = {"workers": workers, **options}
         self._job, self._comm = job, comm
@@ -184,7 +184,7 @@ class MapReduce(StepProgress):
         self._can_move = False
         self._known_accumulators = -1
         self._load, self._broadcast = Stage(), Stage()
-        # Gives ranks their tasks and the broadcast value again, if the job continues after a loss.
+        # Sends the tasks to the ranks again, if the job continues after a loss.
         self._load_again: Callable[[RankTeam], None] | None = None
         self._value: SerializedValue | None = None
         if checkpoint is not None:
@@ -229,7 +229,7 @@ class MapReduce(StepProgress):
             self._load_tasks,
             items,
             names,
-            SerializedValue(worker.as_given if loader is None else loader, "loader"),
+            SerializedValue(worker.default_loader if loader is None else loader, "loader"),
             loader is None,
         )
         self._on_ranks(load)
@@ -244,11 +244,13 @@ class MapReduce(StepProgress):
         Arrays must not change before these steps have ended, because a single worker reads them in place.
         """
         team, begin = self._team, time.perf_counter()
-        sealed = SerializedValue(value if self._comm is None else self._comm.broadcast(value), "the broadcast value")
-        self._on_ranks(lambda team: team.run(worker.receive, sealed))
+        serialized = SerializedValue(
+            value if self._comm is None else self._comm.broadcast(value), "the broadcast value"
+        )
+        self._on_ranks(lambda team: team.run(worker.receive, serialized))
         if team.restarts:
-            self._value = sealed
-        self._broadcast = Stage((time.perf_counter() - begin,), (sealed.size_bytes,))
+            self._value = serialized
+        self._broadcast = Stage((time.perf_counter() - begin,), (serialized.size_bytes,))
 
     def step(self) -> Any:
         """Map, shuffle, reduce and combine, once.
@@ -274,15 +276,15 @@ class MapReduce(StepProgress):
             raise InputError("step: there are no map tasks: give the job its input with cache()")
         results = self._on_ranks(self._run_step)
         begin = time.perf_counter()
-        together = joined([block for result in results for block in result.blocks])
+        output = joined([block for result in results for block in result.blocks])
         if self._collect is not None:
-            with worker.noted(f"in collect, iteration {self.iteration + 1}"):
-                together = self._collect(together)
+            with worker.with_note(f"in collect, iteration {self.iteration + 1}"):
+                output = self._collect(output)
         amounts: Amounts = {}
         for result in results:
             fold(amounts, result.amounts, self._ops)
         self._add(amounts)
-        self.result = together
+        self.result = output
         self._record(results, time.perf_counter() - begin)
         if not self._in_iterations:
             self._finish_iteration()
@@ -323,14 +325,14 @@ class MapReduce(StepProgress):
             try:
                 if team.restarts and team.has_lost_parts:
                     team.open_parts()
-                    self._give_parts(team)
+                    self._restore_parts(team)
                 return call(team)
             except worker.PartsLost:
                 if not left:
                     raise
         raise AssertionError("the last attempt returns or raises")
 
-    def _give_parts(self, team: RankTeam) -> None:
+    def _restore_parts(self, team: RankTeam) -> None:
         """Send the ranks their tasks and the last broadcast value. The next step sends the functions."""
         self._known_accumulators = -1
         if self._load_again is not None:
@@ -342,15 +344,15 @@ class MapReduce(StepProgress):
         self, items: list[Any], names: list[str], loader: SerializedValue, is_default: bool, team: RankTeam
     ) -> None:
         """Assign the partitions to the ranks, which load them."""
-        dealt = deal(items, names, team.hosts)
-        sealed = [_partition(task, item, is_default) for task, item in zip(dealt, items, strict=True)]
-        can_move = any(each.hosts is not None for each in sealed)
-        self._can_move = self._stealing and can_move and 1 < len(team.hosts) < len(sealed) and not team.has_replicas
+        tasks = assign_tasks(items, names, team.hosts)
+        serialized = [_partition(task, item, is_default) for task, item in zip(tasks, items, strict=True)]
+        can_move = any(each.hosts is not None for each in serialized)
+        self._can_move = self._stealing and can_move and 1 < len(team.hosts) < len(serialized) and not team.has_replicas
         self._is_uneven = True
-        options = f", tasks of ranks {[task.rank for task in dealt]}"
-        laps = team.run(worker.load, sealed, loader, self._threads, options=options)
-        self.tasks = dealt
-        self._load = Stage(*zip(*laps, strict=True))
+        options = f", tasks of ranks {[task.rank for task in tasks]}"
+        load_times = team.run(worker.load, serialized, loader, self._threads, options=options)
+        self.tasks = tasks
+        self._load = Stage(*zip(*load_times, strict=True))
 
     def _run_step(self, team: RankTeam) -> list[worker.Result]:
         """Map, shuffle and reduce on all ranks. Ranks without the functions receive them first."""
@@ -364,7 +366,7 @@ class MapReduce(StepProgress):
         results = team.run(worker.step, self._can_move and self._is_uneven)
         seconds = [result.seconds["map"] for result in results]
         has_moved = any(result.moved_count for result in results)
-        self._is_uneven = has_moved or max(seconds) - min(seconds) > max(UNEVEN_S, UNEVEN * max(seconds))
+        self._is_uneven = has_moved or max(seconds) - min(seconds) > max(UNEVEN_S, UNEVEN_FRACTION * max(seconds))
         return results
 
     def _close(self, error: BaseException | None) -> None:
@@ -391,11 +393,11 @@ class MapReduce(StepProgress):
 
 def _partition(task: Task, item: Any, is_default: bool) -> worker.Partition:
     """Return a partition to send, with the hosts that can load it; `is_default` says whether no loader was given."""
-    sealed = SerializedValue(item, f"the partition of {task}")
+    serialized = SerializedValue(item, f"the partition of {task}")
     if isinstance(item, Split):
         paths = (item.path, *item.copies)
         if not any(map(is_url, paths)):
-            return worker.Partition(task, sealed, sealed.size_bytes, item.hosts, paths)
+            return worker.Partition(task, serialized, serialized.size_bytes, item.hosts, paths)
     elif is_default and not hasattr(item, "read") and not worker.has_mapped_file(item):
-        return worker.Partition(task, sealed, sealed.size_bytes, ())
-    return worker.Partition(task, sealed, sealed.size_bytes)
+        return worker.Partition(task, serialized, serialized.size_bytes, ())
+    return worker.Partition(task, serialized, serialized.size_bytes)

@@ -18,7 +18,7 @@ from ripieno.keyed.combiners import Combine, combiner_of
 from ripieno.keyed.options import refuse_options
 from ripieno.keyed.table_calls import table_regrouping
 from ripieno.mapreduce.blocks import EXPECTED, as_keyed, bytes_of
-from ripieno.mapreduce.object_pairs import Merged, ObjectPairs
+from ripieno.mapreduce.object_pairs import MergedPairs, ObjectPairs
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -49,8 +49,8 @@ class Shuffle:
 
     def check_objects(self) -> None:
         """Raise InputError if an option does not apply to objects, which stay in memory and are combined at once."""
-        given = {"memory_limit": self.memory_limit, "local_reduction": None if self.local_reduction else False}
-        refuse_options(ObjectPairs([], []), **given)
+        options = {"memory_limit": self.memory_limit, "local_reduction": None if self.local_reduction else False}
+        refuse_options(ObjectPairs([], []), **options)
         if isinstance(self.partitioner, str) and self.partitioner != "hash":
             raise InputError(f"partitioner={self.partitioner!r} of objects: expected 'hash' or a function of a list")
 
@@ -82,7 +82,7 @@ class Pool:
         self._shuffle = shuffle
         self._emitter: Emitter | None = None
         self._table: Table | None = None
-        self._objects: Merged | None = None
+        self._objects: MergedPairs | None = None
         self.in_bytes = 0
 
     def add(self, task: Task, output: Any) -> None:
@@ -120,8 +120,8 @@ class Pool:
     def send(self, on_block: Callable[[Any], None]) -> int:
         """Combine equal keys of all ranks at their owners, pass this rank's keys on, and return the bytes sent."""
         pools = {"KeyValues": self._emitter, "tables": self._table, "ObjectPairs": self._objects}
-        mine = next((name for name, pool in pools.items() if pool is not None), None)
-        kinds = {kind for kind in self._comm.allgather(mine) if kind is not None}
+        own = next((name for name, pool in pools.items() if pool is not None), None)
+        kinds = {kind for kind in self._comm.allgather(own) if kind is not None}
         if len(kinds) > 1:
             raise InputError(f"map gave {' on some ranks and '.join(sorted(kinds))} on others: expected one of them")
         if kinds == {"KeyValues"}:
@@ -147,20 +147,20 @@ class Pool:
     def _add_objects(self, pairs: ObjectPairs) -> None:
         if self._objects is None:
             self._shuffle.check_objects()
-            self._objects = Merged(combiner_of(self._shuffle.combine))
+            self._objects = MergedPairs(combiner_of(self._shuffle.combine))
         self._objects.add(pairs)
 
     def _send_objects(self, on_block: Callable[[Any], None]) -> int:
         combiner, before = combiner_of(self._shuffle.combine), self._comm.stats()["bytes_sent"]
-        mine = self._objects or Merged(combiner)
-        total = Merged(combiner)
-        for part in self._comm.alltoall(mine.parts(self._shuffle.partitioner, self._comm.world_size)):
+        own = self._objects or MergedPairs(combiner)
+        total = MergedPairs(combiner)
+        for part in self._comm.alltoall(own.parts(self._shuffle.partitioner, self._comm.world_size)):
             total.merge(part)
         on_block(total.pairs)
         return int(self._comm.stats()["bytes_sent"] - before)
 
     def _send_table(self, on_block: Callable[[Any], None]) -> int:
-        mine = self._table if self._table is not None else Table(combine=self._shuffle.combine)
-        table, statistics = self._shuffle.regroup_table(self._comm, mine)
+        own = self._table if self._table is not None else Table(combine=self._shuffle.combine)
+        table, statistics = self._shuffle.regroup_table(self._comm, own)
         on_block(table)
         return int(statistics["bytes_sent"])

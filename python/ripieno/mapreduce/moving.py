@@ -1,8 +1,8 @@
 """Move map tasks of slow ranks to idle ranks that have the partition, or a replica of it.
 
-A thread on rank 0 hands out the tasks. A rank gets its own tasks in ascending order, and then the last task of the rank
-with the most work left. The output of a moved task returns to the rank that keeps the partition, which adds the outputs
-in the order of the tasks. So the result has the same bits, whichever rank runs a task.
+A thread on rank 0 hands out the tasks. A rank gets its own tasks in ascending order. Then it gets the last task of the
+rank with the most work left. The output of a moved task returns to the rank that keeps the partition, which adds the
+outputs in the order of the tasks. So the result has the same bits, whichever rank runs a task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: The tag of all messages of this module. Programs have no reason to choose it.
 TAG = 2**62 - 1
-#: A rank gets as many of its own tasks at once as take this time, and a rank with less work left gives none away.
+#: A request is answered with own tasks of this total time. A rank with less work left keeps its tasks.
 GRANT_S = 0.005
 _REQUEST, _GRANT, _OUTPUT = range(3)
 
@@ -67,15 +67,15 @@ class Claims:
         self.moved = [{} for _ in range(self.rank_count)]
 
     def take(self, rank: int, pace: Pace) -> tuple[list[int], dict[int, int]]:
-        """Return the next tasks of a rank; after the last, none, and which rank runs each of its moved tasks."""
+        """Return the next tasks of a rank, or, after the last, an empty list and the rank of each moved task."""
         with self._lock:
             self._paces[rank] = pace
-            mine = self._left[rank]
-            if mine:
+            own_tasks = self._left[rank]
+            if own_tasks:
                 task_s = pace.task_s
-                count = 1 if task_s is None else max(1, min(len(mine) // 2, int(GRANT_S / max(task_s, 1e-9))))
-                return [mine.popleft() for _ in range(count)], {}
-            number = self._of_another(rank)
+                count = 1 if task_s is None else max(1, min(len(own_tasks) // 2, int(GRANT_S / max(task_s, 1e-9))))
+                return [own_tasks.popleft() for _ in range(count)], {}
+            number = self._task_of_slowest(rank)
             if number is None:
                 return [], self.moved[rank]
             self.moved[self.owners[number]][number] = rank
@@ -87,7 +87,7 @@ class Claims:
             for left in self._left:
                 left.clear()
 
-    def _of_another(self, rank: int) -> int | None:
+    def _task_of_slowest(self, rank: int) -> int | None:
         for owner in sorted(range(self.rank_count), key=self._work_left, reverse=True):
             left = self._left[owner]
             task_s = self._paces[owner].task_s
@@ -115,7 +115,7 @@ class _Messages:
         self.outputs: dict[int, Any] = {}
 
     def send(self, kind: int, content: Any, to: int) -> None:
-        # A tag and its value are messages of their own, which those of another thread must not separate.
+        # A tag and its value are two messages. The lock prevents that another thread sends between them.
         with self._sending:
             self._leaving.append(self._comm.send_async((kind, content), to, tag=TAG))
 
@@ -160,7 +160,7 @@ def run(
     work
         Run a task of this rank, and return its output.
     work_elsewhere
-        Run a task of another rank. It returns None if this rank does not have the partition any more.
+        Run a task of another rank. It returns None if this rank cannot load the partition any more.
     add
         Add the output of a task of this rank. It is called in the order of the tasks.
     threads
@@ -184,7 +184,7 @@ def run(
                 return
             yield from numbers
 
-    def one(number: int) -> tuple[int, Any]:
+    def run_task(number: int) -> tuple[int, Any]:
         begin = time.perf_counter()
         output = work(number) if claims.owners[number] == comm.rank else work_elsewhere(number)
         with lock:
@@ -193,7 +193,7 @@ def run(
         return number, output
 
     try:
-        for number, output in mapped(one, granted(), threads):
+        for number, output in mapped(run_task, granted(), threads):
             owner = claims.owners[number]
             if owner == comm.rank:
                 add(number, output)
@@ -212,7 +212,7 @@ def run(
 
 
 class _Server:
-    """The thread of rank 0 that answers requests until each other rank knows that no task is left."""
+    """The thread of rank 0 that answers requests until it has reported to each other rank that no task is left."""
 
     def __init__(self, comm: Communicator, claims: Claims, messages: _Messages) -> None:
         self._claims = claims

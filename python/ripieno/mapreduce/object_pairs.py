@@ -70,7 +70,7 @@ class ObjectPairs:
         return f"<ObjectPairs: {len(self)} keys>"
 
     def to_dict(self) -> dict[Any, Any]:
-        """Return the value of each key, the last one if a key repeats."""
+        """Return a dict of keys to values, with the last value of a repeated key."""
         return dict(zip(self.keys, self.values, strict=True))
 
     def sorted(self) -> ObjectPairs:
@@ -79,7 +79,7 @@ class ObjectPairs:
         return ObjectPairs([self.keys[at] for at in order], [self.values[at] for at in order])
 
 
-class Merged:
+class MergedPairs:
     """The combined value of each key, in the order in which the keys arrived.
 
     Parameters
@@ -122,7 +122,7 @@ class Merged:
         if callable(partitioner):
             owners = partitioners.owners_of(partitioner, keys, world_size)
         else:
-            owners = np.array([home_of(key, world_size) for key in keys], np.uint32)
+            owners = np.array([owner_of(key, world_size) for key in keys], np.uint32)
         values = list(self._found.values())
         chosen = (np.flatnonzero(owners == rank).tolist() for rank in range(world_size))
         return [ObjectPairs([keys[at] for at in places], [values[at] for at in places]) for places in chosen]
@@ -137,7 +137,7 @@ class Merged:
         elif self._is_concat:
             self._found[key].extend(value)
         else:
-            assert self._combine is not None, "only lists are extended"
+            assert self._combine is not None, "without concat there is a function"
             left = self._found[key]
             self._found[key] = check_object(self._combine, self._combine(left, value), left, value)
 
@@ -151,7 +151,7 @@ def are_objects(keys: Any, values: Any) -> bool:
     return not isinstance(keys[0], int | np.integer | str | bytes) or isinstance(keys[0], bool) or _is_object(values)
 
 
-def home_of(key: Any, world_size: int) -> int:
+def owner_of(key: Any, world_size: int) -> int:
     """Return the rank that owns a key; it is the same in all processes, and for equal keys."""
     return int.from_bytes(hashlib.blake2b(_canonical(key), digest_size=8).digest(), "little") % world_size
 

@@ -40,14 +40,13 @@ class StepProgress:
         self._in_iterations = False
 
     def iterations(self, count: int) -> Iterator[int]:
-        """Yield the number of completed iterations before each remaining one of `count`: 0 … count - 1 without
-        resumption.
+        """Yield the number of completed iterations before each remaining iteration: 0 … count - 1 without resumption.
 
-        Displays include the running iteration in the count, so the first one is iteration 1.
+        Displays count the running iteration, so they begin with iteration 1.
 
         A checkpoint is written after every `every`-th iteration, and after the last, at the end of the loop's body. So
-        it includes the body's changes of `state`. A step outside such a loop is an iteration of its own; its checkpoint
-        is written before it returns. After a ``break``, only `save` writes one.
+        it includes the changes of `state` in the body. A step outside such a loop is an iteration of its own; its
+        checkpoint is written before it returns. After a ``break``, only `save` writes one.
         """
         while self.iteration < count:
             self._in_iterations = True
@@ -73,11 +72,11 @@ class StepProgress:
         op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
             The operation that combines amounts.
         """
-        made = Accumulator(len(self._accumulators), initial, op)
-        if made.number < len(self._restored):
-            made.value = self._restored[made.number]
-        self._accumulators.append(made)
-        return made
+        accumulator = Accumulator(len(self._accumulators), initial, op)
+        if accumulator.number < len(self._restored):
+            accumulator.value = self._restored[accumulator.number]
+        self._accumulators.append(accumulator)
+        return accumulator
 
     def save(self) -> None:
         """Write a checkpoint now. Without ``checkpoint=`` this does nothing.
@@ -112,9 +111,9 @@ class StepProgress:
         self.iteration = self.resumed_from = saved.iteration
         if self._checkpoints is not None:
             done = f"{saved.iteration} iteration{'' if saved.iteration == 1 else 's'}"
-            words = f"{self.name} resumes after {done}, from {self._checkpoints.folder}"
-            print(f"ripieno: {words}", file=sys.stderr)
-            log.note("ripieno.mapreduce", words)
+            message = f"{self.name} resumes after {done}, from {self._checkpoints.folder}"
+            print(f"ripieno: {message}", file=sys.stderr)
+            log.note("ripieno.mapreduce", message)
 
     @property
     def _ops(self) -> dict[int, str]:

@@ -37,7 +37,7 @@ class SerializedValue:
         """The size of the message."""
         return len(self._pickled) + sum(buffer.nbytes for buffer in self._buffers)
 
-    def open(self, ledger: AccumulatorTotals) -> Any:
+    def open(self, totals: AccumulatorTotals) -> Any:
         """Return the value, on the memory that received it."""
         buffers = []
         for buffer in self._buffers:
@@ -45,13 +45,13 @@ class SerializedValue:
             readable = buffer.view()
             readable.flags.writeable = False
             buffers.append(readable)
-        return _Opener(self._pickled, buffers, ledger).load()
+        return _Opener(self._pickled, buffers, totals).load()
 
 
 class _Opener(pickle.Unpickler):
-    def __init__(self, pickled: bytes, buffers: list[Any], ledger: AccumulatorTotals) -> None:
+    def __init__(self, pickled: bytes, buffers: list[Any], totals: AccumulatorTotals) -> None:
         super().__init__(io.BytesIO(pickled), buffers=buffers)
-        self._ledger = ledger
+        self._totals = totals
 
     def persistent_load(self, pid: tuple[int, tuple[int, ...], str]) -> Any:
-        return self._ledger.adder(*pid)
+        return self._totals.adder(*pid)

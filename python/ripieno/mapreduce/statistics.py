@@ -15,7 +15,7 @@ class Stage:
     Attributes
     ----------
     worker_s : tuple of float
-        Seconds on each rank; of broadcast and combine one number, the driver's.
+        Seconds on each rank; for broadcast and combine, one number of the driver.
     worker_bytes : tuple of int
         Bytes on each rank. Load: partitions. Broadcast: the value. Map: outputs of its tasks. Shuffle: bytes sent to
         other ranks. Reduce: input blocks. Combine: bytes that the driver received.
@@ -46,7 +46,7 @@ class StepStatistics:
     load, broadcast, map, shuffle, reduce, combine : Stage
         Load is zero except in the first step after `MapReduce.cache`. Broadcast is zero without a new value.
     moved_count : int
-        The number of tasks that another rank than their own has run.
+        The number of tasks that ran on another rank than their own.
     """
 
     iteration: int

@@ -37,24 +37,24 @@ class Task:
         return f"map task {self.number} ({self.partition}) on rank {self.rank}"
 
 
-def as_partitions(given: Any, count: int) -> tuple[list[Any], list[str]]:
+def as_partitions(data: Any, count: int) -> tuple[list[Any], list[str]]:
     """Return partitions and their names: `count` blocks of rows of an array, otherwise the listed partitions."""
-    if isinstance(given, np.ndarray):
-        if given.ndim == 0 or not 1 <= count <= len(given):
+    if isinstance(data, np.ndarray):
+        if data.ndim == 0 or not 1 <= count <= len(data):
             raise InputError(
-                f"cache: {count} tasks for an array of shape {given.shape}: expected a row for each at least"
+                f"cache: {count} tasks for an array of shape {data.shape}: expected a row for each at least"
             )
-        bounds = [len(given) * number // count for number in range(count + 1)]
-        return [given[a:b] for a, b in pairwise(bounds)], [f"rows {a} … {b - 1}" for a, b in pairwise(bounds)]
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InputError(f"cache: a {type(given).__name__}: expected an array, or a list of partitions")
-    partitions = list(given)
+        bounds = [len(data) * number // count for number in range(count + 1)]
+        return [data[a:b] for a, b in pairwise(bounds)], [f"rows {a} … {b - 1}" for a, b in pairwise(bounds)]
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise InputError(f"cache: a {type(data).__name__}: expected an array, or a list of partitions")
+    partitions = list(data)
     if not partitions:
         raise InputError("cache: no partitions: expected one at least")
     return partitions, [_name(partition) for partition in partitions]
 
 
-def deal(partitions: Sequence[Any], names: Sequence[str], hosts: Sequence[str]) -> list[Task]:
+def assign_tasks(partitions: Sequence[Any], names: Sequence[str], hosts: Sequence[str]) -> list[Task]:
     """Assign the tasks to the ranks on `hosts`. Every rank gets a task if there are enough.
 
     Splits of files with known hosts are assigned by `ripieno.input.assign` to ranks on these hosts. Other partitions
@@ -63,9 +63,11 @@ def deal(partitions: Sequence[Any], names: Sequence[str], hosts: Sequence[str]) 
     """
     sizes = [size_bytes(partition) for partition in partitions]
     if any(getattr(partition, "hosts", ()) for partition in partitions):
-        ranks = _where_they_lie(partitions, hosts)
+        ranks = _ranks_near_splits(partitions, hosts)
     else:
-        ranks = _stretches([max(1, size or 0) for size in sizes] if None not in sizes else [1] * len(sizes), len(hosts))
+        ranks = _ranks_by_weight(
+            [max(1, size or 0) for size in sizes] if None not in sizes else [1] * len(sizes), len(hosts)
+        )
     return [Task(number, *each) for number, each in enumerate(zip(ranks, names, sizes, strict=True))]
 
 
@@ -78,7 +80,7 @@ def size_bytes(value: Any) -> int | None:
     return len(value) if isinstance(value, bytes | bytearray | str) else None
 
 
-def _where_they_lie(splits: Sequence[Any], hosts: Sequence[str]) -> list[int]:
+def _ranks_near_splits(splits: Sequence[Any], hosts: Sequence[str]) -> list[int]:
     from ripieno.input import assign
 
     ranks = [0] * len(splits)
@@ -88,12 +90,12 @@ def _where_they_lie(splits: Sequence[Any], hosts: Sequence[str]) -> list[int]:
     return ranks
 
 
-def _stretches(weights: Sequence[int], rank_count: int) -> list[int]:
-    """Return the rank of each weight, ascending."""
+def _ranks_by_weight(weights: Sequence[int], rank_count: int) -> list[int]:
+    """Return the rank of each item, ascending, so that the largest sum of weights per rank is as small as possible."""
     low, high = max(max(weights), -(-sum(weights) // rank_count)), sum(weights)
     while low < high:
         middle = (low + high) // 2
-        if _stretch_count(weights, middle) <= rank_count:
+        if _part_count(weights, middle) <= rank_count:
             high = middle
         else:
             low = middle + 1
@@ -107,7 +109,7 @@ def _stretches(weights: Sequence[int], rank_count: int) -> list[int]:
     return ranks
 
 
-def _stretch_count(weights: Sequence[int], limit: int) -> int:
+def _part_count(weights: Sequence[int], limit: int) -> int:
     """Return the number of contiguous parts of at most `limit`, each filled before the next begins."""
     count, load = 1, 0
     for weight in weights:

@@ -1,7 +1,8 @@
 """Encode the values of a checkpoint as JSON with blobs.
 
 Numbers, strings, lists, tuples and dicts are JSON. Arrays are .npy files, which hold no code. Keyed data consists of
-arrays. Other objects are pickles, and loading a pickle can run any code: trust a checkpoint only like a program.
+arrays. Other objects are pickles, and loading a pickle can run any code: load only checkpoints that you would run as
+programs.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def encode(value: Any, keep: Callable[[Blob], str], *, objects: bool = True) -> 
 
 
 def decode(encoded: Any, blob: Callable[[str], bytes]) -> Any:
-    """Return the value that `encode` was given. `blob` returns the content of a blob by name."""
+    """Return the value that `encode` received. `blob` returns the content of a blob by name."""
     kind, content = encoded
     if kind == "value":
         return content

@@ -1,6 +1,6 @@
 """Provide the functions that the driver calls on every rank, and the rank's part of a job between steps.
 
-A part holds partitions, functions and the last broadcast value. It lies in `Communicator.kept`, so it ends with the
+A part holds partitions, functions and the last broadcast value. `Communicator.kept` stores it, so it ends with the
 communicator at the latest.
 """
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 #: Partitions up to this size stay on all ranks, so that each rank can run their tasks. Ranks of one host share memory.
-KEPT_BYTES = 1 << 20
-_NOTHING = SerializedValue(None, "nothing")
+SHARED_PARTITION_BYTES = 1 << 20
+_NO_PARTITION = SerializedValue(None, "nothing")
 
 
 class PartsLost(CommunicatorClosed):
@@ -62,13 +62,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition on its way to the ranks.
+    """A partition as the driver sends it to the ranks.
 
     Parameters
     ----------
     task
         Its task.
-    sealed
+    serialized
         The partition.
     size_bytes
         Its size when it was sent.
@@ -79,7 +79,7 @@ class Partition:
     """
 
     task: Task
-    sealed: SerializedValue
+    serialized: SerializedValue
     size_bytes: int
     hosts: tuple[str, ...] | None = None
     paths: tuple[str, ...] = ()
@@ -90,9 +90,9 @@ class WorkerState:
     """One rank's part of a job."""
 
     comm: Communicator
-    ledger: AccumulatorTotals = field(default_factory=AccumulatorTotals)
+    totals: AccumulatorTotals = field(default_factory=AccumulatorTotals)
     tasks: list[tuple[Task, Any]] = field(default_factory=list)
-    # All partitions by number, of other ranks only those that this rank can load; and the ones that it has loaded.
+    # All partitions by number. Partitions that this rank cannot run are empty.
     partitions: list[Partition] = field(default_factory=list)
     loader: Callable[[Any], Any] | None = None
     versions: dict[str, Hashable] = field(default_factory=dict)
@@ -130,30 +130,30 @@ def load(
     """Load this rank's partitions; return seconds and bytes."""
     begin = time.perf_counter()
     part = _part(comm, key)
-    part.loader, part.replicas = loader.open(part.ledger), {}
+    part.loader, part.replicas = loader.open(part.totals), {}
     rank = part.comm.rank
-    mine = [each for each in partitions if each.task.rank == rank]
+    own = [each for each in partitions if each.task.rank == rank]
 
     def loaded(partition: Partition) -> tuple[Task, Any]:
-        with noted(f"while {partition.task} was loaded"):
+        with with_note(f"while {partition.task} was loaded"):
             return partition.task, _loaded(part, partition)
 
-    # The sealed partitions of other ranks are kept only if this rank may run their tasks.
+    # The serialized partitions of other ranks are kept only if this rank may run their tasks.
     can_run = [_may_run(part.comm, each, rank) for each in partitions]
-    given = list(zip(partitions, can_run, strict=True))
-    part.partitions = [each if can else replace(each, sealed=_NOTHING) for each, can in given]
-    paths = dict.fromkeys(path for each, can in given if can for path in each.paths)
+    runnable = list(zip(partitions, can_run, strict=True))
+    part.partitions = [each if can else replace(each, serialized=_NO_PARTITION) for each, can in runnable]
+    paths = dict.fromkeys(path for each, can in runnable if can for path in each.paths)
     part.versions = {path: version(path) for path in paths if os.path.exists(path)}
-    part.tasks = list(mapped(loaded, mine, threads))
+    part.tasks = list(mapped(loaded, own, threads))
     known = [size_bytes(data) for _, data in part.tasks]
     return time.perf_counter() - begin, sum(
-        each.sealed.size_bytes if size is None else size for each, size in zip(mine, known, strict=True)
+        each.serialized.size_bytes if size is None else size for each, size in zip(own, known, strict=True)
     )
 
 
 def _loaded(part: WorkerState, partition: Partition) -> Any:
-    assert part.loader is not None, "the loader comes with the partitions"
-    return in_memory(part.loader(partition.sealed.open(part.ledger)))
+    assert part.loader is not None, "load() sets the loader"
+    return in_memory(part.loader(partition.serialized.open(part.totals)))
 
 
 def _may_run(comm: Communicator, partition: Partition, rank: int) -> bool:
@@ -162,23 +162,23 @@ def _may_run(comm: Communicator, partition: Partition, rank: int) -> bool:
         return False
     if partition.hosts:
         return comm.hosts[rank] in partition.hosts
-    return bool(partition.paths) or partition.size_bytes <= KEPT_BYTES or len(set(comm.hosts)) == 1
+    return bool(partition.paths) or partition.size_bytes <= SHARED_PARTITION_BYTES or len(set(comm.hosts)) == 1
 
 
 def configure(comm: Communicator, key: str, program: SerializedValue) -> None:
     """Store the functions."""
     part = _part(comm, key)
-    part.program = program.open(part.ledger)
+    part.program = program.open(part.totals)
 
 
 def receive(comm: Communicator, key: str, value: SerializedValue) -> None:
     """Store the value for the map tasks of the next steps."""
     part = _part(comm, key)
-    part.value = value.open(part.ledger)
+    part.value = value.open(part.totals)
 
 
 def step(comm: Communicator, key: str, moves: bool) -> Result:
-    """Map, shuffle and reduce. With `moves`, idle ranks run tasks of others."""
+    """Map, shuffle and reduce. With `moves`, idle ranks run tasks of slower ranks."""
     part = _part(comm, key)
     program = part.program
     assert program is not None, "functions come before the first step"
@@ -187,7 +187,7 @@ def step(comm: Communicator, key: str, moves: bool) -> Result:
     pool = Pool(part.comm, program.shuffle)
 
     def add(task: Task, output: Any, added: Amounts) -> None:
-        with noted(f"in what {task} gave"):
+        with with_note(f"in the output of {task}"):
             pool.add(task, output)
         fold(amounts, added, program.ops)
 
@@ -195,10 +195,10 @@ def step(comm: Communicator, key: str, moves: bool) -> Result:
         moved_count = _with_moves(part, add)
     else:
         moved_count = 0
-        for each in mapped(lambda pair: _mapped(part, *pair), part.tasks, program.threads):
+        for each in mapped(lambda pair: _map_task(part, *pair), part.tasks, program.threads):
             add(*each)
     mapped_s = time.perf_counter()
-    reducer = Reducer(program.reduce, part.ledger, program.ops, part.comm.rank)
+    reducer = Reducer(program.reduce, part.totals, program.ops, part.comm.rank)
     sent_bytes = pool.send(reducer.take)
     end = time.perf_counter()
     fold(amounts, reducer.amounts, program.ops)
@@ -224,12 +224,12 @@ def _with_moves(part: WorkerState, add: Callable[[Task, Any, Amounts], None]) ->
     def elsewhere(number: int) -> tuple[Task, Any, Amounts] | None:
         partition = part.partitions[number]
         if number not in part.replicas:
-            found = _replica(part, partition)
+            found = _load_replica(part, partition)
             if found is None:
                 return None
             part.replicas[number] = found[0]
-        with noted(f"run by rank {part.comm.rank} instead"):
-            return _mapped(part, partition.task, part.replicas[number])
+        with with_note(f"run by rank {part.comm.rank} instead"):
+            return _map_task(part, partition.task, part.replicas[number])
 
     claims = moving.Claims(
         [each.task.rank for each in part.partitions],
@@ -239,14 +239,14 @@ def _with_moves(part: WorkerState, add: Callable[[Task, Any, Amounts], None]) ->
     return moving.run(
         part.comm,
         claims,
-        lambda number: _mapped(part, *own[number]),
+        lambda number: _map_task(part, *own[number]),
         elsewhere,
         lambda number, output: add(*output),
         part.program.threads,
     )
 
 
-def _replica(part: WorkerState, partition: Partition) -> tuple[Any] | None:
+def _load_replica(part: WorkerState, partition: Partition) -> tuple[Any] | None:
     """Load a partition of another rank; return None if its files have changed, or are missing."""
     found = [path for path in partition.paths if path in part.versions]
     if partition.paths and not (found and _unchanged(part, found)):
@@ -254,7 +254,7 @@ def _replica(part: WorkerState, partition: Partition) -> tuple[Any] | None:
     try:
         data = _loaded(part, partition)
     except InputError:
-        # Its own rank reports what is wrong with it, or has read it before it was damaged.
+        # The owner reports the error, or has read the file before it was damaged.
         return None
     return (data,) if _unchanged(part, found) else None
 
@@ -263,8 +263,8 @@ def _unchanged(part: WorkerState, paths: Sequence[str]) -> bool:
     return all(os.path.exists(path) and version(path) == part.versions[path] for path in paths)
 
 
-def as_given(partition: Any) -> Any:
-    """Load a partition by default: read a readable object, such as a split of a file; return others unchanged."""
+def default_loader(partition: Any) -> Any:
+    """Load a partition without a `loader`: read a readable object such as a split, and return others unchanged."""
     read = getattr(partition, "read", None)
     return read() if callable(read) else partition
 
@@ -306,7 +306,7 @@ def _is_mapped_file(array: Any) -> bool:
 
 
 @contextmanager
-def noted(where: str) -> Iterator[None]:
+def with_note(where: str) -> Iterator[None]:
     """Add a note with the location to an exception."""
     try:
         yield
@@ -315,7 +315,7 @@ def noted(where: str) -> Iterator[None]:
         raise
 
 
-def _mapped(part: WorkerState, task: Task, data: Any) -> tuple[Task, Any, Amounts]:
+def _map_task(part: WorkerState, task: Task, data: Any) -> tuple[Task, Any, Amounts]:
     assert part.program is not None, "functions come before the first step"
-    with noted(f"in {task}"), part.ledger.page() as amounts:
+    with with_note(f"in {task}"), part.totals.page() as amounts:
         return task, part.program.map(data, part.value), amounts

@@ -105,25 +105,25 @@ def convert_to_nx(found: Any, **_: Any) -> Any:
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
     """Return whether a call is supported, or the reason why not; networkx then computes the result or the error."""
-    given = inspect.signature(globals()[name]).bind_partial(*args, **kwargs).arguments
-    graph = given["G"]
+    arguments = inspect.signature(globals()[name]).bind_partial(*args, **kwargs).arguments
+    graph = arguments["G"]
     if not len(graph):
         return "the graph has no nodes"
     if name == "single_source_shortest_path_length":
-        return True if given["source"] in graph else "the source is not a node"
-    return _why_not_ranked(given) if name == "pagerank" else True
+        return True if arguments["source"] in graph else "the source is not a node"
+    return _why_not_ranked(arguments) if name == "pagerank" else True
 
 
-def _why_not_ranked(given: Mapping[str, Any]) -> bool | str:
-    if given.get("nstart") is not None:
+def _why_not_ranked(arguments: Mapping[str, Any]) -> bool | str:
+    if arguments.get("nstart") is not None:
         return "nstart: ranks begin evenly"
-    max_iter, alpha = given.get("max_iter", 100), given.get("alpha", 0.85)
+    max_iter, alpha = arguments.get("max_iter", 100), arguments.get("alpha", 0.85)
     if not isinstance(max_iter, Integral) or max_iter < 1:
         return f"max_iter={max_iter!r}: expected a whole number >= 1"
     if not isinstance(alpha, Real) or not 0 <= float(alpha) <= 1:
         return f"alpha={alpha!r}: expected a number of 0 to 1"
     for name in ("personalization", "dangling"):
-        if given.get(name) is not None and not sum(given[name].get(node, 0) for node in given["G"]):
+        if arguments.get(name) is not None and not sum(arguments[name].get(node, 0) for node in arguments["G"]):
             return f"{name} is 0 everywhere"
     return True
 
@@ -155,7 +155,7 @@ def pagerank(
         max_iter=max_iter,
         personalization=_by_number(G, personalization),
         dangling=_by_number(G, dangling),
-        **_placed(workers, threads),
+        **_worker_options(workers, threads),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error", ConvergenceWarning)
@@ -201,7 +201,7 @@ def single_source_shortest_path_length(
     threads: int | None = None,
 ) -> dict[Any, int]:
     """Compute `networkx.single_source_shortest_path_length` with `BFS`, nearest nodes first."""
-    distances = BFS(G.number[source], **_placed(workers, threads)).fit(G.plain).distances_
+    distances = BFS(G.number[source], **_worker_options(workers, threads)).fit(G.plain).distances_
     # networkx includes the last step that begins before the cutoff.
     steps = np.inf if cutoff is None else max(np.ceil(cutoff), 0)
     near = np.flatnonzero((distances >= 0) & (distances <= steps))
@@ -210,10 +210,10 @@ def single_source_shortest_path_length(
 
 
 def _components(G: ConvertedGraph, workers: int | None, threads: int | None) -> ConnectedComponents:
-    return ConnectedComponents(**_placed(workers, threads)).fit(G.plain)
+    return ConnectedComponents(**_worker_options(workers, threads)).fit(G.plain)
 
 
-def _placed(workers: int | None, threads: int | None) -> dict[str, Any]:
+def _worker_options(workers: int | None, threads: int | None) -> dict[str, Any]:
     return {"workers": nx.config.backends.ripieno.workers if workers is None else workers, "threads": threads}
 
 

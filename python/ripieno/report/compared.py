@@ -17,8 +17,8 @@ from ripieno.report import charts, page
 
 #: One run per color.
 RUNS_MAX = len(charts.COLORS)
-WORDS = ("iteration", "stage")
-NOTHING = "–"
+UNITS = ("iteration", "stage")
+MISSING = "–"
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ class ComparedRun:
     name: str
 
     @cached_property
-    def word(self) -> str:
+    def unit(self) -> str:
         """Return the unit of work of the run: "iteration" or "stage"."""
-        return next((word for word in WORDS if f"{word}s" in self.folder.description), WORDS[0])
+        return next((unit for unit in UNITS if f"{unit}s" in self.folder.description), UNITS[0])
 
     @cached_property
-    def laps(self) -> list[dict[str, Any]]:
+    def iterations(self) -> list[dict[str, Any]]:
         """Return the iterations or stages of the run."""
-        return self.folder.fact(f"{self.word}s", list)
+        return self.folder.fact(f"{self.unit}s", list)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -54,14 +54,15 @@ class ComparedRun:
     @property
     def measures(self) -> dict[str, list[float]]:
         """Return the numbers measured in each iteration, by name."""
-        names = [name for name, value in self.laps[0].items() if isinstance(value, int | float)]
-        return {name: [float(lap[name]) for lap in self.laps] for name in names}
+        names = [name for name, value in self.iterations[0].items() if isinstance(value, int | float)]
+        return {name: [float(each[name]) for each in self.iterations] for name in names}
 
     @property
     def ends_s(self) -> list[float]:
-        """Return the seconds from the begin of the first iteration to the end of each, measured by the slowest rank."""
+        """Return the end of each iteration on the slowest rank, in seconds from the beginning of the first."""
         lasted = [
-            max(map(sum, zip(lap["compute_s"], lap["communication_s"], strict=True)), default=0.0) for lap in self.laps
+            max(map(sum, zip(each["compute_s"], each["communication_s"], strict=True)), default=0.0)
+            for each in self.iterations
         ]
         return [float(end) for end in np.cumsum(lasted)]
 
@@ -70,17 +71,19 @@ class ComparedRun:
         described = self.folder.description
         for name in ("row_count", "column_count"):
             yield name.replace("_count", "s"), None, page.count(self.folder.fact(name, int))
-        yield "workers", None, page.count(len(self.laps[0]["compute_s"]))
-        yield f"{self.word}s", len(self.laps), page.count(len(self.laps))
+        yield "workers", None, page.count(len(self.iterations[0]["compute_s"]))
+        yield f"{self.unit}s", len(self.iterations), page.count(len(self.iterations))
         for name, value in described.items():
             if isinstance(value, float):
                 yield name.replace("_", " "), value, page.figure(value)
         for name, values in self.measures.items():
             if name not in described:
                 yield f"{name.replace('_', ' ')} at the end", values[-1], page.figure(values[-1])
-        compute, communication = (sum(sum(lap[name]) for lap in self.laps) for name in ("compute_s", "communication_s"))
+        compute, communication = (
+            sum(sum(each[name]) for each in self.iterations) for name in ("compute_s", "communication_s")
+        )
         seconds = {name: value for name, value in self.folder.fact("seconds", dict).items() if name != "iterate"}
-        seconds |= {f"all {self.word}s": self.ends_s[-1]}
+        seconds |= {f"all {self.unit}s": self.ends_s[-1]}
         for name, value in seconds.items():
             yield f"seconds: {name}", value, page.seconds(value)
         share = communication / max(compute + communication, 1e-12)
@@ -108,7 +111,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
     figures = [{name: (number, text) for name, number, text in run.figures()} for run in runs]
     rows = [(name, [_difference(each.get(name), figures[0].get(name)) for each in figures]) for name in _keys(figures)]
     parameters = [
-        (name, [str(run.parameters.get(name, NOTHING)) for run in runs]) for name in _keys([r.parameters for r in runs])
+        (name, [str(run.parameters.get(name, MISSING)) for run in runs]) for name in _keys([r.parameters for r in runs])
     ]
     different = [each for each in parameters if len(set(each[1])) > 1]
     measured = [run.measures for run in runs]
@@ -121,7 +124,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
         different=different,
         same=[(name, values[0]) for name, values in parameters if len(set(values)) == 1],
         other_input=len({str(run.folder.description.get("inputs")) for run in runs}) > 1,
-        word=runs[0].word,
+        unit=runs[0].unit,
         charts=[
             (
                 name.replace("_", " "),
@@ -152,8 +155,8 @@ def _check(runs: Sequence[ComparedRun]) -> None:
                 f"{run.folder.path} is of {run.folder.algorithm}, {runs[0].folder.path} of {runs[0].folder.algorithm}: "
                 "expected results of one command"
             )
-        if not run.laps:
-            raise InputError(f"{run.folder.path}/model.json has no {run.word}")
+        if not run.iterations:
+            raise InputError(f"{run.folder.path}/model.json has no {run.unit}")
 
 
 def _names(folders: Sequence[ResultFolder]) -> list[str]:
@@ -169,7 +172,7 @@ def _keys(each: Sequence[dict[str, Any]]) -> list[str]:
 def _difference(own: tuple[float | None, str] | None, first: tuple[float | None, str] | None) -> tuple[str, str]:
     """Return the text of a figure, with its ratio to the first run's figure where a ratio is meaningful."""
     if own is None:
-        return NOTHING, ""
+        return MISSING, ""
     number, text = own
     base = None if first is None else first[0]
     if number is None or base is None or number == base or base <= 0 or number <= 0:

@@ -38,12 +38,12 @@ def cut(tiles: Iterable[Tile]) -> dict[Tile, Image.Image]:
     for name, wanted in by_picture.items():
         try:
             with open_picture(name) as picture:
-                whole = picture.convert("RGB")
+                rgb = picture.convert("RGB")
         except (InputError, OSError):
             continue
         for tile in wanted:
             box = (tile.column, tile.row, tile.column + tile.side, tile.row + tile.side)
-            images[tile] = whole.crop(box)
+            images[tile] = rgb.crop(box)
     return images
 
 

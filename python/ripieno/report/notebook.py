@@ -14,7 +14,7 @@ from ripieno.report.result import of_result
 
 FRAME_PIXELS = 560
 #: Names for rows and columns of the data, by estimator.
-WORDS = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}
+DIMENSION_NAMES = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}
 
 
 def page_of(report: Any) -> str:
@@ -41,9 +41,9 @@ def page_of(report: Any) -> str:
             measures=steps,
             parameters=parameters,
             inputs=[],
-            words=WORDS.get(title, ("rows", "columns")),
+            words=DIMENSION_NAMES.get(title, ("rows", "columns")),
         )
-    tiles = {"in all": page.seconds(report.total_s), "ranks": str(max(len(report.ranks), 1))}
+    tiles = {"total": page.seconds(report.total_s), "ranks": str(max(len(report.ranks), 1))}
     for name in ("vertex_count", "edge_count"):
         if hasattr(report, name):
             tiles[name.replace("_count", "s").replace("vertexs", "vertices")] = page.count(getattr(report, name))
@@ -60,7 +60,7 @@ def page_of(report: Any) -> str:
 
 
 def framed(report: Any) -> str:
-    """Return the page of a report in a frame, which keeps its style apart from the notebook's."""
+    """Return the page of a report in a frame, so that its style does not affect the notebook."""
     html = escape(page_of(report), quote=True)
     return (
         f'<iframe srcdoc="{html}" style="width:100%;height:{FRAME_PIXELS}px;border:1px solid #8885;border-radius:8px" '

@@ -19,7 +19,7 @@ with needs("reports"):
 
 Reals = NDArray[np.float64]
 
-#: More points than this merge into a blot and make the page heavy.
+#: More points are not distinguishable and make the page slow.
 POINT_LIMIT = 3000
 EDGE_LIMIT = 6000
 #: Area of the largest point, in square points.
@@ -58,16 +58,16 @@ def graph_chart(
     plane = positions[:, :2]
     if positions.shape[1] == 1:
         plane = np.stack([np.arange(len(positions)), positions[:, 0]], axis=1)
-    points, lines = _some(plane, POINT_LIMIT), plane[_some(ends, EDGE_LIMIT)]
+    points, lines = _subsample(plane, POINT_LIMIT), plane[_subsample(ends, EDGE_LIMIT)]
     groups = np.arange(len(positions)) if rows is not None and groups is None else groups
-    colors = FIRST if groups is None else [_color(group) for group in _some(groups, POINT_LIMIT)]
+    colors = FIRST if groups is None else [_color(group) for group in _subsample(groups, POINT_LIMIT)]
     with matplotlib.rc_context(STYLE | {"axes.grid": False}):
         figure = Figure((WIDTH_INCHES, 6.0), layout="constrained")
         axes = figure.subplots()
         axes.add_collection(LineCollection(list(lines), colors=MUTED, linewidths=0.4, alpha=0.35))
         areas: Any = 5 if groups is None else 20
         if sizes is not None:
-            chosen = _some(sizes[: len(positions)], POINT_LIMIT)
+            chosen = _subsample(sizes[: len(positions)], POINT_LIMIT)
             areas = AREA_LIMIT * np.maximum(chosen / max(int(chosen.max()), 1), 0.02)
         if rows is not None and positions.shape[1] > 1:
             of_rows = [_color(cluster) for cluster in rows[1]]
@@ -86,15 +86,15 @@ def turning_chart(name: str, positions: Reals, *, groups: NDArray[np.int64] | No
     In orthographic projection a rotating point moves to and fro horizontally. All points therefore share one animation,
     each with its own width and delay, and the page needs no script. The rotation pauses while the pointer is over it.
     """
-    points = _some(positions, POINT_LIMIT)[:, :3]
+    points = _subsample(positions, POINT_LIMIT)[:, :3]
     points = points - points.mean(axis=0)
     # The rotation axis is the axis of second-largest variance, so that the drawing fills the page on average.
     _, _, axes = np.linalg.svd(points, full_matrices=False)
-    wide, high, deep = (points @ axis for axis in _three(axes))
+    wide, high, deep = (points @ axis for axis in _padded_axes(axes))
     widths, phases = np.hypot(wide, deep), np.arctan2(deep, wide)
     scale = min(HALF_WIDTH / _largest(widths), HALF_HEIGHT / _largest(high)) * 0.96
     frames = "".join(_frame(at) for at in range(KEYFRAMES + 1))
-    some = np.zeros(len(points), np.int64) if groups is None else _some(groups, POINT_LIMIT)
+    some = np.zeros(len(points), np.int64) if groups is None else _subsample(groups, POINT_LIMIT)
     circles = "".join(
         f'<circle r="1.8" cy="{-y * scale:.1f}" style="--r:{width * scale:.1f}px;'
         f"animation-delay:{-(phase % math.tau) / math.tau * TURN_S:.2f}s"
@@ -118,13 +118,13 @@ def _color(group: int) -> str:
     return GROUP_COLORS[group % len(GROUP_COLORS)]
 
 
-def _some(rows: NDArray[Any], limit: int) -> NDArray[Any]:
+def _subsample(rows: NDArray[Any], limit: int) -> NDArray[Any]:
     """Return at most `limit` rows, spaced evenly over all."""
     count = len(rows)
     return rows[np.arange(limit) * count // limit] if count > limit else rows
 
 
-def _three(axes: Reals) -> Reals:
+def _padded_axes(axes: Reals) -> Reals:
     """Return three axes. With fewer than three points, the missing axes are zero."""
     return np.vstack([axes, np.zeros((3 - len(axes), axes.shape[1]))])
 

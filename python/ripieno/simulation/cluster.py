@@ -26,17 +26,15 @@ RELAY_BYTES = 16 << 10
 class Cluster:
     """A cluster of equal nodes in racks.
 
-    A message, or each segment of a longer one, costs alpha plus its bytes' time at the sender's and the receiver's
-    port.
-    Ports, cables and uplinks are full duplex; messages that meet on a wire share it fairly.
+    A message, or each segment of a longer one, costs alpha plus the time of its bytes at the ports of sender and
+    receiver. Ports, cables and uplinks are full duplex; messages that meet on a wire share it fairly.
 
     Attributes
     ----------
     nodes
         Number of nodes.
     racks
-        Number of racks, which the nodes fill in order and as evenly as possible; or the rack number of each
-        node.
+        Number of racks, which the nodes fill in order and as evenly as possible; or the rack of each node.
     ranks_per_node
         Number of ranks per node; ranks of a node are consecutive.
     node_of_rank

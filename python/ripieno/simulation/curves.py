@@ -20,13 +20,13 @@ from ripieno.simulation.simulate import simulate
 from ripieno.units import bytes_text, duration_text, size_text
 
 #: The first size, and the factor between sizes.
-FIRST_BYTES, STEP = 8, 4
+FIRST_BYTES, SIZE_RATIO = 8, 4
 #: Crossings are located to within this factor of bytes. An algorithm is clearly faster from this margin on.
-NEAR, CLEAR = 1.05, 0.03
+CROSSING_RATIO, CLEAR_MARGIN = 1.05, 0.03
 #: The smallest segment to try.
-LEAST_SEGMENT_BYTES = 1 << 10
-#: Maximum number of lines in a chart: first the fastest algorithms somewhere, then the closest others.
-LINES_DRAWN = 8
+SEGMENT_BYTES_MIN = 1 << 10
+#: Maximum number of lines in a chart: first all algorithms that are the fastest at a size, then the closest others.
+LINE_COUNT_MAX = 8
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 760, 420, 72, 56, 168, 48
 _COLORS = ("#00796b", "#d9622b", "#8a6fb8", "#2a6db0", "#b0306a", "#7a8b2a", "#8d5a2b", "#6b7075")
@@ -95,7 +95,7 @@ class Curves:
             for name, each in self.seconds.items()
         }
         others = sorted(set(self.seconds) - set(winners), key=lambda name: behind[name])
-        names = [*winners, *others][:LINES_DRAWN]
+        names = [*winners, *others][:LINE_COUNT_MAX]
         title = f"{self.collective} among {self.cluster.ranks:,} ranks: {self.cluster}"
         lines = {name: list(zip(self.sizes_bytes, self.seconds[name], strict=True)) for name in names}
         marks = [(each.size_bytes, f"{each.after} from {bytes_text(each.size_bytes)}") for each in self.crossings]
@@ -103,23 +103,23 @@ class Curves:
 
 
 def price_curves(collective: str, cluster: Cluster, *, most_bytes: int) -> Curves:
-    """Play every algorithm of a collective at sizes from 8 bytes to `most_bytes`, counted as in `explain`.
+    """Simulate every algorithm of a collective at sizes from 8 bytes to `most_bytes`, counted as in `explain`.
 
     Raises
     ------
     InputError
         If there is no such collective.
     """
-    step_count = max(1, math.ceil(math.log(max(most_bytes, FIRST_BYTES) / FIRST_BYTES, STEP)))
-    sizes = [min(FIRST_BYTES * STEP**step, max(most_bytes, FIRST_BYTES)) for step in range(step_count + 1)]
+    step_count = max(1, math.ceil(math.log(max(most_bytes, FIRST_BYTES) / FIRST_BYTES, SIZE_RATIO)))
+    sizes = [min(FIRST_BYTES * SIZE_RATIO**step, max(most_bytes, FIRST_BYTES)) for step in range(step_count + 1)]
     sizes = list(dict.fromkeys(sizes))
     found = {size: _seconds(collective, cluster, size) for size in sizes}
     names = [name for name in found[sizes[0]] if all(name in each for each in found.values())]
     crossings: list[Crossing] = []
     fastest = _best(found[sizes[0]])
     for low, high in pairwise(sizes):
-        while (after := _next(found[high], fastest)) != fastest:
-            size, after = _first(collective, cluster, fastest, low, (high, after))
+        while (after := _clearly_fastest(found[high], fastest)) != fastest:
+            size, after = _crossing(collective, cluster, fastest, low, (high, after))
             crossings.append(Crossing(size, fastest, after))
             low, fastest = size, after
     seconds = {name: [found[size][name] for size in sizes] for name in names}
@@ -174,7 +174,7 @@ def segment_curve(collective: str, cluster: Cluster, *, nbytes: int, algorithm: 
     InputError
         If there is no such collective or algorithm.
     """
-    sizes = [LEAST_SEGMENT_BYTES << step for step in range(64) if LEAST_SEGMENT_BYTES << step <= nbytes]
+    sizes = [SEGMENT_BYTES_MIN << step for step in range(64) if SEGMENT_BYTES_MIN << step <= nbytes]
     points = []
     for size in sizes or [nbytes]:
         # Ranks relay data segment by segment.
@@ -194,19 +194,19 @@ def _best(seconds: Mapping[str, float]) -> str:
     return min(seconds, key=lambda name: seconds[name])
 
 
-def _next(seconds: Mapping[str, float], fastest: str) -> str:
+def _clearly_fastest(seconds: Mapping[str, float], fastest: str) -> str:
     """Return the current fastest algorithm, or another one that is clearly faster."""
     best = _best(seconds)
-    return fastest if seconds[fastest] <= (1 + CLEAR) * seconds[best] else best
+    return fastest if seconds[fastest] <= (1 + CLEAR_MARGIN) * seconds[best] else best
 
 
-def _first(collective: str, cluster: Cluster, fastest: str, low: int, high: tuple[int, str]) -> tuple[int, str]:
+def _crossing(collective: str, cluster: Cluster, fastest: str, low: int, high: tuple[int, str]) -> tuple[int, str]:
     """Return approximately the smallest size at which another algorithm is clearly faster, and that algorithm."""
     while True:
         middle = round(math.sqrt(low * high[0]))
-        if high[0] <= low * NEAR or middle in (low, high[0]):
+        if high[0] <= low * CROSSING_RATIO or middle in (low, high[0]):
             return high
-        after = _next(_seconds(collective, cluster, middle), fastest)
+        after = _clearly_fastest(_seconds(collective, cluster, middle), fastest)
         low, high = (middle, high) if after == fastest else (low, (middle, after))
 
 

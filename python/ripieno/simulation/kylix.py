@@ -28,30 +28,31 @@ DIRECT, BINARY = "64", "2x2x2x2x2x2"
 class PaperDataset:
     """A data set of section VI: features, the density of a rank's set, and the network that the paper designs for it.
 
-    The simulation draws fewer features and lengthens their rows by the same factor, so that packets keep their bytes.
+    The simulation divides the number of features by `scale` and lengthens their rows by this factor, so that packets
+    keep their bytes.
     """
 
     name: str
     features: int
     density: float
     degrees: str
-    fewer: int
+    scale: int
     value_bytes: int = 4
 
     @property
     def row_bytes(self) -> int:
         """Return the bytes of a row of the features that are drawn."""
-        return self.value_bytes * self.fewer
+        return self.value_bytes * self.scale
 
     def sets(self, seed: int = 0) -> list[list[int]]:
         """Return the features of every rank: the r-th most frequent with probability 1 - exp(-lambda r^-alpha)."""
-        count = self.features // self.fewer
+        count = self.features // self.scale
         law = _native.DensityCurve.power_law(count, ALPHA, self.density)
-        assert law.lambda_0 is not None, "a power law has one"
-        chances = -np.expm1(-law.lambda_0 * np.arange(1, count + 1, dtype=np.float64) ** -ALPHA)
+        assert law.lambda_0 is not None, "power laws have a lambda_0"
+        probabilities = -np.expm1(-law.lambda_0 * np.arange(1, count + 1, dtype=np.float64) ** -ALPHA)
         draw = np.random.default_rng(seed)
         # Frequent features are spread over all ranges, as hashing their numbers does.
-        spread = draw.permutation(chances)
+        spread = draw.permutation(probabilities)
         return [np.flatnonzero(draw.random(count) < spread).tolist() for _ in range(RANKS)]
 
 
@@ -67,12 +68,12 @@ def ec2() -> Cluster:
     return Cluster(nodes=RANKS, rate_bits_per_s=RATE_BITS_PER_S, alpha_s=alpha_s, segment_bytes=None)
 
 
-def reduced(graph: PaperDataset, degrees: str) -> tuple[float, float]:
+def simulated_reduction(graph: PaperDataset, degrees: str) -> tuple[float, float]:
     """Return the seconds of a reduction, and the mean bytes that a rank sends."""
     seconds, sent_bytes = _native.simulate_sparse(
-        ec2().native(), degrees, graph.features // graph.fewer, graph.sets(), graph.row_bytes
+        ec2().native(), degrees, graph.features // graph.scale, graph.sets(), graph.row_bytes
     )
-    assert seconds is not None, "nothing goes wrong on this cluster"
+    assert seconds is not None, "no rank fails on this cluster"
     return seconds, float(np.mean(sent_bytes))
 
 
@@ -81,7 +82,7 @@ def kylix_figure_6() -> Reproduction:
     rows, ratios = [], []
     for graph in (TWITTER, TWITTER_HALVED, YAHOO):
         by_name = {"direct": DIRECT, "designed": graph.degrees, "binary": BINARY}
-        found = {name: reduced(graph, degrees) for name, degrees in by_name.items()}
+        found = {name: simulated_reduction(graph, degrees) for name, degrees in by_name.items()}
         for name, (seconds, sent_bytes) in found.items():
             degrees = f" {graph.degrees}" if name == "designed" else ""
             rows.append(FigureRow(f"{graph.name}, {name}{degrees}, {sent_bytes / 1e6:.0f} MB a rank", None, seconds))
@@ -118,7 +119,7 @@ ACHIEVED_BITS_PER_S = 3e9
 TABLE_1 = {("8x4x2", 64, 1): 0.44, ("8x4", 32, 1): 0.60, ("8x4", 64, 2): 0.75}
 #: Figure 8 and section VII.D: seconds of an iteration of PageRank; communication takes 75 to 90 % of it.
 PAGERANK_S = {"Twitter": 0.55, "Yahoo": 2.5}
-COMMUNICATING = (0.75, 0.9)
+COMMUNICATION_SHARES = (0.75, 0.9)
 
 
 def kylix_figure_2() -> Reproduction:
@@ -147,8 +148,8 @@ def kylix_figure_5() -> Reproduction:
     rows = []
     for graph in (TWITTER, YAHOO):
         curve = _native.DensityCurve.power_law(graph.features, ALPHA, graph.density)
-        held = graph.features * curve.density(1)
-        for level, each in enumerate(_levels(graph, curve, held)):
+        owned_rows = graph.features * curve.density(1)
+        for level, each in enumerate(_levels(graph, curve, owned_rows)):
             rows.append(FigureRow(f"{graph.name}, {graph.degrees}, {each[0]} [{level}]", None, each[1]))
     return Reproduction(
         "kylix-figure-5",
@@ -171,9 +172,9 @@ def kylix_figure_7() -> Reproduction:
     rows = []
     for threads in (1, 2, 4, 8, 16, 32):
         cluster = replace(ec2(), gamma_s_per_byte=seconds_per_byte * FIGURE_7_CORES / min(threads, FIGURE_7_CORES))
-        seconds = _played(cluster, TWITTER, TWITTER.degrees)
+        seconds = _simulated_s(cluster, TWITTER, TWITTER.degrees)
         rows.append(FigureRow(f"{threads} threads", None, seconds))
-    own = _played(replace(ec2(), gamma_s_per_byte=GAMMA_S_PER_BYTE), TWITTER, TWITTER.degrees)
+    own = _simulated_s(replace(ec2(), gamma_s_per_byte=GAMMA_S_PER_BYTE), TWITTER, TWITTER.degrees)
     rows.append(FigureRow("1 thread that adds as ours do, 0.13 ns a byte", None, own))
     return Reproduction(
         "kylix-figure-7",
@@ -202,7 +203,9 @@ def kylix_table_1() -> Reproduction:
         # A port carries the data for each of the replicas.
         cluster = replace(achieved, nodes=ranks, rate_bits_per_s=ACHIEVED_BITS_PER_S / replicas)
         copies = "" if replicas == 1 else f", {replicas} replicas"
-        rows.append(FigureRow(f"{degrees}, {nodes} nodes{copies}", printed, _played(cluster, TWITTER, degrees, ranks)))
+        rows.append(
+            FigureRow(f"{degrees}, {nodes} nodes{copies}", printed, _simulated_s(cluster, TWITTER, degrees, ranks))
+        )
     return Reproduction(
         "kylix-table-1",
         "Kylix, table I: a reduction of the Twitter graph, with and without replicas",
@@ -225,8 +228,8 @@ def kylix_figure_8() -> Reproduction:
     rows = []
     for graph in (TWITTER, YAHOO):
         printed = PAGERANK_S[graph.name]
-        least, most = (printed * share for share in COMMUNICATING)
-        seconds = _played(achieved, graph, graph.degrees)
+        least, most = (printed * share for share in COMMUNICATION_SHARES)
+        seconds = _simulated_s(achieved, graph, graph.degrees)
         rows.append(FigureRow(f"{graph.name}, reduction ({least:.2g} to {most:.2g} s)", (least + most) / 2, seconds))
     return Reproduction(
         "kylix-figure-8",
@@ -248,22 +251,22 @@ FIGURE_7_CORES = 8
 GAMMA_S_PER_BYTE = 0.13e-9
 
 
-def _played(cluster: Cluster, graph: PaperDataset, degrees: str, ranks: int = RANKS) -> float:
+def _simulated_s(cluster: Cluster, graph: PaperDataset, degrees: str, ranks: int = RANKS) -> float:
     """Return the seconds of a reduction; `ranks` ranks divide the graph among them."""
     share = RANKS // ranks
     sets = graph.sets()
-    united = [sorted(set().union(*sets[rank * share : (rank + 1) * share])) for rank in range(ranks)]
+    merged = [sorted(set().union(*sets[rank * share : (rank + 1) * share])) for rank in range(ranks)]
     seconds, _ = _native.simulate_sparse(
-        cluster.native(), degrees, graph.features // graph.fewer, united, graph.row_bytes
+        cluster.native(), degrees, graph.features // graph.scale, merged, graph.row_bytes
     )
-    assert seconds is not None, "nothing goes wrong on this cluster"
+    assert seconds is not None, "no rank fails on this cluster"
     return seconds
 
 
-def _levels(graph: PaperDataset, curve: _native.DensityCurve, held: float) -> list[tuple[str, float]]:
+def _levels(graph: PaperDataset, curve: _native.DensityCurve, owned_rows: float) -> list[tuple[str, float]]:
     """Return the GB of all ranks above each layer, and below the last."""
     priced = _native.design_estimate(
-        RANKS, graph.degrees, (curve, held), (curve, held), graph.value_bytes, _native.PacketCurve.network()
+        RANKS, graph.degrees, (curve, owned_rows), (curve, owned_rows), graph.value_bytes, _native.PacketCurve.network()
     )
     named = [(f"layer of {each['degree']}", each) for each in priced["layers"]] + [("bottom", priced["bottom"])]
     return [(name, each["down"]["rows"] * graph.value_bytes * RANKS / 1e9) for name, each in named]

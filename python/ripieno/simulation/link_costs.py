@@ -142,8 +142,8 @@ class MeasuredCosts:
             if link is not None
         ]
         if self.uplink is not None:
-            whole = "as much as its cables" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
-            lines.append(f"{'uplink of a rack':18} {'':9}  {whole:>11}")
+            rate = "as much as its cables" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
+            lines.append(f"{'uplink of a rack':18} {'':9}  {rate:>11}")
         lines.append(f"{'adding float32':18} {'':9}  {_rate_text(1 / self.add_s_per_byte):>11}")
         lines.append(f"{'copying':18} {'':9}  {_rate_text(1 / self.copy_s_per_byte):>11}")
         return "\n".join(lines)
@@ -153,13 +153,13 @@ def _rate_text(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e6:,.4g} MB/s" if bytes_per_s < 1e9 else f"{bytes_per_s / 1e9:,.3g} GB/s"
 
 
-def place(hosts: Iterable[str]) -> Path:
+def stored_path(hosts: Iterable[str]) -> Path:
     """Return the path of the stored costs of a cluster of these hosts."""
     digest = hashlib.sha256(json.dumps(sorted(set(hosts))).encode()).hexdigest()
-    return cache() / "costs" / f"{digest[:16]}.json"
+    return cache_folder() / "costs" / f"{digest[:16]}.json"
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Return the directory of stored measurements: under XDG_CACHE_HOME, or ~/.cache."""
     described = os.environ.get("XDG_CACHE_HOME", "")
     folder = Path(described) if Path(described).is_absolute() else Path("~/.cache").expanduser()
@@ -172,9 +172,9 @@ def write(costs: MeasuredCosts, path: Path) -> None:
         part.write_text(json.dumps(costs.as_json(), indent=2) + "\n", "utf-8")
 
 
-def keep(costs: MeasuredCosts) -> Path | None:
+def store(costs: MeasuredCosts) -> Path | None:
     """Store the costs of a cluster on this host. Return None if the cache cannot be written."""
-    path = place(costs.hosts)
+    path = stored_path(costs.hosts)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(costs, path)
@@ -183,9 +183,9 @@ def keep(costs: MeasuredCosts) -> Path | None:
     return path
 
 
-def kept(hosts: Iterable[str]) -> MeasuredCosts | None:
+def load_stored(hosts: Iterable[str]) -> MeasuredCosts | None:
     """Return the stored costs of a cluster on this host, or None."""
-    path = place(hosts)
+    path = stored_path(hosts)
     return read(path) if path.is_file() else None
 
 

@@ -20,8 +20,8 @@ from ripieno.units import bytes_text, duration_text, size_text, unit_of
 KINDS = {"memory": "in a node", "cable": "in a rack", "uplink": "between racks"}
 SUFFIXES = (".svg", ".html")
 #: Limits of arrows and rows: more are not distinguishable.
-RANKS_DRAWN, MESSAGES_DRAWN = 64, 20_000
-ROWS_DRAWN = 64
+RANK_COUNT_MAX, MESSAGE_COUNT_MAX = 64, 20_000
+ROW_COUNT_MAX = 64
 
 _LEFT, _TOP, _RIGHT, _BOTTOM = 64, 64, 16, 48
 _ROW, _ROUND, _WIDTH = 18, 96, 960
@@ -73,8 +73,8 @@ def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, 
     InputError
         If there are too many ranks to draw.
     """
-    if cluster.ranks > RANKS_DRAWN:
-        raise InputError(f"ranks={cluster.ranks}: expected at most {RANKS_DRAWN} in a picture of a plan")
+    if cluster.ranks > RANK_COUNT_MAX:
+        raise InputError(f"ranks={cluster.ranks}: expected at most {RANK_COUNT_MAX} in a picture of a plan")
     found = _native.simulate(cluster.rounds(), collective, algorithm, nbytes, root, transfers=True)
     transfers = [TransferTime(*each) for each in found["transfers"]]
     round_count = max((round(each.end_s) for each in transfers), default=0)
@@ -105,14 +105,14 @@ def all_plans(ranks: int, nbytes: int) -> dict[str, str]:
 def timeline(found: Simulation) -> str:
     """Return a timeline of the messages of a simulation that recorded its transfers."""
     assert found.transfers is not None, "a timeline is drawn of messages"
-    shown = _evenly(found.cluster.ranks, ROWS_DRAWN)
+    shown = _evenly(found.cluster.ranks, ROW_COUNT_MAX)
     rows = {rank: row for row, rank in enumerate(shown)}
     transfers = [each for each in found.transfers if each.receiver in rows]
     end_s = max((each.end_s for each in found.transfers), default=0.0) or 1.0
     height = _TOP + len(shown) * _ROW + _BOTTOM
     scale = (_WIDTH - _LEFT - _RIGHT) / end_s
     body = [_rank_rows(shown, found.cluster.ranks, _WIDTH), _seconds(end_s, scale, height)]
-    for each in _evenly_of(transfers, MESSAGES_DRAWN):
+    for each in _evenly_of(transfers, MESSAGE_COUNT_MAX):
         x, length = _LEFT + each.start_s * scale, max((each.end_s - each.start_s) * scale, 0.5)
         text = (
             f"{each.sender} to {each.receiver}: {bytes_text(each.size_bytes)}, "
@@ -139,22 +139,26 @@ def loads(found: Simulation) -> str:
     cluster, carried = found.cluster, _carried(found)
     seconds = found.seconds or max((each.end_s for each in found.transfers), default=0.0) or 1.0
     headers = 1 + cluster.header_bytes / cluster.packet_bytes if cluster.packet_bytes else 1.0
-    shown = _evenly(cluster.ranks, ROWS_DRAWN)
-    rows = [("cable", f"rank {rank}", [carried["port", way, rank] for way in (0, 1)]) for rank in shown]
+    shown = _evenly(cluster.ranks, ROW_COUNT_MAX)
+    rows = [("cable", f"rank {rank}", [carried["port", direction, rank] for direction in (0, 1)]) for rank in shown]
     rates = {"cable": cluster.rate_bits_per_s}
     if cluster.uplink_bits_per_s is not None:
         rates["uplink"] = cluster.uplink_bits_per_s
         numbers = sorted(set(cluster.rack_numbers))
-        rows += [("uplink", f"rack {rack}", [carried["uplink", way, rack] for way in (0, 1)]) for rack in numbers]
+        rows += [
+            ("uplink", f"rack {rack}", [carried["uplink", direction, rack] for direction in (0, 1)]) for rack in numbers
+        ]
     scale = (_WIDTH - _LEFT - _RIGHT) / 2 - 8
-    body = [text(_LEFT + way * (scale + 16), _TOP - 4, ("out", "in")[way]) for way in (0, 1)]
-    for row, (kind, name, ways) in enumerate(rows):
+    body = [text(_LEFT + direction * (scale + 16), _TOP - 4, ("out", "in")[direction]) for direction in (0, 1)]
+    for row, (kind, name, directions) in enumerate(rows):
         y = _TOP + row * _ROW
         body.append(text(_LEFT - 8, y + 13, name, "end"))
-        for way, size_bytes in enumerate(ways):
+        for direction, size_bytes in enumerate(directions):
             share = min(1.0, 8 * size_bytes * headers / rates[kind] / seconds)
-            x = _LEFT + way * (scale + 16)
-            description = escape(f"{name} {('out', 'in')[way]}: {bytes_text(size_bytes)}, {share:.0%} of the time")
+            x = _LEFT + direction * (scale + 16)
+            description = escape(
+                f"{name} {('out', 'in')[direction]}: {bytes_text(size_bytes)}, {share:.0%} of the time"
+            )
             body.append(line(x, y + 14, x + scale, y + 14, "grid"))
             length = max(share * scale, 0.5)
             body.append(
@@ -173,10 +177,10 @@ def _carried(found: Simulation) -> Counter[tuple[str, int, int]]:
     nodes, racks = found.cluster.nodes_by_rank, found.cluster.rack_numbers
     for each in found.transfers or ():
         if each.kind != "memory":
-            for way, rank in enumerate((each.sender, each.receiver)):
-                carried["port", way, rank] += each.size_bytes
+            for direction, rank in enumerate((each.sender, each.receiver)):
+                carried["port", direction, rank] += each.size_bytes
                 if each.kind == "uplink":
-                    carried["uplink", way, racks[nodes[rank]]] += each.size_bytes
+                    carried["uplink", direction, racks[nodes[rank]]] += each.size_bytes
     return carried
 
 
@@ -234,7 +238,7 @@ def _rank_rows(ranks: Sequence[int], count: int, width: float) -> str:
     for row, rank in enumerate(ranks):
         y = _TOP + (row + 0.5) * _ROW
         lines.append(f"<line class='grid' x1='{_LEFT}' x2='{width - _RIGHT}' y1='{y}' y2='{y}'/>")
-        name = f"rank {rank}" if count <= RANKS_DRAWN else f"{rank:,}"
+        name = f"rank {rank}" if count <= RANK_COUNT_MAX else f"{rank:,}"
         lines.append(text(_LEFT - 8, y + 4, name, "end"))
     return "\n".join(lines)
 

@@ -1,4 +1,4 @@
-"""Replay of a recorded job on another cluster: computing times stay, the collectives are simulated one after the other.
+"""Replay of a recorded job on another cluster: collectives are simulated in order, and computing times are unchanged.
 
 A trace (`ripieno.flight.trace`) contains the begin and end of each collective on each rank. A collective lasts from the
 arrival of its last rank, or the end of the previous collective if later, until its last rank leaves. The time between
@@ -22,9 +22,9 @@ from ripieno.simulation.simulate import simulate
 from ripieno.units import duration_text, size_text
 
 #: Collectives whose recorded bytes count all blocks, while a simulation counts one block.
-OF_BLOCKS = ("allgather", "gather", "scatter")
+BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
 #: Collectives that depend on data not in the trace, such as neighbors or rows.
-UNPLAYED = ("neighbour-exchange", "point-to-point")
+NOT_SIMULATED = ("neighbour-exchange", "point-to-point")
 #: Maximum number of distinct calls to simulate; each takes as long as `simulate`.
 KINDS_MAX = 10_000
 
@@ -142,7 +142,7 @@ class Replay:
 def replay(
     calls: Iterable[RecordedCall], ranks: int, cluster: Cluster, *, compute: float = 1.0, as_recorded: bool = False
 ) -> Replay:
-    """Play a recorded job's collectives on a modeled cluster.
+    """Simulate the collectives of a recorded job on a modeled cluster.
 
     Parameters
     ----------
@@ -206,26 +206,28 @@ def calls_of(trace: Mapping[str, Any]) -> tuple[list[RecordedCall], int]:
     """Return the collectives, and the number of ranks, of a trace in memory."""
     events = trace["traceEvents"]
     rank_of = {event["tid"]: _rank(event) for event in events if event["name"] == "thread_name"}
-    met: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
+    events_of_call: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
     members: dict[int, set[int]] = {}
     for event in events:
         arguments = event.get("args", {})
         if event["ph"] == "X" and "sequence" in arguments and arguments["outcome"] == "done":
-            met.setdefault((arguments["communicator"], arguments["sequence"], event["name"]), []).append(event)
+            events_of_call.setdefault((arguments["communicator"], arguments["sequence"], event["name"]), []).append(
+                event
+            )
             members.setdefault(arguments["communicator"], set()).add(rank_of[event["tid"]])
-    if not met:
-        raise ValueError("there is no collective in it that ended and was timed")
+    if not events_of_call:
+        raise ValueError("it has no finished collective with times")
     ranks = set(rank_of.values())
-    over_us, calls = min(event["ts"] for each in met.values() for event in each), []
-    for (communicator, _, collective), each in sorted(met.items(), key=lambda item: _end_us(item[1])):
+    previous_end_us, calls = min(event["ts"] for each in events_of_call.values() for event in each), []
+    for (communicator, _, collective), each in sorted(events_of_call.items(), key=lambda item: _end_us(item[1])):
         entered_us, left_us = max(event["ts"] for event in each), _end_us(each)
-        begin_us = min(left_us, max(entered_us, over_us))
-        seconds, computing_s = (left_us - begin_us) / 1e6, max(0.0, begin_us - over_us) / 1e6
-        over_us = left_us
+        begin_us = min(left_us, max(entered_us, previous_end_us))
+        seconds, computing_s = (left_us - begin_us) / 1e6, max(0.0, begin_us - previous_end_us) / 1e6
+        previous_end_us = left_us
         nbytes = max(event["args"]["bytes"] for event in each)
-        is_played = members[communicator] == ranks and collective not in UNPLAYED
+        is_played = members[communicator] == ranks and collective not in NOT_SIMULATED
         is_played = is_played and collective in _native.COLLECTIVES
-        if collective in OF_BLOCKS:
+        if collective in BLOCK_COLLECTIVES:
             nbytes = -(-nbytes // len(members[communicator]))
         calls.append(RecordedCall(collective, each[0]["args"]["algorithm"], nbytes, is_played, computing_s, seconds))
     return calls, len(ranks)
@@ -246,7 +248,7 @@ def _duration(seconds: float) -> str:
 
 def _algorithm(row: ReplayRow) -> str:
     if row.algorithm is None:
-        return "as recorded, not played"
+        return "as recorded, not simulated"
     return (
         row.algorithm if row.algorithm == row.recorded_algorithm else f"{row.algorithm}, was {row.recorded_algorithm}"
     )

@@ -82,5 +82,5 @@ def _item(remark: str) -> str:
 def seconds_of(algorithm: str, cluster: Cluster, nbytes: float, collective: str = "broadcast") -> float:
     """Return the seconds of a collective with an algorithm."""
     seconds = simulate(collective, cluster, nbytes=int(nbytes), algorithm=algorithm).seconds
-    assert seconds is not None, "nothing goes wrong on these clusters"
+    assert seconds is not None, "no rank fails on these clusters"
     return seconds

@@ -18,7 +18,7 @@ FIRST_BYTES, LATER_BYTES = 600 * MB, 230 * MB
 BLOCK_BYTES = 4 << 20
 #: Section 4: rate of a connection between two machines of that cloud, 550 to 600 Mbit/s.
 POINT_TO_POINT_BITS_PER_S = 575e6
-WAYS = {
+MECHANISMS = {
     "flat": "from one place",
     "binary": "tree of degree 2",
     "chain": "chain",
@@ -40,7 +40,7 @@ def spark_table_2() -> Reproduction:
     for algorithm in ("binary", "chain"):
         for nodes, (_, printed) in TABLE_2.items():
             simulated = seconds_of(algorithm, _cloud(nodes, rate_bits_per_s), FIRST_BYTES)
-            rows.append(FigureRow(f"broadcast, {nodes} nodes, {WAYS[algorithm]}", printed, simulated))
+            rows.append(FigureRow(f"broadcast, {nodes} nodes, {MECHANISMS[algorithm]}", printed, simulated))
     for nodes, (printed, _) in TABLE_2.items():
         rows.append(FigureRow(f"computation, {nodes} nodes, divided", printed, TABLE_2[1][0] / nodes))
     return Reproduction(
@@ -67,9 +67,11 @@ def spark_figure_4() -> Reproduction:
     """Broadcasts of 230 MB by the number of nodes and by mechanism."""
     rows = [
         FigureRow(
-            f"{way}, {nodes} nodes", None, seconds_of(algorithm, _cloud(nodes, POINT_TO_POINT_BITS_PER_S), LATER_BYTES)
+            f"{mechanism}, {nodes} nodes",
+            None,
+            seconds_of(algorithm, _cloud(nodes, POINT_TO_POINT_BITS_PER_S), LATER_BYTES),
         )
-        for algorithm, way in WAYS.items()
+        for algorithm, mechanism in MECHANISMS.items()
         for nodes in (5, 10, 20, 30, 40, 60)
     ]
     return Reproduction(

@@ -1,4 +1,4 @@
-"""Comparison of the strategies of broadcast variables: all receivers ask at once, and one receiver is slow."""
+"""Comparison of the strategies of broadcast variables: for simultaneous requests, and with a slow receiver."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class StrategyTimes:
     strategy
         Its name.
     at_once_s
-        Seconds until all have the value if all ask at once.
+        Seconds until all ranks have the value if all request it at once.
     slow_receiver_s
         Seconds until all other receivers have the value if the middle receiver has a fifth of the rate.
     most_sent_bytes
-        Maximum bytes that a rank sends if all ask at once.
+        Maximum bytes that a rank sends if all request the value at once.
     """
 
     strategy: str
@@ -40,7 +40,7 @@ class StrategyTimes:
 
 @dataclass(frozen=True)
 class StrategyExplanation:
-    """All strategies, ordered by the time for a gang that asks at once.
+    """All strategies, ordered by the time if all receivers request the value at once.
 
     Attributes
     ----------
@@ -58,14 +58,16 @@ class StrategyExplanation:
     def why(self) -> str:
         """Return a text: the default strategy for each kind of receiver, and the time of the alternative."""
         by_name = {each.strategy: each for each in self.strategies}
-        gang, others = by_name[AUTO_AT_ONCE], by_name[AUTO_WHEN_NEEDED]
-        once = f"{duration_text(gang.at_once_s)}, with {others.strategy} {_times(others.at_once_s, gang.at_once_s)}"
+        at_once, others = by_name[AUTO_AT_ONCE], by_name[AUTO_WHEN_NEEDED]
+        once = (
+            f"{duration_text(at_once.at_once_s)}, with {others.strategy} {_times(others.at_once_s, at_once.at_once_s)}"
+        )
         slow = (
-            f"{duration_text(others.slow_receiver_s)}, with {gang.strategy} "
-            f"{_times(gang.slow_receiver_s, others.slow_receiver_s)}"
+            f"{duration_text(others.slow_receiver_s)}, with {at_once.strategy} "
+            f"{_times(at_once.slow_receiver_s, others.slow_receiver_s)}"
         )
         return (
-            f"auto uses {gang.strategy} for files, which all ranks request at once: {once}. It uses "
+            f"auto uses {at_once.strategy} for files, which all ranks request at once: {once}. It uses "
             f"{others.strategy} for "
             f"variables, whose receivers request them at different times: beside a slow receiver others wait {slow}."
         )
@@ -119,7 +121,7 @@ def explain_strategies(cluster: Cluster, *, nbytes: int, root: int = 0) -> Strat
         If the cluster has fewer than three ranks or several ranks per node, or `nbytes` is 0.
     """
     if cluster.ranks < 3 or cluster.ranks != cluster.nodes or nbytes < 1:
-        raise InputError("strategies: expected a byte or more, and three ranks or more, of which each has a node")
+        raise InputError("strategies: expected a byte or more, and three ranks or more, each on a node of its own")
     slow = (root + cluster.ranks // 2) % cluster.ranks
     slow_cluster = replace(cluster, slow_nodes=[*cluster.slow_nodes, (slow, 1 / SLOW_SHARE)])
     found = []

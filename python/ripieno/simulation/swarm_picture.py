@@ -1,8 +1,8 @@
 """Pictures of a dynamic broadcast as SVG: sender, receiver and time of each block, and the rate of each host.
 
 Each rank has a row with a bar for each block, in the color of the block's sender. Blocks that arrive at the same time
-are stacked. Below the bars stands the receive rate, relative to the highest. Beside the name of a rank stands its
-color. A matrix next to the rows has a field per sender and receiver: darker means more bytes.
+are stacked. The receive rate, relative to the highest, is below the bars. The color of a rank is beside its
+name. A matrix next to the rows has a field per sender and receiver: darker means more bytes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ripieno.simulation.distribution import Distribution, RankEnd, SimulatedFetc
 from ripieno.units import bytes_text, duration_text, size_text, unit_of
 
 #: Limits of rows and bars: more are not distinguishable.
-ROWS_DRAWN, FETCHES_DRAWN = 64, 40_000
+ROW_COUNT_MAX, FETCH_COUNT_MAX = 64, 40_000
 
 _LEFT, _TOP, _BOTTOM, _GAP = 64, 48, 40, 48
 _ROW, _BARS, _WIDTH, _FIELD = 32, 20, 720, 8
@@ -46,7 +46,11 @@ def swarm(found: Distribution) -> str:
 def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd], seconds: float) -> str:
     """Draw fetches by time, and bytes between all pairs of ranks; `ends` has all ranks, `seconds` is the last end."""
     count = len(ends)
-    shown = list(range(count)) if count <= ROWS_DRAWN else [row * (count - 1) // (ROWS_DRAWN - 1) for row in range(64)]
+    shown = (
+        list(range(count))
+        if count <= ROW_COUNT_MAX
+        else [row * (count - 1) // (ROW_COUNT_MAX - 1) for row in range(ROW_COUNT_MAX)]
+    )
     rows = {rank: row for row, rank in enumerate(shown)}
     by_receiver: defaultdict[int, list[SimulatedFetch]] = defaultdict(list)
     for fetch in fetches:
@@ -58,16 +62,16 @@ def draw(title: str, fetches: Sequence[SimulatedFetch], ends: Sequence[RankEnd],
     highest = max((max(values) for values in rates.values()), default=0.0) or 1.0
     height = _TOP + len(shown) * _ROW + _BOTTOM
     body = [_seconds(end_s, scale, height)]
-    every = max(1, len(fetches) // FETCHES_DRAWN)
+    every = max(1, len(fetches) // FETCH_COUNT_MAX)
     for rank in shown:
         top = _TOP + rows[rank] * _ROW
-        body.append(_text(_LEFT - 14, top + 15, f"rank {rank}" if count <= ROWS_DRAWN else f"{rank:,}", "end"))
+        body.append(_text(_LEFT - 14, top + 15, f"rank {rank}" if count <= ROW_COUNT_MAX else f"{rank:,}", "end"))
         body.append(f"<rect x='{_LEFT - 10}' y='{top + 7}' width='6' height='8' fill='{_color(rank)}'/>")
         lanes = _lanes(by_receiver[rank][::every])
         body += [
             _bar(fetch, top + 1 + lane * _BARS / len(lanes), _BARS / len(lanes), scale)
-            for lane, mine in enumerate(lanes)
-            for fetch in mine
+            for lane, lane_fetches in enumerate(lanes)
+            for fetch in lane_fetches
         ]
         body.append(_area(rates[rank], top + _ROW - 1, highest))
         end = ends[rank]

@@ -84,8 +84,8 @@ def twister_table_5() -> Reproduction:
     rows = []
     for nodes, seconds in TABLE_5.items():
         cluster = _polar_grid(nodes, TABLE_5[1])
-        whole = replace(cluster, segment_bytes=None)
-        rows.append(FigureRow(f"{nodes} nodes", seconds, seconds_of("scatter-allgather", whole, GB)))
+        unsegmented = replace(cluster, segment_bytes=None)
+        rows.append(FigureRow(f"{nodes} nodes", seconds, seconds_of("scatter-allgather", unsegmented, GB)))
     return Reproduction(
         "twister-table-5",
         "Twister, table 5: scatter-allgather-bucket broadcast of 1 GB on PolarGrid",
@@ -102,14 +102,18 @@ def twister_table_5() -> Reproduction:
 
 def twister_figure_4() -> Reproduction:
     """Compare the chain with the likely algorithms of MPI_Bcast."""
-    ways = {"chain": "a chain in segments", "binary": "a binary tree", "scatter-allgather": "scatter and allgather"}
+    algorithms = {
+        "chain": "a chain in segments",
+        "binary": "a binary tree",
+        "scatter-allgather": "scatter and allgather",
+    }
     rows = []
     for nodes in (25, 75, 150):
         cluster = _polar_grid(nodes, TABLE_8["chain"][1][0])
         chain = seconds_of("chain", cluster, GB)
-        for algorithm, way in ways.items():
+        for algorithm, description in algorithms.items():
             printed = 1.2 if algorithm == "chain" else None
-            rows.append(FigureRow(f"{nodes} nodes, {way}", printed, seconds_of(algorithm, cluster, GB) / chain))
+            rows.append(FigureRow(f"{nodes} nodes, {description}", printed, seconds_of(algorithm, cluster, GB) / chain))
     return Reproduction(
         "twister-figure-4",
         "Twister, figure 4: how many times as long as its chain MPI_Bcast of Open MPI 1.4.1 takes, 1 GB on PolarGrid",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Batches", "KMeans", "KMeansModel", "run", "ship"]
 
 # These modules import pyspark.sql and PyArrow, which takes a while and is not needed on ranks without data.
-_LATE = {
+_LAZY = {
     "Batches": "ripieno.launch.engine.batches",
     "KMeans": "ripieno.spark.kmeans",
     "KMeansModel": "ripieno.spark.kmeans_model",
@@ -35,8 +35,8 @@ _LATE = {
 if not TYPE_CHECKING:
     # Type checkers would accept any name.
     def __getattr__(name: str) -> Any:
-        if name in _LATE:
-            return getattr(import_module(_LATE[name]), name)
+        if name in _LAZY:
+            return getattr(import_module(_LAZY[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

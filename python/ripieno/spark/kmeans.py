@@ -135,8 +135,8 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         begin = time.perf_counter()
         options = self._options()
         rows = selected(dataset, self.getFeaturesCol(), self._given("weightCol"))
-        given = {snake_case(name): self._given(name) for name in ("workers", "threads", "slotsTimeoutS")}
-        parts = run(rows, fit_rows, options, **given)
+        options_of_run = {snake_case(name): self._given(name) for name in ("workers", "threads", "slotsTimeoutS")}
+        parts = run(rows, fit_rows, options, **options_of_run)
         centers = parts[0].clustering.centroids
         report = program.report(parts, centers.shape[1], time.perf_counter() - begin)
         summary = KMeansSummary(len(centers), parts[0].clustering.inertia, report)

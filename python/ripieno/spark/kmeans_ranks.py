@@ -64,7 +64,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
         weights = batches.to_numpy(weight_names[0]) if weight_names else None
         if weights is not None and not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise InputError(f"weight_col={weight_names[0]!r}: expected finite numbers >= 0")
-    # These ranks run no other program. Memory with array views stays alive.
+    # These ranks run no other program. Array views keep their memory.
     batches.clear()
     width = _agreed_width(comm, name, points)
     start = options.starts[0]

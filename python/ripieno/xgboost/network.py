@@ -48,7 +48,7 @@ def network(comm: Communicator, *, host: str | None = None, timeout_s: int = TIM
         # XGBoost numbers ranks in the order of their sorted task ids.
         collective.init(**where, dmlc_task_id=f"{comm.rank:010d}", dmlc_timeout=timeout_s)
     except XGBoostError as error:
-        raise RipienoError(f"rank {comm.rank} on {comm.hosts[comm.rank]} does not meet the others: {error}") from error
+        raise RipienoError(f"rank {comm.rank} on {comm.hosts[comm.rank]} cannot join XGBoost: {error}") from error
     try:
         yield
     finally:

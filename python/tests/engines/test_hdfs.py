@@ -167,7 +167,7 @@ def test_an_error_page_of_a_data_node_is_not_read_as_the_file(chained):
 
 def test_a_silent_node_runs_into_a_timeout(monkeypatch):
     pytest.importorskip("requests", reason="needs requests: pip install 'ripieno[hdfs]'")
-    monkeypatch.setattr(files, "WEBHDFS_S", 0.1)
+    monkeypatch.setattr(files, "WEBHDFS_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"webhdfs://127.0.0.1:{silent.getsockname()[1]}/a.npy"
         with pytest.raises(rp.InputError, match=r"a\.npy cannot be read: .*timed out"):

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.frames import without_index
-from ripieno.files.sources import absolutes, names_text
+from ripieno.files.sources import absolute_paths, describe_paths
 from ripieno.input import Split, share, splits
-from ripieno.input.columns import TableOptions, unwrapped
+from ripieno.input.columns import TableOptions, paths_and_options
 from ripieno.input.columns.csv import Csv
 from ripieno.input.cutting import TABLES
 from ripieno.input.matrix import is_path_like
@@ -121,7 +121,7 @@ class RatingFiles:
     @property
     def name(self) -> str:
         """Return the first file, and the number of further files."""
-        return names_text(self.paths)
+        return describe_paths(self.paths)
 
     def read(self) -> Triples:
         """Read all ratings."""
@@ -174,14 +174,14 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
     InputError
         The input type is unknown.
     """
-    paths, options = unwrapped(ratings)
+    paths, options = paths_and_options(ratings)
     if is_path_like(paths):
         if options.missing == "mean":
             raise InputError("missing='mean': ids have no mean; expected missing='drop'")
         chosen = columns or options.columns
         if chosen is not None and len(chosen) != 3:
             raise InputError(f"columns={','.join(chosen)!r}: expected three names, of users, items and ratings")
-        return RatingFiles(tuple(absolutes(paths)), chosen, options)
+        return RatingFiles(tuple(absolute_paths(paths)), chosen, options)
     if hasattr(ratings, "tocoo"):
         entries = ratings.tocoo()
         if len(entries.shape) != 2:

@@ -144,7 +144,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
                 raise InputError(f"y={y!r}: only files have columns with names")
             source = open_source(X)
             target = target_column(source, y)
-            y = np.concatenate(self._run(program.column, source.keeping(target), target, comm=None))
+            y = np.concatenate(self._run(program.column, source.leaving_missing(target), target, comm=None))
         return r_squared(y, self.predict(X), sample_weight)
 
     def _store_solution(self, solution: program.Solution) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ripieno.algorithms.methods import LEVENSHTEIN
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.sources import File, PathLike, found
+from ripieno.files.sources import File, PathLike, find_files
 from ripieno.input.formats import fasta
 from ripieno.input.shares import even_range
 
@@ -70,7 +70,7 @@ class Sequences:
         InputError
             No file matches, or a file is missing.
         """
-        return cls(None, tuple(found(source)))
+        return cls(None, tuple(find_files(source)))
 
     @property
     def names(self) -> list[str]:

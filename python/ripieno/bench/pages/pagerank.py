@@ -40,11 +40,13 @@ def scaling_chart(title: str, scales: Sequence[GraphScale]) -> str:
         times, speeds = drawing.subplots(1, 2)
         at = np.arange(len(scales))
         computing = 1e3 * np.array([each.computing_s for each in scales])
-        whole = 1e3 * np.array([each.seconds for each in scales])
+        iteration_ms = 1e3 * np.array([each.seconds for each in scales])
         # One host sends nothing.
         cable = 1e3 * np.array([each.cable_s or np.nan for each in scales])
         times.bar(at, computing, width=0.62, color=charts.FIRST, label="computing, slowest host")
-        times.bar(at, whole - computing, width=0.62, bottom=computing, color=charts.SECOND, label="communicating")
+        times.bar(
+            at, iteration_ms - computing, width=0.62, bottom=computing, color=charts.SECOND, label="communicating"
+        )
         times.scatter(at, cable, color=charts.INK, marker="_", s=420, linewidths=2, zorder=3, label="bytes over rate")
         for x, each in zip(at, scales, strict=True):
             times.annotate(
@@ -52,7 +54,7 @@ def scaling_chart(title: str, scales: Sequence[GraphScale]) -> str:
                 color=charts.INK, ha="center", va="bottom",
             )  # fmt: skip
         times.set_title("ms of an iteration")
-        times.set_ylim(0, 1.45 * max(whole))
+        times.set_ylim(0, 1.45 * max(iteration_ms))
 
         hosts = [each.hosts for each in scales]
         speeds.plot(
@@ -60,7 +62,7 @@ def scaling_chart(title: str, scales: Sequence[GraphScale]) -> str:
         )
         style = {"linewidth": 2, "marker": "o", "markersize": 4}
         speeds.plot(hosts, computing[0] / computing, color=charts.FIRST, label="computing", **style)
-        speeds.plot(hosts, whole[0] / whole, color=charts.THIRD, label="iteration", **style)
+        speeds.plot(hosts, iteration_ms[0] / iteration_ms, color=charts.THIRD, label="iteration", **style)
         speeds.set_xscale("log", base=2)
         speeds.set_yscale("log", base=2)
         speeds.yaxis.set_major_formatter(lambda value, _: f"{value:g}")

@@ -1,4 +1,4 @@
-"""The chart of measurements inside Spark: seconds, and ratios of Spark's own methods to ours."""
+"""The chart of measurements inside Spark: seconds, and ratios of Spark's own methods to Ripieno's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAR_INCHES, HEAD_INCHES = 0.19, 0.6
 
 
 def spark_chart(figures: Sequence[Figure]) -> str:
-    """Return the seconds of each figure on a logarithmic scale: a group of bars, ours first, with ratios to ours."""
+    """Return the seconds of each figure on a logarithmic scale: a group of bars, Ripieno first, with ratios to it."""
     bar_count = sum(1.8 + len(figure.peers) for figure in figures)
     with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "x"}):
         drawing = Drawing((charts.WIDTH_INCHES, HEAD_INCHES + BAR_INCHES * bar_count), layout="constrained")

@@ -1,4 +1,4 @@
-"""The page of measured collectives: time and bandwidth against bytes, of ours, the peers and the limit."""
+"""The page of measured collectives: time and bandwidth against bytes, for Ripieno, the peers and the limit."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def write_speed(
 
 
 def _case(name: str, number: int, figures: Sequence[Figure]) -> dict[str, object]:
-    mine = [figure for figure in figures if figure.case == name]
-    sized = [figure for figure in mine if figure.work]
+    case_figures = [figure for figure in figures if figure.case == name]
+    sized = [figure for figure in case_figures if figure.work]
     return {
         "name": name,
-        "figures": mine,
-        "peers": _peers(mine),
-        "limit": mine[0].limit,
+        "figures": case_figures,
+        "peers": _peers(case_figures),
+        "limit": case_figures[0].limit,
         "chart": speed_chart(sized, f"case{number}") if len(sized) > 1 else None,
     }
 

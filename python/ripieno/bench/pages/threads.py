@@ -11,7 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
 
 from ripieno.bench.figures import machine
-from ripieno.bench.threads import BOUND, FitCost, ThreadsResults, samples_text
+from ripieno.bench.threads import SHARE_BOUND, FitCost, ThreadsResults, samples_text
 from ripieno.report import charts
 from ripieno.report.filling import fill
 from ripieno.units import duration_text
@@ -55,20 +55,20 @@ def drawings(found: ThreadsResults) -> dict[str, str]:
 
 def cost_chart(found: ThreadsResults, case: str) -> str:
     """Return a bar for the median of each way, with a line from minimum to maximum over it."""
-    mine = [cost for cost in found.costs if cost.case == case]
-    spread = max(cost.phase.worst_s for cost in mine) / min(cost.phase.best_s for cost in mine)
+    selected = [cost for cost in found.costs if cost.case == case]
+    spread = max(cost.phase.worst_s for cost in selected) / min(cost.phase.best_s for cost in selected)
     with matplotlib.rc_context({**charts.STYLE, "axes.grid.axis": "x"}):
-        drawing = Drawing((charts.WIDTH_INCHES, 0.7 + BAR_INCHES * len(mine)), layout="constrained")
+        drawing = Drawing((charts.WIDTH_INCHES, 0.7 + BAR_INCHES * len(selected)), layout="constrained")
         axes = drawing.subplots()
-        _bars(axes, mine)
+        _bars(axes, selected)
         if spread > 10:
             axes.set_xscale("log")
-        bound = next((cost.phase.median_s for cost in mine if cost.way == BOUND), None)
+        bound = next((cost.phase.median_s for cost in selected if cost.way == SHARE_BOUND), None)
         if bound is not None:
             axes.axvline(bound, color=charts.INK, linestyle="--", linewidth=1.2)
         axes.xaxis.set_major_formatter(FuncFormatter(_duration))
         axes.minorticks_off()
-        fastest = min(mine, key=lambda cost: cost.phase.median_s)
+        fastest = min(selected, key=lambda cost: cost.phase.median_s)
         caption = f"{case}: {fastest.way} takes {duration_text(fastest.phase.median_s)}, the least."
         return charts.svg_of(drawing, f"cost{found.cases.index(case)}", caption)
 
@@ -87,17 +87,17 @@ def grid_chart(found: ThreadsResults, centroids: int) -> str:
             axes.set_xlabel("threads × processes")
             axes.margins(x=0.1)
             axes.yaxis.set_major_formatter(FuncFormatter(_duration))
-        mine = [fit.iteration for fit in found.fits if fit.centroids == centroids]
-        panels[0].set_ylim(0, 1.05 * max(samples.worst_s for samples in mine))
+        selected = [fit.iteration for fit in found.fits if fit.centroids == centroids]
+        panels[0].set_ylim(0, 1.05 * max(samples.worst_s for samples in selected))
         drawing.legend(loc="outside lower center", ncols=6, frameon=False, labelcolor=charts.MUTED)
-        medians = [samples.median_s for samples in mine]
+        medians = [samples.median_s for samples in selected]
         caption = f"Iterations take {duration_text(min(medians))} to {duration_text(max(medians))}."
         return charts.svg_of(drawing, f"grid{centroids}", caption)
 
 
 def _bars(axes: Axes, costs: list[FitCost]) -> None:
     for index, cost in enumerate(reversed(costs)):
-        is_ours = not cost.way.startswith(("OpenMP", "std::", "threads made", BOUND))
+        is_ours = not cost.way.startswith(("OpenMP", "std::", "threads made", SHARE_BOUND))
         seconds = cost.phase
         axes.barh(index, seconds.median_s, height=0.6, color=charts.FIRST if is_ours else charts.SECOND)
         axes.hlines(index, seconds.best_s, seconds.worst_s, color=charts.INK, linewidth=1)
@@ -107,13 +107,15 @@ def _bars(axes: Axes, costs: list[FitCost]) -> None:
 
 def _line(axes: Axes, found: ThreadsResults, pattern: str, model: str, centroids: int) -> None:
     fits = [(number, found.fit(shape, pattern, model, centroids)) for number, shape in enumerate(found.shapes)]
-    there = [(number, fit.iteration) for number, fit in fits if fit is not None]
-    x = [number for number, _ in there]
+    measured = [(number, fit.iteration) for number, fit in fits if fit is not None]
+    x = [number for number, _ in measured]
     color = COLORS[pattern]
-    axes.vlines(x, [s.best_s for _, s in there], [s.worst_s for _, s in there], color=color, linewidth=1, alpha=0.4)
+    axes.vlines(
+        x, [s.best_s for _, s in measured], [s.worst_s for _, s in measured], color=color, linewidth=1, alpha=0.4
+    )
     axes.plot(
         x,
-        [samples.median_s for _, samples in there],
+        [samples.median_s for _, samples in measured],
         color=color,
         linestyle=STYLES[model],
         marker=MARKERS[model],

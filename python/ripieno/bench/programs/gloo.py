@@ -27,22 +27,22 @@ class Gloo:
 
     def slowest(self, seconds: float) -> float:
         """Return the maximum of all ranks' seconds."""
-        mine = torch.tensor([seconds], dtype=torch.float64)
-        dist.all_reduce(mine, op=dist.ReduceOp.MAX)
-        return float(mine.item())
+        own = torch.tensor([seconds], dtype=torch.float64)
+        dist.all_reduce(own, op=dist.ReduceOp.MAX)
+        return float(own.item())
 
     def call(self, collective: str, vectors: Vectors, algorithm: str | None) -> Callable[[], object]:
         """Return a call on the same memory."""
         main = torch.from_numpy(vectors.main)
         rows = list(main.split(vectors.block)) if vectors.block < len(main) else [main]
-        mine, is_root = rows[self.rank] if len(rows) > 1 else main, self.rank == 0
+        own, is_root = rows[self.rank] if len(rows) > 1 else main, self.rank == 0
         calls: dict[str, Callable[[], object]] = {
             "broadcast": lambda: dist.broadcast(main, 0),
             "reduce": lambda: dist.reduce(main, 0),
             "allreduce": lambda: dist.all_reduce(main),
-            "allgather": lambda: dist.all_gather(rows, mine),
-            "gather": lambda: dist.gather(mine, rows if is_root else None),
-            "scatter": lambda: dist.scatter(mine, rows if is_root else None),
+            "allgather": lambda: dist.all_gather(rows, own),
+            "gather": lambda: dist.gather(own, rows if is_root else None),
+            "scatter": lambda: dist.scatter(own, rows if is_root else None),
             "barrier": dist.barrier,
         }
         return calls[collective]

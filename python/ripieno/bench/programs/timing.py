@@ -118,13 +118,13 @@ def is_right(collective: str, vectors: Vectors, rank: int, world_size: int) -> b
         return np.array_equal(main, total(index))
     if collective == "allgather" or (collective == "gather" and rank == 0):
         return np.array_equal(main.reshape(world_size, block), _blocks(world_size, np.arange(block)))
-    mine = slice(rank * block, (rank + 1) * block)
+    own_block = slice(rank * block, (rank + 1) * block)
     if collective == "scatter":
-        return np.array_equal(main[mine], element(0, index[mine]))
+        return np.array_equal(main[own_block], element(0, index[own_block]))
     if collective == "reduce-scatter":
-        return np.array_equal(into, total(index[mine]))
+        return np.array_equal(into, total(index[own_block]))
     if collective == "alltoall":
-        return np.array_equal(into.reshape(world_size, block), _blocks(world_size, index[mine]))
+        return np.array_equal(into.reshape(world_size, block), _blocks(world_size, index[own_block]))
     return True
 
 

@@ -41,7 +41,7 @@ function timeAxis({ pen, width, height }, seconds) {
   }
 }
 
-// A row for each rank, a column for each bin: computing at the bottom, then communicating, then waiting.
+// A row for each rank, and a column for each bin, stacked from below: computing, communicating, waiting.
 function drawTime(history, ranks, seconds) {
   const count = Math.max(history.rankCount, 1);
   const row = Math.max(2, Math.min(34, Math.floor(420 / count)));

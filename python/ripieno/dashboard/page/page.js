@@ -176,11 +176,11 @@ function memory() {
 function broadcasts() {
   const rows = board.ranks.flatMap(each => each[13].map(value => [each[0], ...value]));
   byId("broadcasts").hidden = !rows.length;
-  table("broadcast-table", [["Rank"], ["From rank"], ["Strategy"], ["Came", "number"], ["Of", "number"], ["Passed on", "number"], [""]], rows, (row, each) => {
-    const [rank, root, strategy, came, gave, whole] = each;
+  table("broadcast-table", [["Rank"], ["From rank"], ["Strategy"], ["Received", "number"], ["Size", "number"], ["Forwarded", "number"], [""]], rows, (row, each) => {
+    const [rank, root, strategy, received, forwarded, size] = each;
     cell(row, rank); cell(row, root); cell(row, strategy);
-    cell(row, bytes(came), "number"); cell(row, bytes(whole), "number"); cell(row, bytes(gave), "number");
-    bar(row, (rank === root ? whole : came) / Math.max(whole, 1));
+    cell(row, bytes(received), "number"); cell(row, bytes(size), "number"); cell(row, bytes(forwarded), "number");
+    bar(row, (rank === root ? size : received) / Math.max(size, 1));
   });
 }
 
@@ -188,13 +188,13 @@ function addLines(lines) {
   const box = byId("lines");
   for (const [at, kind, rank, source, text] of lines) {
     const line = document.createElement("div"), when = document.createElement("span");
-    const who = document.createElement("span"), what = document.createElement("b");
+    const origin = document.createElement("span"), what = document.createElement("b");
     line.className = kind;
     when.textContent = duration(at);
-    who.textContent = kind === "output" ? source : rank === null ? source.replace("ripieno.", "") : `rank ${rank}`;
-    who.title = source;
+    origin.textContent = kind === "output" ? source : rank === null ? source.replace("ripieno.", "") : `rank ${rank}`;
+    origin.title = source;
     what.textContent = text;
-    line.append(when, who, what);
+    line.append(when, origin, what);
     box.prepend(line);
   }
   while (box.childElementCount > MOST_LINES) box.lastElementChild.remove();
@@ -218,31 +218,31 @@ function take(state, isWhole) {
   draw();
 }
 
-function over() {
+function markStopped() {
   stopped = true;
   draw();
 }
 
-async function ask() {
+async function poll() {
   try {
     take(await (await fetch("state", { cache: "no-store" })).json(), true);
     if (board.job.state === "over" || location.hash === "#once") return;
-  } catch { over(); }
-  setTimeout(ask, 2000);
+  } catch { markStopped(); }
+  setTimeout(poll, 2000);
 }
 
 function listen() {
   const source = new EventSource("events");
-  let heard = 0;
+  let messageCount = 0;
   // A proxy that buffers events delivers nothing for long. Then the page polls.
-  const patience = setTimeout(() => { if (!heard) { source.close(); ask(); } }, 5000);
-  source.onopen = () => { heard = 0; };
+  const fallback = setTimeout(() => { if (!messageCount) { source.close(); poll(); } }, 5000);
+  source.onopen = () => { messageCount = 0; };
   source.onmessage = message => {
-    clearTimeout(patience);
-    take(JSON.parse(message.data), heard++ === 0);
+    clearTimeout(fallback);
+    take(JSON.parse(message.data), messageCount++ === 0);
     if (board.job.state === "over") source.close();
   };
-  source.onerror = () => { if (heard || source.readyState === EventSource.CLOSED) over(); };
+  source.onerror = () => { if (messageCount || source.readyState === EventSource.CLOSED) markStopped(); };
 }
 
 function tip(event) {

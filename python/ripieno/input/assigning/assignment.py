@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: If the largest split is at most this many times the smallest, splits are balanced by number, otherwise by bytes.
-EVEN = 1.1
+EVEN_SIZE_RATIO = 1.1
 #: Loads up to this many times the mean are even enough. Below it, balancing does not replace a local read.
-SLACK = 1.05
-#: Above that, the largest load is minimized up to the largest split divided by this number.
-STEPS = 16
+EVEN_LOAD_RATIO = 1.05
+#: The largest load is minimized with a precision of the largest split divided by this number.
+LOAD_STEP_COUNT = 16
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Assignment(Sequence[list[int]]):
 
     @property
     def local_count(self) -> int:
-        """The number of these that are read on such a host."""
+        """The number of splits that are read on a host with the file on its disk."""
         return sum(self._is_local(at, rank) for rank, numbers in enumerate(self.ranks) for at in numbers)
 
     def size_bytes(self, rank: int) -> int:
@@ -89,7 +89,7 @@ class Assignment(Sequence[list[int]]):
         sizes = [self.size_bytes(rank) for rank in range(len(self))]
         mean = sum(sizes) / len(sizes)
         over = f", {max(sizes) / mean - 1:.1%} above the mean" if mean else ""
-        placed = f"{self.local_count} of {self.placed_count} where they lie" if self.placed_count else "all as near"
+        placed = f"{self.local_count} of {self.placed_count} local" if self.placed_count else "hosts unknown"
         yield f"{len(self.splits)} splits, {sum(sizes):,} bytes; {placed}; the largest load: {max(sizes):,} bytes{over}"
 
 
@@ -98,8 +98,7 @@ def assign(splits: Sequence[Split], hosts: Sequence[str]) -> Assignment:
 
     If splits have about the same size, a rank has at most ``ceil(n / p)`` of them. The numbers differ by at most one if
     that costs no local read. Splits of different sizes are balanced by bytes: no rank has more than 1.05 times the mean
-    plus the
-    largest split.
+    plus the largest split.
 
     Parameters
     ----------
@@ -116,9 +115,9 @@ def assign(splits: Sequence[Split], hosts: Sequence[str]) -> Assignment:
     if not hosts:
         raise InputError("hosts=[]: expected the host of at least one rank")
     sizes = [split.size_bytes for split in splits]
-    seats = Counter(hosts)
-    near = [sorted(seats.keys() & set(split.hosts)) for split in splits]
-    is_even = not sizes or max(sizes) <= EVEN * min(sizes)
+    rank_counts = Counter(hosts)
+    near = [sorted(rank_counts.keys() & set(split.hosts)) for split in splits]
+    is_even = not sizes or max(sizes) <= EVEN_SIZE_RATIO * min(sizes)
     ranks = _by_number(near, hosts) if is_even else _by_bytes(sizes, near, hosts)
     return Assignment(tuple(splits), tuple(hosts), tuple(tuple(sorted(numbers)) for numbers in ranks))
 
@@ -132,24 +131,24 @@ def share(splits: Sequence[Split], comm: Communicator) -> list[Split]:
         On every rank: ranks have different splits, for example because a file has grown between two calls.
     """
     assignment = assign(splits, comm.hosts)
-    told = comm.allgather((hashlib.sha256(repr(assignment).encode()).digest(), len(splits)))
-    for rank, other in enumerate(told):
-        if other != told[0]:
+    fingerprints = comm.allgather((hashlib.sha256(repr(assignment).encode()).digest(), len(splits)))
+    for rank, other in enumerate(fingerprints):
+        if other != fingerprints[0]:
             raise InputError(
-                f"rank {rank} has other splits ({other[1]}) than rank 0 ({told[0][1]}): cut the files on one rank and "
-                "broadcast the splits"
+                f"rank {rank} has other splits ({other[1]}) than rank 0 ({fingerprints[0][1]}): cut the files on "
+                "one rank and broadcast the splits"
             )
     return [splits[at] for at in assignment[comm.rank]]
 
 
 def _by_number(near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
     p = len(hosts)
-    seats = Counter(hosts)
+    rank_counts = Counter(hosts)
     # All ranks get the smaller share before any gets the larger one.
     shares = (len(near) // p, -(-len(near) // p))
-    chosen = flow.matched(near, [{host: seats[host] * share for host in seats} for share in shares])
+    chosen = flow.matched(near, [{host: rank_counts[host] * share for host in rank_counts} for share in shares])
     ranks: list[list[int]] = [[] for _ in hosts]
-    for host in seats:
+    for host in rank_counts:
         here = [at for at, chosen_host in enumerate(chosen) if chosen_host == host]
         members = [rank for rank, other in enumerate(hosts) if other == host]
         for i, rank in enumerate(members):
@@ -174,33 +173,38 @@ def _filled(loads: list[int], count: int) -> list[int]:
 
 
 def _by_bytes(sizes: list[int], near: list[list[str]], hosts: Sequence[str]) -> list[list[int]]:
-    """Find the smallest maximum load, up to a step, for which all splits can be assigned, largest first."""
-    least, step = max(ceil(SLACK * sum(sizes) / len(hosts)), max(sizes)), -(-max(sizes) // STEPS)
-    low, high = 0, STEPS
-    dealt = _dealt(sizes, near, hosts, least + high * step)
-    assert dealt is not None, "a rank with the mean or less has room for any split"
+    """Assign splits, largest first, with the smallest maximum load, which a bisection finds up to a step."""
+    least, step = max(ceil(EVEN_LOAD_RATIO * sum(sizes) / len(hosts)), max(sizes)), -(-max(sizes) // LOAD_STEP_COUNT)
+    low, high = 0, LOAD_STEP_COUNT
+    partitioned = _partitioned(sizes, near, hosts, least + high * step)
+    assert partitioned is not None, "a rank with at most the mean load can take any split"
     while low < high:
         middle = (low + high) // 2
-        tried = _dealt(sizes, near, hosts, least + middle * step)
+        tried = _partitioned(sizes, near, hosts, least + middle * step)
         if tried is None:
             low = middle + 1
         else:
-            dealt, high = tried, middle
-    return dealt
+            partitioned, high = tried, middle
+    return partitioned
 
 
-def _dealt(sizes: list[int], near: list[list[str]], hosts: Sequence[str], most: int) -> list[list[int]] | None:
-    """Assign splits to ranks with at most `most` bytes each, if possible, each to the host with most of its flow."""
-    seats = Counter(hosts)
-    flows = flow.bytes_to_hosts(sizes, near, {host: count * most for host, count in seats.items()})
+def _partitioned(
+    sizes: list[int], near: list[list[str]], hosts: Sequence[str], limit_bytes: int
+) -> list[list[int]] | None:
+    """Assign splits to ranks with at most `limit_bytes` each, or return None if that fails.
+
+    A split prefers the host with most of its flow.
+    """
+    rank_counts = Counter(hosts)
+    flows = flow.bytes_to_hosts(sizes, near, {host: count * limit_bytes for host, count in rank_counts.items()})
     loads = [0] * len(hosts)
     ranks: list[list[int]] = [[] for _ in hosts]
-    members = {host: [rank for rank, other in enumerate(hosts) if other == host] for host in seats}
+    members = {host: [rank for rank, other in enumerate(hosts) if other == host] for host in rank_counts}
     for at in sorted(range(len(sizes)), key=lambda at: (not near[at], -sizes[at], at)):
-        wanted = sorted(near[at], key=lambda host: -flows[at].get(host, 0))
-        for group in (*(members[host] for host in wanted), range(len(hosts))):
+        preferred = sorted(near[at], key=lambda host: -flows[at].get(host, 0))
+        for group in (*(members[host] for host in preferred), range(len(hosts))):
             rank = min(group, key=lambda rank: (loads[rank], rank))
-            if loads[rank] + sizes[at] <= most:
+            if loads[rank] + sizes[at] <= limit_bytes:
                 break
         else:
             return None

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 
-def matched(near: Sequence[Sequence[str]], rooms: Sequence[Mapping[str, int]]) -> list[str | None]:
-    """Match as many splits as possible to hosts; None for the others.
+def matched(near: Sequence[Sequence[str]], capacities: Sequence[Mapping[str, int]]) -> list[str | None]:
+    """Return a host that stores each split, for as many splits as possible, and None for the others.
 
     Parameters
     ----------
     near
         The hosts that store each split.
-    rooms
+    capacities
         The number of splits that each host accepts, by stage, increasing. A host keeps at least its splits of the
         previous stage, so earlier stages have priority.
     """
@@ -21,28 +21,28 @@ def matched(near: Sequence[Sequence[str]], rooms: Sequence[Mapping[str, int]]) -
         # SciPy takes as long to import as everything else, and only this case needs it.
         from ripieno.input.assigning.network import FlowNetwork
 
-        network = FlowNetwork(near, list(rooms[0]))
-        for room in rooms:
-            network.augment([1] * len(near), room)
-        for at, host, _ in network.used():
+        network = FlowNetwork(near, list(capacities[0]))
+        for capacity in capacities:
+            network.augment([1] * len(near), capacity)
+        for at, host, _ in network.flows():
             chosen[at] = host
     return chosen
 
 
 def bytes_to_hosts(
-    sizes: Sequence[int], near: Sequence[Sequence[str]], room: Mapping[str, int]
+    sizes: Sequence[int], near: Sequence[Sequence[str]], capacity: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """Return how much of each split flows to each of its hosts, in units of its own, if hosts accept `room` bytes."""
+    """Return the flow from each split to its hosts, in an arbitrary unit. Each host accepts `capacity` bytes."""
     flows: list[dict[str, int]] = [{} for _ in near]
     if any(near):
         from ripieno.input.assigning.network import FLOW_LIMIT, FlowNetwork
 
         total = sum(sizes)
         unit = -(-total // FLOW_LIMIT)
-        network = FlowNetwork(near, list(room))
+        network = FlowNetwork(near, list(capacity))
         network.augment(
-            [-(-size // unit) for size in sizes], {host: min(bytes, total) // unit for host, bytes in room.items()}
+            [-(-size // unit) for size in sizes], {host: min(bytes, total) // unit for host, bytes in capacity.items()}
         )
-        for at, host, amount in network.used():
+        for at, host, amount in network.flows():
             flows[at][host] = amount
     return flows

@@ -9,7 +9,7 @@ from ripieno.input.columns.arrow import ArrowColumns
 from ripieno.input.columns.csv import CsvColumns
 from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.columns.patches import PatchText
-from ripieno.input.columns.source import ColumnSource, Key, TableFiles, TableOptions, typed_keys, unwrapped
+from ripieno.input.columns.source import ColumnSource, Key, TableFiles, TableOptions, paths_and_options, typed_keys
 
 __all__ = [
     "TABLES",
@@ -19,8 +19,8 @@ __all__ = [
     "TableFiles",
     "TableOptions",
     "open_table",
+    "paths_and_options",
     "typed_keys",
-    "unwrapped",
 ]
 
 #: Tables by suffix, without suffixes of compression.

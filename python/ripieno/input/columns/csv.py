@@ -1,10 +1,10 @@
 """Provide delimited text: .csv and .tsv, plain or compressed.
 
-As columns, the reader of bytes `start .. stop` takes the records that begin there, so every record is read exactly once
-for any cuts. Text is parsed in windows. A compressed file is unpacked up to the end of the range.
+`CsvColumns` reads the records that begin in bytes `start .. stop`, so every record is read exactly once for any cuts.
+Text is parsed in windows. A compressed file is unpacked up to the end of the range.
 
-Splits have whole records. A line end is inside quotes if the number of quotes before it is odd, so a file is read once
-before it is cut.
+`Csv` cuts files between records. A line end is inside quotes if the number of quotes before it is odd, so a file is
+read once before it is cut.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, blamed_on, opened, size_bytes, unpacked_bytes
+from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes, unpacked_bytes
 from ripieno.input import lines
-from ripieno.input.columns.delimited import Dialect, explained, line_of, numbers, read_table, sniff
+from ripieno.input.columns.delimited import Dialect, line_of, number_types, parse_error_text, read_table, sniff
 from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type
 from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import grouped, piece_size
@@ -42,7 +42,7 @@ class TextColumns(ColumnSource):
     counted = False
 
     def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
-        with opened(self.path, self.compression) as file, blamed_on(self.path):
+        with opened(self.path, self.compression) as file, input_errors(self.path):
             if self.dialect.quote and len(schema) < len(self.own):
                 # Fields of other columns may contain line ends in quotes.
                 begin = lines.record_start(file, start, self.dialect.body)
@@ -56,7 +56,7 @@ class TextColumns(ColumnSource):
 
     def describe(self, start: int, row: int) -> str:
         """Return the line of the `row`-th record that begins at or after byte `start`, as text."""
-        with opened(self.path, self.compression) as file, blamed_on(self.path):
+        with opened(self.path, self.compression) as file, input_errors(self.path):
             find = lines.record_start if self.dialect.quote else lines.line_start
             begin = find(file, start, self.dialect.body)
         return f"{self.path}, line {line_of(self.path, self.compression, begin, row + 1, self.dialect)}"
@@ -97,7 +97,7 @@ class Csv:
     columns : tuple of str, optional
         The columns to read; by default all.
     decimal, thousands
-        The characters of numbers, as in `TableOptions`.
+        The characters of number_types, as in `TableOptions`.
     """
 
     body: int
@@ -117,7 +117,7 @@ class Csv:
         dialect = _dialect(file, options)
         if dialect is None:
             raise InputError(f"{file.path} has no record and no header: it holds nothing but line ends")
-        with opened(file.path, file.compression) as stream, blamed_on(file.path):
+        with opened(file.path, file.compression) as stream, input_errors(file.path):
             records = lines.records(file.path, stream, dialect.body, sys.maxsize, options.sample_bytes)
             begin, sample = next(records, (dialect.body, b""))
         names = dialect.names
@@ -129,8 +129,8 @@ class Csv:
                 pa.csv.ConvertOptions(decimal_point=options.decimal, strings_can_be_null=options.thousands is not None),
             )
         except pa.ArrowInvalid as error:
-            raise InputError(explained(error, file.path, file.compression, begin, dialect)) from error
-        schema = table.schema if options.thousands is None else numbers(table, dialect)
+            raise InputError(parse_error_text(error, file.path, file.compression, begin, dialect)) from error
+        schema = table.schema if options.thousands is None else number_types(table, dialect)
         chosen = options.chosen_of(file, names)
         return cls(
             dialect.body, dialect.delimiter, _types(file.path, schema, options), chosen, options.decimal,
@@ -142,7 +142,7 @@ class Csv:
         length = file.size_bytes - self.body
         if count == 1:
             return [(self.body, file.size_bytes, length)] if length else []
-        with opened(file.path) as stream, blamed_on(file.path):
+        with opened(file.path) as stream, input_errors(file.path):
             pieces = lines.records(
                 file.path, stream, self.body, file.size_bytes, min(piece_size(length, count), CUT_BYTES)
             )
@@ -157,7 +157,7 @@ class Csv:
     def blocks(self, split: FilePart, block_bytes: int) -> Iterator[pa.Table]:
         """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
         place = split.place()
-        with split.opened(place) as file, blamed_on(place):
+        with split.opened(place) as file, input_errors(place):
             stop = sys.maxsize if split.compression else split.stop
             for begin, text in lines.records(place, file, max(split.start, self.body), stop, block_bytes):
                 table = self._table(place, split.compression, begin, text)
@@ -182,12 +182,12 @@ class Csv:
 
 
 def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
-    """Give files with the same columns the same types, wide enough for each file: fractions, if one file has some.
+    """Return the formats with common column types for files of the same columns, such as float64 for ints and floats.
 
     Raises
     ------
     InputError
-        No type fits all files, for example numbers in one and words in another.
+        No type fits all files, for example number_types in one and words in another.
     """
     schemas: dict[tuple[str, ...], pa.Schema] = {}
     for format in formats:
@@ -197,7 +197,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
             schemas[names] = pa.unify_schemas([schemas.get(names, schema), schema], promote_options="permissive")
         except pa.ArrowException as error:
             raise InputError(f"files have different types of columns: {error}; name one, as in {TYPES_HINT}") from error
-    # A column without any visible value may have any type.
+    # A column whose sample has no values is read as strings.
     types = {
         names: tuple((field.name, "string" if pa.types.is_null(field.type) else str(field.type)) for field in schema)
         for names, schema in schemas.items()

@@ -19,11 +19,11 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import blamed_on, opened
+from ripieno.files.sources import input_errors, opened
 from ripieno.input import lines
 from ripieno.input.columns.source import IGNORE_HINT, MISSING_HINT, TableOptions
 
-MARK = b"\xef\xbb\xbf"
+UTF8_BOM = b"\xef\xbb\xbf"
 DELIMITERS = ",;\t"
 #: Fields that mean a missing value, in lower case. "nan" is also a number.
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none", "nan")
@@ -95,7 +95,7 @@ class Dialect:
         return tuple(f"{name} ({at})" for at, name in enumerate(self.names))
 
     def cleaned(self, text: bytes, names: Sequence[str]) -> bytes:
-        """Return records without comments and blank lines, if some columns are read."""
+        """Return records without blank lines, and without comments if the first column is in `names`."""
         # With quotes, a line that looks like a comment may lie inside a field.
         if not self.has_comments or b'"' in text or not any(mark in text for mark in (b"#", b"%", b"\n ")):
             return text
@@ -119,7 +119,8 @@ def sniff(
     options : TableOptions
         The header and the form of numbers.
     delimiter : str, optional
-        By default the character of ``,;<TAB>`` that divides the first records into equally many fields, then into most.
+        By default the character of ``,;<TAB>`` that divides the first records into equally many fields, preferably
+        into most fields.
     has_comments : bool
         Whether lines before the first record that begin with # or % are comments.
 
@@ -129,9 +130,9 @@ def sniff(
         The file is not text, has more than `COLUMNS_MAX` columns or an unclosed quote, or its first record may be
         either a header or values.
     """
-    with opened(path, compression) as file, blamed_on(path):
-        start = len(MARK) if file.read(len(MARK)) == MARK else 0
-    with opened(path, compression) as file, blamed_on(path):
+    with opened(path, compression) as file, input_errors(path):
+        start = len(UTF8_BOM) if file.read(len(UTF8_BOM)) == UTF8_BOM else 0
+    with opened(path, compression) as file, input_errors(path):
         file.read(start)
         text = b""
         is_comment = False
@@ -161,7 +162,7 @@ def sniff(
             "transpose, a line for each row, or an .npy file"
         )
     try:
-        first, rest = head.decode(), _whole(below, len(sample)).decode(errors="replace")
+        first, rest = head.decode(), _complete_lines(below, len(sample)).decode(errors="replace")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text") from None
     try:
@@ -206,7 +207,7 @@ def read_table(
     try:
         return _parsed(text, begin, dialect, types, path, compression, hint)
     except InputError:
-        # Few files have comments or lines of spaces, so that only an error is a reason to look for them.
+        # Few files have comments or lines of spaces, so they are removed only after an error.
         cleaned = dialect.cleaned(text, types.names)
         if cleaned == text:
             raise
@@ -238,29 +239,29 @@ def _parsed(
             ),
         )
     except pa.ArrowInvalid as error:
-        raise InputError(explained(error, path, compression, begin, dialect, hint)) from error
+        raise InputError(parse_error_text(error, path, compression, begin, dialect, hint)) from error
     for name in grouped:
         at = types.get_field_index(name)
-        column, wrong = _ungrouped(table[name], types.field(at).type, dialect)
+        column, wrong = _without_separators(table[name], types.field(at).type, dialect)
         if wrong is not None:
             line, place = line_of(path, compression, begin, wrong + 1, dialect), dialect.unique_names.index(name)
-            what = _unfit(dialect, place, column[wrong].as_py(), str(types.field(at).type), hint)
+            what = _misfit_text(dialect, place, column[wrong].as_py(), str(types.field(at).type), hint)
             raise InputError(f"{path}, line {line:,}, {what}")
         table = table.set_column(at, types.field(at), column)
     return table
 
 
-def numbers(table: pa.Table, dialect: Dialect) -> pa.Schema:
-    """Return the types of columns of which some, read as strings, are numbers with thousands separators."""
+def number_types(table: pa.Table, dialect: Dialect) -> pa.Schema:
+    """Return the types of columns. Strings that are numbers with thousands separators become float64."""
     fields = []
     for field in table.schema:
         is_text = pa.types.is_string(field.type)
-        fits = is_text and _ungrouped(table[field.name], pa.float64(), dialect)[1] is None
+        fits = is_text and _without_separators(table[field.name], pa.float64(), dialect)[1] is None
         fields.append(field.with_type(pa.float64()) if fits else field)
     return pa.schema(fields)
 
 
-def explained(
+def parse_error_text(
     error: pa.ArrowInvalid, path: str, compression: str | None, begin: int, dialect: Dialect, hint: str = ""
 ) -> str:
     """Return Arrow's error about records from byte `begin`, with the line in the file and the column name."""
@@ -272,12 +273,12 @@ def explained(
     if length:
         return f"{line}: {length['found']} values, expected {length['expected']}"
     assert value is not None
-    return f"{line}, {_unfit(dialect, int(value['column']), value['text'], value['type'], hint)}"
+    return f"{line}, {_misfit_text(dialect, int(value['column']), value['text'], value['type'], hint)}"
 
 
 def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialect: Dialect | None = None) -> int:
     """Return the line number, from 1, of byte `begin`, or of the `row`-th nonempty record from there on."""
-    with opened(path, compression) as file, blamed_on(path):
+    with opened(path, compression) as file, input_errors(path):
         line, left = 1, begin
         while left and (block := file.read(min(left, WINDOW_BYTES))):
             line, left = line + lines.count(block), left - len(block)
@@ -297,8 +298,10 @@ def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialec
     return line
 
 
-def _ungrouped(column: pa.ChunkedArray, kind: pa.DataType, dialect: Dialect) -> tuple[pa.ChunkedArray, int | None]:
-    """Return numbers from texts with thousands separators, or the number of the first text that is none."""
+def _without_separators(
+    column: pa.ChunkedArray, kind: pa.DataType, dialect: Dialect
+) -> tuple[pa.ChunkedArray, int | None]:
+    """Convert texts with thousands separators to numbers. Also return the index of the first text that is no number."""
     separator, point = re.escape(dialect.thousands or ""), re.escape(dialect.decimal)
     form = rf"^\s*[+-]?(\d{{1,3}}({separator}\d{{3}})+|\d*)({point}\d*)?([eE][+-]?\d+)?\s*$"
     wrong = pc.index(pc.match_substring_regex(column, form), False).as_py()
@@ -312,14 +315,14 @@ def _ungrouped(column: pa.ChunkedArray, kind: pa.DataType, dialect: Dialect) -> 
         return column, fits.index(False) if False in fits else 0
 
 
-def _unfit(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> str:
+def _misfit_text(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> str:
     """Describe a field that does not fit the type of its column."""
     found, names = text[:QUOTED_CHARACTERS], dialect.unique_names
     missing = ", a missing value" if is_missing(found) else ""
     if not hint and missing:
         hint = MISSING_HINT
     elif not hint and dialect.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
-        hint = "; for a decimal comma, say decimal=','"
+        hint = "; for a decimal comma, pass decimal=','"
     elif not hint and len(names) > 1:
         hint = IGNORE_HINT.format(name=names[at])
     what = f"{found!r}{missing} is not {_KINDS.get(kind, kind)}"
@@ -331,7 +334,7 @@ def _is_numeric_type(kind: pa.DataType) -> bool:
 
 
 def plain(field: str, options: TableOptions) -> str:
-    """Return a number as Python writes it."""
+    """Return a number without thousands separators and with a decimal point."""
     return field.replace(options.thousands or "", "").replace(options.decimal, ".")
 
 
@@ -360,7 +363,7 @@ def _is_header(path: str, first: Sequence[str], rows: Sequence[Sequence[str]], h
         return True
     if not numeric.intersection(words):
         return False
-    # Words and numbers above numbers: 0,1,target is a pandas header, but unknown,1 is a row.
+    # The first record has words and numbers above numbers: "0,1,target" is a pandas header, but "unknown,1" is a row.
     values = [float(first[at]) for at in numbers]
     counts_up = len(values) > 1 and all(values[0] + step == value for step, value in enumerate(values))
     if counts_up or ('"' not in below and all(f'"{first[at]}"' in head for at in numbers)):
@@ -372,12 +375,12 @@ def _is_header(path: str, first: Sequence[str], rows: Sequence[Sequence[str]], h
 
 
 def _is_numeric(fields: Sequence[str]) -> bool:
-    given = [field for field in fields if not is_missing(field)]
-    return bool(given) and all(map(is_number, given))
+    present = [field for field in fields if not is_missing(field)]
+    return bool(present) and all(map(is_number, present))
 
 
 def _delimiter(first: str, rest: str, marks: str) -> str:
-    """Return the one of some characters that divides records into equally many fields, then into most fields."""
+    """Return the character of `marks` that divides all records into equally many fields, and the most of them."""
 
     def quality(mark: str) -> tuple[bool, int]:
         width = len(_fields(first, mark, 1)[0])
@@ -394,14 +397,14 @@ def _fields(text: str, delimiter: str, count: int) -> list[list[str]]:
     return list(islice((row for row in rows if row), count))
 
 
-def _whole(below: bytes, sample_bytes: int) -> bytes:
+def _complete_lines(below: bytes, sample_bytes: int) -> bytes:
     """Return the sample without its last line if that is incomplete."""
     if sample_bytes < SAMPLE_BYTES:
         return below
     return below[: max(below.rfind(b"\n"), below.rfind(b"\r")) + 1]
 
 
-def _quoted(marks: str) -> bytes:
+def _quoted_field(marks: str) -> bytes:
     """Return the pattern of a quoted field. A quote that does not begin a field is a character like others."""
     return rb"(?<![^\r\n" + re.escape(marks.encode()) + rb'])"[^"]*+(?:""[^"]*+)*+"'
 
@@ -409,10 +412,10 @@ def _quoted(marks: str) -> bytes:
 def _is_open(record: bytes, marks: str) -> bool:
     """Return whether a quote that begins a field of a record is not closed."""
     begin = rb"(?<![^\r\n" + re.escape(marks.encode()) + rb'])"'
-    return re.search(begin, re.sub(_quoted(marks), b"x", record)) is not None
+    return re.search(begin, re.sub(_quoted_field(marks), b"x", record)) is not None
 
 
 def _records(text: bytes, marks: str) -> Iterator[bytes]:
     """Yield the records of a text. Line ends inside quotes are part of a field."""
-    pattern = rb"(?:" + _quoted(marks) + rb'|[^\r\n"]++|")*+(?:\r\n|\r|\n|$)'
+    pattern = rb"(?:" + _quoted_field(marks) + rb'|[^\r\n"]++|")*+(?:\r\n|\r|\n|$)'
     return (found[0] for found in re.finditer(pattern, text) if found[0])

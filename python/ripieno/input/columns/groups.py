@@ -59,7 +59,7 @@ class GroupedColumns(ColumnSource):
         return self.blocks(start, stop, schema.names, None)
 
     def blocks(self, start: int, stop: int, names: Sequence[str], block_bytes: int | None) -> Iterator[pa.Table]:
-        """Yield rows `start .. stop` in blocks of about `block_bytes`, at least one row each; without, group by group.
+        """Yield rows `start .. stop` in blocks of about `block_bytes`, or by groups if it is None.
 
         Raises
         ------
@@ -74,10 +74,10 @@ class GroupedColumns(ColumnSource):
             for group in range(first, last + 1):
                 begin = int(ends[group]) - self.groups[group]
                 for table in self._group(file, group, names, block_bytes):
-                    mine = table.slice(max(0, start - begin), min(stop, begin + len(table)) - max(start, begin))
+                    rows = table.slice(max(0, start - begin), min(stop, begin + len(table)) - max(start, begin))
                     begin += len(table)
-                    if len(mine):
-                        yield mine
+                    if len(rows):
+                        yield rows
                 if begin != ends[group]:
                     found = begin - int(ends[group]) + self.groups[group]
                     raise InputError(
@@ -108,7 +108,7 @@ class GroupedColumns(ColumnSource):
                 with opened(path) as stream:
                     yield cls._open(pa.PythonFile(stream, "r"))
             else:
-                # Encoded, because Arrow accepts only UTF-8 in strings.
+                # The path is encoded, because Arrow accepts only UTF-8 strings.
                 with pa.OSFile(os.fsencode(path)) as file:
                     yield cls._open(file)
         except FileNotFoundError:
@@ -120,7 +120,7 @@ class GroupedColumns(ColumnSource):
 
 @dataclass(frozen=True)
 class GroupedFormat:
-    """Splits of such files, which read as Arrow tables. The named columns are read; by default all but an index."""
+    """Splits of such files, read as Arrow tables with some columns; by default all columns except for an index."""
 
     columns: tuple[str, ...] | None = None
 

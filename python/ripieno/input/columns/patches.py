@@ -8,9 +8,9 @@ from typing import Self
 import pyarrow as pa
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, blamed_on, opened, size_bytes, unpacked_bytes
+from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes, unpacked_bytes
 from ripieno.input.columns.csv import TextColumns
-from ripieno.input.columns.delimited import MARK, QUOTED_CHARACTERS, Dialect, is_number
+from ripieno.input.columns.delimited import QUOTED_CHARACTERS, UTF8_BOM, Dialect, is_number
 from ripieno.input.columns.source import INDEX_NAMES, TableOptions
 
 FIRST_LINE_BYTES = 16 << 20
@@ -43,16 +43,16 @@ class PatchText(TextColumns):
 
 def _first_line(path: str, compression: str | None) -> tuple[str, int]:
     """Return the first nonempty line, and its byte offset."""
-    with opened(path, compression) as file, blamed_on(path):
+    with opened(path, compression) as file, input_errors(path):
         begin = 0
         while line := file.readline(FIRST_LINE_BYTES):
-            mark = len(MARK) if line.startswith(MARK) and not begin else 0
-            if line[mark:].strip():
+            bom_bytes = len(UTF8_BOM) if line.startswith(UTF8_BOM) and not begin else 0
+            if line[bom_bytes:].strip():
                 break
             begin += len(line)
         else:
             raise EmptyFile(f"{path} is empty")
         try:
-            return line[mark:].decode().strip("\r\n"), begin + mark
+            return line[bom_bytes:].decode().strip("\r\n"), begin + bom_bytes
         except UnicodeDecodeError:
             raise InputError(f"{path} is not text") from None

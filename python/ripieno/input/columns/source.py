@@ -44,7 +44,7 @@ class TableOptions:
     decimal, thousands : str, optional
         The characters of numbers in text, as in ``1.234,5``; by default a decimal point and no thousands separator.
     id : str, optional
-        The column with the names of the rows. It is no value; ``ripieno predict`` writes it beside its results.
+        The column with the names of the rows, which is not a value. ``ripieno predict`` writes it beside its results.
     """
 
     columns: Sequence[str] | None = None
@@ -91,8 +91,8 @@ class TableOptions:
             The file lacks a column that an option names.
         """
         ids = () if self.id is None else (self.id,)
-        for option, given in (("columns", self.columns), ("ignore", self.ignore), ("types", self.types), ("id", ids)):
-            missing = next((name for name in given or () if name not in names), None)
+        for option, columns in (("columns", self.columns), ("ignore", self.ignore), ("types", self.types), ("id", ids)):
+            missing = next((name for name in columns or () if name not in names), None)
             if missing is not None:
                 raise InputError(
                     f"{option}={missing!r}: {path} has no such column: expected some of {', '.join(names)}"
@@ -116,7 +116,7 @@ class TableFiles(TableOptions):
     source: PathLike | Sequence[PathLike]
 
 
-def unwrapped(source: Any) -> tuple[Any, TableOptions]:
+def paths_and_options(source: Any) -> tuple[Any, TableOptions]:
     """Return the paths and the options of `TableFiles`, or any other source unchanged with default options."""
     if not isinstance(source, TableFiles):
         return source, TableOptions()
@@ -132,7 +132,7 @@ class Key:
     value: str | None
 
     def column(self, length: int) -> pa.Array:
-        """Return the value as often as needed."""
+        """Return a column of `length` equal values."""
         return pa.repeat(pa.scalar(self.value, pa.string()).cast(arrow_type(self.type)), length)
 
 
@@ -203,7 +203,7 @@ class ColumnSource(ABC):
         if not keys.keys() & set(schema.names):
             yield from self._batches(start, stop, schema, hint)
             return
-        # At least one column of the file tells the number of rows.
+        # At least one column of the file is read, because its length is the number of rows.
         own = pa.schema([each for each in schema if each.name not in keys] or [self.own.field(0)])
         for table in self._batches(start, stop, own, hint):
             columns = [keys[n].column(len(table)) if n in keys else table[n] for n in schema.names]
@@ -223,7 +223,7 @@ class ColumnSource(ABC):
         return replace(self, keys=keys)
 
     def read(self, start: int, stop: int, schema: pa.Schema, hint: str = "") -> pa.Table:
-        """Return some columns of a range, as `batches`."""
+        """Return some columns of a range as one table. The parameters are those of `batches`."""
         tables = list(self.batches(start, stop, schema, hint))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 

@@ -1,4 +1,4 @@
-"""Provide the options with which splits are made, and the attributes of a split that formats need."""
+"""Provide the options for creating splits, and the attributes of a split that formats use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Range = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class FormatOptions(TableOptions):
-    """The user's options about tables, and about records of raw files."""
+    """Options for tables, and for records of raw files."""
 
     record: RecordType | None = None
     #: Bytes of a CSV file that are read to infer the types of its columns.

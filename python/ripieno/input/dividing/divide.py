@@ -16,19 +16,19 @@ from numpy.typing import DTypeLike
 from ripieno._checks import check_count
 from ripieno.errors import InputError
 from ripieno.files.results import new_folder
-from ripieno.files.sources import File, PathLike, found, is_url
+from ripieno.files.sources import File, PathLike, find_files, is_url
 from ripieno.input.checksums import Checksum
 from ripieno.input.columns.splitting import FormatOptions
 from ripieno.input.cuts import piece_size
 from ripieno.input.cutting import check_format, open_formats, splits
-from ripieno.input.dividing.record_streams import MATERIALS, Arrays, Material, Tables
-from ripieno.input.dividing.replicas import placed
+from ripieno.input.dividing.record_streams import RECORD_STREAMS, Arrays, RecordStream, Tables
+from ripieno.input.dividing.replicas import place_replicas
 from ripieno.input.partitions import FILE_NAME, open_partitions, write_partitions
 from ripieno.input.records import RecordType
 from ripieno.input.split import Format, Split
 
-#: Below this many bytes per partition, text and CSV are searched for enough records before writing starts.
-LOOKED_AT_BYTES = 64 << 10
+#: If partitions of text or CSV are smaller than this, `divide` counts the records before it writes.
+COUNTED_PARTITION_BYTES = 64 << 10
 REPLICAS_MAX = 1000
 
 
@@ -70,7 +70,7 @@ def divide(
     nodes : sequence of str
         Hosts that hold the partitions.
     racks : mapping of str to str, optional
-        The rack of every node. Replicas of a partition are placed in different racks.
+        The rack of every node. Replicas of a partition are place_replicas in different racks.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
         By default determined by file names. It is the same for all files.
     header : bool, optional
@@ -102,20 +102,20 @@ def divide(
     described: dict[str, Any] = {"delimiter": delimiter, "record_bytes": record_bytes, "dtype": dtype, "shape": shape}
     with new_folder(out, _replaceable(out) if overwrite else ()) as folder:
         if in_place:
-            parts = _listed(splits(source, count=partitions, format=format, header=header, **described))
-            hosts = placed(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
+            parts = _in_place(splits(source, count=partitions, format=format, header=header, **described))
+            hosts = place_replicas(len(parts), nodes, replicas or len(nodes), racks) if nodes else [()] * len(parts)
         else:
-            files = [file for file in found(source) if file.size_bytes]
+            files = [file for file in find_files(source) if file.size_bytes]
             keyed = next((file.path for file in files if file.keys), None)
             if keyed is not None:
                 raise InputError(f"{keyed}: copies lack the columns in names of folders: expected in_place=True")
             options = FormatOptions(header=header, delimiter=delimiter, record=record)
-            material = _material(files, open_formats(files, format, options))
-            _check_enough(material, partitions)
+            stream = _record_stream(files, open_formats(files, format, options))
+            _check_enough(stream, partitions)
             count = replicas or 1
-            hosts = placed(partitions, nodes, count, racks) if nodes else [()] * partitions
+            hosts = place_replicas(partitions, nodes, count, racks) if nodes else [()] * partitions
             copies = tuple(f"copy-{i}" for i in range(count)) if count > 1 else (".",)
-            parts = _written(material, folder, hosts if nodes else [copies] * partitions)
+            parts = _written(stream, folder, hosts if nodes else [copies] * partitions)
         parts = [replace(part, hosts=names) for part, names in zip(parts, hosts, strict=True)]
         write_partitions(folder / FILE_NAME, parts)
     return out / FILE_NAME
@@ -130,41 +130,45 @@ def _check(partitions: int, replicas: int | None, nodes: Sequence[str], in_place
     if wrong is not None:
         raise InputError(f"nodes: {wrong!r} is no name of a host")
     if in_place and not nodes and replicas is not None:
-        raise InputError("replicas of what is listed in place: expected the nodes that have the files")
+        raise InputError("replicas with in_place=True: expected nodes, the hosts that have the files")
 
 
-def _material(files: Sequence[File], formats: Sequence[Format]) -> Material:
+def _record_stream(files: Sequence[File], formats: Sequence[Format]) -> RecordStream:
     kinds = {format.name: file.path for file, format in zip(files, formats, strict=True)}
     if len(kinds) > 1:
-        told = ", ".join(f"{path} as {name}" for name, path in kinds.items())
-        raise InputError(f"files are read in different ways ({told}): name one format for all, or divide them apart")
+        formats_text = ", ".join(f"{path} as {name}" for name, path in kinds.items())
+        raise InputError(
+            f"files are read in different ways ({formats_text}): name one format for all, or divide "
+            "each format separately"
+        )
     if not files:
         raise InputError("there is nothing to divide: the files are empty")
-    if formats[0].name not in MATERIALS:
+    if formats[0].name not in RECORD_STREAMS:
         raise InputError(
-            f"{files[0].path}: no copies are made of {formats[0].name}: expected in_place=True, or .parquet"
+            f"{files[0].path}: {formats[0].name} files cannot be divided into copies: expected in_place=True, "
+            "or .parquet"
         )
-    material: Material = MATERIALS[formats[0].name](files, formats)
-    if not material.length:
+    stream: RecordStream = RECORD_STREAMS[formats[0].name](files, formats)
+    if not stream.length:
         raise InputError(f"there is nothing to divide: {files[0].path} has no records")
-    return material
+    return stream
 
 
-def _check_enough(material: Material, count: int) -> None:
+def _check_enough(stream: RecordStream, count: int) -> None:
     """Raise InputError if some of `count` partitions would be empty. Large files are not checked."""
-    if isinstance(material, Arrays | Tables):
-        used = min(count, material.length)
-    elif material.length < count * LOOKED_AT_BYTES:
-        used = len({number for number, _ in _numbered(material, count)})
+    if isinstance(stream, Arrays | Tables):
+        used = min(count, stream.length)
+    elif stream.length < count * COUNTED_PARTITION_BYTES:
+        used = len({number for number, _ in _numbered(stream, count)})
     else:
         return
     if used < count:
         raise InputError(
-            f"partitions={count}: there are records for {used:,}, all others would be empty: expected {used} or fewer"
+            f"partitions={count}: there are records for {used:,}, the others would be empty: expected {used} or fewer"
         )
 
 
-def _listed(parts: list[Split]) -> list[Split]:
+def _in_place(parts: list[Split]) -> list[Split]:
     """Return partitions as ranges of the existing files."""
     if not parts:
         raise InputError("there is nothing to divide: the files are empty")
@@ -180,36 +184,36 @@ def _listed(parts: list[Split]) -> list[Split]:
     return listed
 
 
-def _written(material: Material, folder: Path, places: Sequence[tuple[str, ...]]) -> list[Split]:
+def _written(stream: RecordStream, folder: Path, places: Sequence[tuple[str, ...]]) -> list[Split]:
     """Write new files into the folders of each partition, and return their splits."""
     for name in sorted({name for place in places for name in place}):
         (folder / name).mkdir(exist_ok=True)
-    groups = groupby(_numbered(material, len(places)), key=lambda piece: piece[0])
+    groups = groupby(_numbered(stream, len(places)), key=lambda piece: piece[0])
     parts, group = [], next(groups, None)
     for number, (first, *others) in enumerate(places):
-        name = f"part-{number:05}{material.ending}"
+        name = f"part-{number:05}{stream.ending}"
         path = folder / first / name
-        with open(path, "wb") as file, closing(material.sink(file)) as sink:
+        with open(path, "wb") as file, closing(stream.sink(file)) as sink:
             if group is not None and group[0] == number:
                 for _, records in group[1]:
                     sink.write(records)
                 group = next(groups, None)
         for other in others:
             _link(path, folder / other / name)
-        whole = File(str(path), path.stat().st_size)
-        format = material.format(whole)
-        range = next(iter(format.cut(whole, 1)), (0, 0, 0))
+        written = File(str(path), path.stat().st_size)
+        format = stream.format(written)
+        range = next(iter(format.cut(written, 1)), (0, 0, 0))
         copies = tuple(os.path.join(other, name) for other in others)
-        checksum = Checksum.of(str(path), (0, whole.size_bytes))
+        checksum = Checksum.of(str(path), (0, written.size_bytes))
         relative = os.path.normpath(os.path.join(first, name))
         parts.append(Split(relative, format, *range, copies=copies, checksum=checksum))
     return parts
 
 
-def _numbered(material: Material, count: int) -> Iterator[tuple[int, object]]:
+def _numbered(stream: RecordStream, count: int) -> Iterator[tuple[int, object]]:
     begin = 0
-    for size, records in material.pieces(piece_size(material.length, count)):
-        yield begin * count // material.length, records
+    for size, records in stream.pieces(piece_size(stream.length, count)):
+        yield begin * count // stream.length, records
         begin += size
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ripieno.errors import InputError
-from ripieno.files.sources import File, blamed_on, opened, unpacked_bytes
+from ripieno.files.sources import File, input_errors, opened, unpacked_bytes
 from ripieno.input import lines
 from ripieno.input.columns.csv import Csv
 from ripieno.input.columns.parquet import Parquet
@@ -25,7 +25,7 @@ from ripieno.input.split import Format, Split
 Piece = tuple[int, Any]
 
 
-class Material(Protocol):
+class RecordStream(Protocol):
     """Records of several files with one format."""
 
     #: Length in the unit of pieces, bytes or rows.
@@ -55,7 +55,7 @@ class TextLines:
     def pieces(self, size: int) -> Iterator[Piece]:
         """Yield all records in order, in pieces."""
         for file in self._files:
-            with opened(file.path, file.compression) as stream, blamed_on(file.path):
+            with opened(file.path, file.compression) as stream, input_errors(file.path):
                 while text := lines.whole_lines(stream, size):
                     yield len(text), text
 
@@ -80,7 +80,7 @@ class Records:
         for file, other in zip(files, formats, strict=True):
             if other.delimiter != first.delimiter or [name for name, _ in other.types] != names:
                 raise InputError(f"{file.path} has other columns than {files[0].path}, or another delimiter")
-        with opened(files[0].path, files[0].compression) as stream, blamed_on(files[0].path):
+        with opened(files[0].path, files[0].compression) as stream, input_errors(files[0].path):
             self._head = stream.read(first.body)
         self._stops = [unpacked_bytes(file) for file in files]
         self.length = sum(self._stops) - sum(format.body for format in formats)
@@ -88,7 +88,7 @@ class Records:
     def pieces(self, size: int) -> Iterator[Piece]:
         """Yield all records in order, in pieces."""
         for file, format, stop in zip(self._files, self._formats, self._stops, strict=True):
-            with opened(file.path, file.compression) as stream, blamed_on(file.path):
+            with opened(file.path, file.compression) as stream, input_errors(file.path):
                 for _, text in lines.records(file.path, stream, format.body, stop, size):
                     yield len(text), text
 
@@ -157,7 +157,7 @@ class Tables:
         self._format = formats[0]
         self.length = 0
         for at, path in enumerate(self._paths):
-            with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
+            with opened(path) as stream, input_errors(path), pq.ParquetFile(stream) as table:
                 schema = table.schema_arrow
                 if at == 0:
                     self._schema: pa.Schema = schema
@@ -168,7 +168,7 @@ class Tables:
     def pieces(self, size: int) -> Iterator[Piece]:
         """Yield all records in order, in pieces."""
         for path in self._paths:
-            with opened(path) as stream, blamed_on(path), pq.ParquetFile(stream) as table:
+            with opened(path) as stream, input_errors(path), pq.ParquetFile(stream) as table:
                 for batch in table.iter_batches(size):
                     yield batch.num_rows, pa.Table.from_batches([batch])
 
@@ -181,7 +181,13 @@ class Tables:
         return self._format
 
 
-MATERIALS: dict[str, Any] = {"text": TextLines, "csv": Records, "npy": Arrays, "parquet": Tables, "binary": RawArrays}
+RECORD_STREAMS: dict[str, Any] = {
+    "text": TextLines,
+    "csv": Records,
+    "npy": Arrays,
+    "parquet": Tables,
+    "binary": RawArrays,
+}
 
 
 def _whole(file: File, format: Format, stop: int) -> Split:

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from ripieno.errors import InputError
 
 
-def placed(
+def place_replicas(
     count: int, nodes: Sequence[str], replicas: int, racks: Mapping[str, str] | None = None
 ) -> list[tuple[str, ...]]:
     """Return the nodes of each of `count` partitions.
 
     First replicas go to the nodes in turn. Each further replica goes to a rack without one if possible; among its
-    nodes, to the one with the fewest partitions, then to the next in turn.
+    nodes, to the one with the fewest partitions, then to the next in in_order.
 
     Parameters
     ----------
@@ -35,17 +35,17 @@ def placed(
         raise InputError(f"nodes={','.join(nodes)}: expected different names")
     if replicas > len(nodes):
         raise InputError(f"replicas={replicas}, but there are {len(nodes)} nodes: expected as many nodes or more")
-    lost = next((node for node in nodes if racks is not None and node not in racks), None)
-    if lost is not None:
-        raise InputError(f"racks: nothing says where {lost} stands")
+    missing = next((node for node in nodes if racks is not None and node not in racks), None)
+    if missing is not None:
+        raise InputError(f"racks: the rack of {missing} is missing")
     loads = dict.fromkeys(nodes, 0)
     holders = []
     for at in range(count):
-        turn = [nodes[(at + i) % len(nodes)] for i in range(len(nodes))]
-        chosen = [turn[0]]
+        in_order = [nodes[(at + i) % len(nodes)] for i in range(len(nodes))]
+        chosen = [in_order[0]]
         while len(chosen) < replicas:
             used = {racks[node] for node in chosen} if racks else set()
-            free = [node for node in turn if node not in chosen]
+            free = [node for node in in_order if node not in chosen]
             chosen.append(min(free, key=lambda node: (racks is not None and racks[node] in used, loads[node])))
             loads[chosen[-1]] += 1
         holders.append(tuple(chosen))

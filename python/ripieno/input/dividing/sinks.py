@@ -24,7 +24,10 @@ class Sink(Protocol):
 
 
 class LineSink:
-    """Writes lines, or CSV records after a header. A last line without line feed gets one if another line follows."""
+    """Writes lines, or CSV records after a header.
+
+    A line feed is added after an incomplete last line if another line follows.
+    """
 
     def __init__(self, file: IO[bytes], head: bytes = b"") -> None:
         self._file = file
@@ -74,7 +77,7 @@ class NpySink:
         """Write the number of rows."""
         self._file.seek(0)
         body = self._write_header()
-        assert body == self._body, "NumPy leaves room in a header for any number of rows"
+        assert body == self._body, "a NumPy header has space for any number of rows"
 
     def _write_header(self) -> int:
         shape = (self._row_count, *self._header["shape"][1:])

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.files.npy import BROKEN_ARCHIVE, check_member, read_array, read_header
-from ripieno.files.sources import EmptyFile, File, blamed_on, is_url, opened, size_bytes
+from ripieno.files.sources import EmptyFile, File, input_errors, is_url, opened, size_bytes
 from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import even
 from ripieno.input.records import RecordType
@@ -42,7 +42,7 @@ class StoredArray:
     def npy(cls, path: str) -> Self:
         """Read the header of an .npy file."""
         compression = File(path, 0).compression
-        with opened(path, compression) as stream, blamed_on(path):
+        with opened(path, compression) as stream, input_errors(path):
             try:
                 shape, fortran, dtype = read_header(stream)
                 return cls(path, shape, dtype, fortran, stream.tell(), compression=compression)
@@ -59,7 +59,7 @@ class StoredArray:
     @classmethod
     def npz(cls, path: str) -> Self:
         """Choose the array named `vectors` of an archive, or its only two-dimensional array, and read its header."""
-        with opened(path) as file, blamed_on(path):
+        with opened(path) as file, input_errors(path):
             try:
                 with zipfile.ZipFile(file) as archive:
                     arrays = [each for info in archive.infolist() for each in cls._members(path, archive, info, file)]
@@ -71,7 +71,7 @@ class StoredArray:
                         )
                     chosen = (named or arrays)[0]
                     if chosen.offset and chosen.member is not None:
-                        # Mapped rows are never compared with the checksum of the member.
+                        # Rows that are mapped later are not compared with the checksum of the member.
                         check_member(archive, archive.getinfo(chosen.member))
             except InputError:
                 raise
@@ -113,7 +113,7 @@ class StoredArray:
         length = (last - first) * self.row_bytes
         rows: NDArray[Any] | None = None
         # A damaged header may state any length.
-        with blamed_on(self.path), suppress(MemoryError, OverflowError, ValueError):
+        with input_errors(self.path), suppress(MemoryError, OverflowError, ValueError):
             if self.compression is None and not is_url(self.path) and length:
                 rows = np.memmap(self.path, self.stored, "r", at, shape, "F" if self.fortran else "C")
             else:
@@ -138,7 +138,7 @@ class StoredArray:
         if self.compression is None:
             yield from (self.rows(*each) for each in ranges)
             return
-        with opened(self.path, self.compression) as file, blamed_on(self.path):
+        with opened(self.path, self.compression) as file, input_errors(self.path):
             file.seek(self.offset + start * self.row_bytes)
             for first, last in ranges:
                 values = file.read((last - first) * self.row_bytes)
@@ -147,11 +147,11 @@ class StoredArray:
                 yield np.frombuffer(values, self.stored).reshape(last - first, *self.shape[1:])
 
     def _too_short(self, start: int, stop: int) -> InputError:
-        return InputError(f"{self.path} is shorter than it should be: rows {start:,} … {stop:,} are not all there")
+        return InputError(f"{self.path} is shorter than it should be: rows {start:,} … {stop:,} are incomplete")
 
     def _unpacked(self) -> NDArray[Any]:
         assert self.member is not None
-        with opened(self.path) as file, blamed_on(self.path):
+        with opened(self.path) as file, input_errors(self.path):
             try:
                 with zipfile.ZipFile(file) as archive, archive.open(self.member) as stream:
                     return read_array(stream)
@@ -240,7 +240,7 @@ class Binary(ArraySplits):
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Binary:
         """Determine the length of the file."""
-        assert options.record is not None, "records are described where binary files are opened"
+        assert options.record is not None, "binary files are opened with a record type"
         return cls(0, options.record.dtype, (options.record.count(file), *options.record.shape))
 
 
@@ -279,7 +279,7 @@ class ArrayRows:
         Raises
         ------
         InputError
-            The array has not two dimensions, or no real numbers.
+            The array is not two-dimensional, or has no real numbers.
         """
         kernel_dtype(array.stored, array.path)
         if len(array.shape) != 2:
@@ -310,7 +310,7 @@ class ArrayRows:
 
     def read(self, start: int, stop: int, dtype: np.dtype[Any] | None = None) -> NDArray[Any]:
         """Return rows `start .. stop`, without a copy if the file stores them in the required form."""
-        # Of unaligned rows, only the worker's own rows are copied.
+        # Only the requested rows are copied if they are unaligned.
         return np.require(self.array.rows(start, stop), dtype or self.dtype, ["C", "ALIGNED"])
 
     def describe(self, start: int, row: int) -> str:

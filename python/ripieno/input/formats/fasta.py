@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ripieno.errors import InputError
-from ripieno.files.sources import File, blamed_on, opened
+from ripieno.files.sources import File, input_errors, opened
 
 
 def sequences(file: File) -> Iterator[str]:
@@ -18,7 +18,7 @@ def sequences(file: File) -> Iterator[str]:
     """
     parts: list[bytes] = []
     header, begin = None, 0
-    with opened(file.path, file.compression) as stream, blamed_on(file.path):
+    with opened(file.path, file.compression) as stream, input_errors(file.path):
         for number, line in enumerate(stream, 1):
             text = line.strip()
             if text.startswith(b">"):

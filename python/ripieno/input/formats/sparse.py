@@ -11,12 +11,12 @@ from typing import Any, Self
 from ripieno.errors import InputError
 from ripieno.files.matrix_market import read_info, read_matrix
 from ripieno.files.npy import BROKEN_ARCHIVE, check_sparse_format, member_names, read_member, read_sparse
-from ripieno.files.sources import blamed_on, opened, suffix
+from ripieno.files.sources import input_errors, opened, suffix
 
 
 @dataclass(frozen=True)
 class SparseFile:
-    """A sparse matrix. `has_values` is false if all entries are 1, by the header of the file."""
+    """A sparse matrix. `has_values` is false if the header states that all entries are 1."""
 
     path: str
     shape: tuple[int, ...]
@@ -24,13 +24,13 @@ class SparseFile:
 
     @classmethod
     def market(cls, path: str) -> Self | None:
-        """Read the header of a MatrixMarket file. A dense matrix is None."""
+        """Read the header of a MatrixMarket file, or return None for a dense matrix."""
         info = read_info(path)
         return cls(path, info.shape, info.field != "pattern") if info.layout == "coordinate" else None
 
     @classmethod
     def npz(cls, path: str) -> Self | None:
-        """Read the shape from an archive. An archive of other arrays is None."""
+        """Read the shape from an archive, or return None if it contains other arrays."""
         with opened_archive(path) as archive:
             if not {"format", "shape"} <= set(member_names(archive)):
                 return None
@@ -54,7 +54,7 @@ class SparseFile:
 @contextmanager
 def opened_archive(path: str, fault: str = "is not a readable .npz file") -> Iterator[zipfile.ZipFile]:
     """Open an .npz archive. Errors in its contents name the file."""
-    with opened(path) as file, blamed_on(path):
+    with opened(path) as file, input_errors(path):
         try:
             with zipfile.ZipFile(file) as archive:
                 yield archive

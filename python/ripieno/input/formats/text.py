@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ripieno.files.sources import File, blamed_on
+from ripieno.files.sources import File, input_errors
 from ripieno.input import lines
 from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import even
@@ -18,7 +18,7 @@ class Text:
 
     name = "text"
     unit = "bytes"
-    # The system allocates larger blocks anew each time, which takes longer than reading them.
+    # The allocator maps larger blocks anew for each read, which takes longer than reading them.
     block_bytes = 256 << 10
 
     @classmethod
@@ -42,7 +42,9 @@ class Text:
             stop = split.stop if split.compression is None else sys.maxsize
             blocks = lines.blocks(file, split.start, stop, block_bytes)
             while True:
-                with blamed_on(place, f" from byte {at:,} on{' of what is unpacked' * bool(split.compression)}"):
+                with input_errors(
+                    place, f" from byte {at:,} on{' of the decompressed text' * bool(split.compression)}"
+                ):
                     begin, text = next(blocks, (at, b""))
                 if not text:
                     return
@@ -51,5 +53,5 @@ class Text:
 
     def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the range of the split, from the first line that begins in it to the end of the last one."""
-        with split.opened(split.path) as file, blamed_on(split.path):
+        with split.opened(split.path) as file, input_errors(split.path):
             return ((lines.line_start(file, split.start), lines.line_start(file, split.stop)),)

@@ -22,8 +22,8 @@ from scipy.sparse import csr_matrix
 from ripieno._types import Missing
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
-from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names_text, size_bytes, with_rows
-from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
+from ripieno.files.sources import EmptyFile, File, PathLike, describe_paths, expand_keyed, open_nonempty, size_bytes
+from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, paths_and_options, typed_keys
 from ripieno.input.columns.source import MISSING_HINT
 from ripieno.input.formats.arrays import ArrayRows, StoredArray
 from ripieno.input.matrix.market import MarketFile
@@ -84,12 +84,12 @@ MEANS_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class FilePiece:
-    """Rows of a share from one file; `kept` has their numbers if rows with missing values are left out."""
+    """Rows of a share from one file; `row_numbers` has their numbers if rows with missing values are left out."""
 
     file: RowSource
     start: int
     row_count: int
-    kept: NDArray[np.int64] | None = None
+    row_numbers: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ class RowShare:
 
     @property
     def missing_hint(self) -> str:
-        """The end of messages about a missing value: what to do if it is in a file."""
-        given = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
-        if not given:
+        """The end of messages about a missing value in a file, which suggests an option."""
+        modes = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
+        if not modes:
             return ""
-        return MISSING_HINT if given == {None} else "; a target is not replaced by a mean: pass missing='drop'"
+        return MISSING_HINT if modes == {None} else "; a target is not replaced by a mean: pass missing='drop'"
 
     def describe(self, row: int, column: int) -> str:
         """Return file and position of a value of this share, for messages."""
@@ -120,7 +120,7 @@ class RowShare:
             if row < piece.row_count:
                 names = piece.file.column_names
                 what = f"{names[column]!r} ({column + 1} of {len(names)})" if names else column
-                number = row if piece.kept is None else int(piece.kept[row])
+                number = row if piece.row_numbers is None else int(piece.row_numbers[row])
                 return f"{piece.file.describe(piece.start, number)}, column {what}"
             row -= piece.row_count
         raise IndexError(row)
@@ -135,7 +135,7 @@ class Dataset:
     files
         The files.
     missing
-        What happens to missing values, as in `TableOptions`.
+        How missing values are handled, as in `TableOptions`.
     means : (columns,) float64, optional
         The values that replace missing values.
     """
@@ -158,7 +158,7 @@ class Dataset:
 
     @property
     def dtype(self) -> np.dtype[Any] | None:
-        """The dtype of the rows: float32, float64 or uint8; None if text has to be read to know."""
+        """The dtype of the rows: float32, float64 or uint8; None if only reading text determines it."""
         if any(file.dtype is None for file in self.files):
             return None
         dtype = np.result_type(*(file.dtype for file in self.files))
@@ -216,8 +216,8 @@ class Dataset:
             columns = [column.cast(pa.string()) for column in columns]
         return pa.chunked_array([chunk for column in columns for chunk in column.chunks])
 
-    def keeping(self, column: int) -> Dataset:
-        """Return the same files, with missing values of a column, such as a target, left as NaN."""
+    def leaving_missing(self, column: int) -> Dataset:
+        """Return the same files. Missing values of one column, such as the target, stay NaN."""
         if self.means is None:
             return self
         means = self.means.copy()
@@ -232,7 +232,7 @@ class Dataset:
         InputError
             A row is ragged or not made of numbers.
         """
-        begun_s = time.perf_counter()
+        begin_s = time.perf_counter()
         blocks, pieces = [], []
         by_rows = self.row_count is not None
         lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
@@ -241,29 +241,29 @@ class Dataset:
             # A file with a known row count among text files is cut in proportion to its bytes.
             start, stop = share.of(file.size)
             if start < stop:
-                block, kept = self._treated(file.read(start, stop))
+                block, row_numbers = self._without_missing(file.read(start, stop))
                 blocks.append(block)
-                pieces.append(FilePiece(file, start, len(block), kept))
+                pieces.append(FilePiece(file, start, len(block), row_numbers))
         if not blocks:
             blocks = [np.empty((0, self.column_count), self.dtype or np.uint8)]
         points = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
         if self.dtype is not None:
             points = points.astype(self.dtype, copy=False)
-        read = RowShare(_for_kernels(points), tuple(pieces))
-        _log_read(rank, world_size, len(points), pieces, time.perf_counter() - begun_s)
-        return read
+        rows = RowShare(_for_kernels(points), tuple(pieces))
+        _log_read(rank, world_size, len(points), pieces, time.perf_counter() - begin_s)
+        return rows
 
-    def _treated(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
+    def _without_missing(self, rows: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64] | None]:
         """Return rows without missing values, and the numbers of these rows if some are left out."""
         if self.missing is None or rows.dtype.kind != "f":
             return rows, None
         gaps = np.isnan(rows)
         if self.missing == "drop":
-            kept = np.flatnonzero(~gaps.any(axis=1))
-            return (rows, None) if len(kept) == len(rows) else (rows[kept], kept)
+            complete = np.flatnonzero(~gaps.any(axis=1))
+            return (rows, None) if len(complete) == len(rows) else (rows[complete], complete)
         if not gaps.any():
             return rows, None
-        assert self.means is not None, "means of columns are known when files are open"
+        assert self.means is not None, "open_source computes the means"
         return np.where(gaps, self.means, rows).astype(rows.dtype), None
 
 
@@ -347,7 +347,7 @@ class InMemorySparse(Lendable):
 class LocalRows:
     """Rows of one worker, which reads all of them. Every worker has different rows.
 
-    The rows of all workers, in rank order, form the whole.
+    The rows of all workers, in rank order, form the data set.
 
     Parameters
     ----------
@@ -457,26 +457,26 @@ def open_source(
         return source
     if isinstance(source, BinaryFiles):
         record = RecordType.of(source.record_bytes, source.dtype)
-        assert record is not None, "a length says what records are"
-        files = with_rows(_found(source.source, None), lambda each: _open_records(each[0], record))
+        assert record is not None, "record_bytes is set"
+        files = open_nonempty(_found(source.source, None), lambda each: _open_records(each[0], record))
     else:
-        paths, options = unwrapped(source)
-        files = with_rows(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, label, classes))
+        paths, options = paths_and_options(source)
+        files = open_nonempty(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, label, classes))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
                 f"{file.path} has {file.column_count} columns but {files[0].path} has {files[0].column_count}"
             )
     _check_names(files)
-    opened = _completed(Dataset(tuple(files), unwrapped(source)[1].missing))
-    rows = "as many rows as will be found" if opened.row_count is None else f"{opened.row_count} rows"
-    logger.info("%s: %s of %d columns", names_text(opened.names), rows, opened.column_count)
+    opened = _completed(Dataset(tuple(files), paths_and_options(source)[1].missing))
+    rows = "an unknown number of rows" if opened.row_count is None else f"{opened.row_count} rows"
+    logger.info("%s: %s of %d columns", describe_paths(opened.names), rows, opened.column_count)
     return opened
 
 
 def _log_read(rank: int, world_size: int, row_count: int, pieces: Sequence[FilePiece], seconds: float) -> None:
     took = duration_text(seconds)
-    names = names_text([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
+    names = describe_paths([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
     logger.info("rank %d of %d has read %d rows in %s, of %s", rank, world_size, row_count, took, names)
 
 
@@ -509,7 +509,7 @@ def _completed(dataset: Dataset) -> Dataset:
     if len(empty):
         name = dataset.column_names[empty[0]] if dataset.column_names else empty[0]
         raise InputError(
-            f"{names_text(dataset.names)}: column {name!r} has no value, so that it has no mean: ignore it"
+            f"{describe_paths(dataset.names)}: column {name!r} has no value, so it has no mean: pass ignore="
         )
     return replace(dataset, means=sums / counts)
 

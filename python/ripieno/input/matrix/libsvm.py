@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, absolutes, blamed_on, is_url, names_text, opened, size_bytes
+from ripieno.files.sources import PathLike, absolute_paths, describe_paths, input_errors, is_url, opened, size_bytes
 from ripieno.input.lines import blocks
 from ripieno.input.shares import even_range, file_shares
 from ripieno.wire.borrowed import Lendable
 
-COMPRESSED = (".gz", ".bz2")
-# More columns than any row has. The actual number is known when all shares have been read.
+COMPRESSED_SUFFIXES = (".gz", ".bz2")
+# An upper bound. The actual number of columns is known when all shares have been read.
 _COLUMN_LIMIT = 2**31 - 1
 
 
@@ -81,7 +81,7 @@ class LibsvmFiles:
     @property
     def name(self) -> str:
         """The first file, and the number of the other files."""
-        return names_text(self.paths)
+        return describe_paths(self.paths)
 
     @classmethod
     def open(cls, paths: PathLike | Sequence[PathLike] | LibsvmFiles) -> LibsvmFiles:
@@ -94,9 +94,9 @@ class LibsvmFiles:
         """
         if isinstance(paths, LibsvmFiles):
             return paths
-        names = absolutes(paths)
+        names = absolute_paths(paths)
         for name in names:
-            if name.endswith(COMPRESSED):
+            if name.endswith(COMPRESSED_SUFFIXES):
                 raise InputError(f"{name}: workers read parts of libsvm files: unpack it first")
             if not is_url(name) and not os.path.isfile(name):
                 raise InputError(f"{name} does not exist" if not os.path.exists(name) else f"{name} is no file")
@@ -121,7 +121,7 @@ class LibsvmFiles:
 
 @dataclass(frozen=True)
 class LibsvmTexts(LibsvmFiles):
-    """Texts that one worker has read, as its rows. The paths say where they come from."""
+    """Rows from texts that one worker has read, with the paths of the texts."""
 
     rows: LabeledSparseRows
 
@@ -156,7 +156,7 @@ def _joined(parts: Sequence[LabeledSparseRows]) -> LabeledSparseRows:
 
 def _read(path: str, start: int, stop: int) -> LabeledSparseRows:
     """Read the rows with lines that begin in bytes `start .. stop`."""
-    with opened(path) as file, blamed_on(path):
+    with opened(path) as file, input_errors(path):
         text = b"".join(lines for _, lines in blocks(file, start, stop, stop - start))
     return _parsed(text, path)
 
@@ -169,7 +169,7 @@ def _parsed(text: bytes, path: str) -> LabeledSparseRows:
     try:
         rows = LabeledSparseRows(*load_svmlight_file(io.BytesIO(text), n_features=_COLUMN_LIMIT, zero_based=True))
     except OverflowError as error:
-        raise InputError(f"{path}: an index is above {_COLUMN_LIMIT - 1}, the largest there may be") from error
+        raise InputError(f"{path}: an index is above {_COLUMN_LIMIT - 1}, the largest allowed index") from error
     except ValueError as error:
         raise InputError(f"{path}: {error}: expected lines of 'label index:value …'") from error
     wrong = np.flatnonzero(~np.isfinite(rows.matrix.data))

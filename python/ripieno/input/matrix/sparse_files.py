@@ -50,9 +50,9 @@ class SparseFiles:
         return not self.matrices
 
     def read(self, columns: range | None = None) -> tuple[csr_matrix, int | None]:
-        """Read the rows. For libsvm text, also return the number of the first column: 0, or 1 if no index is 0.
+        """Read the rows. For libsvm text, also return the index of the first column: 0, or 1 if no index is 0.
 
-        `columns` is the range of valid indices in text, if it is known already.
+        `columns` is the range of valid indices in text, if it is known.
 
         Raises
         ------

@@ -24,7 +24,7 @@ from ripieno.input.formats.arrays import kernel_dtype
 class TableRows:
     """A table whose columns of values are rows of a matrix.
 
-    Patches whose values are all integers from 0 to 255 are stored as bytes, as in the paper; otherwise as float32. This
+    Patches whose values are all integers from 0 to 255 are stored as bytes; otherwise as float32. This
     is known only after everything has been read, so `dtype` is None.
     """
 
@@ -45,7 +45,7 @@ class TableRows:
         label: str | None = None,
         classes: tuple[str, ...] | None = None,
     ) -> Self:
-        """Choose the columns of values. Columns of an index that are `wanted` are values.
+        """Choose the columns of values. They include the index columns in `wanted`.
 
         The column `label` may hold strings, which are read as numbers of `classes`, or as -1.
 
@@ -137,15 +137,15 @@ class TableRows:
             return np.concatenate([np.empty((0, self.column_count), np.uint8), *blocks])
         if self.counted:
             return self._filled(tables, stop - start, start, dtype)
-        held = list(tables)
-        return self._filled(held, sum(map(len, held)), start, dtype)
+        parts = list(tables)
+        return self._filled(parts, sum(map(len, parts)), start, dtype)
 
     def describe(self, start: int, row: int) -> str:
         """Return the position of a row as text."""
         return self.source.describe(start, row)
 
     def _filled(self, tables: Iterable[pa.Table], count: int, first: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Return the `count` rows of some tables, the first of which has the number `first`."""
+        """Return the `count` rows of some tables. Errors number the rows from `first`."""
         rows, begin = np.empty((count, self.column_count), dtype), 0
         for table in tables:
             part = rows[begin : begin + len(table)]
@@ -185,7 +185,7 @@ class TableRows:
 
 
 def _has_strings(source: ColumnSource, name: str, options: TableOptions) -> bool:
-    """Return whether a column holds strings; text is judged by its first records."""
+    """Return whether a column holds strings. The first records decide for text."""
     kind = source.schema.field(name).type
     if not pa.types.is_null(kind):
         kind = kind.value_type if pa.types.is_dictionary(kind) else kind
@@ -197,12 +197,12 @@ def _has_strings(source: ColumnSource, name: str, options: TableOptions) -> bool
 def _narrowed(rows: NDArray[Any]) -> NDArray[Any]:
     """Return rows as bytes if all values are whole numbers from 0 to 255."""
     with np.errstate(invalid="ignore"):
-        whole = rows.astype(np.uint8)
-    return whole if np.array_equal(whole, rows) else rows
+        narrow = rows.astype(np.uint8)
+    return narrow if np.array_equal(narrow, rows) else rows
 
 
 def _list_length(source: ColumnSource, field: pa.Field) -> int:
-    """Return the length that a fixed-size type states, or that of the first list."""
+    """Return the length of the lists: from a fixed-size type, otherwise from the first list."""
     if pa.types.is_fixed_size_list(field.type):
         length: int = field.type.list_size
         return length

@@ -82,7 +82,7 @@ class JobWatch:
             raise
         finally:
             self._take_lines()
-            self._board.rest()
+            self._board.mark_idle()
             self._board.update_job(state="ready")
 
     def fit(self, name: str, most: int | None) -> None:
@@ -93,7 +93,7 @@ class JobWatch:
     def pulse(self, rank: int, told: Mapping[str, Any]) -> None:
         """Report the pulse of a rank."""
         if self.dashboard is not None:
-            self._board.pulse(rank, told)
+            self._board.record_telemetry(rank, told)
             self._take_lines()
 
     def event(self, event: Mapping[str, Any]) -> None:
@@ -138,7 +138,7 @@ class JobWatch:
         if self.dashboard is not None:
             self._take_lines()
             self._lines.end()
-            self._board.rest()
+            self._board.mark_idle()
             if self._is_own:
                 self.dashboard.end()
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 import ripieno._native as _native
 from ripieno.bench import figures, table
-from ripieno.bench.choice import LOST, TOLERANCE, Cell
+from ripieno.bench.choice import GIVE_UP_RATIO, TOLERANCE, Cell
 from ripieno.bench.figures import Measurements
 from ripieno.bench.policies import POLICIES, Policy
 from ripieno.units import duration_text, size_text
@@ -46,7 +46,7 @@ class CollectiveFigures:
 
 
 @dataclass
-class FoundChoice:
+class ChoiceResults:
     """Evaluation of the default choice."""
 
     cells: list[Cell]
@@ -85,7 +85,7 @@ class FoundChoice:
 
     def _policies(self) -> Table:
         """Return a table of each policy's times as multiples of the best, where they differ."""
-        rows = Table(title="ways to choose, as multiples of the best", title_justify="left")
+        rows = Table(title="policies, as multiples of the best", title_justify="left")
         for heading in ("", "choices", "mean", "within 10 %", "worst", "default there"):
             rows.add_column(heading, justify="right" if heading else "left")
         for name, ratios in self.ratios().items():
@@ -102,17 +102,17 @@ class FoundChoice:
 
         An algorithm that was given up counts with its last factor.
         """
-        ways: dict[str, Callable[[Cell], str | None]] = {"default": lambda cell: cell.chosen}
+        policies: dict[str, Callable[[Cell], str | None]] = {"default": lambda cell: cell.chosen}
         if any(cell.usual != cell.chosen for cell in self.cells):
-            ways["default without trials"] = lambda cell: cell.usual
+            policies["default without trials"] = lambda cell: cell.usual
         for name, policy in POLICIES.items():
-            ways[name] = partial(_of_policy, policy)
-        found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
-        for name, way in ways.items():
+            policies[name] = partial(_of_policy, policy)
+        found: dict[str, list[tuple[float, float]]] = {name: [] for name in policies}
+        for name, choose in policies.items():
             for cell in self.cells:
-                algorithm = way(cell)
+                algorithm = choose(cell)
                 if algorithm in cell.stands_for:
-                    own, default = (min(cell.to_best(each), LOST) for each in (algorithm, cell.chosen))
+                    own, default = (min(cell.to_best(each), GIVE_UP_RATIO) for each in (algorithm, cell.chosen))
                     found[name].append((own, default))
         return found
 

@@ -19,10 +19,10 @@ WINDOW_BYTES = 32 << 10
 STRING_BYTES = 5
 
 #: Strings of more functions than this are ignored: every window contains them.
-COMMON = 200
+FUNCTION_COUNT_MAX = 200
 
 
-def alike(functions: list[bytes]) -> list[int]:
+def similar_order(functions: list[bytes]) -> list[int]:
     """Return the indices of the functions in an order for deflate."""
     has = strings_of(functions)
     found_in = has.T.tocsr()
@@ -59,8 +59,8 @@ def strings_of(functions: list[bytes]) -> csr_array:
     numbers = [string_numbers(function) for function in functions]
     functions_of = np.repeat(np.arange(len(functions)), [len(each) for each in numbers])
     _, strings, counts = np.unique(np.concatenate(numbers), return_inverse=True, return_counts=True)
-    is_kept = (counts[strings] > 1) & (counts[strings] <= COMMON)
-    places = (functions_of[is_kept], strings[is_kept])
+    is_shared = (counts[strings] > 1) & (counts[strings] <= FUNCTION_COUNT_MAX)
+    places = (functions_of[is_shared], strings[is_shared])
     return csr_array((np.ones(len(places[0]), bool), places), shape=(len(functions), len(counts)))
 
 
