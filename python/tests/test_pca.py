@@ -21,7 +21,7 @@ NUMBERS = ("components_", "explained_variance_", "explained_variance_ratio_", "s
 
 
 @parametrize_with_checks([rp.PCA()])
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 

@@ -28,7 +28,7 @@ PAIRS = {
 
 
 @parametrize_with_checks([rp.Ridge(), rp.LinearRegression()])
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
@@ -102,13 +102,13 @@ def test_a_column_of_files_is_the_target(world, tmp_path, workers, kind):
         model.fit(paths, "cost")
 
 
-def _fitted_there(comm, X, Y):
+def _fit_in_program(comm, X, Y):
     return rp.LinearRegression().fit(X, Y, comm=comm).coef_
 
 
 @everywhere
 def test_existing_ranks_fit(world, workers):
-    for coef in world(workers).run(_fitted_there, X, Y):
+    for coef in world(workers).run(_fit_in_program, X, Y):
         np.testing.assert_allclose(coef, LinearRegression().fit(X, Y).coef_, rtol=1e-10)
 
 

@@ -18,7 +18,7 @@ from ripieno.launch.process.report import FailureReport
 from ripieno.launch.supervisor import Policy
 from test_run import COMMAND
 from varied import exhaustively
-from watching import PATIENCE_S, gone_within, is_prompt
+from watching import EVENT_TIMEOUT_S, gone_within, is_prompt
 
 WORKERS = 4
 REPLICAS = [(0, 2), (1, 3)]
@@ -172,7 +172,7 @@ def test_every_kind_of_call_works_after_a_death():
 
 def call_world(comm):
     lose_first(comm, 20)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + EVENT_TIMEOUT_S
     while not comm.lost_ranks and time.monotonic() < deadline:
         os.sched_yield()
     try:

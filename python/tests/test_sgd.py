@@ -267,7 +267,7 @@ def test_features_absent_from_the_fit_have_no_weight(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([rp.SparseSGD(), rp.SparseSGD(loss="hinge")])
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 

@@ -18,7 +18,7 @@ from ripieno.wire import packing
 from varied import exhaustively
 
 TABLE = np.arange(50_000)
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def use(comm, places):
@@ -50,7 +50,7 @@ def test_a_value_has_at_most_three_copies_and_is_deleted_after_release(world, tm
 def use_and_wait(comm, place, folder):
     """The root of another variable removes files that are no longer read."""
     root = 1 % comm.world_size
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     is_left = True
     while comm.broadcast(is_left):
         comm.broadcast_variable("next", root, strategy="shared-file", places=place).release()

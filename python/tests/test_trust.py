@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from crowd import alone
 from ripieno.algorithms.fit_checkpoint import FitCheckpoint
 from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.cli.options import read_numbers
@@ -25,10 +24,11 @@ from ripieno.graph.graph import open_graph
 from ripieno.input.matrix import open_source
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 from stand_in_engine import StandIn
+from unauthenticated_peers import isolated
 
 HERE = Path(__file__).parent
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
-NAMESPACE_COMMAND = alone("true")
+NAMESPACE_COMMAND = isolated("true")
 HAS_NETWORK_NAMESPACE = (
     NAMESPACE_COMMAND is not None and subprocess.run(NAMESPACE_COMMAND, capture_output=True).returncode == 0
 )
@@ -133,7 +133,7 @@ INTRUDER = """
     import os, socket, sys
     from pathlib import Path
     sys.path.insert(0, sys.argv[1])
-    from crowd import doors, visit
+    from unauthenticated_peers import connect, listeners
     pids = sys.argv[2:]
     os.setgroups([])
     os.setgid(65534)
@@ -149,9 +149,9 @@ INTRUDER = """
     tried = {socket.AF_UNIX: 0, socket.AF_INET: 0}
     # A pre-authentication tag without the token, and a greeting.
     greeting = b"RIPIENO\\x02" + bytes(48) + b"RIPIENO\\x01\\x02" + bytes(63)
-    for listener in doors():
+    for listener in listeners():
         family = listener[0]
-        connection = visit(listener, greeting)
+        connection = connect(listener, greeting)
         if connection is None:
             continue
         tried[family] = tried.get(family, 0) + 1
@@ -184,7 +184,7 @@ JOB_WITH_INTRUDER = """
 @needs_network_namespace
 def test_another_user_of_the_host_cannot_join_and_reads_nothing():
     program, intruder = textwrap.dedent(JOB_WITH_INTRUDER), textwrap.dedent(INTRUDER)
-    command = alone(sys.executable, "-c", program, str(HERE), intruder)
+    command = isolated(sys.executable, "-c", program, str(HERE), intruder)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -218,18 +218,19 @@ LAUNCHES = """
 UNDER_FLOOD = """
     import subprocess, sys
     here, program = sys.argv[1:3]
-    crowd = subprocess.Popen([sys.executable, here + "/crowd.py", "300"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    flood = [sys.executable, here + "/unauthenticated_peers.py", "300"]
+    peers = subprocess.Popen(flood, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     import resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
     done = subprocess.run([sys.executable, "-c", program, here], stderr=subprocess.PIPE, text=True)
-    visits = int(crowd.communicate()[0])
-    sys.exit(done.stderr if done.returncode else 0 if visits >= 300 else f"only {visits} connections were opened")
+    opened_count = int(peers.communicate()[0])
+    sys.exit(done.stderr if done.returncode else 0 if opened_count >= 300 else f"only {opened_count} connections")
 """
 
 
 @needs_network_namespace
 def test_launches_succeed_among_unauthenticated_peers_with_few_descriptors(tmp_path):
-    command = alone(sys.executable, "-c", textwrap.dedent(UNDER_FLOOD), str(HERE), textwrap.dedent(LAUNCHES))
+    command = isolated(sys.executable, "-c", textwrap.dedent(UNDER_FLOOD), str(HERE), textwrap.dedent(LAUNCHES))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
 
