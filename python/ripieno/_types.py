@@ -33,5 +33,11 @@ class SharesByDlpack(Protocol):
 #: An object other than a NumPy array that can be viewed as one without a copy.
 Foreign: TypeAlias = "array[Any] | memoryview | SharesByDlpack"
 
+#: How threads execute the phases of a kernel.
+ThreadModel = Literal["fork-join", "bsp"]
+
+#: Treatment of rows with missing values: leave them out, or put the mean of the column.
+Missing = Literal["drop", "mean"]
+
 #: Rows of ranks in a common fit: each rank has its own, or all have the same.
 Rows = Literal["own", "shared"]

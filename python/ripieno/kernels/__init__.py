@@ -9,12 +9,13 @@ do not depend on the division of rows into shares.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno._types import ThreadModel
 from ripieno.kernels.sparse_points import SparsePoints as SparsePoints
 from ripieno.kernels.sparse_points import SparseRows as SparseRows
 
@@ -36,8 +37,7 @@ NearIndex = _native.NearIndex
 #: number of groups to probe, and number of threads. `bytes` is its memory.
 Probing = _native.Probing
 
-#: How threads execute the phases of a kernel.
-THREAD_MODELS = ("fork-join", "bsp")
+THREAD_MODELS = get_args(ThreadModel)
 
 
 def centroid_dtype(points_dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -12,14 +12,19 @@ use ripieno_plan::{
 };
 use std::ops::RangeInclusive;
 
-const WORLD_SIZES: RangeInclusive<usize> = 1..=64;
+/// Return the world sizes to check: up to 64, or up to the variable `RIPIENO_WORLD_SIZE_MAX`.
+fn world_sizes() -> RangeInclusive<usize> {
+    let max = std::env::var("RIPIENO_WORLD_SIZE_MAX").map(|text| text.parse().unwrap());
+    1..=max.unwrap_or(64)
+}
+
 /// Smaller than for the other laws, because pricing a plan takes longer than running it.
 const PRICED_WORLD_SIZES: RangeInclusive<usize> = 1..=33;
 
 /// Check all algorithms of a collective, and their bytes and hops against their theory.
 fn law(collective: Collective) {
     for algorithm in Algorithm::of(collective) {
-        for p in WORLD_SIZES {
+        for p in world_sizes() {
             for element_count in [2 * p + 3, p / 2, 0] {
                 hold(algorithm, p, element_count, |case, plans| algorithm.theory.check(case, plans).map(|_| ()));
             }
@@ -276,7 +281,7 @@ fn every_file_of_an_algorithm_is_in_the_list() {
 #[test]
 fn every_choice_is_an_algorithm_of_its_collective() {
     for collective in Collective::catalogued() {
-        for p in WORLD_SIZES {
+        for p in world_sizes() {
             for bytes in [0, 1, 1 << 14, (1 << 14) + 1, 1 << 20, 1 << 30] {
                 assert_eq!(ripieno_plan::choose(collective, &Group::new(0, p), bytes).collective(), collective);
             }

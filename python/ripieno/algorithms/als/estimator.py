@@ -29,6 +29,7 @@ from ripieno.algorithms.als.table import (
     places_of,
 )
 from ripieno.algorithms.iteration_log import RunReport
+from ripieno.algorithms.methods import ALS_SOLVERS
 from ripieno.algorithms.own_rows import agreed, opening
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-SOLVERS = ("auto", "cholesky", "cg")
 #: From this rank on, conjugate gradients need fewer operations.
 CG_RANK = 16
 #: Number of pairs whose ratings are predicted at once.
@@ -340,8 +340,8 @@ class ALS(IterativeEstimator, ObservedEstimator):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
                 raise InputError(f"{name}={value!r}: expected a number > 0")
-        if self.solver not in SOLVERS:
-            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
+        if self.solver not in ALS_SOLVERS:
+            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(ALS_SOLVERS)}")
         if self.exchange not in ("auto", *WAYS):
             raise InputError(f"exchange={self.exchange!r}: expected one of auto, {', '.join(WAYS)}")
         is_three = isinstance(self.columns, tuple | list) and len(self.columns) == 3

@@ -14,8 +14,9 @@ from sklearn.utils import check_array, check_random_state
 
 from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.fruchterman_reingold import program
-from ripieno.algorithms.fruchterman_reingold.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
+from ripieno.algorithms.fruchterman_reingold.program import LayoutOptions, LayoutPart
 from ripieno.algorithms.iteration_log import RunReport
+from ripieno.algorithms.methods import BARNES_HUT, LAYOUT_APPROXIMATIONS
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.vertices.order import vertex_id
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 Reals = NDArray[np.float64]
-
-APPROXIMATIONS = ("auto", EXACT, BARNES_HUT)
 
 
 class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
@@ -271,8 +270,10 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
             raise InputError(f"threshold={self.threshold!r}: expected a number >= 0")
         if not 0 <= number("theta", self.theta, "expected a number >= 0") < np.inf:
             raise InputError(f"theta={self.theta!r}: expected a number >= 0")
-        if self.approximation not in APPROXIMATIONS:
-            raise InputError(f"approximation={self.approximation!r}: expected one of {', '.join(APPROXIMATIONS)}")
+        if self.approximation not in LAYOUT_APPROXIMATIONS:
+            raise InputError(
+                f"approximation={self.approximation!r}: expected one of {', '.join(LAYOUT_APPROXIMATIONS)}"
+            )
         if self.approximation == BARNES_HUT and self.dim not in TREE_DIMENSIONS:
             raise InputError(
                 f"approximation='barnes-hut' with dim={self.dim}: expected 2 or 3 dimensions, or approximation='exact'"

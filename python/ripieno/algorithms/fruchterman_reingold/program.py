@@ -26,6 +26,7 @@ import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.methods import BARNES_HUT, EXACT, EXACT_LIMIT
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Edges, Graph
@@ -43,10 +44,6 @@ FIRST_STEP = 0.1
 LEAST_FORCE = 0.01
 #: Largest coordinate of initial positions, because rounding turns the repulsion of farther vertices into zero.
 FARTHEST = 1e9
-
-EXACT, BARNES_HUT = "exact", "barnes-hut"
-#: Number of vertices above which repulsion is approximated by default.
-EXACT_LIMIT = 50_000
 
 
 @dataclass(frozen=True)

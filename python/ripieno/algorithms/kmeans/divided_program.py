@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: Placement of the centroids.
-CENTROIDS = ("auto", "whole", "divided")
 #: With "auto", each worker holds all centroids if they need at most this share of its available memory.
 MEMORY_PART = 0.5
 #: Minimum seconds between two progress events of a pass.

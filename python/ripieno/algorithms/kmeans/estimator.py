@@ -20,11 +20,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import program
-from ripieno.algorithms.kmeans.divided_program import CENTROIDS, whole_centroids
+from ripieno.algorithms.kmeans.divided_program import whole_centroids
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
-from ripieno.algorithms.kmeans.lloyd import BOUNDS
-from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
+from ripieno.algorithms.methods import KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-INITS = ("k-means||", "k-means++", "random")
 RANDOM_RUN_COUNT = 10
 
 
@@ -346,8 +344,8 @@ class KMeans(
         return len(self.cluster_centers_)
 
     def _restore(self, result: ResultFolder) -> None:
-        if self.init not in INITS:
-            self.init = next(iter(INITS))
+        if self.init not in KMEANS_INITS:
+            self.init = next(iter(KMEANS_INITS))
         self.cluster_centers_ = result.array("centroids", self.n_clusters, result.column_count)
         self.labels_ = result.array("labels", result.fact("row_count", int))
         self.first_column_ = result.description.get("first_column")
@@ -379,16 +377,16 @@ class KMeans(
             check_count("n_init", self.n_init, "expected 'auto' or a whole number >= 1")
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
-        if isinstance(self.init, str) and self.init not in INITS:
-            raise InputError(f"init={self.init!r}: expected one of {', '.join(INITS)}, an array or a callable")
+        if isinstance(self.init, str) and self.init not in KMEANS_INITS:
+            raise InputError(f"init={self.init!r}: expected one of {', '.join(KMEANS_INITS)}, an array or a callable")
         if self.thread_model not in THREAD_MODELS:
             raise InputError(f"thread_model={self.thread_model!r}: expected one of {', '.join(THREAD_MODELS)}")
-        if self.assign not in ASSIGNS:
-            raise InputError(f"assign={self.assign!r}: expected one of {', '.join(ASSIGNS)}")
-        if self.bounds not in BOUNDS:
-            raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(BOUNDS)}")
-        if self.centroids not in CENTROIDS:
-            raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(CENTROIDS)}")
+        if self.assign not in KMEANS_ASSIGNS:
+            raise InputError(f"assign={self.assign!r}: expected one of {', '.join(KMEANS_ASSIGNS)}")
+        if self.bounds not in KMEANS_BOUNDS:
+            raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(KMEANS_BOUNDS)}")
+        if self.centroids not in KMEANS_CENTROIDS:
+            raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(KMEANS_CENTROIDS)}")
 
     def _starts(self, source: Source, comm: Communicator | None) -> list[int | NDArray[Any]]:
         """Return one seed or one array of centroids per run; with `comm`, all ranks use rank 0's."""

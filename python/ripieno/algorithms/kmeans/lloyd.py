@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 #: Whether a pass skips centroids that the previous pass ruled out.
-BOUNDS = ("auto", "none")
 #: Label of a row without a centroid.
 NO_CENTROID = -1
 #: Maximum bytes of bounds per coordinate of a row.
@@ -103,9 +102,9 @@ def lloyd(
     thread_model
         How a rank's threads execute an iteration, as in `ripieno.kernels.assign_accumulate`.
     bounds
-        One of `BOUNDS`; the results are equal.
+        One of `KMEANS_BOUNDS`; the results are equal.
     assign
-        One of `ripieno.algorithms.kmeans.near.ASSIGNS`; near assignment does not use bounds.
+        One of `KMEANS_ASSIGNS`; near assignment does not use bounds.
     clock
         Clock that separates computation from communication.
     on_iteration

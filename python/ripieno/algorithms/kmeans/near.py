@@ -17,7 +17,6 @@ import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans.rows import WeightedRows
 
 #: Assignment methods.
-ASSIGNS = ("exact", "near")
 #: Number of groups that a row probes in the first iteration, and the minimum later.
 FIRST_PROBES = 32
 FEWEST_PROBES = 2

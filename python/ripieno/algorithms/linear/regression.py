@@ -26,6 +26,7 @@ from ripieno.algorithms.inputs import (
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
+from ripieno.algorithms.methods import RIDGE_SOLVERS
 from ripieno.algorithms.metrics import r_squared
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
 from ripieno.algorithms.reported import report_warning, reported
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
-
-SOLVERS = ("auto", "normal", "tsqr")
 
 
 class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
@@ -151,8 +150,8 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 
     def _options(self) -> RegressionOptions:
         self._check_workers()
-        if self.solver not in SOLVERS:
-            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
+        if self.solver not in RIDGE_SOLVERS:
+            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(RIDGE_SOLVERS)}")
         return RegressionOptions(self._penalty(), bool(self.fit_intercept), self.solver)
 
     def _penalty(self) -> float:

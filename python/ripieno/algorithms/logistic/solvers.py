@@ -13,6 +13,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.methods import LOGISTIC_SOLVERS
+
 Reals = NDArray[np.float64]
 #: Multiplies a vector by an approximate inverse Hessian.
 Metric = Callable[[Reals], Reals]
@@ -228,4 +230,4 @@ def _searched(
     return found
 
 
-SOLVERS: dict[str, Step] = {"lbfgs": lbfgs, "newton-cg": newton_cg, "gd": gd}
+SOLVERS: dict[str, Step] = dict(zip(LOGISTIC_SOLVERS, (lbfgs, newton_cg, gd), strict=True))

@@ -17,6 +17,7 @@ from scipy.spatial.distance import cdist
 import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans.rows import check_finite, load
 from ripieno.algorithms.mds.sequences import Sequences, edit_distances
+from ripieno.algorithms.methods import PRECOMPUTED, ROW_METRICS
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input import matrix
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 Source = Dataset | RowsInMemory | matrix.LocalRows
 
-#: Distances between rows. A kernel of this package computes the first one.
-METRICS = ("euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "sqeuclidean")
-PRECOMPUTED = "precomputed"
 BLOCK_ROWS = 256
 #: Largest difference of entries that must be equal, relative to the largest entry.
 SYMMETRIC = 1e-5
@@ -197,7 +195,7 @@ def _computed(comm: Communicator, source: Source, metric: str) -> tuple[NDArray[
     with agreement(comm):
         for begin in range(0, len(rows), BLOCK_ROWS):
             block = points[begin : begin + BLOCK_ROWS]
-            if metric == METRICS[0]:
+            if metric == ROW_METRICS[0]:
                 found[begin : begin + len(block)] = kernels.distances(block, every, threads=comm.threads)
             else:
                 found[begin : begin + len(block)] = np.maximum(cdist(block, every, distance), 0.0)

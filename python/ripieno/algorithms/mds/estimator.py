@@ -19,9 +19,17 @@ from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows, rows_in_memory
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.mds import program
-from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED, Source
-from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
-from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
+from ripieno.algorithms.mds.dissimilarities import Source
+from ripieno.algorithms.mds.program import MDSOptions, MDSPart
+from ripieno.algorithms.mds.sequences import Sequences
+from ripieno.algorithms.methods import (
+    ANNEALED_STARTS,
+    DA_SMACOF,
+    MDS_METHODS,
+    PRECOMPUTED,
+    ROW_METRICS,
+    SEQUENCE_METRICS,
+)
 from ripieno.algorithms.own_rows import agreed, opening, own_points, rows_of
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -38,8 +46,6 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 
-#: Default number of random starts with annealing.
-ANNEALED_STARTS = 4
 #: Accepted types of dissimilarities; others are converted to the first.
 DISSIMILARITY_DTYPES = [np.float64, np.float32, np.int16]
 
@@ -302,10 +308,10 @@ class MDS(IterativeEstimator, ObservedEstimator):
         self._check_workers()
         whole("n_components", self.n_components, 1, MOST_DIMENSIONS)
         check_count("max_iter", self.max_iter)
-        if self.method not in METHODS:
-            raise InputError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
-        if self.metric not in (PRECOMPUTED, *METRICS, *SEQUENCE_METRICS):
-            known = ", ".join((PRECOMPUTED, *METRICS, *SEQUENCE_METRICS))
+        if self.method not in MDS_METHODS:
+            raise InputError(f"method={self.method!r}: expected one of {', '.join(MDS_METHODS)}")
+        if self.metric not in (PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS):
+            known = ", ".join((PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS))
             raise InputError(f"metric={self.metric!r}: expected one of {known}")
         cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
         if not 0 < cooling < 1:
@@ -378,7 +384,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         if isinstance(self.n_init, str):
             if self.n_init != "auto":
                 raise InputError(f"n_init={self.n_init!r}: expected a whole number, or 'auto'")
-            return ANNEALED_STARTS if init is None and self.method == METHODS[1] else 1
+            return ANNEALED_STARTS if init is None and self.method == DA_SMACOF else 1
         check_count("n_init", self.n_init)
         if init is not None and self.n_init != 1:
             raise InputError(f"n_init={self.n_init}: expected 1, because init gives the first positions")

@@ -31,13 +31,13 @@ from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square
 from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
 from ripieno.algorithms.mds.saved import MdsCheckpointer, MdsFitState
 from ripieno.algorithms.mds.sequences import Sequences
+from ripieno.algorithms.methods import DA_SMACOF
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-METHODS = ("smacof", "da-smacof")
 #: Relative to the largest dissimilarity: the shift at the last temperature above zero, and the random moves at each.
 LEAST_SHIFT, MOVED = 0.02, 3e-3
 #: At temperatures above zero, step lengths are doubled, except in the first and every tenth iteration.
@@ -93,11 +93,11 @@ class MDSOptions:
             "metric": self.metric,
             "weights": rows.weights is not None,
             "n_init": self.n_init,
-            "seed": self.seed if self.init is None or self.method == METHODS[1] else None,
+            "seed": self.seed if self.init is None or self.method == DA_SMACOF else None,
         }
         if self.order is not None:
             facts["order"] = hashlib.sha256(self.order.tobytes()).hexdigest()
-        if self.method == METHODS[1] or self.n_init > 1:
+        if self.method == DA_SMACOF or self.n_init > 1:
             # These parameters ended the starts that are already complete.
             facts |= {"max_iter": self.max_iter, "eps": self.eps, "cooling": self.cooling}
         return facts
@@ -167,7 +167,7 @@ class _Descent:
         self._iteration_log = iteration_log
         self._majorization = Majorization(comm, rows, options.n_components, iteration_log.clock)
         #: If all dissimilarities are zero, annealing has nothing to subtract.
-        self._is_annealed = options.method == METHODS[1] and rows.largest > 0
+        self._is_annealed = options.method == DA_SMACOF and rows.largest > 0
         self._shifts = list(_shifts(rows.largest, options.cooling)) if self._is_annealed else [0.0]
         self._size = 0.0
         self.resumed_from: int | None = None
@@ -186,7 +186,7 @@ class _Descent:
         step = self._majorization.step(state.at, self._shift(state.level))
         if kept is not None:
             checkpointer.check(kept, step.errors)
-        if self._options.method == METHODS[1]:
+        if self._options.method == DA_SMACOF:
             # At coinciding positions, the errors equal the squared dissimilarities.
             self._size = self._majorization.step(np.zeros_like(state.at)).errors
         while True:
@@ -282,7 +282,7 @@ class _Descent:
         }
         if self._options.n_init > 1:
             measures["start"] = state.start + 1
-        if self._options.method == METHODS[1]:
+        if self._options.method == DA_SMACOF:
             width = self._shift(state.level) * self._rows.scale
             measures["temperature"] = width / float(np.sqrt(2 * self._options.n_components))
         self._iteration_log.end_iteration(**measures)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.methods import LEVENSHTEIN
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import File, PathLike, found
@@ -25,9 +26,6 @@ from ripieno.input.shares import even_range
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
-
-#: Insertions, deletions and substitutions between two sequences; and this number divided by the longer length.
-LEVENSHTEIN, NORMALIZED = SEQUENCE_METRICS = ("levenshtein", "normalized-levenshtein")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.iteration_log import RunReport
+from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.algorithms.own_rows import open_for_fit
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-SOLVERS = ("auto", "covariance", "tsqr", "randomized")
 FLOATS = [np.float64, np.float32]
 
 
@@ -272,8 +272,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
 
     def _check_parameters(self) -> None:
         self._check_workers()
-        if self.svd_solver not in SOLVERS:
-            raise InputError(f"svd_solver={self.svd_solver!r}: expected one of {', '.join(SOLVERS)}")
+        if self.svd_solver not in PCA_SOLVERS:
+            raise InputError(f"svd_solver={self.svd_solver!r}: expected one of {', '.join(PCA_SOLVERS)}")
         wanted: Any = self.n_components
         what = "a whole number >= 1, a share between 0 and 1, or None"
         is_share = isinstance(wanted, Real) and not isinstance(wanted, Integral)
