@@ -84,7 +84,7 @@ def test_divided_centroids_produce_the_clusters_of_whole_centroids(world, worker
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, SMALL_BLOCK_BYTES])
-def test_an_approximate_fit_loses_little_and_reports_how_much(world, rows, workers, block_bytes):
+def test_an_approximate_fit_has_a_small_measured_loss(world, rows, workers, block_bytes):
     options = KMeansOptions(K, "array", [start_of(rows)], 12, 0.0, assign="near", centroids="divided")
     centroids, labels, inertia, history = world(workers).run(fitted, rows, None, options, block_bytes)[0]
     exact = rp.KMeans(K, init=start_of(rows), max_iter=12, tol=0).fit(rows)
