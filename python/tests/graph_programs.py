@@ -1,4 +1,4 @@
-"""Graphs for tests, and the same graphs built by any number of ranks."""
+"""Graphs for tests, and programs that build a graph on any number of ranks."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ def random_edges(vertex_count=40, edge_count=150):
 
 
 def built(comm, **options):
-    """Return the random graph. Every rank except the last contributes some of its edges."""
+    """Return the random graph, built from edges of every rank except the last."""
     (sources, targets), weights = random_edges()
-    givers = max(comm.world_size - 1, 1)
-    mine = np.arange(len(weights)) % givers == comm.rank
+    contributor_count = max(comm.world_size - 1, 1)
+    mine = np.arange(len(weights)) % contributor_count == comm.rank
     weights = weights[mine] if options.pop("weighted", True) else None
     return rp.Graph.from_edges(sources[mine], targets[mine], weights, comm=comm, **options)
 
 
 def gathered(comm, ids, rows):
+    """Return the ids and rows of all ranks, in the order of the ids."""
     ids, rows = (np.concatenate(comm.allgather(each)) for each in (ids, rows))
     order = np.argsort(ids)
     return ids[order], rows[order]

@@ -1,4 +1,4 @@
-"""Faults that hit during the work: a rank is struck after all have arrived and before any finishes."""
+"""Faults in a running program: signals that reach a rank after all ranks have arrived at a point."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import ripieno as rp
 from watching import comes_true
 
 #: Maximum time for a rank to arrive.
-COMES_S = 60.0
+ARRIVAL_TIMEOUT_S = 60.0
 
 
 def strike_once(
@@ -21,9 +21,9 @@ def strike_once(
 
     Ranks still in the previous call when the first victim dies might fail there and never arrive.
     """
-    (folder / f"came-{comm.rank}").touch()
-    struck = folder / f"struck-{comm.rank}"
-    if comm.rank in victims and not struck.exists():
-        assert comes_true(lambda: len(list(folder.glob("came-*"))) >= comm.world_size, COMES_S)
-        struck.touch()
+    (folder / f"arrived-{comm.rank}").touch()
+    signaled = folder / f"signaled-{comm.rank}"
+    if comm.rank in victims and not signaled.exists():
+        assert comes_true(lambda: len(list(folder.glob("arrived-*"))) >= comm.world_size, ARRIVAL_TIMEOUT_S)
+        signaled.touch()
         os.kill(os.getpid(), signal_number)

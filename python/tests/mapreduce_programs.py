@@ -34,7 +34,7 @@ def by_key(rows):
 
 
 def emit_ones(part, _):
-    """A one for each element."""
+    """Return a one for each element."""
     return part, np.ones(len(part), np.int64)
 
 

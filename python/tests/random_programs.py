@@ -19,7 +19,7 @@ import ripieno as rp
 from ripieno import _native
 
 #: Maximum time of any wait; a deviation is reported in about 2 s.
-BOUND_S = 60.0
+TIMEOUT_S = 60.0
 CALLS = range(1, 6)
 
 
@@ -32,13 +32,13 @@ class CallKind(NamedTuple):
         Makes a call from the stage and the options.
     options : dict of str to sequence
         Values of each option, all of them different in meaning.
-    places : str
-        Communicators that support it: the "world", "part" of it, the "turned" world, its "copies".
+    communicators : str
+        Communicators that support it: the "world", "part" of it, the "reversed" world, its "replicas".
     """
 
     call: Callable[..., Any]
     options: dict[str, tuple[Any, ...]]
-    places: str = "world part turned copies"
+    communicators: str = "world part reversed replicas"
 
 
 @dataclass(frozen=True)
@@ -47,17 +47,17 @@ class ProgramCall:
 
     Attributes
     ----------
-    later : bool
-        Whether it only starts here and is waited for after all other calls. Not an option: ranks may differ in it.
+    is_asynchronous : bool
+        Whether the call starts here and ends after all other calls. Not an option: ranks may differ in it.
     """
 
     kind: str
     options: tuple[tuple[str, Any], ...]
-    place: str
-    later: bool = False
+    communicator: str
+    is_asynchronous: bool = False
 
     def __str__(self) -> str:
-        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.options)}) in the {self.place}"
+        return f"{self.kind}({', '.join(f'{name}={value}' for name, value in self.options)}) in the {self.communicator}"
 
     def with_option(self, name: str, value: Any) -> ProgramCall:
         """Return the same call with a changed option."""
@@ -65,27 +65,29 @@ class ProgramCall:
 
 
 @dataclass
-class PlayStage:
+class CallSite:
     """The environment of a rank's calls.
 
     Attributes
     ----------
     comm : Communicator
         Communicator of the call.
-    places : dict of str to Communicator
-    later : callable
-        Makes a call that starts only if requested.
+    communicators : dict of str to Communicator
+    handles : list
+        Asynchronous calls.
+    is_asynchronous : bool
+        Whether calls start asynchronously.
     """
 
     comm: rp.Communicator
-    places: dict[str, rp.Communicator]
-    begun: list[Any] = field(default_factory=list)
-    is_later: bool = False
+    communicators: dict[str, rp.Communicator]
+    handles: list[Any] = field(default_factory=list)
+    is_asynchronous: bool = False
 
     def do(self, name: str, *args: Any, **options: Any) -> None:
         """Make a call of the communicator now, or start it."""
-        if self.is_later:
-            self.begun.append(getattr(self.comm, f"{name}_async")(*args, **options))
+        if self.is_asynchronous:
+            self.handles.append(getattr(self.comm, f"{name}_async")(*args, **options))
         else:
             getattr(self.comm, name)(*args, **options)
 
@@ -97,8 +99,8 @@ def array(rank: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 def rows(comm: rp.Communicator, keys: str, dtype: str, width: int) -> rp.KeyValues:
     """Return five rows, some under the keys of other ranks' rows."""
     numbers = np.arange(5) + comm.rank
-    given: Any = numbers if keys == "int64" else [f"key {number}" for number in numbers]
-    return rp.KeyValues(given, array(comm.rank, dtype, (5, width) if width > 1 else (5,)))
+    values: Any = numbers if keys == "int64" else [f"key {number}" for number in numbers]
+    return rp.KeyValues(values, array(comm.rank, dtype, (5, width) if width > 1 else (5,)))
 
 
 def table(comm: rp.Communicator, combine: str, dtype: str, length: int) -> rp.Table:
@@ -131,7 +133,7 @@ TREES: tuple[Callable[[np.ndarray], Any], ...] = (
 
 def reduction(name: str, algorithms: bool = True) -> CallKind:
     def call(
-        at: PlayStage, dtype: str, shape: tuple[int, ...], op: str, algorithm: str | None = None, **more: Any
+        at: CallSite, dtype: str, shape: tuple[int, ...], op: str, algorithm: str | None = None, **more: Any
     ) -> None:
         at.do(name, array(at.comm.rank, dtype, shape), op, **more, algorithm=algorithm)
 
@@ -141,47 +143,47 @@ def reduction(name: str, algorithms: bool = True) -> CallKind:
     return CallKind(call, {**options, **({"root": ROOTS} if name == "reduce" else {})})
 
 
-def reduce_tree(at: PlayStage, tree: int, op: str) -> None:
+def reduce_tree(at: CallSite, tree: int, op: str) -> None:
     at.do("allreduce", TREES[tree](array(at.comm.rank, "f8", (6,))), op)
 
 
-def broadcast(at: PlayStage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+def broadcast(at: CallSite, dtype: str, shape: tuple[int, ...], root: int) -> None:
     at.do("broadcast", root=root, out=array(at.comm.rank, dtype, shape))
 
 
-def broadcast_object(at: PlayStage, root: int) -> None:
+def broadcast_object(at: CallSite, root: int) -> None:
     at.do("broadcast", {"x": [1, 2]} if at.comm.rank == root else None, root)
 
 
-def allgather(at: PlayStage, dtype: str, shape: tuple[int, ...]) -> None:
+def allgather(at: CallSite, dtype: str, shape: tuple[int, ...]) -> None:
     at.do("allgather", array(at.comm.rank, dtype, shape), counts=[shape[0]] * at.comm.world_size)
 
 
-def reduce_scatter(at: PlayStage, dtype: str, width: int, op: str) -> None:
+def reduce_scatter(at: CallSite, dtype: str, width: int, op: str) -> None:
     at.do("reduce_scatter", array(at.comm.rank, dtype, (at.comm.world_size * 2, width)), op)
 
 
-def gather(at: PlayStage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+def gather(at: CallSite, dtype: str, shape: tuple[int, ...], root: int) -> None:
     at.do("gather", array(at.comm.rank, dtype, shape), root, counts=[shape[0]] * at.comm.world_size)
 
 
-def scatter(at: PlayStage, dtype: str, shape: tuple[int, ...], root: int) -> None:
+def scatter(at: CallSite, dtype: str, shape: tuple[int, ...], root: int) -> None:
     p = at.comm.world_size
     every = array(0, dtype, (shape[0] * p, *shape[1:])) if at.comm.rank == root else None
     at.do("scatter", every, root, counts=[shape[0]] * p, out=array(0, dtype, shape))
 
 
-def alltoall(at: PlayStage, dtype: str, width: int) -> None:
+def alltoall(at: CallSite, dtype: str, width: int) -> None:
     sent = array(at.comm.rank, dtype, (2 * at.comm.world_size, width))
     at.do("alltoall", sent, out=sent.copy())
 
 
-def rotate(at: PlayStage, dtype: str, shape: tuple[int, ...], distance: int) -> None:
+def rotate(at: CallSite, dtype: str, shape: tuple[int, ...], distance: int) -> None:
     block = array(at.comm.rank, dtype, shape)
     at.do("rotate", block, distance, out=block.copy())
 
 
-def objects(at: PlayStage, how: str) -> None:
+def objects(at: CallSite, how: str) -> None:
     p, value = at.comm.world_size, ("some", at.comm.rank)
     if how == "alltoall":
         at.do("alltoall", [value] * p)
@@ -193,7 +195,7 @@ def objects(at: PlayStage, how: str) -> None:
         at.do("allgather", value)
 
 
-def objects_of_root(at: PlayStage, how: str, root: int) -> None:
+def objects_of_root(at: CallSite, how: str, root: int) -> None:
     value = ("some", at.comm.rank)
     if how == "gather":
         at.do("gather", value, root)
@@ -201,7 +203,7 @@ def objects_of_root(at: PlayStage, how: str, root: int) -> None:
         at.do("scatter", [value] * at.comm.world_size if at.comm.rank == root else None, root)
 
 
-def message(at: PlayStage, dtype: str, shape: tuple[int, ...], back: bool) -> None:
+def message(at: CallSite, dtype: str, shape: tuple[int, ...], back: bool) -> None:
     """Send from rank 0 to rank 1, and optionally back."""
     if at.comm.rank < 2:
         for sender in (0, 1) if back else (0,):
@@ -211,24 +213,24 @@ def message(at: PlayStage, dtype: str, shape: tuple[int, ...], back: bool) -> No
                 at.comm.recv(sender, out=array(sender, dtype, shape))
 
 
-def regroup(at: PlayStage, keys: str, dtype: str, width: int, combine: str, partitioner: str, local: bool) -> None:
-    given = rows(at.comm, keys, dtype, width)
-    at.comm.regroup(given, combine=combine, partitioner=partitioner, local_reduction=local)
+def regroup(at: CallSite, keys: str, dtype: str, width: int, combine: str, partitioner: str, local: bool) -> None:
+    values = rows(at.comm, keys, dtype, width)
+    at.comm.regroup(values, combine=combine, partitioner=partitioner, local_reduction=local)
 
 
-def keyed_allreduce(at: PlayStage, keys: str, dtype: str, width: int, combine: str) -> None:
+def keyed_allreduce(at: CallSite, keys: str, dtype: str, width: int, combine: str) -> None:
     at.comm.allreduce(rows(at.comm, keys, dtype, width), combine)
 
 
-def keyed_allgather(at: PlayStage, keys: str, dtype: str, width: int) -> None:
+def keyed_allgather(at: CallSite, keys: str, dtype: str, width: int) -> None:
     at.comm.allgather(rows(at.comm, keys, dtype, width))
 
 
-def table_call(at: PlayStage, how: str, combine: str, dtype: str, length: int) -> None:
+def table_call(at: CallSite, how: str, combine: str, dtype: str, length: int) -> None:
     getattr(at.comm, how)(table(at.comm, combine, dtype, length))
 
 
-def sparse(at: PlayStage, once: bool, size: int, missing: str, dtype: str, width: int, op: str) -> None:
+def sparse(at: CallSite, once: bool, size: int, missing: str, dtype: str, width: int, op: str) -> None:
     rank = at.comm.rank
     indices, wanted = (np.arange(20) * 2 + rank) % 40, np.arange(8)
     values = array(rank, dtype, (20, width) if width > 1 else (20,))
@@ -238,33 +240,33 @@ def sparse(at: PlayStage, once: bool, size: int, missing: str, dtype: str, width
         at.comm.sparse(indices, wanted, size=size, missing=missing).reduce(values, op)
 
 
-def sparse_degrees(at: PlayStage, degrees: Any) -> None:
+def sparse_degrees(at: CallSite, degrees: Any) -> None:
     at.comm.sparse(np.arange(20), np.arange(20), degrees=degrees).reduce(np.ones(20))
 
 
-def persistent(at: PlayStage, dtype: str, shape: tuple[int, ...], op: str, times: int) -> None:
-    given = array(at.comm.rank, dtype, shape)
-    call = at.comm.allreduce_init(given, op, out=given.copy())
+def persistent(at: CallSite, dtype: str, shape: tuple[int, ...], op: str, times: int) -> None:
+    values = array(at.comm.rank, dtype, shape)
+    call = at.comm.allreduce_init(values, op, out=values.copy())
     for _ in range(times):
         call()
 
 
-def broadcast_variable(at: PlayStage, root: int) -> None:
+def broadcast_variable(at: CallSite, root: int) -> None:
     with at.comm.broadcast_variable({"x": 1} if at.comm.rank == root else None, root) as variable:
         assert variable.value == {"x": 1}
 
 
-def checkpoint(at: PlayStage, name: str, restored: str) -> None:
+def checkpoint(at: CallSite, name: str, restored: str) -> None:
     at.comm.checkpoint(name, at.comm.rank)
     at.comm.restore(restored)
 
 
-def split(at: PlayStage, times: int) -> None:
+def split(at: CallSite, times: int) -> None:
     for _ in range(times):
         at.comm.split(0)
 
 
-def waiting(at: PlayStage) -> None:
+def waiting(at: CallSite) -> None:
     at.comm.stats(all_ranks=True)
 
 
@@ -273,29 +275,29 @@ def graph_of(comm: rp.Communicator, home: str = "hash", by: str = "source") -> A
     return rp.Graph.from_edges(ids, (ids * 5 + 1) % 9, comm=comm, home=home, by=by)
 
 
-def graph(at: PlayStage, home: str, by: str, how: str, to: str) -> None:
+def graph(at: CallSite, home: str, by: str, how: str, to: str) -> None:
     getattr(graph_of(at.comm, home, by), how)(by=to)
 
 
-def messages(at: PlayStage, how: str, combine: str, dtype: str, width: int) -> None:
-    made, shape = graph_of(at.comm), (width,) if width > 1 else ()
+def messages(at: CallSite, how: str, combine: str, dtype: str, width: int) -> None:
+    parts, shape = graph_of(at.comm), (width,) if width > 1 else ()
     if how == "send_messages":
-        made.send_messages(made.vertices[:1], array(0, dtype, (min(len(made.vertices), 1), *shape)), combine)
+        parts.send_messages(parts.vertices[:1], array(0, dtype, (min(len(parts.vertices), 1), *shape)), combine)
     else:
-        made.send_along_edges(array(0, dtype, (len(made.vertices), *shape)), combine)
+        parts.send_along_edges(array(0, dtype, (len(parts.vertices), *shape)), combine)
 
 
-def supersteps(at: PlayStage, combine: str, message: str, op: str, name: str, most: int) -> None:
-    made = graph_of(at.comm)
+def supersteps(at: CallSite, combine: str, message: str, op: str, name: str, most: int) -> None:
+    parts = graph_of(at.comm)
 
     def fn(block: Any) -> None:
         block.aggregate(name, np.ones(len(block)))
         block.send_along_edges(np.ones(len(block), message))
 
-    made.superstep(fn, combine=combine, message=message, aggregators={name: op}, max_supersteps=most)
+    parts.superstep(fn, combine=combine, message=message, aggregators={name: op}, max_supersteps=most)
 
 
-def map_reduce(at: PlayStage, combine: str, dtype: str, iterations: int, tasks: int, op: str) -> None:
+def map_reduce(at: CallSite, combine: str, dtype: str, iterations: int, tasks: int, op: str) -> None:
     counted = None
 
     def emit(part: Any, value: Any) -> Any:
@@ -327,7 +329,7 @@ KINDS = {
     "barrier": CallKind(lambda at: at.do("barrier"), {}),
     "objects": CallKind(objects, {"how": ("allgather", "alltoall", "neighbour_exchange", "rotate")}),
     "objects of a root": CallKind(objects_of_root, {"how": ("gather", "scatter"), "root": ROOTS}),
-    "message": CallKind(message, {**ARRAY, "back": (False, True)}, "world part copies"),
+    "message": CallKind(message, {**ARRAY, "back": (False, True)}, "world part replicas"),
     "regroup": CallKind(
         regroup,
         {
@@ -352,7 +354,7 @@ KINDS = {
             "length": (3, 4),
         },
         # For a replica, table contents are data, in which replicas may not differ.
-        "world part turned",
+        "world part reversed",
     ),
     "sparse": CallKind(
         sparse,
@@ -367,10 +369,10 @@ KINDS = {
     ),
     "degrees": CallKind(sparse_degrees, {"degrees": ("direct", "binary")}),
     "persistent": CallKind(persistent, {**REDUCED, "times": (1, 2)}),
-    "variable": CallKind(broadcast_variable, {"root": ROOTS}, "world part turned"),
+    "variable": CallKind(broadcast_variable, {"root": ROOTS}, "world part reversed"),
     "checkpoint": CallKind(checkpoint, {"name": ("here", "there"), "restored": ("here", "there")}, "world"),
     "split": CallKind(split, {"times": (1, 2)}),
-    "waiting": CallKind(waiting, {}, "world part turned"),
+    "waiting": CallKind(waiting, {}, "world part reversed"),
     "graph": CallKind(
         graph,
         {
@@ -379,7 +381,7 @@ KINDS = {
             "how": ("regroup", "send_edges"),
             "to": ("source", "target"),
         },
-        "world part turned",
+        "world part reversed",
     ),
     "messages": CallKind(
         messages,
@@ -389,7 +391,7 @@ KINDS = {
             "dtype": DTYPES[:3],
             "width": (1, 2),
         },
-        "world part turned",
+        "world part reversed",
     ),
     "supersteps": CallKind(
         supersteps,
@@ -400,7 +402,7 @@ KINDS = {
             "name": ("one", "two"),
             "most": (1, 2),
         },
-        "world part turned",
+        "world part reversed",
     ),
     "map-reduce": CallKind(
         map_reduce,
@@ -411,32 +413,32 @@ KINDS = {
             "tasks": (4, 5),
             "op": ("sum", "max"),
         },
-        "world part turned",
+        "world part reversed",
     ),
 }
 
 
 #: Options in which ranks may differ if the effect is equal, such as an algorithm that is also the default choice.
-MAY_COME_TO_THE_SAME = ("algorithm", "degrees", "distance")
+OPTIONS_OFTEN_WITHOUT_EFFECT = ("algorithm", "degrees", "distance")
 
 
 @dataclass(frozen=True)
-class SeededDifference:
-    """The deviation of the odd rank.
+class Deviation:
+    """A deviation of one rank.
 
     Attributes
     ----------
-    what : str
+    description : str
         Description.
     calls : tuple of Call
-        All calls of the odd rank.
-    may_be_none : bool
+        All calls of the deviating rank.
+    may_have_no_effect : bool
         Whether the deviation may have no effect: a message that no rank receives is no fault.
     """
 
-    what: str
+    description: str
     calls: tuple[ProgramCall, ...]
-    may_be_none: bool = False
+    may_have_no_effect: bool = False
 
 
 @dataclass(frozen=True)
@@ -447,97 +449,106 @@ class SeededProgram:
     workers: int
     replicas: int
     links: str
-    odd: int
+    deviating_rank: int
     calls: tuple[ProgramCall, ...]
-    difference: SeededDifference
+    deviation: Deviation
 
     def __str__(self) -> str:
         calls = "; ".join(map(str, self.calls))
-        return f"seed {self.seed}: {calls}. Of {self.workers} ranks {self.odd} differs: {self.difference.what}"
+        deviation = f"rank {self.deviating_rank} differs: {self.deviation.description}"
+        return f"seed {self.seed}: {calls}. Of {self.workers} ranks, {deviation}"
 
     @classmethod
-    def drawn(cls, seed: int) -> SeededProgram:
-        """The program of a seed."""
+    def from_seed(cls, seed: int) -> SeededProgram:
+        """Return the program of a seed."""
         draw = random.Random(seed)
         replicas = draw.choice((1, 1, 1, 1, 2))
         workers = 4 if replicas == 2 else draw.choice((2, 3))
         # Rank 2 of 3 is not in the "part", and gets no messages.
-        odd = draw.randrange(workers if replicas == 2 else 2)
+        deviating_rank = draw.randrange(workers if replicas == 2 else 2)
         # With several calls in flight, cycles of ranks across communicators are not detected.
-        place = "copies" if replicas == 2 else draw.choice(("world", None, None))
-        calls = tuple(_drawn(draw, place) for _ in range(draw.choice(CALLS)))
-        difference = None
-        while difference is None:
-            difference = _differing(draw, calls, place)
-        return cls(seed, workers, replicas, draw.choice(("shared-memory", "tcp")), odd, calls, difference)
+        communicator = "replicas" if replicas == 2 else draw.choice(("world", None, None))
+        calls = tuple(_random_call(draw, communicator) for _ in range(draw.choice(CALLS)))
+        deviation = None
+        while deviation is None:
+            deviation = _random_deviation(draw, calls, communicator)
+        return cls(seed, workers, replicas, draw.choice(("shared-memory", "tcp")), deviating_rank, calls, deviation)
 
 
-def _drawn(draw: random.Random, only_place: str | None, but: str = "") -> ProgramCall:
-    place = only_place or draw.choice(("world", "world", "part", "turned"))
-    name = draw.choice([name for name, kind in KINDS.items() if place in kind.places.split() and name != but])
+def _random_call(draw: random.Random, only_communicator: str | None, excluding: str = "") -> ProgramCall:
+    communicator = only_communicator or draw.choice(("world", "world", "part", "reversed"))
+    name = draw.choice(
+        [name for name, kind in KINDS.items() if communicator in kind.communicators.split() and name != excluding]
+    )
     options = tuple((option, draw.choice(choices)) for option, choices in KINDS[name].options.items())
-    return ProgramCall(name, options, place, later=only_place is not None and draw.random() < 0.4)
+    return ProgramCall(
+        name, options, communicator, is_asynchronous=only_communicator is not None and draw.random() < 0.4
+    )
 
 
-def _differing(draw: random.Random, calls: tuple[ProgramCall, ...], only_place: str | None) -> SeededDifference | None:
+def _random_deviation(
+    draw: random.Random, calls: tuple[ProgramCall, ...], only_communicator: str | None
+) -> Deviation | None:
     """Return one deviation from these calls, or None if the drawn one has no effect."""
     number = draw.randrange(len(calls))
     before, call, after = calls[:number], calls[number], calls[number + 1 :]
-    how = draw.choice(("option", "option", "option", "option", "less", "more", "order", "other", "place"))
+    how = draw.choice(("option", "option", "option", "option", "less", "more", "order", "other", "communicator"))
     if how == "option" and call.options:
         name, value = draw.choice(call.options)
         others = [other for other in KINDS[call.kind].options[name] if other != value]
         other = call.with_option(name, draw.choice(others))
-        what = f"call {number} is {other}"
-        need_none = name in MAY_COME_TO_THE_SAME or (call.kind, name) == ("message", "back")
-        return SeededDifference(what, (*before, other, *after), need_none)
+        description = f"call {number} is {other}"
+        may_have_no_effect = name in OPTIONS_OFTEN_WITHOUT_EFFECT or (call.kind, name) == ("message", "back")
+        return Deviation(description, (*before, other, *after), may_have_no_effect)
     if how == "less":
-        return SeededDifference(f"call {number} is left out", (*before, *after), call.kind == "message")
+        return Deviation(f"call {number} is left out", (*before, *after), call.kind == "message")
     if how == "more":
-        other = _drawn(draw, only_place)
-        return SeededDifference(
-            f"{other} comes before call {number}", (*before, other, call, *after), other.kind == "message"
-        )
-    if how == "order" and after and replace(after[0], later=call.later) != call:
+        other = _random_call(draw, only_communicator)
+        return Deviation(f"{other} comes before call {number}", (*before, other, call, *after), other.kind == "message")
+    if how == "order" and after and replace(after[0], is_asynchronous=call.is_asynchronous) != call:
         # Calls of two communicators, or a message and a call, need no order as long as neither waits for the other.
-        need_none = call.place != after[0].place or "message" in (call.kind, after[0].kind)
-        turned = (*before, after[0], call, *after[1:])
-        return SeededDifference(f"calls {number} and {number + 1} are turned", turned, need_none)
+        may_have_no_effect = call.communicator != after[0].communicator or "message" in (call.kind, after[0].kind)
+        swapped = (*before, after[0], call, *after[1:])
+        return Deviation(f"calls {number} and {number + 1} are swapped", swapped, may_have_no_effect)
     if how == "other":
-        other = _drawn(draw, only_place, but=call.kind)
-        return SeededDifference(f"call {number} is {other}", (*before, other, *after))
-    if how == "place" and only_place is None:
-        places = [place for place in KINDS[call.kind].places.split() if place not in (call.place, "copies")]
-        if places:
-            other = replace(call, place=draw.choice(places))
-            return SeededDifference(f"call {number} is {other}", (*before, other, *after))
+        other = _random_call(draw, only_communicator, excluding=call.kind)
+        return Deviation(f"call {number} is {other}", (*before, other, *after))
+    if how == "communicator" and only_communicator is None:
+        communicators = [
+            communicator
+            for communicator in KINDS[call.kind].communicators.split()
+            if communicator not in (call.communicator, "replicas")
+        ]
+        if communicators:
+            other = replace(call, communicator=draw.choice(communicators))
+            return Deviation(f"call {number} is {other}", (*before, other, *after))
     return None
 
 
-def perform(comm: rp.Communicator, calls: tuple[ProgramCall, ...], replicas: int) -> None:
-    """One rank's part."""
+def run_calls(comm: rp.Communicator, calls: tuple[ProgramCall, ...], replicas: int) -> None:
+    """Make one rank's calls."""
     if replicas == 2:
-        places = {"copies": comm.replicate(2)}
+        communicators = {"replicas": comm.replicate(2)}
     else:
         part = comm.split(0 if comm.rank < 2 else None)
-        turned = comm.split(0, key=-comm.rank)
-        assert turned is not None
-        places = {"world": comm, "turned": turned, **({} if part is None else {"part": part})}
-    begun: list[Any] = []
+        backwards = comm.split(0, key=-comm.rank)
+        assert backwards is not None
+        communicators = {"world": comm, "reversed": backwards, **({} if part is None else {"part": part})}
+    handles: list[Any] = []
     for call in calls:
-        if call.place in places:
-            at = PlayStage(places[call.place], places, begun, call.later)
+        if call.communicator in communicators:
+            at = CallSite(communicators[call.communicator], communicators, handles, call.is_asynchronous)
             KINDS[call.kind].call(at, **dict(call.options))
-    for handle in begun:
+    for handle in handles:
         handle.wait()
     # A missing call is detected in the next call of the same communicator. Some ranks may detect a deviation one call
     # later than others.
-    for each in (*places.values(), comm, comm):
+    for each in (*communicators.values(), comm, comm):
         each.allreduce(np.zeros(11, np.uint8), op="xor")
 
 
-def play(program: SeededProgram, is_odd: bool = True) -> dict[int, BaseException | None]:
-    """Run it in a world of threads, with the odd rank deviating as drawn, or like the others.
+def run(program: SeededProgram, deviates: bool = True) -> dict[int, BaseException | None]:
+    """Run a program in a world of threads, with or without its deviation.
 
     Returns
     -------
@@ -545,67 +556,71 @@ def play(program: SeededProgram, is_odd: bool = True) -> dict[int, BaseException
         The outcome of each rank; ranks that still wait are missing.
     """
     workers = program.workers
-    cards, met, over = [""] * workers, threading.Barrier(workers), threading.Event()
-    ends: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
+    addresses, barrier, finished = [""] * workers, threading.Barrier(workers), threading.Event()
+    outcomes: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
 
-    def exchange(rank: int, card: str) -> list[str]:
-        cards[rank] = card
-        met.wait(BOUND_S)
-        return cards
+    def exchange(rank: int, address: str) -> list[str]:
+        addresses[rank] = address
+        barrier.wait(TIMEOUT_S)
+        return addresses
 
-    def be(rank: int) -> None:
+    def run_rank(rank: int) -> None:
         options: dict[str, Any] = {"token": b"test", "replicas": program.replicas, "links": program.links}
-        native = _native.Communicator.connect(rank, workers, lambda card: exchange(rank, card), **options)
-        # Start only after all ranks have arrived: otherwise a failure would look like a bootstrap failure.
-        met.wait(BOUND_S)
+        native = _native.Communicator.connect(rank, workers, lambda address: exchange(rank, address), **options)
+        # Start after all ranks have connected: otherwise a failure would look like one of the rendezvous.
+        barrier.wait(TIMEOUT_S)
         with rp.Communicator(native) as comm:
-            ends.put((rank, _error_of(comm, program, rank, is_odd)))
+            outcomes.put((rank, _error_of(comm, program, rank, deviates)))
             # Keep every rank until all have been notified.
-            over.wait(BOUND_S)
+            finished.wait(TIMEOUT_S)
 
-    ranks = [threading.Thread(target=be, args=(rank,), daemon=True) for rank in range(workers)]
+    ranks = [threading.Thread(target=run_rank, args=(rank,), daemon=True) for rank in range(workers)]
     for each in ranks:
         each.start()
     ended: dict[int, BaseException | None] = {}
     try:
         while len(ended) < workers:
-            rank, error = ends.get(timeout=BOUND_S)
+            rank, error = outcomes.get(timeout=TIMEOUT_S)
             ended[rank] = error
     except queue.Empty:
         return ended
-    over.set()
+    finished.set()
     for each in ranks:
-        each.join(BOUND_S)
+        each.join(TIMEOUT_S)
     return ended
 
 
-def _error_of(comm: rp.Communicator, program: SeededProgram, rank: int, is_odd: bool) -> BaseException | None:
+def _error_of(comm: rp.Communicator, program: SeededProgram, rank: int, deviates: bool) -> BaseException | None:
     try:
-        perform(comm, program.difference.calls if is_odd and rank == program.odd else program.calls, program.replicas)
+        run_calls(
+            comm,
+            program.deviation.calls if deviates and rank == program.deviating_rank else program.calls,
+            program.replicas,
+        )
     except Exception as error:
         comm.abort(f"{type(error).__name__}: {error}")
         return error
     return None
 
 
-def fault_of(program: SeededProgram, is_odd: bool = True) -> str | None:
-    """Return a description of a wrong end of the program, or None."""
-    ended = play(program, is_odd)
+def wrong_outcome(program: SeededProgram, deviates: bool = True) -> str | None:
+    """Run a program, and return a description of a wrong outcome, or None."""
+    ended = run(program, deviates)
     missing = set(range(program.workers)) - ended.keys()
     if missing:
-        return f"{program}\n  ranks {sorted(missing)} still wait after {BOUND_S:g} s; the others: {ended}"
+        return f"{program}\n  ranks {sorted(missing)} still wait after {TIMEOUT_S:g} s; the others: {ended}"
     wrong = {rank: error for rank, error in ended.items() if error is not None}
-    if not is_odd:
+    if not deviates:
         return f"{program}\n  though no rank differed: {wrong}" if wrong else None
-    if program.difference.may_be_none and not wrong:
+    if program.deviation.may_have_no_effect and not wrong:
         return None
     for rank, error in sorted(ended.items()):
-        if not _tells(error):
-            return f"{program}\n  rank {rank} was told {error!r}"
+        if not _names_two_calls(error):
+            return f"{program}\n  rank {rank} got {error!r}"
     return None
 
 
-def _tells(error: BaseException | None) -> bool:
+def _names_two_calls(error: BaseException | None) -> bool:
     """Return whether an error names two ranks and their calls."""
     text = str(error)
     described = len(set(re.findall(r"called [^;]*|: [^;]*", text))) > 1 or "which sends" in text

@@ -1,4 +1,4 @@
-"""Programs of the seeding tests in a separate module: workers import it without the imports of the tests."""
+"""Programs of the seeding tests. Workers import this module without the imports of the tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simulated worlds for the supervisor: ranks, faults, what they observe of each other, and what the launcher hears.
+"""Simulated worlds for the supervisor: ranks, faults, and the reports that reach the launcher.
 
 A seed determines a world. Time is virtual. The supervisor is the real one.
 """
@@ -29,14 +29,14 @@ class Fault:
     rank: int
     at: float
     lasts_s: float = float("inf")
-    #: With "one-way": the rank that no longer hears `rank`.
-    deaf: int = -1
+    #: With "one-way": the rank that gets no messages of `rank`.
+    receiver: int = -1
 
 
 @dataclass
 class _SimulatedRank:
     is_alive: bool = True
-    has_spoken: bool = False
+    has_reported: bool = False
     has_returned: bool = False
     stopped_until: float = 0.0
     #: The first failed rank that it has noticed.
@@ -71,7 +71,7 @@ class World:
         self.cut_s = draw.uniform(0.0, self.finish_s) if self.kind == "engine" and draw.random() < 0.05 else HORIZON_S
         #: Ranks without which the others have continued, as these ranks themselves report.
         self.excluded: set[int] = set()
-        #: Ranks that the user was told to be lost.
+        #: Ranks that were reported as lost to the user.
         self.reported: set[int | None] = set()
         #: Whether the user was asked to let the ranks continue.
         self.is_suspended = False
@@ -106,9 +106,9 @@ class World:
             rank = draw.randrange(self.size)
             # "Brief" faults are no failures: the heartbeats resume in time.
             lasts_s = draw.choice([0.5 * self.heartbeat_s, float("inf")])
-            deaf = draw.choice([other for other in range(self.size) if other != rank])
+            receiver = draw.choice([other for other in range(self.size) if other != rank])
             if not any(fault.rank == rank for fault in faults):
-                faults.append(Fault(kind, rank, at, lasts_s, deaf))
+                faults.append(Fault(kind, rank, at, lasts_s, receiver))
             # Two at once, or while the first is handled.
             at += draw.choice([0.0, draw.uniform(0.0, 2.5)])
         return faults
@@ -118,24 +118,24 @@ class World:
     def at(self, time_s: float, action: Callable[..., None], *values: object) -> None:
         heapq.heappush(self.events, (max(time_s, self.now), next(self.numbers), action, values))
 
-    def hears(self, rank: int, of: int, since_s: float = 0.0) -> bool:
+    def reaches(self, rank: int, of: int, since_s: float = 0.0) -> bool:
         """Return whether a message of `of` reaches `rank` now."""
         for fault in self.faults:
             if fault.at <= self.now < fault.at + fault.lasts_s:
                 if fault.kind == "isolate" and fault.rank in (rank, of):
                     return False
-                if fault.kind == "one-way" and (fault.rank, fault.deaf) == (of, rank):
+                if fault.kind == "one-way" and (fault.rank, fault.receiver) == (of, rank):
                     return False
         return True
 
-    def tell(
+    def notify(
         self, delay_s: float, observation: Callable[..., None], *values: object, is_evidence: bool = False
     ) -> None:
-        """Let the launcher observe something after a delay, or after its pause."""
+        """Let the launcher observe an event after a delay, or after its pause."""
         if self.now + delay_s < self.cut_s:
-            self._tell_at(self.now + delay_s, observation, *values, is_evidence=is_evidence)
+            self._notify_at(self.now + delay_s, observation, *values, is_evidence=is_evidence)
 
-    def _tell_at(self, time_s: float, observation: Callable[..., None], *values: object, is_evidence: bool) -> None:
+    def _notify_at(self, time_s: float, observation: Callable[..., None], *values: object, is_evidence: bool) -> None:
         if self.pause[0] <= time_s < self.pause[1]:
             time_s = self.pause[1]
         self.at(time_s, self._observe, observation, values, is_evidence)
@@ -156,16 +156,16 @@ class World:
         """Run the world to its end, and return the verdict."""
         for rank in range(self.size):
             if self.meets or self.kind == "script":
-                self.tell(self.jitter_s(), self._meet, rank)
+                self.notify(self.jitter_s(), self._meet, rank)
         # All have met before any fault, except in a world that is a rendezvous.
         if self.kind == "script":
             self.at(0.06, self._all_meet)
         for fault in self.faults:
-            self.at(fault.at + 0.1, self._strike, fault)
+            self.at(fault.at + 0.1, self._inject, fault)
         self.at(self.finish_s + 0.1, self._finish)
         for rank in range(self.size) if self.cut_s < HORIZON_S else ():
             late_s = limits.DELIVERY_HEARTBEATS * self.heartbeat_s + self.jitter_s(0.5 * limits.CULPRIT_S)
-            self._tell_at(self.cut_s + late_s, self.supervisor.leaves, rank, is_evidence=True)
+            self._notify_at(self.cut_s + late_s, self.supervisor.leaves, rank, is_evidence=True)
         self.tick()
         supervisor = self.supervisor
         while supervisor.verdict is None and self.now < HORIZON_S:
@@ -196,7 +196,7 @@ class World:
     def is_stopped(self, rank: int) -> bool:
         return self.ranks[rank].is_alive and self.now < self.ranks[rank].stopped_until
 
-    # What ranks do
+    # Actions of ranks
 
     def _meet(self, rank: int) -> None:
         if self.ranks[rank].is_alive and not self.is_stopped(rank):
@@ -204,11 +204,11 @@ class World:
 
     def _all_meet(self) -> None:
         for rank in range(self.size):
-            self.tell(self.jitter_s(0.01), self.supervisor.runs, rank)
+            self.notify(self.jitter_s(0.01), self.supervisor.runs, rank)
 
-    def _strike(self, fault: Fault) -> None:
+    def _inject(self, fault: Fault) -> None:
         rank = self.ranks[fault.rank]
-        if not rank.is_alive or (rank.has_spoken and fault.kind not in ("kill", "stop")):
+        if not rank.is_alive or (rank.has_reported and fault.kind not in ("kill", "stop")):
             return
         if fault.kind == "kill":
             self._die(fault.rank, "killed")
@@ -216,9 +216,9 @@ class World:
             self._raise(fault.rank)
         elif fault.kind == "stop":
             rank.stopped_until = self.now + fault.lasts_s
-            self._fall_silent(fault)
+            self._stop_heartbeats(fault)
         else:
-            self._fall_silent(fault)
+            self._stop_heartbeats(fault)
 
     def _die(self, dead: int, cause: str) -> None:
         rank = self.ranks[dead]
@@ -226,36 +226,36 @@ class World:
             return
         rank.is_alive = False
         if self.kind == "engine":
-            self.tell(self.jitter_s(), self.supervisor.leaves, dead, is_evidence=True)
+            self.notify(self.jitter_s(), self.supervisor.leaves, dead, is_evidence=True)
             if self.random.random() < 0.7:
-                self.tell(self.random.uniform(0.0, 1.5), self.supervisor.engine_says, dead, cause, is_evidence=True)
+                self.notify(self.random.uniform(0.0, 1.5), self.supervisor.engine_says, dead, cause, is_evidence=True)
                 if self.random.random() < 0.5:
                     # It ends the others, too.
                     for other in range(self.size):
                         self.at(self.now + 0.06 + self.jitter_s(1.0), self._end_by_engine, other)
         else:
             left_s = self.jitter_s()
-            self.tell(left_s, self.supervisor.leaves, dead, is_evidence=True)
-            self.tell(left_s + self.jitter_s(), self.supervisor.ends, dead, cause, is_evidence=True)
-        if not rank.has_spoken:
-            self._spread(dead, dead, is_silence=False)
+            self.notify(left_s, self.supervisor.leaves, dead, is_evidence=True)
+            self.notify(left_s + self.jitter_s(), self.supervisor.ends, dead, cause, is_evidence=True)
+        if not rank.has_reported:
+            self._spread_failure(dead, dead, is_silence=False)
 
     def _end_by_engine(self, rank: int) -> None:
         if self.ranks[rank].is_alive:
             self.ranks[rank].is_alive = False
-            self.tell(self.jitter_s(), self.supervisor.leaves, rank, is_evidence=True)
+            self.notify(self.jitter_s(), self.supervisor.leaves, rank, is_evidence=True)
 
     def _raise(self, rank: int) -> None:
-        """Raise an exception: the others hear of it at once, and the launcher perhaps later, or never."""
-        self.ranks[rank].has_spoken = True
+        """Raise an exception: the others notice it at once, and the launcher perhaps later, or never."""
+        self.ranks[rank].has_reported = True
         delay_s = self.random.choice([self.jitter_s(), self.random.uniform(0.0, 1.5)])
         if self.random.random() < 0.1:
             self.ranks[rank].noticed = rank
             self.at(self.now + delay_s, self._die, rank, "killed before it has reported")
         else:
-            self.tell(delay_s, self.supervisor.fails, rank, "its own", is_evidence=True)
+            self.notify(delay_s, self.supervisor.fails, rank, "its own", is_evidence=True)
             self._exit(rank, delay_s)
-        self._spread(rank, rank, is_silence=False)
+        self._spread_failure(rank, rank, is_silence=False)
 
     def _exit(self, rank: int, delay_s: float) -> None:
         """Let the process of a script end after its report."""
@@ -266,14 +266,14 @@ class World:
         if self.ranks[rank].is_alive:
             self.ranks[rank].is_alive = False
             left_s = self.jitter_s()
-            self.tell(left_s, self.supervisor.leaves, rank)
-            self.tell(left_s + self.jitter_s(), self.supervisor.ends, rank, cause)
+            self.notify(left_s, self.supervisor.leaves, rank)
+            self.notify(left_s + self.jitter_s(), self.supervisor.ends, rank, cause)
 
-    def _fall_silent(self, fault: Fault) -> None:
-        """Let the others miss the heartbeats of a rank, and an isolated rank those of all others."""
+    def _stop_heartbeats(self, fault: Fault) -> None:
+        """Let the others miss the heartbeats of a rank. An isolated rank also misses the heartbeats of all others."""
         for rank in range(self.size):
             if fault.kind == "one-way":
-                pairs = [(fault.deaf, fault.rank)] if rank == fault.deaf else []
+                pairs = [(fault.receiver, fault.rank)] if rank == fault.receiver else []
             elif rank == fault.rank:
                 pairs = [(rank, other) for other in range(self.size)] if fault.kind == "isolate" else []
             else:
@@ -283,26 +283,26 @@ class World:
                     late_s = self.heartbeat_s + self.jitter_s(0.1 * self.heartbeat_s)
                     self.at(self.now + late_s, self._notice, listener, silent, True)
 
-    def _spread(self, by: int, failed: int, *, is_silence: bool) -> None:
+    def _spread_failure(self, by: int, failed: int, *, is_silence: bool) -> None:
         """Let all ranks that `by` reaches notice a failure."""
         for rank in range(self.size):
             if rank != by:
                 self.at(self.now + self.jitter_s(), self._notice_from, rank, by, failed, is_silence)
 
     def _notice_from(self, rank: int, by: int, failed: int, is_silence: bool) -> None:
-        if self.hears(rank, by):
+        if self.reaches(rank, by):
             self._notice(rank, failed, is_silence)
             return
         if self.now < LATE_S:
-            # The news arrive after the interruption.
+            # The report arrives after the interruption.
             self.at(self.now + 2.0, self._notice_from, rank, by, failed, is_silence)
-        if not self.hears(rank, failed) or not self.ranks[failed].is_alive or self.is_stopped(failed):
-            # Without the news, it misses the heartbeats.
+        if not self.reaches(rank, failed) or not self.ranks[failed].is_alive or self.is_stopped(failed):
+            # A rank that gets no report misses the heartbeats.
             self.at(self.now + self.heartbeat_s, self._notice, rank, failed, True)
 
     def _notice(self, rank: int, failed: int, is_silence: bool) -> None:
         each = self.ranks[rank]
-        if self.meets or not each.is_alive or each.has_spoken:
+        if self.meets or not each.is_alive or each.has_reported:
             # During a rendezvous, ranks wait for the launcher, not for each other.
             return
         if each.noticed is not None:
@@ -318,7 +318,7 @@ class World:
         if self.replicas == 2 and self._has_replica(failed) and not any(f.rank == rank for f in self.faults):
             return
         each.noticed = failed
-        self._spread(rank, failed, is_silence=is_silence)
+        self._spread_failure(rank, failed, is_silence=is_silence)
         # A slow rank computes before it enters the call that fails.
         is_slow = self.random.random() < 0.2
         each.busy_until = self.now + (self.random.uniform(0.0, 6.0) if is_slow else self.jitter_s())
@@ -332,27 +332,32 @@ class World:
             and other.is_alive
             and other.stopped_until < HORIZON_S
             and other.noticed is None
-            and not other.has_spoken
+            and not other.has_reported
         )
 
     def _report(self, rank: int, failed: int, is_silence: bool) -> None:
         each = self.ranks[rank]
-        if not each.is_alive or each.has_spoken:
+        if not each.is_alive or each.has_reported:
             return
         if self.is_stopped(rank):
             if each.stopped_until < HORIZON_S:
                 self.at(each.stopped_until, self._report, rank, failed, is_silence)
             return
-        each.has_spoken = True
+        each.has_reported = True
         if failed == rank:
             self.excluded.add(rank)
         cause = "no heartbeat" if is_silence else "its process ended"
-        is_cut = any(fault.kind == "isolate" and fault.rank == rank for fault in self.faults)
-        if self.kind == "script" and self.on_failure == "shrink" and failed in self.culprits - {rank} and not is_cut:
+        is_isolated = any(fault.kind == "isolate" and fault.rank == rank for fault in self.faults)
+        if (
+            self.kind == "script"
+            and self.on_failure == "shrink"
+            and failed in self.faulty_ranks - {rank}
+            and not is_isolated
+        ):
             # The program continues without the failed rank.
-            each.has_spoken, each.noticed = False, None
+            each.has_reported, each.noticed = False, None
             return
-        self.tell(
+        self.notify(
             self.jitter_s(),
             lambda: self.supervisor.fails(rank, cause, failed, was_silent=is_silence),
             is_evidence=True,
@@ -360,32 +365,34 @@ class World:
         self._exit(rank, 0.05)
 
     @property
-    def culprits(self) -> set[int]:
-        """Return the ranks that may be blamed."""
-        return {fault.rank for fault in self.faults} | {fault.deaf for fault in self.faults if fault.kind == "one-way"}
+    def faulty_ranks(self) -> set[int]:
+        """Return the ranks that the verdict may name."""
+        return {fault.rank for fault in self.faults} | {
+            fault.receiver for fault in self.faults if fault.kind == "one-way"
+        }
 
     def _finish(self) -> None:
         """Let the program return, if all ranks take part in its last call."""
-        whole = range(self.size)
-        has_returned = [rank for rank in whole if self.ranks[rank].has_returned]
-        gone = [rank for rank in whole if not self._can_finish(rank)]
-        if any(self.ranks[rank].is_alive and not self.ranks[rank].has_spoken for rank in whole):
+        ranks = range(self.size)
+        has_returned = [rank for rank in ranks if self.ranks[rank].has_returned]
+        gone = [rank for rank in ranks if not self._can_finish(rank)]
+        if any(self.ranks[rank].is_alive and not self.ranks[rank].has_reported for rank in ranks):
             self.at(self.now + 0.5, self._finish)
         missing = {*gone} - {*has_returned}
         are_known = all(
-            rank in self.known or not self.ranks[rank].is_alive or self.ranks[rank].has_spoken for rank in missing
+            rank in self.known or not self.ranks[rank].is_alive or self.ranks[rank].has_reported for rank in missing
         )
         if not are_known or not self._may_finish_without(missing):
             return
         for rank in missing:
-            # The others have continued without it, which it learns, or hears nothing of them any more.
-            if not self.ranks[rank].has_spoken:
+            # The others have continued without the rank. It gets a report of that, or no more messages.
+            if not self.ranks[rank].has_reported:
                 self.at(self.now + self.heartbeat_s, self._report, rank, rank, True)
-        for rank in whole:
+        for rank in ranks:
             each = self.ranks[rank]
             if rank not in gone:
-                each.has_spoken = each.has_returned = True
-                self.tell(self.jitter_s(), self.supervisor.returns, rank)
+                each.has_reported = each.has_returned = True
+                self.notify(self.jitter_s(), self.supervisor.returns, rank)
                 if self.kind == "script":
                     self.at(self.now + 0.1 + self.jitter_s(0.5), self._end_script, rank, None)
 
@@ -394,10 +401,12 @@ class World:
         cut = any(
             rank == fault.rank
             and fault.at <= self.now < fault.at + fault.lasts_s
-            and (fault.kind == "isolate" or (fault.kind == "one-way" and self._takes_part(fault.deaf)))
+            and (fault.kind == "isolate" or (fault.kind == "one-way" and self._takes_part(fault.receiver)))
             for fault in self.faults
         )
-        return each.is_alive and not self.is_stopped(rank) and each.noticed is None and not each.has_spoken and not cut
+        return (
+            each.is_alive and not self.is_stopped(rank) and each.noticed is None and not each.has_reported and not cut
+        )
 
     def _takes_part(self, rank: int) -> bool:
         return self.ranks[rank].is_alive and not self.is_stopped(rank) and rank not in self.known
@@ -417,9 +426,9 @@ class World:
         verdict = self.run()
         is_unseen = self.kind == "engine" and all(map(self.is_stopped, range(self.size)))
         if verdict is None and (self.is_suspended or is_unseen):
-            # The user was told of the suspension. Only an engine itself can notice that all of its tasks are stopped.
+            # The suspension was reported. Only an engine itself can notice that all of its tasks are stopped.
             return
-        assert verdict is not None, "the caller hears nothing"
+        assert verdict is not None, "the caller gets no verdict"
         self._check_time(verdict)
         self._check_culprit(verdict)
         self._check_usable()
@@ -446,10 +455,10 @@ class World:
             fault for fault in self.faults if fault.kind in ("kill", "raise") or fault.lasts_s > self.heartbeat_s
         ]
         if self.cut_s < self.now:
-            # Faults that the launcher does not hear of do not count.
+            # Faults do not count if no report of them reaches the launcher.
             assert verdict.ending is not Ending.ABANDONED
             if not lasting and verdict.ending is not Ending.DONE:
-                assert verdict.cause == ALL_HUNG_UP, "a single rank is blamed"
+                assert verdict.cause == ALL_HUNG_UP, "a single rank is named"
             return
         if not lasting:
             assert verdict.ending is Ending.DONE, "a failure without a fault"
@@ -459,30 +468,30 @@ class World:
             # Ranks that cannot reach each other during a rendezvous do not know more.
             assert self.meets and all(fault.kind != "kill" for fault in lasting), "a dead rank is not absent"
         elif verdict.ending is Ending.FAILED and all(self._is_identifiable(fault) for fault in lasting):
-            assert verdict.culprit in self.culprits, "a rank without a fault is blamed"
-            assert len(lasting) > 1 or verdict.culprit == lasting[0].rank, "the wrong rank is blamed"
+            assert verdict.culprit in self.faulty_ranks, "a rank without a fault is named"
+            assert len(lasting) > 1 or verdict.culprit == lasting[0].rank, "the wrong rank is named"
         # Others are lost only if the engine has ended them.
         if self.kind != "engine" and all(self._is_identifiable(fault) for fault in lasting):
-            assert self.supervisor.lost.keys() <= self.culprits | self._left_behind(), "a healthy rank is given up"
-            assert self.reported <= self.culprits | self.excluded, "a victim is reported as lost"
+            assert self.supervisor.lost.keys() <= self.faulty_ranks | self._affected_ranks(), "a healthy rank is lost"
+            assert self.reported <= self.faulty_ranks | self.excluded, "a victim is reported as lost"
 
-    def _left_behind(self) -> set[int]:
+    def _affected_ranks(self) -> set[int]:
         """Return the ranks that have failed because of others and without which a script continues."""
         return {rank for rank in range(self.size) if self.ranks[rank].noticed is not None}
 
     def _is_identifiable(self, fault: Fault) -> bool:
         if fault.kind != "isolate":
             return True
-        # Only other ranks can tell that a rank is isolated, and slow ones report too late.
+        # Only other ranks can report that a rank is isolated, and slow ones report too late.
         return (
             sum(
-                each.has_spoken and each.noticed == fault.rank and number != fault.rank
+                each.has_reported and each.noticed == fault.rank and number != fault.rank
                 for number, each in enumerate(self.ranks)
             )
             >= 2
         )
 
     def _check_usable(self) -> None:
-        """Ranks that wait for the next program live, and all others are to be ended."""
+        """Check that only ranks without a running program wait for the next program."""
         for rank in self.supervisor.waiting:
-            assert self.ranks[rank].has_spoken, "a rank that computes is given another program"
+            assert self.ranks[rank].has_reported, "a rank that computes gets another program"

@@ -1,4 +1,4 @@
-"""Accumulators: tasks add, the driver reads."""
+"""Accumulators: tasks and programs add, the driver reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import ripieno as rp
 from varied import exhaustively
 
 
-def test_accumulators_are_added_to_by_tasks_and_read_by_the_driver(world):
+def test_tasks_add_to_accumulators_and_the_driver_reads_them(world):
     def count(part, _):
         rows.add(len(part))
         rows.add(0)
@@ -89,7 +89,7 @@ def count(comm, rows, largest, ends):
     largest.add(comm.rank)
     amount = np.array([comm.rank, 0.5])
     ends.add(amount)
-    # It is the program's own.
+    # A later change of the array does not change the accumulator.
     amount[:] = 7
 
 
@@ -109,7 +109,7 @@ def test_programs_add_and_the_caller_reads(world, workers):
 def add_and_fail(comm, counter):
     counter.add(1)
     if comm.rank == 0:
-        raise KeyError("as it is to be")
+        raise KeyError("injected")
     comm.barrier()
 
 

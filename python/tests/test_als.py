@@ -31,11 +31,11 @@ from varied import exhaustively
 WORLDS = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 KINDS = pytest.mark.parametrize("implicit", [False, True], ids=["explicit", "implicit"])
 RANK, REG, ALPHA, ITERATIONS = 7, 0.1, 2.0, 4
-# One of each kind, each with a different solver.
+# Options of explicit and of implicit ratings, each with a different solver.
 SOLVED = {False: {"implicit": False, "solver": "cholesky"}, True: {"implicit": True, "solver": "cg"}}
 
 
-def made_up(user_count=60, item_count=25, seed=0):
+def random_ratings(user_count=60, item_count=25, seed=0):
     """Return ratings of 1 to 5 with a pattern; one user and one item have none."""
     random = np.random.default_rng(seed)
     taste, kind = random.random((user_count, 3)), random.random((item_count, 3))
@@ -45,7 +45,7 @@ def made_up(user_count=60, item_count=25, seed=0):
     return csr_matrix(np.where(rated, values, 0).astype(np.float32))
 
 
-RATINGS = made_up()
+RATINGS = random_ratings()
 
 
 def model_of(**options):
@@ -63,29 +63,29 @@ def start_of(ratings):
     return initial_item_factors(options, side).astype(np.float64)
 
 
-def plain(ratings, implicit, iterations=ITERATIONS):
-    """Return factors of users and items, and the objective after each iteration, in f64 and one equation at a time."""
+def reference_fit(ratings, implicit, iterations=ITERATIONS):
+    """Return the factors of users and items, and the objective after each iteration, by NumPy in float64."""
     dense, rated = ratings.toarray().astype(np.float64), ratings.toarray() != 0
     weights = 1 + ALPHA * dense if implicit else rated.astype(float)
-    wanted = rated.astype(float) if implicit else dense
+    target = rated.astype(float) if implicit else dense
 
-    def solved(weights, wanted, rated, others):
-        found = np.zeros((len(wanted), RANK))
+    def solved(weights, target, rated, others):
+        found = np.zeros((len(target), RANK))
         for row in np.flatnonzero(rated.any(axis=1)):
             penalty = REG * (1 if implicit else rated[row].sum())
             matrix = (others * weights[row][:, None]).T @ others + penalty * np.eye(RANK)
-            found[row] = np.linalg.solve(matrix, others.T @ (weights[row] * wanted[row]))
+            found[row] = np.linalg.solve(matrix, others.T @ (weights[row] * target[row]))
         return found
 
     def objective(users, items):
         counts = [np.ones(len(users)), np.ones(len(items))] if implicit else [rated.sum(axis=1), rated.sum(axis=0)]
         penalty = sum((count * (side**2).sum(axis=1)).sum() for count, side in zip(counts, (users, items), strict=True))
-        return (weights * (users @ items.T - wanted) ** 2).sum() + REG * penalty
+        return (weights * (users @ items.T - target) ** 2).sum() + REG * penalty
 
     items, objectives = start_of(ratings), []
     for _ in range(iterations):
-        users = solved(weights, wanted, rated, items)
-        items = solved(weights.T, wanted.T, rated.T, users)
+        users = solved(weights, target, rated, items)
+        items = solved(weights.T, target.T, rated.T, users)
         objectives.append(objective(users, items))
     return users, items, objectives
 
@@ -93,7 +93,7 @@ def plain(ratings, implicit, iterations=ITERATIONS):
 @KINDS
 @WORLDS
 def test_factors_match_a_plain_loop_from_the_same_start(world, workers, implicit):
-    users, items, objectives = plain(RATINGS, implicit)
+    users, items, objectives = reference_fit(RATINGS, implicit)
     model = model_of(implicit=implicit, engine=world(workers)).fit(RATINGS)
 
     predicted = model.user_factors_ @ model.item_factors_.T
@@ -109,9 +109,7 @@ def test_factors_match_a_plain_loop_from_the_same_start(world, workers, implicit
 @KINDS
 @pytest.mark.parametrize("solver", ["cholesky", "cg"])
 @pytest.mark.parametrize("exchange", ["allgather", "needed"])
-def test_factors_are_the_same_bits_on_any_number_of_workers_whichever_way_they_travel(
-    world, implicit, solver, exchange
-):
+def test_factors_have_the_same_bits_for_any_number_of_workers_and_exchange(world, implicit, solver, exchange):
     options = {"implicit": implicit, "solver": solver}
     alone = model_of(**options).fit(RATINGS)
     for workers in (2, 3):
@@ -123,7 +121,7 @@ def test_factors_are_the_same_bits_on_any_number_of_workers_whichever_way_they_t
 
 
 @KINDS
-def test_conjugate_gradients_only_go_down_and_end_where_solved_equations_do(implicit):
+def test_conjugate_gradients_never_increase_the_objective_and_reach_that_of_cholesky(implicit):
     events = []
     options = {"implicit": implicit, "max_iter": 60}
     model = model_of(solver="cg", on_iteration=lambda event: events.append(event["objective"]), **options).fit(RATINGS)
@@ -142,7 +140,7 @@ def test_auto_takes_conjugate_gradients_for_implicit_ratings_of_many_factors():
 
 
 @KINDS
-def test_workers_with_nothing_are_no_harm(world, implicit):
+def test_workers_without_ratings_do_not_change_the_factors(world, implicit):
     ratings = csr_matrix(np.array([[5, 0], [0, 1], [4, 2]], np.float32))
     alone = model_of(implicit=implicit).fit(ratings)
     for exchange in ("allgather", "needed"):
@@ -160,7 +158,7 @@ def _moved(comm, cuts, columns, way):
 
 
 @pytest.mark.parametrize("workers", [2, 3])
-def test_the_way_that_costs_less_is_chosen_and_brings_the_rows_that_ratings_refer_to(world, workers):
+def test_the_cheaper_exchange_is_chosen_and_delivers_the_rows_of_the_ratings(world, workers):
     count = 400 * workers
     cuts = np.linspace(0, count, workers + 1).astype(np.int64)
     own = [np.arange(cuts[i], cuts[i + 1], dtype=np.int32) for i in range(workers)]
@@ -175,7 +173,7 @@ def test_the_way_that_costs_less_is_chosen_and_brings_the_rows_that_ratings_refe
                 moved[way] = max(moved.get(way, 0), sent)
         assert described.row_bytes == 16 and described.row_count == count
         if chosen == "needed":
-            # One row, and the calls' own overhead.
+            # One row, and the overhead of the calls.
             assert moved["needed"] < moved["allgather"] / 4 and described.needed_rows == 1
 
 
@@ -194,7 +192,7 @@ def labels(count, kind):
 @KINDS
 @pytest.mark.parametrize("kind", ["numbers", "strings"])
 @pytest.mark.parametrize("suffix", ["parquet", "csv", "two parquet", "pandas", "arrow", "columns"])
-def test_users_and_items_of_tables_are_called_as_in_the_table(world, tmp_path, implicit, kind, suffix):
+def test_users_and_items_have_the_ids_of_the_table(world, tmp_path, implicit, kind, suffix):
     users, items = labels(60, kind), labels(25, kind)[::-1]
     table = table_of(RATINGS, users, items).take(np.random.default_rng(0).permutation(RATINGS.nnz))
     given = table
@@ -338,7 +336,7 @@ def test_bad_files_are_reported_by_every_rank(world, tmp_path, workers):
         model_of(engine=world(workers)).fit(tmp_path / "none.parquet")
 
 
-def _fitted_there(comm, ratings):
+def _fit_in_program(comm, ratings):
     events = []
     model = model_of(random_state=None, on_iteration=events.append).fit(ratings, comm=comm)
     return model.item_factors_.tobytes(), [event["iteration"] for event in events]
@@ -346,14 +344,14 @@ def _fitted_there(comm, ratings):
 
 @WORLDS
 def test_existing_ranks_fit_and_all_get_the_result(world, workers):
-    found = world(workers).run(_fitted_there, RATINGS)
+    found = world(workers).run(_fit_in_program, RATINGS)
 
     assert len({factors for factors, _ in found}) == 1
     assert [events for _, events in found] == [[1, 2, 3, 4]] + [[]] * (workers - 1)
 
 
 @pytest.mark.parametrize("kind", [csr_matrix, coo_matrix, csr_array, lambda m: m.tocsc().astype(np.int64)])
-def test_every_sparse_matrix_is_taken_and_stays_as_it_is(kind):
+def test_every_sparse_matrix_is_accepted_and_not_changed(kind):
     whole = csr_matrix(np.round(RATINGS.toarray()))
     given = kind(whole)
     before = given.copy()
@@ -415,7 +413,7 @@ def test_a_fit_that_was_killed_resumes_from_its_checkpoint_with_the_same_bits(tm
     assert model.item_factors_.tobytes() == expected.item_factors_.tobytes()
 
 
-def test_a_checkpoint_of_another_fit_is_refused_and_more_iterations_continue(world, tmp_path):
+def test_a_checkpoint_of_another_fit_is_refused_and_a_larger_max_iter_resumes(world, tmp_path):
     for workers in (1, 2):
         folder = tmp_path / str(workers)
         job = world(workers)
@@ -432,7 +430,7 @@ def test_a_checkpoint_of_another_fit_is_refused_and_more_iterations_continue(wor
         assert model_of(engine=world(workers)).fit(RATINGS).resumed_from_ is None
 
 
-def test_runs_of_rows_are_everything_once_and_even():
+def test_cuts_cover_all_rows_once_with_even_loads():
     counts = np.random.default_rng(0).integers(0, 50, 1000)
     for world_size in (1, 2, 3, 5, 33):
         cuts = even_cuts(counts, 8, world_size)
@@ -443,7 +441,7 @@ def test_runs_of_rows_are_everything_once_and_even():
     assert even_cuts(np.zeros(0, np.int64), 8, 2).tolist() == [0, 0, 0]
 
 
-def test_kernels_describe_their_results():
+def test_kernels_return_factors_loss_and_penalty():
     factors = np.arange(6, dtype=np.float32).reshape(3, 2)
     np.testing.assert_array_equal(scatter(factors, 1.5 * 64), factors.T @ factors)
     starts, columns, values = np.array([0, 0, 2]), np.array([0, 2], np.int32), np.array([1, 2], np.float32)
@@ -468,7 +466,7 @@ def test_ids_of_strings_that_end_in_nul_are_refused_and_whole_fractions_are_ids(
     assert (model.user_ids_.tolist(), model.item_ids_.tolist()) == ([1, 2], [7, 9])
 
 
-def test_ratings_are_fractions_from_the_first_file_and_byte_on(tmp_path, monkeypatch):
+def test_fractional_ratings_beyond_the_sample_of_a_file_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(cutting, "SAMPLE_BYTES", 1 << 10)
     monkeypatch.setattr(cutting, "SAMPLE_BYTES_MIN", 1 << 10)
     rows = [(user, item, 1 + (user + item) % 5 - 0.5 * (user > 90)) for user in range(100) for item in range(9)]

@@ -61,10 +61,10 @@ PACKAGES = (
 )
 # The top-level package exports all packages, and `python -m ripieno` is a command.
 ABOVE_ALL = ("__init__", "__main__")
-# Words replaced by other terms everywhere: for replicas of ranks, ordinal numbers, rows per second, OwnedBuffers.
-RETIRED = [
-    re.compile(word)
-    for word in (
+# Terms that have been replaced everywhere.
+RETIRED_TERMS = [
+    re.compile(term)
+    for term in (
         r"\b[Cc]op(y|ies) of (a |the |each |every )?(logical )?ranks?\b",
         r"\branks (that )?have copies\b",
         r"how-manieth",
@@ -72,7 +72,7 @@ RETIRED = [
         r"\bLasting\b",
     )
 ]
-# The same inside packages with many modules; the package's `__init__` stands above all of them.
+# The same inside packages with many modules. The package's `__init__` may import all of them.
 MODULES_OF = {
     "launch": (
         "limits",
@@ -135,11 +135,11 @@ MODULES_OF = {
 }
 # Reasons for imports of later packages.
 EXCEPTIONS = {
-    ("algorithms", "report"): "a report makes its page when it is looked at",
-    ("launch", "__init__"): "an actor of Ray asks which ripieno is installed where it runs",
+    ("algorithms", "report"): "a report renders its page on display",
+    ("launch", "__init__"): "an actor of Ray reports the installed version of ripieno",
 }
 
-# Packages that take longer to import than everything else that a worker needs at start.
+# Packages that take longer to import than all other imports of a worker together.
 SLOW_PACKAGES = ("fsspec", "matplotlib", "pandas", "rich", "skimage", "sklearn")
 
 
@@ -156,13 +156,13 @@ def test_every_package_is_in_the_list():
     assert _packages_in(PACKAGE) == {*PACKAGES, *ABOVE_ALL} - {"_native"}
 
 
-@pytest.mark.parametrize("word", RETIRED, ids=lambda word: word.pattern)
-def test_one_word_is_used_for_a_thing(word):
+@pytest.mark.parametrize("term", RETIRED_TERMS, ids=lambda term: term.pattern)
+def test_a_retired_term_is_not_used(term):
     root = PACKAGE.parents[1]
     sources = [*root.glob("python/**/*.py"), *root.glob("crates/*/src/**/*.rs"), *root.glob("docs/**/*.md")]
     sources += [*root.glob("benches/*.py"), root / "README.md", root / "ARCHITECTURE.md"]
 
-    assert [path.name for path in sources if word.search(path.read_text()) and path != Path(__file__)] == []
+    assert [path.name for path in sources if term.search(path.read_text()) and path != Path(__file__)] == []
 
 
 def test_imports_point_down():

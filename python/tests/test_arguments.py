@@ -8,7 +8,7 @@ import ripieno as rp
 
 ONES = np.ones(1)
 
-#: By method and parameter: the call with that argument, and whether 0, the only rank of this world, is a valid value.
+#: By method and parameter: the call with that argument, and whether 0 is a valid value in a world of one rank.
 CALLS = {
     "broadcast root": (lambda c, n: c.broadcast(1, n), True),
     "reduce root": (lambda c, n: c.reduce(ONES, "sum", n), True),
@@ -36,17 +36,33 @@ CALLS = {
     "regroup memory_limit": (lambda c, n: c.regroup(rp.KeyValues([1]), memory_limit=n), False),
 }
 
-#: Values of other types that are valid and have their own meaning.
-MEANT = {
+#: Valid values of other types.
+VALID = {
     "split color": [None],
     "sparse size": [None],
     "sparse degrees": [None],
     "flight count": [None],
     "regroup memory_limit": [None],
 }
-WRONG = [1.5, 0.0, True, None, "0", b"0", np.float64(0.0), np.array(0), np.array([0]), 1j, [0], -(2**70), 2**64, 2**70]
+INVALID = [
+    1.5,
+    0.0,
+    True,
+    None,
+    "0",
+    b"0",
+    np.float64(0.0),
+    np.array(0),
+    np.array([0]),
+    1j,
+    [0],
+    -(2**70),
+    2**64,
+    2**70,
+]
 
-WORDS = {
+#: Calls by the name of a parameter that is not a whole number.
+OTHER_CALLS = {
     "op": [
         lambda c, w: c.allreduce(ONES, w),
         lambda c, w: c.allreduce(ONES, w, out=ONES),
@@ -91,48 +107,48 @@ def same_values(left, right) -> bool:
     return type(left) is type(right) and repr(left) == repr(right)
 
 
-def numbers(comm, name):
-    call, takes_zero = CALLS[name]
-    for value in WRONG:
-        if any(same_values(value, meant) for meant in MEANT.get(name, [])):
+def refuse_invalid_numbers(comm, name):
+    call, is_zero_valid = CALLS[name]
+    for value in INVALID:
+        if any(same_values(value, valid) for valid in VALID.get(name, [])):
             continue
         if name == "sparse degrees" and isinstance(value, str | list | np.ndarray):
             continue
         if name == "neighbour_exchange peer" and isinstance(value, list | np.ndarray):
-            continue  # no key of a dict
+            continue  # unhashable, so no key of a dict
         with pytest.raises(rp.InputError, match="expected"):
             call(comm, value)
-            raise AssertionError(f"{name}: {value!r} was taken")
-    if takes_zero:
+            raise AssertionError(f"{name}: {value!r} was accepted")
+    if is_zero_valid:
         for zero in (0, np.int64(0), np.uint8(0)):
             call(comm, zero)
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_number_that_is_not_an_integer_or_out_of_range_is_reported(name, threads):
-    threads(1, numbers, name)
+    threads(1, refuse_invalid_numbers, name)
 
 
-def words(comm, name):
-    for call in WORDS[name]:
+def refuse_other_values(comm, name):
+    for call in OTHER_CALLS[name]:
         for value in (1, 1.5 if name not in ("dense_above", "budget_s") else "x", b"ring", object(), "sideways"):
             if name in ("dense_above", "budget_s") and value == 1:
                 continue
             with pytest.raises(rp.InputError, match=r"expected|rows for"):
                 call(comm, value)
-                raise AssertionError(f"{name}: {value!r} was taken")
+                raise AssertionError(f"{name}: {value!r} was accepted")
 
 
-@pytest.mark.parametrize("name", WORDS)
+@pytest.mark.parametrize("name", OTHER_CALLS)
 def test_an_unexpected_value_is_reported(name, threads):
-    threads(1, words, name)
+    threads(1, refuse_other_values, name)
 
 
 def layers(comm):
     return comm.sparse([0], [0], degrees=2).degrees, comm.sparse([0], [0], degrees=np.int64(2)).degrees
 
 
-def test_a_number_of_degrees_is_the_only_layer(threads):
+def test_a_single_degree_means_one_layer(threads):
     assert threads(2, layers) == [("2", "2")] * 2
 
 

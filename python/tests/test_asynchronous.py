@@ -1,4 +1,4 @@
-"""Groups, asynchronous calls, and the collectives that pass values along: all results equal NumPy's."""
+"""Groups, asynchronous calls, scans, rotations and neighbor exchanges: all results equal NumPy's."""
 
 from __future__ import annotations
 
@@ -129,22 +129,22 @@ def asynchronous(comm):
             comm.recv_async(peer, out=received).wait()
             sent.wait()
             assert (received == peer).all()
-            comm.send_async(["value", comm.rank, np.zeros(1 << 18)], peer)  # forgotten, and it arrives
+            comm.send_async(["value", comm.rank, np.zeros(1 << 18)], peer)  # nothing waits for it, but it arrives
             assert comm.recv(peer)[1] == peer
     for _ in range(20):
-        comm.allreduce_async(np.ones(1000))  # forgotten
+        comm.allreduce_async(np.ones(1000))  # nothing waits for it
     comm.barrier()
 
 
-def unattended(comm):
-    """Send a value too large for a link's buffer: without a progress thread it would not arrive."""
+def progress_without_wait(comm):
+    """Reduce a value that is larger than a link's buffer: it needs the progress thread to complete."""
     handle = comm.allreduce_async(np.full(1 << 20, comm.rank + 1.0))
     until_done(handle)
     assert (handle.wait() == sum(range(1, comm.world_size + 1))).all()
 
 
 def until_done(handle):
-    assert comes_true(lambda: handle.done, within_s=60), "nobody moved it on"
+    assert comes_true(lambda: handle.done, within_s=60), "the call made no progress"
 
 
 def done_without_wait(comm):
@@ -176,8 +176,8 @@ def test_values_equal_numpy(everywhere, program):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_the_first_call_of_a_communicator_may_continue_by_itself(workers):
-    run(unattended, workers)
+def test_the_first_call_of_a_communicator_progresses_without_wait(workers):
+    run(progress_without_wait, workers)
 
 
 def test_an_error_is_raised_by_wait_and_by_the_next_call():
@@ -200,56 +200,56 @@ class Owner:
         pass
 
 
-class BlockingPart:
-    """A part of a call that ends on request."""
+class ControlledPart:
+    """A part of a call that ends when the test sets `ended`."""
 
     def __init__(self, *errors):
         self.errors = list(errors)
-        self.asked, self.ended = threading.Event(), threading.Event()
+        self.waited_for, self.ended = threading.Event(), threading.Event()
 
     @property
     def done(self):
         return self.ended.is_set()
 
     def wait(self):
-        self.asked.set()
+        self.waited_for.set()
         if self.errors:
             raise self.errors.pop()
         assert self.ended.wait(30)
 
 
 def test_after_an_interrupted_wait_another_one_waits_for_the_end():
-    part = BlockingPart(KeyboardInterrupt())
-    handle = Handle([part], lambda: "all of it", Owner())
+    part = ControlledPart(KeyboardInterrupt())
+    handle = Handle([part], lambda: "result", Owner())
 
     with pytest.raises(KeyboardInterrupt):
         handle.wait()
     assert not handle.done
     part.ended.set()
-    assert handle.wait() == "all of it" and handle.done
+    assert handle.wait() == "result" and handle.done
 
 
 def test_two_threads_may_wait_for_one_handle():
-    part, results = BlockingPart(), []
-    handle = Handle([part], lambda: "all of it", Owner())
+    part, results = ControlledPart(), []
+    handle = Handle([part], lambda: "result", Owner())
     threads = [threading.Thread(target=lambda: results.append(handle.wait())) for _ in range(2)]
     for thread in threads:
         thread.start()
-    assert part.asked.wait(30)
+    assert part.waited_for.wait(30)
     assert not handle.done and not results
     part.ended.set()
     for thread in threads:
         thread.join()
-    assert results == ["all of it"] * 2 and handle.done
+    assert results == ["result"] * 2 and handle.done
 
 
-def test_a_queue_keeps_no_result():
+def test_a_queue_does_not_retain_results():
     queue = CallQueue()
     job = queue.add(lambda: np.ones(3))
     gone = threading.Event()
     weakref.finalize(job.wait(), gone.set)
     del job
-    assert gone.wait(30), "the queue keeps it"
+    assert gone.wait(30), "the queue retains the result"
 
 
 def test_wrong_arguments_are_raised_at_once():
@@ -267,8 +267,8 @@ def test_wrong_arguments_are_raised_at_once():
 def test_ranks_that_wait_for_each_other_in_different_groups_are_reported():
     def program(comm):
         first, second = comm.split(0), comm.split(0)
-        ours = (first, second) if comm.rank == 0 else (second, first)
-        for group in ours:
+        order = (first, second) if comm.rank == 0 else (second, first)
+        for group in order:
             group.allreduce(np.ones(3))
 
     with pytest.raises(rp.CollectiveMismatch, match="communicator"):

@@ -9,8 +9,8 @@ from ripieno.errors import InputError
 from ripieno.launch.engine.batches import Batches
 
 
-def batches(*columns_of_each: dict[str, pa.Array]) -> Batches:
-    found = [pa.RecordBatch.from_pydict(columns) for columns in columns_of_each]
+def batches(*columns_by_batch: dict[str, pa.Array]) -> Batches:
+    found = [pa.RecordBatch.from_pydict(columns) for columns in columns_by_batch]
     return Batches(found, found[0].schema)
 
 
@@ -47,7 +47,7 @@ ONE_COLUMN = {
 
 
 @pytest.mark.parametrize("case", ONE_COLUMN)
-def test_one_batch_with_one_column_is_viewed_in_place(case):
+def test_a_column_of_one_batch_is_a_view_of_its_memory(case):
     column, values, shape = ONE_COLUMN[case]
 
     array = batches({"x": column}).to_numpy()
@@ -56,7 +56,7 @@ def test_one_batch_with_one_column_is_viewed_in_place(case):
     assert array.shape == shape and np.array_equal(array.ravel(), values.to_numpy())
 
 
-def test_dense_vectors_are_viewed_in_place():
+def test_dense_vectors_are_a_view_of_their_memory():
     column = vectors([{"type": 1, "values": [1.0, 2.0]}, {"type": 1, "values": [3.0, 4.0]}])
 
     array = batches({"features": column}).to_numpy("features")
@@ -65,7 +65,7 @@ def test_dense_vectors_are_viewed_in_place():
     assert np.array_equal(array, [[1, 2], [3, 4]])
 
 
-def test_sparse_vectors_are_made_dense_among_dense_ones():
+def test_sparse_vectors_become_dense():
     column = vectors(
         [
             {"type": 0, "size": 7, "indices": [], "values": []},
@@ -104,7 +104,7 @@ def test_a_rank_without_rows_has_a_schema_and_empty_arrays():
     assert shapes == {"id": ((0,), np.int32), "x": ((0, 0), np.float32), "y": ((0, 5), np.float32)}
 
 
-def test_lists_without_values_are_rows_of_no_width():
+def test_empty_lists_are_rows_of_width_zero():
     assert batches({"x": pa.array([[], []], pa.list_(pa.float64()))}).to_numpy().shape == (2, 0)
 
 
@@ -122,7 +122,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_value_that_is_no_array_is_reported_with_its_column_and_row(case):
+def test_a_value_without_an_array_form_is_reported_with_its_column_and_row(case):
     columns, message = WRONG[case]
 
     with pytest.raises(InputError, match=f"column 'x'.*{message}"):

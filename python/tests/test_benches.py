@@ -1,4 +1,4 @@
-"""The benchmarks in their quick form, so that they keep running; their times mean nothing here."""
+"""Quick runs of all benchmarks; their times mean nothing here."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_every_case_of_the_emulated_cluster_runs(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_the_return_of_the_others_after_a_death_is_timed(tmp_path):
+def test_the_recovery_of_the_survivors_is_timed(tmp_path):
     figures = reports_of("faults", tmp_path)["figures"]
     assert {figure["row"].split()[1] for figure in figures} >= {"local"}
     assert all(0 < figure["ours"]["median_s"] < 10 for figure in figures)
@@ -161,7 +161,7 @@ def test_shuffles_are_measured_with_and_without_local_reduction_and_to_one_host(
     assert 1 / 8 < bytes_sent["value"] < 1 / 6
 
 
-def test_a_case_that_does_not_exist_is_reported_with_those_that_do():
+def test_an_unknown_case_is_reported_with_the_existing_cases():
     command = [sys.executable, str(BENCHES / "run.py"), "host", "--case", "native-3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
@@ -206,9 +206,9 @@ def test_sparse_reductions_of_an_emulated_cluster_are_measured_and_drawn(tmp_pat
     assert set(ways) == {"designed", "tried", "direct", "gather", "dense"}
     assert all(result["reduce_s"] > 0 and result["sent_bytes"] > 0 for result in ways.values())
     assert ways["direct"]["sent_bytes"] < ways["gather"]["sent_bytes"]
-    held, p = case["rows"] * case["row_bytes"], case["ranks"]
+    held_bytes, p = case["rows"] * case["row_bytes"], case["ranks"]
     # Values go down and up once, to all ranks except the sender; counting costs a few bytes.
-    assert ways["direct"]["sent_bytes"] == pytest.approx(2 * (p - 1) * held, rel=0.1)
+    assert ways["direct"]["sent_bytes"] == pytest.approx(2 * (p - 1) * held_bytes, rel=0.1)
     drawn = {path.name for path in tmp_path.glob("*.svg")}
     assert drawn == {"density.svg", "volumes.svg", "packets.svg", "times-twitter.svg"}
 
@@ -267,7 +267,7 @@ def test_words_are_counted_against_polars_and_duckdb_with_equal_counts(tmp_path)
 
 
 @pytest.mark.exhaustive
-def test_python_does_not_run_more_for_more_rows(tmp_path):
+def test_the_number_of_python_calls_does_not_depend_on_the_rows(tmp_path):
     bench("calls.py", "--json", tmp_path / "calls.json")
     found = json.loads((tmp_path / "calls.json").read_text())
 
@@ -410,7 +410,7 @@ def test_descriptors_match_patches_and_are_equal_for_a_seed(tmp_path, monkeypatc
 
 
 @pytest.mark.exhaustive
-def test_a_million_clusters_are_made_in_small_and_continue(tmp_path):
+def test_a_small_run_of_the_program_for_a_million_clusters_resumes(tmp_path):
     def run(*options):
         command = [sys.executable, str(BENCHES / "million.py"), str(tmp_path / "run"), "--quick", *options]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=250).stdout
@@ -436,8 +436,8 @@ def test_the_model_is_compared_with_emulated_hosts(tmp_path):
     assert done.returncode in (0, 1), done.stderr
     rows = json.loads(target.read_text())["rows"]
 
-    asked = [("3", 96_000), ("2x2:2", 96_000)]
-    expected = [(*each, name) for each in asked for name in ("broadcast=chain", "allgather=ring")]
+    requested = [("3", 96_000), ("2x2:2", 96_000)]
+    expected = [(*each, name) for each in requested for name in ("broadcast=chain", "allgather=ring")]
     assert [(row["shape"], row["bytes"], row["algorithm"]) for row in rows] == expected
     assert all(row["simulated_s"] > 96e3 * 8 / 100e6 / 2 and row["measured_s"] for row in rows)
     assert table.read_text().count("broadcast=chain") >= 2 and " of 4 cases within 10%" in done.stdout
@@ -505,7 +505,7 @@ def test_strategies_of_broadcast_are_timed_against_their_simulations_and_drawn(t
 
 
 @pytest.mark.exhaustive
-def test_a_chain_by_racks_is_compared_with_one_over_hosts_that_are_numbered_at_random(tmp_path):
+def test_a_chain_in_rack_order_is_compared_with_a_chain_in_random_order(tmp_path):
     words = ["--hosts", "6", "--racks", "2", "--rate", "50mbit", "--uplink", "10mbit", "--bytes", "512KiB"]
     target = tmp_path / "figures.json"
     command = [sys.executable, "-m", "ripieno", "bench", "strategies", *words, "--strategies", "chain"]
@@ -529,7 +529,7 @@ def test_a_chain_by_racks_is_compared_with_one_over_hosts_that_are_numbered_at_r
         (["--algorithms", "broadcast=ring"], "algorithm 'broadcast=ring': expected a collective and its algorithm"),
     ],
 )
-def test_a_comparison_that_cannot_be_is_refused_before_any_host_is_made(words, message, capfd):
+def test_an_invalid_comparison_is_refused_before_any_host_is_created(words, message, capfd):
     assert main(["bench", "model", *words]) == 2
     assert message in capfd.readouterr().err
 
@@ -546,7 +546,7 @@ def test_a_comparison_that_cannot_be_is_refused_before_any_host_is_made(words, m
         (["--strategies", "flat"], "--strategies='flat': expected some of chain, splitstream, csb, bittorrent"),
     ],
 )
-def test_a_case_that_cannot_be_is_refused_before_any_host_is_made(words, message, capfd):
+def test_an_invalid_case_is_refused_before_any_host_is_created(words, message, capfd):
     assert main(["bench", "strategies", *words]) == 2
     assert message in capfd.readouterr().err
 
@@ -598,7 +598,7 @@ def test_threads_are_compared_in_all_models_and_the_patterns_that_are_requested_
         (["--centroids", "ten"], "--centroids='ten': expected whole numbers"),
     ],
 )
-def test_threads_that_cannot_be_compared_are_refused(words, message, capfd):
+def test_invalid_comparisons_of_threads_are_refused(words, message, capfd):
     assert main(["bench", "threads", *words]) == 2
     assert message in capfd.readouterr().err
 

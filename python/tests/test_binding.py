@@ -1,4 +1,4 @@
-"""Binding of ranks and pinning of threads: the six patterns, on made-up machines and on this one."""
+"""Binding of ranks and pinning of threads: the six patterns, on simulated machines and on this one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_six_patterns_have_the_letters_of_the_paper():
     assert "".join(letters["none", each] for each in ("inherit", "pin")) == "US"
 
 
-def test_bound_to_cores_a_rank_has_as_many_as_threads():
+def test_a_rank_bound_to_cores_has_one_core_per_thread():
     assert placed("core", "inherit", 2, 2) == [([0, 1, 4, 5], ()), ([2, 3, 6, 7], ())]
     assert placed("core", "pin", 4, 1) == [([0, 4], (0,)), ([1, 5], (1,)), ([2, 6], (2,)), ([3, 7], (3,))]
 
@@ -46,7 +46,7 @@ def test_with_more_threads_than_cores_hardware_threads_count():
     assert placed("core", "pin", 2, 3) == [([0, 1, 4], (0, 4, 1)), ([2, 5, 6], (5, 2, 6))]
 
 
-def test_bound_to_sockets_ranks_share_one_and_pin_threads_apart():
+def test_ranks_bound_to_sockets_share_a_socket_and_pin_threads_to_separate_cores():
     assert placed("socket", "inherit", 3, 2) == [([0, 1, 4, 5], ()), ([0, 1, 4, 5], ()), ([2, 3, 6, 7], ())]
     assert placed("socket", "pin", 4, 1) == [
         ([0, 1, 4, 5], (0,)),
@@ -75,7 +75,7 @@ def test_too_few_cores_are_an_error_with_the_numbers(bind, threads, where):
     assert expected in str(caught.value)
 
 
-def test_cores_are_read_from_the_system_and_a_silent_one_has_one_socket(tmp_path, monkeypatch):
+def test_cores_are_read_from_the_system_or_assigned_to_one_socket(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "_CPUS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 3})
     for cpu, socket, core in ((0, 1, 7), (1, 0, 7), (3, 1, 7)):
@@ -90,7 +90,7 @@ def test_cores_are_read_from_the_system_and_a_silent_one_has_one_socket(tmp_path
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_usable_cores_are_cut_down_to_the_tightest_quota(tmp_path, monkeypatch, version):
+def test_usable_cores_are_limited_by_the_smallest_quota(tmp_path, monkeypatch, version):
     own = "/outer/inner"
     root = tmp_path if version == 2 else tmp_path / "cpu,cpuacct"
     (root / own[1:]).mkdir(parents=True)
@@ -120,7 +120,7 @@ def where_it_computes(comm):
     import ripieno._native as native
 
     with comm.team() as team:
-        # The threads meet, so that no thread makes two of the calls.
+        # A barrier makes each thread run exactly one of the calls.
         members = team.run(lambda _: team.wait() or sorted(os.sched_getaffinity(0)))
     return sorted(os.sched_getaffinity(0)), native.pinned_cores(), sorted(map(tuple, members))
 
@@ -137,7 +137,7 @@ def test_workers_run_on_the_cores_of_the_pattern(bind, affinity):
 
 
 @needs_two_cores
-def test_a_single_bound_worker_is_a_process_of_its_own():
+def test_a_single_bound_worker_is_a_separate_process():
     with rp.launch(workers=1, threads=2, bind="core", thread_affinity="pin") as job:
         ((cpus, pins, members),) = job.run(where_it_computes)
         assert job.run(lambda comm: os.getpid()) != [os.getpid()]
@@ -233,7 +233,7 @@ def test_ranks_of_other_launchers_divide_the_cores_that_they_share(tmp_path):
 
 
 @needs_two_cores
-def test_a_thread_that_was_lent_to_a_rank_returns_to_its_cores():
+def test_a_borrowed_thread_gets_its_cores_back():
     import ripieno._native as native
 
     with binding.lent_thread():

@@ -45,37 +45,37 @@ def beyond_the_limit(comm, folder, per_host):
     # Space for two values with their overhead, in addition to the other values of this process.
     held = comm.broadcast_memory(limit_bytes=1, spill_directory=folder).held_bytes
     limit = held + 2 * VALUE_BYTES + 10_000
-    begun = comm.broadcast_memory(limit_bytes=limit, spill_directory=folder)
-    assert begun.limit_bytes == limit and begun.spill_directory == folder
-    made, seen = [], []
-    with warnings.catch_warnings(record=True) as described:
+    initial = comm.broadcast_memory(limit_bytes=limit, spill_directory=folder)
+    assert initial.limit_bytes == limit and initial.spill_directory == folder
+    variables, values = [], []
+    with warnings.catch_warnings(record=True) as issued:
         warnings.simplefilter("always")
         for seed in range(5):
-            given = sample(seed) if comm.rank == 0 else None
-            made.append(comm.broadcast_variable(given, per_host=per_host))
-            seen.append(made[-1].value)
+            value = sample(seed) if comm.rank == 0 else None
+            variables.append(comm.broadcast_variable(value, per_host=per_host))
+            values.append(variables[-1].value)
             # A value is removed from memory before the next arrives.
             await_true(lambda: comm.broadcast_memory().held_bytes <= limit, "values stay in memory")
             comm.barrier()
-    addresses = [array.ctypes.data for array in seen]
-    holds = comm.rank == 0 or not per_host
-    spilled = comm.broadcast_memory().spilled_count - begun.spilled_count
-    assert (spilled >= 3) == holds, spilled
-    messages = [str(each.message) for each in described if each.category is RuntimeWarning]
-    assert len(messages) == holds and all("broadcast values exceed" in each for each in messages), messages
+    addresses = [array.ctypes.data for array in values]
+    holds_values = comm.rank == 0 or not per_host
+    spilled = comm.broadcast_memory().spilled_count - initial.spilled_count
+    assert (spilled >= 3) == holds_values, spilled
+    messages = [str(each.message) for each in issued if each.category is RuntimeWarning]
+    assert len(messages) == holds_values and all("broadcast values exceed" in each for each in messages), messages
     # Processes that have mapped the value unmap it, too.
     await_true(lambda: in_memory() - before <= 2, "memory of values that were written to disk")
-    for seed, (variable, array, address) in enumerate(zip(made, seen, addresses, strict=True)):
+    for seed, (variable, array, address) in enumerate(zip(variables, values, addresses, strict=True)):
         np.testing.assert_array_equal(array, sample(seed), strict=True)
         assert variable.value is array and array.ctypes.data == address and not array.flags.writeable
     left = os.listdir(folder)
     comm.barrier()
-    for variable in made:
+    for variable in variables:
         variable.release()
-    for seed, array in enumerate(seen):
+    for seed, array in enumerate(values):
         np.testing.assert_array_equal(array, sample(seed), strict=True)
     del array
-    seen.clear()
+    values.clear()
     await_true(lambda: comm.broadcast_memory().held_bytes <= held, "memory of released values")
     comm.broadcast_memory(limit_bytes=HIGH_LIMIT_BYTES)
     comm.barrier()
@@ -88,7 +88,7 @@ def test_values_beyond_the_limit_move_to_disk_and_arrays_in_use_stay(world, tmp_
     assert world(workers).run(beyond_the_limit, str(tmp_path), per_host) == [[]] * workers, "files have no names"
 
 
-def one_that_is_larger(comm, folder):
+def value_larger_than_the_limit(comm, folder):
     held = comm.broadcast_memory(limit_bytes=1000, spill_directory=folder).held_bytes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -101,7 +101,7 @@ def one_that_is_larger(comm, folder):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_a_value_that_is_larger_than_the_limit_is_served_from_disk(world, tmp_path, workers):
-    world(workers).run(one_that_is_larger, str(tmp_path))
+    world(workers).run(value_larger_than_the_limit, str(tmp_path))
 
 
 FULL = """

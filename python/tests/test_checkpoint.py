@@ -21,19 +21,19 @@ PROGRAM = "0123"
 SMALL = CheckpointContents(3, np.arange(4.0), {"tolerance": 0.5}, [7])
 
 
-def place(folder: Path, name: str = "job", program: str = PROGRAM) -> Checkpoints:
+def checkpoints_in(folder: Path, name: str = "job", program: str = PROGRAM) -> Checkpoints:
     return Checkpoints(folder, name, program)
 
 
 def saved(folder: Path, what: CheckpointContents = SMALL) -> Path:
     """Write a checkpoint that no process has open, and return its folder."""
-    with closing(place(folder)) as checkpoints:
+    with closing(checkpoints_in(folder)) as checkpoints:
         checkpoints.save(what)
     return checkpoints.folder
 
 
 def loaded(folder: Path, **options: str) -> CheckpointContents | None:
-    with closing(place(folder, **options)) as checkpoints:
+    with closing(checkpoints_in(folder, **options)) as checkpoints:
         return checkpoints.load()
 
 
@@ -87,7 +87,7 @@ def test_other_objects_are_pickled_and_unpicklable_ones_are_reported(tmp_path):
 
 def test_equal_content_is_one_file_and_unchanged_content_is_not_rewritten(tmp_path):
     large = np.arange(1000.0)
-    checkpoints = place(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     checkpoints.save(CheckpointContents(1, large, {"same": large.copy()}, []))
     first = {entry.name: entry.stat().st_ino for entry in checkpoints.folder.glob("*.npy")}
     checkpoints.save(CheckpointContents(2, np.ones(3), {"same": large}, []))
@@ -98,7 +98,7 @@ def test_equal_content_is_one_file_and_unchanged_content_is_not_rewritten(tmp_pa
     assert first.items() <= second.items()
 
 
-# Torn and foreign ones
+# Incomplete checkpoints, and checkpoints of other jobs
 
 
 def test_a_checkpoint_torn_anywhere_is_refused(tmp_path):
@@ -120,10 +120,10 @@ def test_a_checkpoint_torn_anywhere_is_refused(tmp_path):
 def test_an_older_checkpoint_replaces_a_torn_one(tmp_path):
     def reopened():
         kept = Checkpoints(tmp_path, "job", "program", keep=2)
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as issued:
             warnings.simplefilter("always")
             found = kept.load()
-        return kept, found, [str(each.message) for each in told]
+        return kept, found, [str(each.message) for each in issued]
 
     kept, _, _ = reopened()
     for iteration in range(1, 5):
@@ -133,8 +133,8 @@ def test_an_older_checkpoint_replaces_a_torn_one(tmp_path):
     assert sorted(each.name for each in folder.iterdir() if each.name.startswith("m")) == ["manifest", "manifest-1"]
     assert len(list(folder.glob("*.npy"))) == 2
 
-    kept, found, told = reopened()
-    assert (found.iteration, told) == (4, [])
+    kept, found, messages = reopened()
+    assert (found.iteration, messages) == (4, [])
     kept.close()
     for tear in (
         lambda: (folder / "manifest").write_bytes((folder / "manifest").read_bytes()[:-9]),
@@ -142,9 +142,9 @@ def test_an_older_checkpoint_replaces_a_torn_one(tmp_path):
         lambda: min(folder.glob("*.npy"), key=lambda each: -np.load(each)[0]).unlink(),
     ):
         tear()
-        kept, found, told = reopened()
+        kept, found, messages = reopened()
         assert found.iteration == 3 and found.result.tolist() == [3, 3, 3]
-        assert all("an older one is used" in text for text in told)
+        assert all("an older one is used" in text for text in messages)
         kept.save(CheckpointContents(4, np.full(3, 4), {}, []))
         kept.close()
         assert len(list(folder.glob("*.npy"))) == 2
@@ -160,9 +160,9 @@ def test_an_older_checkpoint_replaces_a_torn_one(tmp_path):
 def test_a_changed_byte_is_found_and_a_missing_file_is_named(tmp_path):
     folder = saved(tmp_path)
     for name, data in content(folder).items():
-        for place_ in range(0, len(data), 7):
+        for index in range(0, len(data), 7):
             changed = bytearray(data)
-            changed[place_] ^= 1
+            changed[index] ^= 1
             (folder / name).write_bytes(changed)
             with pytest.raises(rp.CheckpointError):
                 loaded(tmp_path)
@@ -190,11 +190,11 @@ def test_unfinished_files_are_removed(tmp_path):
     folder = saved(tmp_path)
     whole = content(folder)
     (folder / ".manifest.part").write_bytes(b"half")
-    (folder / f"{'0' * 64}.npy").write_bytes(b"of a checkpoint whose manifest never came")
-    (folder / "notes.txt").write_bytes(b"somebody's")
+    (folder / f"{'0' * 64}.npy").write_bytes(b"of a checkpoint without a manifest")
+    (folder / "notes.txt").write_bytes(b"of the user")
 
     assert loaded(tmp_path).iteration == 3
-    assert content(folder) == whole | {"notes.txt": b"somebody's"}
+    assert content(folder) == whole | {"notes.txt": b"of the user"}
 
 
 SAVING = """
@@ -230,16 +230,16 @@ def test_a_driver_killed_at_any_time_leaves_a_whole_checkpoint(tmp_path, saves):
 
 
 def test_two_jobs_of_one_name_do_not_run_at_the_same_time(tmp_path):
-    first = place(tmp_path)
+    first = checkpoints_in(tmp_path)
     with pytest.raises(rp.CheckpointError, match="is in use by another process"):
-        place(tmp_path)
-    place(tmp_path, name="other").close()
+        checkpoints_in(tmp_path)
+    checkpoints_in(tmp_path, name="other").close()
     first.close()
-    place(tmp_path).close()
+    checkpoints_in(tmp_path).close()
 
 
 def test_a_first_checkpoint_that_cannot_be_written_leaves_none(tmp_path):
-    checkpoints = place(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     message = (
         f"the new checkpoint in {checkpoints.folder}: .*; there is none before it, so the job starts from the beginning"
     )
@@ -253,7 +253,7 @@ def test_a_first_checkpoint_that_cannot_be_written_leaves_none(tmp_path):
 
 @pytest.mark.parametrize("limit_bytes", [200, 2000])
 def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit_bytes):
-    checkpoints = place(tmp_path)
+    checkpoints = checkpoints_in(tmp_path)
     checkpoints.save(SMALL)
     whole = content(checkpoints.folder)
     # A small and a large blob, or a large manifest.

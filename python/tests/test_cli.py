@@ -25,7 +25,7 @@ def vectors(tmp_path):
     return path
 
 
-def left_behind(folder):
+def names_in(folder):
     """Return the names in a folder, including hidden ones."""
     return sorted(entry.name for entry in folder.iterdir())
 
@@ -40,7 +40,7 @@ def test_clustering_writes_centroids_labels_model_and_report(vectors, tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == str(out / "report.html")
     assert "iteration 1, inertia" in done.stderr and "200 rows in 5 clusters" in done.stderr
-    assert left_behind(out) == ["centroids.npy", "labels.npy", "model.json", "report.html"]
+    assert names_in(out) == ["centroids.npy", "labels.npy", "model.json", "report.html"]
     centroids, labels = np.load(out / "centroids.npy"), np.load(out / "labels.npy")
     assert centroids.shape == (5, 8) and labels.shape == (200,) and labels.dtype == np.int32
     model = json.loads((out / "model.json").read_text())
@@ -48,7 +48,7 @@ def test_clustering_writes_centroids_labels_model_and_report(vectors, tmp_path):
     assert model["inertia"] == pytest.approx(distances, rel=1e-5)
     assert model["cluster_sizes"] == np.bincount(labels, minlength=5).tolist()
     assert model["parameters"]["workers"] == 2
-    assert left_behind(tmp_path) == ["result", "vectors.npy"]
+    assert names_in(tmp_path) == ["result", "vectors.npy"]
 
 
 def test_the_same_command_gives_the_same_result(vectors, tmp_path):
@@ -91,7 +91,7 @@ def test_wrong_input_ends_with_2_and_writes_nothing(vectors, tmp_path, capsys, m
 
     assert code == 2
     assert message in capsys.readouterr().err
-    assert left_behind(tmp_path) == ["vectors.npy"]
+    assert names_in(tmp_path) == ["vectors.npy"]
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_lines_of_patches_that_cannot_be_read_are_reported_by_number(tmp_path, c
 
     assert main(["kmeans", str(tmp_path / "rows.txt"), "-k", "1", "-q", "-o", str(tmp_path / "out")]) == 2
     assert message in capsys.readouterr().err
-    assert left_behind(tmp_path) == ["rows.txt"]
+    assert names_in(tmp_path) == ["rows.txt"]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [("", "weights.txt does not hold weights: it is empty"), ("1\nnan\n" + "1\n" * 198, "contains NaN")],
 )
-def test_weights_that_cannot_be_are_reported(vectors, tmp_path, capsys, text, message):
+def test_invalid_weights_are_reported(vectors, tmp_path, capsys, text, message):
     (tmp_path / "weights.txt").write_text(text)
     weighted = ["kmeans", str(vectors), "-k", "2", "-q", "--weights", str(tmp_path / "weights.txt")]
 
@@ -130,10 +130,10 @@ def test_values_that_are_not_finite_are_reported_with_file_row_and_column(tmp_pa
     output = capfd.readouterr().err
     assert output.splitlines()[-1].endswith("bad.npy, row 30, column 2: NaN where a finite number is expected")
     assert "Traceback" not in output
-    assert left_behind(tmp_path) == ["bad.npy"]
+    assert names_in(tmp_path) == ["bad.npy"]
 
 
-def test_warnings_are_sentences_too(tmp_path):
+def test_warnings_are_printed_in_one_line(tmp_path):
     np.save(tmp_path / "equal.npy", np.ones((9, 2)))
 
     done = subprocess.run(
@@ -144,7 +144,7 @@ def test_warnings_are_sentences_too(tmp_path):
     assert ".py" not in done.stderr
 
 
-def test_a_result_is_not_overwritten_unless_asked(vectors, tmp_path, capsys):
+def test_a_result_is_only_overwritten_on_request(vectors, tmp_path, capsys):
     out, command = tmp_path / "result", ["kmeans", str(vectors), "-q", "-o", str(tmp_path / "result"), "-k"]
     assert main([*command, "2"]) == 0
 
@@ -153,12 +153,12 @@ def test_a_result_is_not_overwritten_unless_asked(vectors, tmp_path, capsys):
     assert len(np.load(out / "centroids.npy")) == 2
     assert main([*command, "3", "--overwrite"]) == 0
     assert len(np.load(out / "centroids.npy")) == 3
-    assert left_behind(tmp_path) == ["result", "vectors.npy"]
+    assert names_in(tmp_path) == ["result", "vectors.npy"]
     (tmp_path / "ordinary").mkdir()
     assert out.stat().st_mode == (tmp_path / "ordinary").stat().st_mode
 
 
-def test_nothing_but_a_result_is_ever_overwritten(vectors, tmp_path, capsys, monkeypatch):
+def test_only_a_result_is_overwritten(vectors, tmp_path, capsys, monkeypatch):
     out = tmp_path / "thesis"
     out.mkdir()
     (out / "precious").touch()
@@ -168,8 +168,8 @@ def test_nothing_but_a_result_is_ever_overwritten(vectors, tmp_path, capsys, mon
     assert "holds 'precious', which is not part of a result" in capsys.readouterr().err
     monkeypatch.chdir(out)
     assert main([*command, "."]) == main([*command, ".."]) == 2
-    assert left_behind(out) == ["precious"]
-    assert left_behind(tmp_path) == ["thesis", "vectors.npy"]
+    assert names_in(out) == ["precious"]
+    assert names_in(tmp_path) == ["thesis", "vectors.npy"]
 
 
 def test_a_full_disk_ends_with_1_and_leaves_nothing(vectors, tmp_path, capsys, monkeypatch):
@@ -182,7 +182,7 @@ def test_a_full_disk_ends_with_1_and_leaves_nothing(vectors, tmp_path, capsys, m
 
     assert main(["kmeans", str(vectors), "-k", "2", "-q", "-o", str(out)]) == 1
     assert f"{out}: the disk is full" in capsys.readouterr().err
-    assert left_behind(tmp_path) == ["vectors.npy"]
+    assert names_in(tmp_path) == ["vectors.npy"]
 
 
 @pytest.mark.parametrize("command", ["kmeans", *exhaustively("features")])
@@ -203,10 +203,10 @@ def test_input_that_cannot_be_written_is_reported_by_the_name_that_was_requested
 
     assert done.returncode == 1
     assert re.fullmatch(r"ripieno: .*\bout(\.npy)?: File too large", done.stderr.splitlines()[-1])
-    assert left_behind(tmp_path) == ["vectors.npy"]
+    assert names_in(tmp_path) == ["vectors.npy"]
 
 
-def test_a_place_that_cannot_be_written_is_reported_before_any_work(vectors, tmp_path, capsys, monkeypatch):
+def test_an_output_folder_that_is_not_writable_is_reported_before_any_work(vectors, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)
 
     for command in (["kmeans", str(vectors), "-k", "2", "-q"], ["features", "--demo", "-q"]):
@@ -234,7 +234,7 @@ def test_an_interrupted_command_leaves_nothing(tmp_path, signals, code):
     errors = process.communicate(timeout=250)[1]
     assert process.returncode == code
     assert "Traceback" not in errors
-    assert left_behind(tmp_path) == ["vectors.npy"]
+    assert names_in(tmp_path) == ["vectors.npy"]
 
 
 def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, monkeypatch, capsys):
@@ -268,10 +268,10 @@ def test_wrong_pictures_end_with_2_and_write_nothing(tmp_path, monkeypatch, caps
 
     assert main(["features", *arguments]) == 2
     assert message in capsys.readouterr().err
-    assert left_behind(tmp_path) == ["text.jpg"]
+    assert names_in(tmp_path) == ["text.jpg"]
 
 
-def test_every_command_explains_itself(capsys):
+def test_every_command_has_help(capsys):
     for name in cli.list_commands(None):
         assert main([name, "--help"]) == 0
         assert f"Usage: ripieno {name}" in capsys.readouterr().out

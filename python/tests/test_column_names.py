@@ -48,7 +48,7 @@ def test_a_fit_keeps_the_names_and_works_on_input_with_the_same(given):
 
 
 @pytest.mark.parametrize("method", ["predict", "transform", "score"])
-def test_swapped_and_renamed_columns_are_refused_in_the_words_of_scikit_learn(given, method):
+def test_swapped_and_renamed_columns_raise_the_errors_of_scikit_learn(given, method):
     model = rp.KMeans(3, random_state=0).fit(given(TABLE))
     reference = SklearnKMeans(3, random_state=0).fit(TABLE.to_pandas())
 
@@ -60,7 +60,7 @@ def test_swapped_and_renamed_columns_are_refused_in_the_words_of_scikit_learn(gi
         assert str(found.value) == str(expected.value)
 
 
-def test_names_that_only_one_side_has_are_warned_of_as_by_scikit_learn(given, tmp_path):
+def test_missing_column_names_cause_the_warnings_of_scikit_learn(given, tmp_path):
     np.save(tmp_path / "rows.npy", ROWS)
     named, nameless = (rp.KMeans(3, random_state=0).fit(source) for source in (given(TABLE), tmp_path / "rows.npy"))
 
@@ -72,7 +72,7 @@ def test_names_that_only_one_side_has_are_warned_of_as_by_scikit_learn(given, tm
     assert not hasattr(named.fit(ROWS), "feature_names_in_")
 
 
-def test_files_that_call_a_column_otherwise_are_named_with_it(tmp_path):
+def test_files_with_different_column_names_are_reported(tmp_path):
     first, other = csv(TABLE, tmp_path / "a.csv"), parquet(TABLE.select(["height", "width"]), tmp_path / "b.parquet")
 
     with pytest.raises(rp.InputError, match=r"b\.parquet: column 0 is called 'height', but 'width' in .*a\.csv"):

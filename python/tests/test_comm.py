@@ -119,11 +119,11 @@ def structures(comm):
 
 
 @everywhere
-def test_structures_and_numbers_keep_their_form(world, workers):
+def test_structures_and_numbers_keep_their_types(world, workers):
     world(workers).run(structures)
 
 
-def odd_arrays(comm):
+def unusual_arrays(comm):
     p = comm.world_size
     strided = np.arange(20, dtype=np.float32).reshape(4, 5)[::2, 1:4]
     assert_array_equal(comm.allreduce(strided), strided * p)
@@ -141,8 +141,8 @@ def odd_arrays(comm):
 
 
 @everywhere
-def test_strided_read_only_and_foreign_arrays_are_taken(world, workers):
-    world(workers).run(odd_arrays)
+def test_strided_read_only_and_byte_swapped_arrays_are_accepted(world, workers):
+    world(workers).run(unusual_arrays)
 
 
 VALUES = [
@@ -171,7 +171,7 @@ def equal(left, right) -> bool:
     return type(left) is type(right) and left == right
 
 
-def moves_of_anything(comm):
+def transfers_of_any_value(comm):
     p, rank = comm.world_size, comm.rank
     for index, value in enumerate(VALUES):
         root = index % p
@@ -191,8 +191,8 @@ def moves_of_anything(comm):
 
 
 @everywhere
-def test_anything_moves_by_every_collective(world, workers):
-    world(workers).run(moves_of_anything)
+def test_every_collective_transfers_any_value(world, workers):
+    world(workers).run(transfers_of_any_value)
 
 
 def ownership(comm):
@@ -291,7 +291,7 @@ COLLECTIVES += ["gather", "scatter", "alltoall", "barrier"]
 
 @pytest.mark.parametrize("collective", COLLECTIVES)
 @pytest.mark.parametrize("workers", [2, 3, 5])
-def test_every_named_algorithm_gives_the_same(world, workers, collective):
+def test_every_named_algorithm_gives_the_same_result(world, workers, collective):
     world(workers).run(every_algorithm, collective)
 
 
@@ -324,7 +324,7 @@ def test_sums_are_the_same_bits_on_every_rank_and_in_every_run(world):
         (lambda comm: comm.allgather(np.ones(2), counts=[3]), "expected"),
         (lambda comm: comm.scatter([1, 2]), "expected a sequence of 1 values"),
         (lambda comm: comm.gather(np.ones(2), out=np.ones(2)), "counts="),
-        (lambda comm: comm.broadcast(np.ones(1), algorithm="carrier-pigeon"), "carrier-pigeon"),
+        (lambda comm: comm.broadcast(np.ones(1), algorithm="unknown"), "unknown"),
     ],
 )
 def test_wrong_arguments_are_named(call, sentence):
@@ -367,7 +367,7 @@ def disagree(comm, how, folder):
         comm.barrier()
     except rp.CollectiveMismatch as error:
         Path(folder, str(comm.rank)).write_text(str(error))
-        # The launcher ends all workers after the first failure: let every worker get this far.
+        # The launcher ends all workers after the first failure, so wait until every worker has the error.
         comes_true(lambda: len(os.listdir(folder)) == comm.world_size, within_s=10)
         raise
 
@@ -381,11 +381,11 @@ def test_a_mismatch_on_every_rank_lists_the_calls_of_all_ranks(how, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
 
 
-def both_send(comm, told):
+def both_send(comm, folder):
     try:
         comm.send(np.zeros(4_000_000), 1 - comm.rank)
     except rp.CollectiveMismatch as mismatch:
-        (told / str(comm.rank)).write_text(str(mismatch))
+        (folder / str(comm.rank)).write_text(str(mismatch))
         raise
 
 
@@ -440,7 +440,7 @@ def alltoall_in_place(comm):
     assert_array_equal(values, np.repeat(10 * np.arange(world) + comm.rank, rows))
 
 
-def test_alltoall_may_receive_where_its_values_are():
+def test_alltoall_works_in_place():
     with rp.launch(workers=3) as job:
         job.run(alltoall_in_place)
 
@@ -450,23 +450,23 @@ import threading
 import numpy as np
 from ripieno import _native
 
-cards, ranks, met = [None, None], [None, None], threading.Barrier(2)
-receiving, asking = threading.Event(), threading.Event()
+addresses, ranks, barrier = [None, None], [None, None], threading.Barrier(2)
+receiving, requesting = threading.Event(), threading.Event()
 
 def connect(rank):
-    def exchange(card):
-        cards[rank] = card
-        met.wait()
-        return cards
+    def exchange(address):
+        addresses[rank] = address
+        barrier.wait()
+        return addresses
     ranks[rank] = _native.Communicator.connect(rank, 2, exchange, token=b"test")
 
 def receive():
     receiving.set()
     ranks[1].receive(np.empty(3), 0)
 
-def ask():
+def request_statistics():
     receiving.wait()
-    asking.set()
+    requesting.set()
     ranks[1].statistics()
 
 def run(*threads):
@@ -476,8 +476,8 @@ def run(*threads):
 
 for thread in run(*(threading.Thread(target=connect, args=(rank,)) for rank in (0, 1))):
     thread.join()
-threads = run(threading.Thread(target=receive), threading.Thread(target=ask))
-asking.wait()
+threads = run(threading.Thread(target=receive), threading.Thread(target=request_statistics))
+requesting.wait()
 ranks[0].send(np.ones(3), 1)
 for thread in threads:
     thread.join()
@@ -489,7 +489,7 @@ def test_statistics_are_available_while_another_thread_waits_in_a_call():
     subprocess.run([sys.executable, "-c", TWO_THREADS], check=True, timeout=20)
 
 
-def test_arrays_of_rp_empty_are_like_any_other():
+def test_arrays_of_rp_empty_are_ordinary_arrays():
     assert rp.empty((3, 4)).dtype == np.float64
     assert rp.empty((), np.int8).shape == ()
     assert rp.empty((0, 1 << 40), np.int8).size == 0
@@ -526,7 +526,7 @@ def call_with_a_lock_at_rank_1(comm):
     return found
 
 
-def test_a_value_that_one_rank_cannot_pickle_is_an_error_of_all_that_would_receive_it(world):
+def test_a_value_that_one_rank_cannot_pickle_is_an_error_on_all_receivers(world):
     found = world(3).run(call_with_a_lock_at_rank_1)
     for name in found[0]:
         for rank, (outcome, ranks_in_step) in enumerate(each[name] for each in found):

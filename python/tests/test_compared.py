@@ -51,7 +51,7 @@ def test_runs_are_shown_side_by_side(folder, capfd):
     assert page.count("<svg") == 2
 
 
-def test_stages_are_compared_as_iterations_are():
+def test_stages_of_solvers_are_compared():
     for name, alpha in [("one", "1"), ("ten", "10"), ("more", "100")]:
         assert main(["ridge", "rows.npy", "--target", "target.npy", "--alpha", alpha, "-q", "-o", name]) == 0
 
@@ -61,7 +61,7 @@ def test_stages_are_compared_as_iterations_are():
     assert cells(page, "alpha") == ["1.0", "10.0", "100.0"] and len(cells(page, "r2")) == 6
 
 
-def test_folders_of_one_name_are_called_by_their_paths():
+def test_folders_of_the_same_name_are_shown_with_their_paths():
     fitted("a/result"), fitted("b/result")
 
     assert main(["report", "a/result", "b/result"]) == 0

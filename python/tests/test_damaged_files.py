@@ -1,4 +1,4 @@
-"""Randomly damaged files: a reader returns the contents, or raises an error of ours that names the file.
+"""Randomly damaged files: a reader returns the contents, or raises a `RipienoError` that names the file.
 
 RIPIENO_FUZZ_INPUTS is the number of files per reader, RIPIENO_FUZZ_FIRST the first seed.
 """
@@ -42,8 +42,8 @@ from ripieno.simulation import link_costs, replay
 from ripieno.sparse import packets
 from ripieno.topology import rack_names
 
-INPUTS = int(os.environ.get("RIPIENO_FUZZ_INPUTS", "300"))
-FIRST = int(os.environ.get("RIPIENO_FUZZ_FIRST", "0"))
+INPUT_COUNT = int(os.environ.get("RIPIENO_FUZZ_INPUTS", "300"))
+FIRST_SEED = int(os.environ.get("RIPIENO_FUZZ_FIRST", "0"))
 #: Maximum memory of a reader for a file of a few KiB, regardless of sizes stated in the file.
 MEMORY_BYTES_MAX = 64 << 20
 
@@ -180,7 +180,7 @@ def curve() -> bytes:
     return json.dumps({"points": points, "latency_s": 1e-5, "crowd_s": 1e-6}).encode()
 
 
-def of_this_host(path: Path) -> object:
+def rack_of_this_host(path: Path) -> object:
     return rack_names.rack_of("host1", rack_names.read(path), str(path))
 
 
@@ -220,7 +220,7 @@ READERS = [
     FileReader(f"job/{MANIFEST}", checkpoint, restored),
     FileReader("model.json", result, described),
     FileReader("centers.npy", lambda: [saved(np.save, ROWS)], array_of_result),
-    FileReader("racks.toml", lambda: [b'[racks]\nnorth = ["host1", "host2*"]\nsouth = ["host3"]\n'], of_this_host),
+    FileReader("racks.toml", lambda: [b'[racks]\nnorth = ["host1", "host2*"]\nsouth = ["host3"]\n'], rack_of_this_host),
     FileReader("trace.json", lambda: [job_trace()], replay.read),
     FileReader("costs.json", lambda: [costs()], link_costs.read),
     FileReader("packets.json", lambda: [curve()], packets.read),
@@ -228,7 +228,7 @@ READERS = [
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
-def test_a_damaged_file_is_read_or_named(reader: FileReader, tmp_path, monkeypatch, recwarn):
+def test_a_damaged_file_is_read_or_named_in_an_error(reader: FileReader, tmp_path, monkeypatch, recwarn):
     monkeypatch.chdir(tmp_path)
     valid, path = reader.valid(), tmp_path / "damaged" / reader.name
     path.parent.mkdir(parents=True)
@@ -237,23 +237,23 @@ def test_a_damaged_file_is_read_or_named(reader: FileReader, tmp_path, monkeypat
         reader.read(path)
 
     read_count = 0
-    for seed in range(FIRST, FIRST + INPUTS):
+    for seed in range(FIRST_SEED, FIRST_SEED + INPUT_COUNT):
         content = damaged(valid, seed)
         path.write_bytes(content)
-        text = f"{reader.name}, seed {seed}: {content!r}"
+        description = f"{reader.name}, seed {seed}: {content!r}"
         tracemalloc.start()
         try:
             reader.read(path)
             read_count += 1
         except rp.RipienoError as error:
-            assert path.name in str(error) or path.parent.name in str(error), f"{text}: {error}"
+            assert path.name in str(error) or path.parent.name in str(error), f"{description}: {error}"
         except Exception as error:
-            raise AssertionError(f"{text}: {type(error).__name__}: {error}") from error
+            raise AssertionError(f"{description}: {type(error).__name__}: {error}") from error
         finally:
             taken_bytes = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-        assert taken_bytes <= MEMORY_BYTES_MAX, f"{text}: took {taken_bytes} bytes"
-    assert read_count < INPUTS, "some damage shows"
+        assert taken_bytes <= MEMORY_BYTES_MAX, f"{description}: took {taken_bytes} bytes"
+    assert read_count < INPUT_COUNT, "no damage was detected"
 
 
 @dataclass(frozen=True)
@@ -273,12 +273,12 @@ def matrix(path: Path) -> Any:
 def csv_of_pandas(path: Path) -> Any:
     names = open_source(str(path)).column_names
     header = None if names is None else 0
-    # One line shows no delimiter but the one that it has.
-    mark = sniff(str(path), None, TableOptions()).delimiter
+    # pandas cannot detect the delimiter of a single line.
+    delimiter = sniff(str(path), None, TableOptions()).delimiter
     found = pd.read_csv(
-        path, sep=mark, header=header, dtype=np.float64, float_precision="round_trip", keep_default_na=False
+        path, sep=delimiter, header=header, dtype=np.float64, float_precision="round_trip", keep_default_na=False
     )
-    # A first column without a name is an index to us.
+    # A first column without a name is an index, and no feature.
     return found.to_numpy()[:, len(found.columns) - len(names or found.columns) :]
 
 
@@ -336,14 +336,14 @@ REFERENCES = [
 def test_accepted_files_are_read_like_the_reference_reader(reference: Reference, tmp_path, recwarn):
     valid, path = reference.valid(), tmp_path / reference.name
     compared_count = 0
-    for seed in range(FIRST, FIRST + INPUTS // 3):
+    for seed in range(FIRST_SEED, FIRST_SEED + INPUT_COUNT // 3):
         path.write_bytes(damaged(valid, seed))
         try:
             ours = reference.ours(path)
             theirs = reference.theirs(path)
         except Exception:
-            # Other readers raise errors of any type. Those of ours are checked above.
+            # Other readers raise errors of any type. The test above checks the errors of Ripieno.
             continue
         compared_count += 1
         np.testing.assert_array_equal(ours, theirs, f"seed {seed}: {path.read_bytes()!r}")
-    assert compared_count > 0, "some damage is read by both"
+    assert compared_count > 0, "no damaged file was read by both"

@@ -32,13 +32,13 @@ from stand_in_engine import StandIn
 from watching import comes_true, open_descriptors
 
 
-def asked(link: str, path: str = "state") -> bytes:
-    with urllib.request.urlopen(link + path, timeout=20) as answer:
-        return answer.read()
+def requested(link: str, path: str = "state") -> bytes:
+    with urllib.request.urlopen(link + path, timeout=20) as response:
+        return response.read()
 
 
 def state_of(dashboard: Dashboard) -> dict:
-    return json.loads(asked(dashboard.link))
+    return json.loads(requested(dashboard.link))
 
 
 def pulse(at_s: float, **changes) -> dict:
@@ -48,7 +48,7 @@ def pulse(at_s: float, **changes) -> dict:
 
 
 def iterate(comm, count, late=()):
-    """Iterate with a late rank 1."""
+    """Iterate with some late ranks."""
     values = np.ones(5000)
     for number in range(count):
         time.sleep(0.05 if comm.rank in late else 0.005)
@@ -134,7 +134,9 @@ def test_variables_are_reported_with_received_and_sent_bytes(tmp_path):
 def test_metrics_of_a_job_pass_the_strict_parser(watched):
     _, dashboard = watched
 
-    families = {each.name: each for each in text_string_to_metric_families(asked(dashboard.link, "metrics").decode())}
+    families = {
+        each.name: each for each in text_string_to_metric_families(requested(dashboard.link, "metrics").decode())
+    }
 
     calls = {sample.labels["rank"]: sample.value for sample in families["ripieno_calls"].samples}
     assert set(calls) == {"0", "1", "2"} and min(calls.values()) >= 20
@@ -145,7 +147,7 @@ def test_metrics_of_a_job_pass_the_strict_parser(watched):
 def test_the_trace_has_a_track_for_each_rank(watched):
     _, dashboard = watched
 
-    events = json.loads(asked(dashboard.link, "trace.json"))["traceEvents"]
+    events = json.loads(requested(dashboard.link, "trace.json"))["traceEvents"]
 
     shares = [event for event in events if event["ph"] == "C" and event["name"] == "time, %"]
     assert {event["pid"] for event in shares} == {0, 1, 2}
@@ -195,7 +197,7 @@ def test_without_a_dashboard_nothing_is_published(world):
     assert all("ripieno-pulse" not in names for names in world(2).run(threads))
 
 
-def test_all_pulses_together_take_half_a_percent():
+def test_the_report_interval_grows_with_the_number_of_ranks():
     assert pulse_s(1) == 0.5
     assert pulse_s(6400) == pytest.approx(100 * pulse_s(64))
 
@@ -203,7 +205,7 @@ def test_all_pulses_together_take_half_a_percent():
 # Boards
 
 
-def test_a_history_of_any_length_takes_no_more_memory_and_loses_no_time():
+def test_a_long_history_has_bounded_memory_and_complete_sums():
     history = MetricHistory(bin_count=8, width_s=1.0)
 
     for second in range(100):
@@ -224,7 +226,7 @@ def test_a_telemetry_interval_is_spread_over_its_bins():
     np.testing.assert_allclose(history._sums[0, 0, :4], [0.5, 1.0, 0.5, 0.0])
 
 
-def test_counters_continue_when_others_take_a_rank_or_a_rank_changes():
+def test_counters_continue_when_ranks_are_renumbered_or_replaced():
     board = Board()
     board.set_ranks(["here", "here"])
     board.record_telemetry(0, pulse(1.0, bytes_sent=100))
@@ -298,7 +300,7 @@ def test_a_decreasing_error_predicts_the_end():
 #: Links and access
 
 
-def test_the_link_is_of_loopback_a_template_or_a_proxy():
+def test_the_link_has_a_loopback_address_a_template_or_a_proxy():
     assert link("127.0.0.1", 80, "t", {}) == "http://127.0.0.1:80/t/"
     assert link("0.0.0.0", 80, "t", {}) == "http://127.0.0.1:80/t/"
     assert link("::1", 80, "t", {}) == "http://[::1]:80/t/"
@@ -326,24 +328,24 @@ def test_requests_without_the_token_get_nothing():
     root, token, _ = dashboard.link.rsplit("/", 2)
     for path in ("", "/", "/state", f"/{token[:-1]}/state", f"/{token}x/metrics", "//state"):
         with pytest.raises(urllib.error.HTTPError) as refused:
-            asked(root, path)
+            requested(root, path)
         assert refused.value.code == 403 and token not in refused.value.read().decode()
     with pytest.raises(urllib.error.HTTPError) as missing:
-        asked(dashboard.link, "../../etc/passwd")
+        requested(dashboard.link, "../../etc/passwd")
     assert missing.value.code in (403, 404)
     # Without its trailing slash, the links of the page would be wrong.
-    assert b"Ripieno" in asked(dashboard.link[:-1], "")
+    assert b"Ripieno" in requested(dashboard.link[:-1], "")
     dashboard.close()
 
 
 def test_responses_forbid_caching_and_external_content():
     dashboard = Dashboard()
-    with urllib.request.urlopen(dashboard.link + "events", timeout=20) as answer:
-        headers, first = answer.headers, answer.readline()
+    with urllib.request.urlopen(dashboard.link + "events", timeout=20) as response:
+        headers, first = response.headers, response.readline()
     assert headers["X-Accel-Buffering"] == "no" and headers["Content-Type"] == "text/event-stream"
     assert headers["Cache-Control"] == "no-store" and first.startswith(b"data: {")
     for name in ("", "page.js", "draw.js", "page.css", "style.css"):
-        text = asked(dashboard.link, name).decode()
+        text = requested(dashboard.link, name).decode()
         assert "http://" not in text and "https://" not in text and "//cdn" not in text
         assert 'src="/' not in text and 'href="/' not in text
     dashboard.close()
@@ -360,14 +362,14 @@ def test_an_address_in_use_is_reported(monkeypatch):
 
 FLOOD = """
 import socket, sys
-ask, port = sys.argv[1] == "ask", int(sys.argv[2])
+sends_requests, port = sys.argv[1] == "request", int(sys.argv[2])
 held = []
 while True:
     try:
-        one = socket.create_connection(("127.0.0.1", port), 0.2)
-        if ask:
-            one.sendall(b"GET /wrong/state HTTP/1.1\\r\\n\\r\\n")
-        held.append(one)
+        connection = socket.create_connection(("127.0.0.1", port), 0.2)
+        if sends_requests:
+            connection.sendall(b"GET /wrong/state HTTP/1.1\\r\\n\\r\\n")
+        held.append(connection)
     except OSError:
         pass
     held = held[-200:]
@@ -381,13 +383,13 @@ def test_a_flood_without_the_token_leaves_descriptors_for_the_job_and_the_page()
     dashboard = Dashboard()
     try:
         port = dashboard.link.split(":")[2].split("/")[0]
-        words = [[sys.executable, "-c", FLOOD, kind, port] for kind in ("hold", "ask")]
+        words = [[sys.executable, "-c", FLOOD, kind, port] for kind in ("silent", "request")]
         floods = [subprocess.Popen(each, stdout=subprocess.PIPE) for each in words]
         try:
             for flood in floods:
                 assert all(flood.stdout.readline() for _ in range(70))
             assert len(open_descriptors()) < 128
-            assert comes_true(lambda: json.loads(answered(dashboard.link))["ranks"] == [], 20.0)
+            assert comes_true(lambda: json.loads(state_or_nothing(dashboard.link))["ranks"] == [], 20.0)
             with rp.launch(workers=2) as job:
                 assert job.run(lambda comm: comm.allreduce(1.0)) == [2.0, 2.0]
         finally:
@@ -399,11 +401,11 @@ def test_a_flood_without_the_token_leaves_descriptors_for_the_job_and_the_page()
         dashboard.close()
 
 
-def answered(link: str) -> bytes:
+def state_or_nothing(link: str) -> bytes:
     """Return the state, or nothing if other connections preceded it in the queue."""
     try:
-        with urllib.request.urlopen(link + "state", timeout=3) as answer:
-            return answer.read()
+        with urllib.request.urlopen(link + "state", timeout=3) as response:
+            return response.read()
     except OSError:
         return b'{"ranks": null}'
 
@@ -411,17 +413,17 @@ def answered(link: str) -> bytes:
 def test_fifty_pages_are_shown_at_once():
     dashboard = Dashboard()
     with ThreadPoolExecutor(50) as pool:
-        assert all(pool.map(lambda _: b"Ripieno" in asked(dashboard.link, ""), range(50)))
+        assert all(pool.map(lambda _: b"Ripieno" in requested(dashboard.link, ""), range(50)))
     dashboard.close()
 
 
-def test_a_page_that_listens_gets_the_last_state():
+def test_an_open_page_gets_the_last_state():
     dashboard = Dashboard()
-    with urllib.request.urlopen(dashboard.link + "events", timeout=20) as answer:
-        assert answer.readline().startswith(b"data: {")
+    with urllib.request.urlopen(dashboard.link + "events", timeout=20) as response:
+        assert response.readline().startswith(b"data: {")
         dashboard.end()
         dashboard.close()
-        last = [line for line in answer if line.startswith(b"data: ")][-1]
+        last = [line for line in response if line.startswith(b"data: ")][-1]
     assert json.loads(last.removeprefix(b"data: "))["job"]["state"] == "over"
 
 
@@ -466,7 +468,7 @@ def test_scripts_are_shown_with_their_output(tmp_path):
         found = next(line for line in running.stderr if line.startswith("dashboard: ")).split()[1]
         next(line for line in running.stdout if "all done" in line)
         time.sleep(1.5)
-        state = json.loads(asked(found))
+        state = json.loads(requested(found))
         assert running.wait(60) == 0
     assert [each[0] for each in state["ranks"]] == [0, 1] and state["usage"][0][0] == "allreduce"
     assert "all done" in [line[4] for line in state["lines"]]

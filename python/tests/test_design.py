@@ -62,7 +62,7 @@ def test_the_gain_of_the_best_network_is_bounded():
         def gain(found):
             return min(found[name]["seconds"] for name in ("direct", "binary")) / found["cheapest"]["seconds"]
 
-        # At this size, bytes cost nothing compared with packets.
+        # With these costs, bytes cost nothing compared with packets.
         best = designs(1e6, 11.4e6)
         assert best["cheapest"]["degrees"] == "8x8" and gain(best) == pytest.approx(74.4 / 36.8, rel=1e-4)
         seconds = (0.0, *np.logspace(-5, 3, 9))
@@ -74,7 +74,7 @@ def test_the_gain_of_the_best_network_is_bounded():
         assert sent["binary"] / sent["direct"] == pytest.approx(more_bytes, abs=0.05)
 
 
-def test_the_explanation_is_for_eyes_too(capsys):
+def test_the_explanation_is_printed_as_text(capsys):
     assert main([*TWITTER, "--min-packet", "5MB"]) == 0
 
     out = capsys.readouterr().out
@@ -97,7 +97,7 @@ def test_a_number_of_ranks_without_factors_is_folded(capsys):
     assert found["designs"]["by packet"]["fold"]["down"]["packet_bytes"] == pytest.approx(50.4e6)
 
 
-def test_counted_densities_do_as_well(capsys):
+def test_counted_densities_replace_a_power_law(capsys):
     words = ["explain", "sparse", "--ranks", "8", "--features", "1e6", "--densities", "1:0.1,2:0.18,8:0.45"]
     assert main([*words, "--packets", "memory"]) == 0
     assert "100,000 rows of 4 bytes" in capsys.readouterr().out
@@ -131,8 +131,8 @@ def test_a_configured_reduction_is_explained_measured_against_predicted(world):
     def program(comm: rp.Communicator):
         features, alpha, density = 20_000, 1.1, 0.2
         lambda_0 = DensityCurve.power_law(features, alpha, density).lambda_0
-        chances = -np.expm1(-lambda_0 * np.arange(1, features + 1.0) ** -alpha)
-        own = np.flatnonzero(np.random.default_rng(comm.rank).random(features) < chances)
+        probabilities = -np.expm1(-lambda_0 * np.arange(1, features + 1.0) ** -alpha)
+        own = np.flatnonzero(np.random.default_rng(comm.rank).random(features) < probabilities)
         configured = comm.sparse(own, own, size=features, degrees="2x2", dense_above=2.0)
         live = configured.explain(width=2)
         return str(live), live.as_json(), [each["out_rows"] for each in configured.volumes]
@@ -153,7 +153,7 @@ def test_a_configured_reduction_is_explained_measured_against_predicted(world):
     assert described["alpha"] == pytest.approx(1.1, abs=0.3)
 
 
-def test_reductions_of_one_rank_of_nothing_and_of_folded_ranks_are_explained(world):
+def test_reductions_of_one_rank_without_rows_and_of_folded_ranks_are_explained(world):
     def program(comm: rp.Communicator):
         none = comm.sparse([], [], size=0)
         folded = comm.sparse(np.arange(10), np.arange(10), degrees="binary")
@@ -196,7 +196,7 @@ def test_a_file_that_holds_no_packets_is_reported(tmp_path, capsys):
 )
 def test_a_measurement_that_cannot_be_saved_is_not_started(words, message, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ripieno.bench.packets.started", lambda *_: pytest.fail("it has begun"))
+    monkeypatch.setattr("ripieno.bench.packets.started", lambda *_: pytest.fail("the measurement has started"))
     assert main(["packets", *words]) == 2
     assert message in capsys.readouterr().err and not list(tmp_path.iterdir())
 

@@ -24,10 +24,10 @@ def output_of(*words: str) -> str:
 def test_a_chain_in_another_order_crosses_more_uplinks():
     cluster = Cluster(nodes=8, racks=2, rate_bits_per_s=1e8, uplink_bits_per_s=1e8)
     order = [4, 1, 5, 2, 6, 3, 7]
-    by_racks = distribute(cluster, nbytes=MIB, algorithm="chain")
-    across = distribute(cluster, nbytes=MIB, algorithm="chain", order=order)
-    assert across.seconds > 3 * by_racks.seconds
-    assert distribute(cluster, nbytes=MIB, algorithm="chain", order=range(1, 8)).seconds == by_racks.seconds
+    in_rack_order = distribute(cluster, nbytes=MIB, algorithm="chain")
+    in_other_order = distribute(cluster, nbytes=MIB, algorithm="chain", order=order)
+    assert in_other_order.seconds > 3 * in_rack_order.seconds
+    assert distribute(cluster, nbytes=MIB, algorithm="chain", order=range(1, 8)).seconds == in_rack_order.seconds
     for wrong in ([1, 2], [0, 1, 2, 3, 4, 5, 6], [1, 1, 2, 3, 4, 5, 6, 7]):
         with pytest.raises(InputError, match="order="):
             distribute(cluster, nbytes=MIB, order=wrong)
@@ -89,7 +89,7 @@ def test_impossible_requests_are_reported(words: dict[str, object], what: str) -
         distribute(Cluster(nodes=4), nbytes=MIB, **words)  # type: ignore[arg-type]
 
 
-def test_the_command_plays_machines_and_draws_them(tmp_path: Path) -> None:
+def test_the_command_simulates_state_machines_and_draws_them(tmp_path: Path) -> None:
     picture = tmp_path / "csb.svg"
     words = ("--nodes", "8", "--bytes", "4MiB", "--rate", "100mbit", "--kill", "3@50%", "--slow", "5@0.2")
 

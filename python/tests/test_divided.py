@@ -1,4 +1,4 @@
-"""Divided centroids: every worker has a share, and rows get the same results as with whole ones, for any block size."""
+"""Divided centroids: every worker has a share, and results equal those of whole centroids, for any block size."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from varied import exhaustively
 
 SEED = 3
 K = 300
-#: Small enough that a worker's share has many blocks.
-FEW_BYTES = 2000
+#: A block size with which a worker's share has many blocks.
+SMALL_BLOCK_BYTES = 2000
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def fitted(comm, points, weights, options, block_bytes):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
-@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
-def test_an_exact_fit_is_the_same_to_the_last_bit(world, rows, workers, dtype, block_bytes):
+@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, SMALL_BLOCK_BYTES])
+def test_an_exact_fit_has_the_bits_of_whole_centroids(world, rows, workers, dtype, block_bytes):
     X, weights = rows.astype(dtype), np.random.default_rng(SEED).integers(0, 4, len(rows)).astype(np.float64)
     options = KMeansOptions(K, "array", [start_of(X)], 5, 0.0)
     results = [
@@ -59,16 +59,16 @@ def test_an_exact_fit_is_the_same_to_the_last_bit(world, rows, workers, dtype, b
         for where in ("whole", "divided")
     ]
 
-    (whole, labels, inertia, history), (of_shares, own_labels, own_inertia, own_history) = results
-    np.testing.assert_array_equal(own_labels, labels)
-    np.testing.assert_array_equal(of_shares, whole)
-    assert own_inertia == inertia
-    for mine, theirs in zip(own_history, history, strict=True):
-        assert mine == (theirs[0], pytest.approx(theirs[1], rel=1e-12))
+    (whole, labels, inertia, history), (divided, divided_labels, divided_inertia, divided_history) = results
+    np.testing.assert_array_equal(divided_labels, labels)
+    np.testing.assert_array_equal(divided, whole)
+    assert divided_inertia == inertia
+    for actual, expected in zip(divided_history, history, strict=True):
+        assert actual == (expected[0], pytest.approx(expected[1], rel=1e-12))
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
+@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, SMALL_BLOCK_BYTES])
 def test_divided_centroids_produce_the_clusters_of_whole_centroids(world, workers, block_bytes):
     X = np.random.default_rng(SEED).normal(size=(900, 20))
     results = [
@@ -83,8 +83,8 @@ def test_divided_centroids_produce_the_clusters_of_whole_centroids(world, worker
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, FEW_BYTES])
-def test_an_approximate_fit_loses_little_and_reports_how_much(world, rows, workers, block_bytes):
+@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, SMALL_BLOCK_BYTES])
+def test_an_approximate_fit_has_a_small_measured_loss(world, rows, workers, block_bytes):
     options = KMeansOptions(K, "array", [start_of(rows)], 12, 0.0, assign="near", centroids="divided")
     centroids, labels, inertia, history = world(workers).run(fitted, rows, None, options, block_bytes)[0]
     exact = rp.KMeans(K, init=start_of(rows), max_iter=12, tol=0).fit(rows)
@@ -124,7 +124,7 @@ def test_ranks_without_centroids_and_rows_take_part(world):
 
 
 @pytest.mark.parametrize("init", ["random", "k-means++", "k-means||"])
-def test_every_way_to_begin_begins_with_the_same_centroids(world, rows, init):
+def test_every_init_gives_the_centroids_of_the_undivided_fit(world, rows, init):
     models = [
         rp.KMeans(30, init=init, n_init=1, max_iter=1, random_state=SEED, engine=world(2), centroids=where).fit(rows)
         for where in ("whole", "divided")
@@ -136,15 +136,15 @@ def test_every_way_to_begin_begins_with_the_same_centroids(world, rows, init):
 def test_a_fit_resumes_from_its_checkpoint_with_any_number_of_workers(world, rows, assign, tmp_path):
     settings = {"assign": assign, "init": start_of(rows), "tol": 0, "random_state": SEED, "centroids": "divided"}
     rp.KMeans(K, **settings, max_iter=4, engine=world(2), checkpoint=tmp_path, every=1).fit(rows)
-    on = rp.KMeans(K, **settings, max_iter=6, engine=world(3), checkpoint=tmp_path, every=1).fit(rows)
+    resumed = rp.KMeans(K, **settings, max_iter=6, engine=world(3), checkpoint=tmp_path, every=1).fit(rows)
     whole = rp.KMeans(K, **settings, max_iter=6, engine=world(2)).fit(rows)
 
-    assert on.resumed_from_ == 3
-    assert [each.inertia for each in on.report_.iterations] == pytest.approx(
+    assert resumed.resumed_from_ == 3
+    assert [each.inertia for each in resumed.report_.iterations] == pytest.approx(
         [each.inertia for each in whole.report_.iterations][3:], rel=1e-12 if assign == "exact" else 0.01
     )
     if assign == "exact":
-        np.testing.assert_array_equal(on.labels_, whole.labels_)
+        np.testing.assert_array_equal(resumed.labels_, whole.labels_)
     with pytest.raises(rp.CheckpointError, match="is lower: delete it to start again, or raise it"):
         rp.KMeans(K, **settings, max_iter=3, engine=world(2), checkpoint=tmp_path).fit(rows)
     with pytest.raises(rp.CheckpointError, match="some of the rows was"):
@@ -159,7 +159,7 @@ def test_several_runs_have_no_checkpoint(rows, tmp_path):
         rp.KMeans(5, centroids="halved").fit(rows)
 
 
-def test_centroids_are_divided_when_a_worker_has_not_memory_enough(rows, monkeypatch):
+def test_centroids_are_divided_if_a_worker_has_too_little_memory(rows, monkeypatch):
     events = []
     for free_bytes, is_divided in ((1 << 30, False), (100_000, True)):
         monkeypatch.setattr("ripieno.host.available_bytes", lambda free_bytes=free_bytes: free_bytes)
@@ -176,7 +176,7 @@ def test_centroids_are_divided_when_a_worker_has_not_memory_enough(rows, monkeyp
         events.clear()
 
 
-def test_the_command_divides_and_reports_them(rows, tmp_path, capfd):
+def test_the_command_divides_centroids_and_reports_that(rows, tmp_path, capfd):
     np.save(tmp_path / "rows.npy", rows)
     command = ["kmeans", str(tmp_path / "rows.npy"), "-k", str(K), "--assign", "near", "--max-iter", "2"]
     assert main([*command, "-o", str(tmp_path / "out"), "--centroids", "divided"]) == 0
@@ -187,6 +187,6 @@ def test_the_command_divides_and_reports_them(rows, tmp_path, capfd):
     assert "centroids are divided among the workers" in capfd.readouterr().err
 
 
-def test_how_often_divided_centroids_are_kept_without_a_folder_is_no_question():
+def test_every_is_refused_for_divided_centroids_without_a_folder():
     with pytest.raises(rp.InputError, match="every=2: divided centroids are saved only in a folder"):
         rp.KMeans(3, centroids="divided", workers=2, on_failure="shrink", every=2).fit(np.eye(8))

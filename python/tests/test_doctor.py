@@ -7,7 +7,7 @@ from ripieno.cli.run import doctor_command
 from ripieno.doctor import here
 
 
-def test_this_machine_is_fit():
+def test_the_checks_of_this_machine_pass():
     result = CliRunner().invoke(doctor_command, ["--json"])
 
     findings = {finding["name"]: finding for finding in json.loads(result.output)}
@@ -47,7 +47,7 @@ def test_a_warning_is_reported_but_is_no_failure(monkeypatch):
     assert "raise the container's memory limit" in result.output
 
 
-def test_input_that_cannot_be_examined_is_a_finding_not_a_crash(monkeypatch):
+def test_a_failed_check_is_reported_as_a_finding(monkeypatch):
     def broken():
         raise OSError("no such thing")
 

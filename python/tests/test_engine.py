@@ -29,7 +29,7 @@ from ripieno.launch.process.channel import HungUp
 from stand_in_engine import StandIn
 from varied import exhaustively
 from watching import (
-    PATIENCE_S,
+    EVENT_TIMEOUT_S,
     PROMPT_S,
     SLACK_S,
     comes_true,
@@ -50,7 +50,7 @@ def total(comm, values):
     return comm.allreduce(values + comm.rank), comm.kept["runs"], values.flags.writeable
 
 
-def test_one_gang_runs_program_after_program():
+def test_the_same_ranks_run_several_programs():
     events = []
     with StandIn().launch(3, on_event=events.append) as job:
         for run, size in enumerate((10, 100_000, 7), 1):
@@ -144,8 +144,8 @@ def test_the_engines_reason_of_an_end_is_reported():
         job.run(program)
 
 
-@pytest.mark.parametrize("ended", [[0, 2], [0]], ids=["its end shows", "its host fell silent"])
-def test_a_rank_named_by_the_engine_is_blamed_before_the_first_closed_connection(ended):
+@pytest.mark.parametrize("ended", [[0, 2], [0]], ids=["process ended", "host silent"])
+def test_a_rank_named_by_the_engine_overrides_the_first_closed_connection(ended):
     engine = StandIn()
 
     def end(event):
@@ -160,20 +160,20 @@ def test_a_rank_named_by_the_engine_is_blamed_before_the_first_closed_connection
         threading.Event().wait()
 
     with engine.launch(3, on_event=end) as job, pytest.raises(rp.RankFailed, match="its node is lost") as caught:
-        engine.run.patience_s = 0.1
+        engine.run.end_timeout_s = 0.1
         job.run(program)
     assert caught.value.rank == 2
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(2)])
-def test_a_job_that_another_thread_closes_as_a_run_ends_holds_nothing(workers):
+def test_a_job_closed_by_another_thread_at_the_end_of_a_run_leaves_no_process(workers):
     engine = StandIn()
 
     class Slow(EngineJob):
         def _run(self, *work):
             result = super()._run(*work)
             done.set()
-            assert closing.wait(PATIENCE_S)
+            assert closing.wait(EVENT_TIMEOUT_S)
             return result
 
     done, closing = threading.Event(), threading.Event()
@@ -181,7 +181,7 @@ def test_a_job_that_another_thread_closes_as_a_run_ends_holds_nothing(workers):
     pids = [process.pid for process in engine.run.processes]
 
     def close():
-        done.wait(PATIENCE_S)
+        done.wait(EVENT_TIMEOUT_S)
         closing.set()
         job.close()
 
@@ -208,53 +208,53 @@ def test_no_socket_listens_beyond_loopback(world):
         assert job.run(listening_at) == [[], []]
 
 
-class Still(StandIn):
-    """Rank 1 hangs immediately after joining."""
+class Hanging(StandIn):
+    """An engine whose rank 1 hangs immediately after joining."""
 
     def start(self, workers, invitation):
         run = super().start(workers, invitation)
-        self.still = run.processes[1]
+        self.hanging = run.processes[1]
         return run
 
     def job(self, *args, **options):
-        return StillJob(self, *args, **options)
+        return HangingJob(self, *args, **options)
 
 
-class StillJob(EngineJob):
+class HangingJob(EngineJob):
     def _gathered(self, *args):
         members = super()._gathered(*args)
-        self.engine.still.send_signal(signal.SIGSTOP)
-        self.engine.run.patience_s = 0.1
+        self.engine.hanging.send_signal(signal.SIGSTOP)
+        self.engine.run.end_timeout_s = 0.1
         return members
 
 
 def test_a_rank_that_hangs_before_all_have_connected_is_reported():
     # Long enough for all to join on a busy machine; the timeout restarts once they have.
     with pytest.raises(rp.RipienoError, match=r"not met the others within 8 s: .*1 on|rank 1"):
-        Still().launch(2, rendezvous_timeout_s=8)
+        Hanging().launch(2, rendezvous_timeout_s=8)
 
 
 def test_more_tasks_than_ranks_are_reported():
-    class Generous(StandIn):
+    class OneTooMany(StandIn):
         def start(self, workers, invitation):
             run = super().start(0, invitation)
             run.add(invitation, workers)
             return run
 
     with pytest.raises(rp.EngineError, match=r"rank 2 on .* has joined a job of 2 ranks"):
-        Generous().launch(2)
+        OneTooMany().launch(2)
 
 
 def test_an_address_of_another_machine_is_reported():
-    class Elsewhere(StandIn):
+    class WrongAddress(StandIn):
         def host(self):
             return "192.0.2.1"
 
     with pytest.raises(rp.EngineError, match=r"reach this process at 192.0.2.1, where it cannot listen"):
-        Elsewhere().launch(2)
+        WrongAddress().launch(2)
 
 
-def test_ranks_that_an_engine_ends_without_a_word_end_the_job():
+def test_ranks_that_an_engine_ends_without_a_report_end_the_job():
     engine = StandIn()
     say = [lambda event: engine.run.failed(None, "cancelled by the administrator")]
     wait = "comm.emit({'event': 'ready'}); import threading; threading.Event().wait()"
@@ -279,11 +279,11 @@ def test_ranks_that_never_join_are_reported():
         StandIn(absent=2).launch(5, rendezvous_timeout_s=2)
 
 
-def test_programs_and_results_that_cannot_travel():
+def test_programs_and_results_that_cannot_be_pickled_are_reported():
     with StandIn().launch(2) as job:
         with pytest.raises(rp.SerializationError, match="cannot be sent to workers"):
             job.run(total, threading.Lock())
-        # Nothing had begun.
+        # No program had started.
         assert job.run(lambda comm: comm.rank) == [0, 1]
         with pytest.raises(rp.SerializationError, match=r"the result of rank \d, a lock, cannot be sent"):
             job.run(lambda comm: threading.Lock())
@@ -308,7 +308,7 @@ def test_jobs_leave_no_resources_behind():
     assert open_descriptors() == before
 
 
-FORGETFUL = """
+UNFINISHED = """
 import sys, threading
 sys.path[:0] = {path!r}
 from stand_in_engine import StandIn
@@ -323,7 +323,7 @@ job.run(program)
 
 
 def test_ranks_leave_when_the_launching_process_is_killed():
-    script = FORGETFUL.format(path=sys.path)
+    script = UNFINISHED.format(path=sys.path)
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as launcher:
         pids = [int(pid) for pid in launcher.stdout.readline().split()]
         assert len(pids) == 2
@@ -345,8 +345,8 @@ def invitation_to(listening, world_size=2, **changes):
     return dataclasses.replace(member_server.Invitation(HOST, listening.port, TOKEN, world_size, 1), **changes)
 
 
-def heard(listening, within_s=PATIENCE_S):
-    """Wait for members and return the joined members."""
+def members_of(listening, within_s=EVENT_TIMEOUT_S):
+    """Return the members that join before the timeout."""
     watch = select.poll()
     watch.register(listening.fileno(), select.POLLIN)
     return list(listening.joined()) if watch.poll(within_s * 1000) else []
@@ -355,21 +355,21 @@ def heard(listening, within_s=PATIENCE_S):
 def test_unauthenticated_peers_are_refused_and_delay_no_member(listening):
     silent = [socket.create_connection((HOST, listening.port)) for _ in range(8)]
     with pytest.raises(remote.NotAuthentic):
-        remote.connect(HOST, listening.port, TOKEN[::-1], PATIENCE_S)
-    channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S)
+        remote.connect(HOST, listening.port, TOKEN[::-1], EVENT_TIMEOUT_S)
+    channel = remote.connect(HOST, listening.port, TOKEN, EVENT_TIMEOUT_S)
     channel.send("join", member_server.Join(0, "here", 1, "", member_server.versions()))
-    [(join, _)] = heard(listening)
+    [(join, _)] = members_of(listening)
     assert (join.rank, join.host) == (0, "here")
     for each in (*silent, channel):
         each.close()
 
 
-def test_a_disconnected_launcher_is_noticed_even_if_data_is_on_its_way():
-    # Probes alone would not do: the system sends none while data is unacknowledged.
+def test_a_disconnected_launcher_is_noticed_even_with_unacknowledged_data():
+    # Keepalive probes are not enough: the system sends none while data is unacknowledged.
     listening = member_server.MemberServer(HOST, TOKEN, heartbeat_s=2.0)
-    channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S, heartbeat_s=2.0)
+    channel = remote.connect(HOST, listening.port, TOKEN, EVENT_TIMEOUT_S, heartbeat_s=2.0)
     channel.send("join", member_server.Join(0, "here", 1, "", member_server.versions()))
-    [(_, theirs)] = heard(listening)
+    [(_, theirs)] = members_of(listening)
     for end in (channel, theirs):
         with socket.socket(fileno=os.dup(end.fileno())) as own:
             assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 6000
@@ -391,27 +391,27 @@ def descriptors(limit):
 
 def test_silent_unauthenticated_peers_are_evicted_for_members(listening):
     # An eighth of the descriptors.
-    with descriptors(8 * 20), ExitStack() as crowd:
-        silent = [crowd.enter_context(socket.create_connection((HOST, listening.port))) for _ in range(60)]
-        joined(listening)
+    with descriptors(8 * 20), ExitStack() as stack:
+        silent = [stack.enter_context(socket.create_connection((HOST, listening.port))) for _ in range(60)]
+        join_server(listening)
         gone = [each for each in silent if select.select([each], [], [], 0)[0]]
-        assert 40 <= len(gone) < 60, "the oldest are shown out, no more than needed"
+        assert 40 <= len(gone) < 60, "only as many of the oldest as needed are evicted"
 
 
 def test_many_connections_from_one_address_do_not_displace_another_address(listening):
     with descriptors(8 * 20), ExitStack() as open_ends:
         other = socket.create_connection((HOST, listening.port), source_address=("127.0.0.2", 0))
-        crowd = [socket.create_connection((HOST, listening.port)) for _ in range(60)]
-        for each in (other, *crowd):
+        same_address = [socket.create_connection((HOST, listening.port)) for _ in range(60)]
+        for each in (other, *same_address):
             open_ends.enter_context(each)
-        joined(listening)
-        gone = [each for each in crowd if select.select([each], [], [], 0)[0]]
+        join_server(listening)
+        gone = [each for each in same_address if select.select([each], [], [], 0)[0]]
         assert len(gone) >= 40
         assert not select.select([other], [], [], 0)[0]
 
 
 #: Many silent clients, and then a member. The clients' descriptors do not belong to the server.
-CROWD = """
+SILENT_CLIENTS = """
 import resource, socket, sys
 from ripieno.launch.engine import member_server, remote
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -424,41 +424,41 @@ channel.receive()
 """
 
 
-def test_unauthenticated_peers_that_would_take_all_descriptors_keep_no_member_out(listening):
+def test_unauthenticated_peers_cannot_use_up_the_descriptors_for_members(listening):
     with descriptors(max(map(int, os.listdir("/proc/self/fd"))) + 40):
-        crowd = subprocess.Popen([sys.executable, "-c", CROWD, HOST, str(listening.port), TOKEN.hex()])
-        [(join, channel)] = heard(listening, 30.0)
+        clients = subprocess.Popen([sys.executable, "-c", SILENT_CLIENTS, HOST, str(listening.port), TOKEN.hex()])
+        [(join, channel)] = members_of(listening, 30.0)
     assert join.host == "there" and listening.shortage is None
     channel.send("joined")
     channel.close()
-    assert crowd.wait(30.0) == 0
+    assert clients.wait(30.0) == 0
 
 
 def test_a_shortage_of_the_launching_process_is_reported():
     with descriptors(max(map(int, os.listdir("/proc/self/fd"))) + 40):
         listening = member_server.MemberServer(HOST, TOKEN)
         # Reading the load needs a descriptor.
-        patience_s = under_load(PROMPT_S)
+        timeout_s = under_load(PROMPT_S)
         with ExitStack() as taken, socket.socket() as waiting:
             with pytest.raises(OSError, match="Too many open files"):
                 while True:
                     taken.enter_context(open(os.devnull))
             waiting.connect((HOST, listening.port))
-            assert comes_true_within(patience_s, lambda: listening.shortage is not None)
+            assert comes_true_within(timeout_s, lambda: listening.shortage is not None)
             assert "raise its limit (ulimit -n)" in listening.shortage
-        joined(listening)
+        join_server(listening)
         listening.close()
 
 
 def test_an_unauthenticated_peer_starts_no_thread(listening):
     threads = native_threads()
-    with ExitStack() as crowd:
-        for saying in (b"", b"RIPIENO\x02", b"GET / HTTP/1.1\r\n\r\n"):
+    with ExitStack() as stack:
+        for first_bytes in (b"", b"RIPIENO\x02", b"GET / HTTP/1.1\r\n\r\n"):
             for _ in range(100):
-                stranger = crowd.enter_context(socket.create_connection((HOST, listening.port)))
+                peer = stack.enter_context(socket.create_connection((HOST, listening.port)))
                 with suppress(ConnectionError):
-                    stranger.sendall(saying)
-        joined(listening)
+                    peer.sendall(first_bytes)
+        join_server(listening)
         assert comes_true(lambda: native_threads() <= threads, PROMPT_S)
 
 
@@ -466,44 +466,44 @@ def native_threads():
     return len(os.listdir("/proc/self/task"))
 
 
-def joined(listening):
-    """Join, and be heard."""
-    channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S)
+def join_server(listening):
+    """Join a member server as a member."""
+    channel = remote.connect(HOST, listening.port, TOKEN, EVENT_TIMEOUT_S)
     channel.send("join", member_server.Join(0, "here", 1, "", member_server.versions()))
-    [(join, _)] = heard(listening)
+    [(join, _)] = members_of(listening)
     assert join.host == "here"
     channel.close()
 
 
 def test_unauthenticated_peers_do_not_outlive_the_server(listening):
     # The connection is authenticated, but has not identified itself.
-    channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S)
-    assert comes_true(lambda: _greeters() > 1, PROMPT_S)
-    with socket.create_connection((HOST, listening.port)) as stranger:
+    channel = remote.connect(HOST, listening.port, TOKEN, EVENT_TIMEOUT_S)
+    assert comes_true(lambda: _member_threads() > 1, PROMPT_S)
+    with socket.create_connection((HOST, listening.port)) as peer:
         listening.close()
-        stranger.settimeout(PATIENCE_S)
+        peer.settimeout(EVENT_TIMEOUT_S)
         # It may not have been accepted yet.
         with suppress(ConnectionResetError):
-            assert stranger.recv(100) == b""
+            assert peer.recv(100) == b""
     with pytest.raises(HungUp):
-        channel.receive(PATIENCE_S)
+        channel.receive(EVENT_TIMEOUT_S)
     channel.close()
-    assert comes_true(lambda: _greeters() == 0, PROMPT_S)
+    assert comes_true(lambda: _member_threads() == 0, PROMPT_S)
 
 
-def _greeters():
+def _member_threads():
     """Return the number of threads that receive or identify members."""
     return sum(each.name == "ripieno-members" for each in threading.enumerate())
 
 
-def test_a_member_waits_until_the_launching_process_has_time_for_it(monkeypatch):
+def test_a_member_waits_while_the_launching_process_is_busy(monkeypatch):
     monkeypatch.setattr(remote, "MESSAGE_S", 0.2)
     mine, theirs = socket.socketpair()
     member_end, server_end = remote.RemoteChannel(mine, None), remote.RemoteChannel(theirs, 0.2)
     result = np.arange(4_000_000)
     sending = threading.Thread(target=member_end.send, args=("result", result))
     sending.start()
-    # It has started, and would have given up by now.
+    # It has started, and its timeout is over.
     sending.join(0.5)
     kind, received = server_end.receive()
     sending.join()
@@ -530,7 +530,7 @@ def test_a_server_without_the_token_is_detected(listening):
         thread = threading.Thread(target=impersonate)
         thread.start()
         with pytest.raises(remote.NotAuthentic, match="does not know this job's token"):
-            remote.connect(HOST, port, TOKEN, PATIENCE_S)
+            remote.connect(HOST, port, TOKEN, EVENT_TIMEOUT_S)
         thread.join()
 
 
@@ -551,7 +551,7 @@ def test_a_member_of_another_version_is_refused(monkeypatch):
         StandIn().launch(2)
 
 
-class Again(StandIn):
+class Restarting(StandIn):
     """An engine that restarts ranks: in the first attempt only rank 0 joins."""
 
     def start(self, workers, invitation):
@@ -563,7 +563,7 @@ class Again(StandIn):
 
 
 def test_attempts_never_mix():
-    engine = Again()
+    engine = Restarting()
     with engine.launch(3) as job:
         pids = job.run(lambda comm: os.getpid())
         assert pids == [process.pid for process in engine.run.processes[1:]]
@@ -581,7 +581,7 @@ def test_ranks_may_connect_by_the_engine_before_they_join(listening):
     def task(rank):
         def exchange(text):
             gathered[rank] = text
-            complete.wait(PATIENCE_S)
+            complete.wait(EVENT_TIMEOUT_S)
             return [gathered[0], gathered[1]]
 
         try:
@@ -594,18 +594,18 @@ def test_ranks_may_connect_by_the_engine_before_they_join(listening):
         thread.start()
     joined = []
     while len(joined) < 2:
-        new = heard(listening)
+        new = members_of(listening)
         assert new
         joined += new
     joined.sort(key=lambda each: each[0].rank)
     assert joined[0][0].attempt == joined[1][0].attempt != ""
     for _, channel in joined:
         channel.send("welcome")
-        assert channel.receive(PATIENCE_S)[0] == "ready"
+        assert channel.receive(EVENT_TIMEOUT_S)[0] == "ready"
         channel.send(
             "run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, EventOptions(False), False, None)
         )
-    assert [channel.receive(PATIENCE_S) for _, channel in joined] == [("result", (10, 2)), ("result", (11, 2))]
+    assert [channel.receive(EVENT_TIMEOUT_S) for _, channel in joined] == [("result", (10, 2)), ("result", (11, 2))]
     for _, channel in joined:
         channel.send("close")
     for thread in threads:
@@ -615,7 +615,7 @@ def test_ranks_may_connect_by_the_engine_before_they_join(listening):
     assert not errors
 
 
-def test_traces_and_copies_are_for_local_workers(tmp_path):
+def test_traces_and_replicas_are_for_local_workers(tmp_path):
     for options, message in (({"trace": object()}, "trace="), ({"replicas": 2}, "replicas=2")):
         with pytest.raises(rp.InputError, match=message):
             EngineJob(StandIn(), 2, **{"threads": 1, "on_event": None, "trace": None, **options})
@@ -628,7 +628,7 @@ def test_engines_are_checked():
         rp.launch(engine="spark", prefix_output=True)
 
 
-def test_an_engine_without_any_slot_is_requested_one():
+def test_a_launch_on_an_engine_without_slots_requests_one_rank():
     class Full(StandIn):
         def slots(self):
             return 0

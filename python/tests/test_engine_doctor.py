@@ -22,7 +22,7 @@ HERE = survey.versions()
 
 
 class Small(StandIn):
-    """Three slots, one of them occupied."""
+    """An engine with three slots, one of them occupied."""
 
     def slots(self) -> int:
         return 3
@@ -34,10 +34,10 @@ class Small(StandIn):
 
 
 class Absent(StandIn):
-    """An engine that is not reachable itself."""
+    """An engine that cannot be reached."""
 
     def __init__(self) -> None:
-        raise EngineError("nobody there")
+        raise EngineError("no scheduler")
 
 
 class Unreachable(StandIn):
@@ -59,10 +59,10 @@ class Unreachable(StandIn):
 def as_dask(monkeypatch):
     """Replace an engine by a class."""
 
-    def put(kind: type) -> None:
+    def register(kind: type) -> None:
         monkeypatch.setitem(engines._CLASSES, "dask", (f"{kind.__module__}:{kind.__name__}", "ripieno"))
 
-    return put
+    return register
 
 
 def site(rank: int, *, host: str = "a", **versions: str) -> Site:
@@ -117,10 +117,10 @@ def test_an_engine_that_does_not_exist_is_a_finding(as_dask):
 
     (finding,) = engine_doctor.examine("dask")
 
-    assert (finding.outcome, finding.found) == (BAD, "nobody there")
+    assert (finding.outcome, finding.found) == (BAD, "no scheduler")
 
 
-def test_versions_that_differ_are_named_and_weighed():
+def test_different_versions_are_named_as_warnings_or_errors():
     major, minor, last = HERE["Python"].split(".")
     sites = [
         site(0, Python=f"{major}.{minor}.{int(last) + 1}"),
@@ -163,7 +163,7 @@ def test_how_the_token_travels_is_reported(monkeypatch, authentic, encrypted, ou
     assert (finding.outcome, finding.found) == (outcome, f"travels by pipes, {words}")
 
 
-def test_links_beyond_this_host_are_reported_as_encrypted_or_readable(monkeypatch):
+def test_links_between_hosts_are_reported_as_encrypted_or_not(monkeypatch):
     assert "TLS13_AES_128_GCM_SHA256" in engine_doctor._links([site(0), site(1)]).found
     monkeypatch.setenv("RIPIENO_TLS", "0")
     assert engine_doctor._links([site(0), site(1)]).outcome == WARNING
@@ -171,7 +171,7 @@ def test_links_beyond_this_host_are_reported_as_encrypted_or_readable(monkeypatc
 
 
 @pytest.mark.parametrize("engine", ["local", "slurm", "mpirun"])
-def test_an_address_belongs_to_an_engine(engine):
+def test_an_address_is_refused_for_other_engines(engine):
     result = CliRunner().invoke(doctor_command, ["--engine", engine, "--address", "tcp://somewhere"])
 
     assert result.exit_code == 2 and "--engine" in result.output

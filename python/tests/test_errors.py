@@ -36,7 +36,7 @@ def test_too_few_slots_are_reported_with_numbers_and_a_remedy():
         errors.TooFewSlots("spark", 8, 1, 4, "add executors"),
     ],
 )
-def test_every_error_survives_pickling_and_has_one_root(error):
+def test_every_error_survives_pickling_and_is_a_ripieno_error(error):
     copy = pickle.loads(pickle.dumps(error))
 
     assert type(copy) is type(error)

@@ -27,7 +27,7 @@ EXPECTED_FAILURES = {
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([rp.KMeans()], expected_failed_checks=lambda _: EXPECTED_FAILURES)
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
@@ -51,7 +51,7 @@ def test_a_model_predicts_for_rows_of_another_type(fitted, predicted):
     np.testing.assert_array_equal(model.predict((X * 10).round().astype(predicted)), model.labels_)
 
 
-def test_types_that_kernels_support_are_kept():
+def test_dtypes_that_kernels_support_are_kept():
     for dtype, expected in [(np.float32, np.float32), (np.float64, np.float64), (np.uint8, np.float32), (int, float)]:
         model = rp.KMeans(3, random_state=0).fit(np.abs(X * 20).astype(dtype))
         assert model.cluster_centers_.dtype == expected
@@ -86,7 +86,7 @@ def test_fitted_models_are_cloned_pickled_and_piped():
         ({"init": X[:2]}, r"init has shape \(2, 4\): expected .* \(8, 4\)"),
         ({"workers": 0}, "workers=0"),
         ({"threads": 0}, "threads=0"),
-        ({"engine": "abacus"}, "engine='abacus'"),
+        ({"engine": "hadoop"}, "engine='hadoop'"),
     ],
 )
 def test_bad_parameters_are_named_with_their_value(parameters, message):
@@ -111,7 +111,7 @@ def test_rows_with_infinite_distances_are_refused(workers):
 
 
 @pytest.mark.parametrize("weights", [np.ones(59), -np.ones(60), np.zeros(60), np.full(60, np.nan)])
-def test_weights_that_cannot_be_are_refused(weights):
+def test_invalid_weights_are_refused(weights):
     with pytest.raises(ValueError, match="weight"):
         rp.KMeans(3).fit(X, sample_weight=weights)
 
@@ -122,7 +122,7 @@ def test_the_example_in_the_documentation_runs():
     assert doctest.testmod(kmeans) == doctest.TestResults(failed=0, attempted=6)
 
 
-def test_a_running_job_does_the_work_of_estimators_and_continues(world):
+def test_a_running_job_fits_estimators_and_continues(world):
     job, events = world(3), []
     expected = rp.KMeans(4, random_state=0, workers=3, threads=1).fit(X)
 
@@ -137,7 +137,7 @@ def test_a_running_job_does_the_work_of_estimators_and_continues(world):
         pickle.dumps(models[0])
 
 
-def test_an_engine_of_ones_own_does_the_work_of_estimators():
+def test_a_custom_engine_fits_estimators():
     expected = rp.KMeans(4, random_state=0, workers=2, threads=1).fit(X)
 
     model = clone(rp.KMeans(4, random_state=0, workers=2, engine=StandIn())).fit(X)

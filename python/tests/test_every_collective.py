@@ -1,4 +1,4 @@
-"""Every collective accepts every array, blocking and nonblocking, with the same meaning in worlds of any size.
+"""Every collective accepts every array, blocking and nonblocking, and equals NumPy in worlds of any size.
 
 The programs run on every rank and check there; a failed assertion is raised in the test as the culprit's.
 """
@@ -21,7 +21,7 @@ worlds = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 INTEGERS = ["i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 REDUCED = ["?", *INTEGERS, "f2", "f4", "f8", ">i4", ">f8"]
 RECORD = [("id", "i4"), ("x", "f8", 2)]
-# Types without reductions, but complex numbers, which have sums and products.
+# Types without reductions, except for complex numbers, which have sums and products.
 MOVED_ONLY = ["c8", "S3", "U3", "M8[s]", RECORD]
 
 LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -30,7 +30,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "reversed": lambda array: array[::-1],
     "Fortran": np.asfortranarray,
     "no axis": lambda array: array[1, 1:2].reshape(()),
-    "one row often": lambda array: np.broadcast_to(array[1], (4, *array.shape[1:])),
+    "repeated row": lambda array: np.broadcast_to(array[1], (4, *array.shape[1:])),
     "no rows": lambda array: array[:0],
     "no columns": lambda array: array[:, :0],
 }
@@ -64,19 +64,19 @@ def unequal(ranks: int, dtypes: list[Any]) -> dict[str, list[np.ndarray]]:
     return {f"{dtype}": [grid(rank, dtype)[: (4, 0, 3)[rank]] for rank in range(ranks)] for dtype in dtypes}
 
 
-class Later:
-    """A communicator whose calls are started and then waited for."""
+class Asynchronous:
+    """A communicator whose calls start asynchronously and are waited for."""
 
     def __init__(self, comm: rp.Communicator) -> None:
         self.comm, self.rank, self.world_size = comm, comm.rank, comm.world_size
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        begin = getattr(self.comm, f"{name}_async")
-        return lambda *args, **options: begin(*args, **options).wait()
+        start = getattr(self.comm, f"{name}_async")
+        return lambda *args, **options: start(*args, **options).wait()
 
 
-def passed_on(comm: Any, send: str, value: np.ndarray, **options: Any) -> Any:
-    """Return the value that the previous rank sends; no rank sends to itself."""
+def exchanged(comm: Any, send: str, value: np.ndarray, **options: Any) -> Any:
+    """Send a value to the next rank, and return the value of the previous rank; None in a world of one rank."""
     if comm.world_size == 1:
         return None
     if comm.rank % 2 == 0:
@@ -99,7 +99,7 @@ def moves(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
         (comm.alltoall([mine] * p), every),
         (comm.rotate(mine), before),
         (comm.neighbour_exchange(dict.fromkeys(range(p), mine)), dict(enumerate(every))),
-        (passed_on(comm, "send", mine), before if p > 1 else None),
+        (exchanged(comm, "send", mine), before if p > 1 else None),
         (comm.barrier(), None),
     ]
 
@@ -112,8 +112,8 @@ def moves_of_rows(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
     counts = [len(each) for each in every]
     at_root = rank == root
 
-    def out(wanted: np.ndarray) -> np.ndarray:
-        return np.empty(wanted.shape, wanted.dtype)
+    def out(reference: np.ndarray) -> np.ndarray:
+        return np.empty(reference.shape, reference.dtype)
 
     return [
         (comm.broadcast(mine if at_root else None, root, out=out(every[root])), every[root]),
@@ -135,7 +135,7 @@ def moves_of_rows(comm: Any, every: list[np.ndarray]) -> list[tuple[Any, Any]]:
             ),
             dict(enumerate(every)),
         ),
-        (passed_on(comm, "send_into", mine, out=out(before)), before if p > 1 else None),
+        (exchanged(comm, "send_into", mine, out=out(before)), before if p > 1 else None),
     ]
 
 
@@ -174,8 +174,8 @@ def reductions(comm: Any, every: list[np.ndarray], op: str) -> list[tuple[Any, A
 
 
 def identity(op: str, like: np.ndarray) -> np.ndarray:
-    least = {"b": False, "f": -np.inf}.get(like.dtype.kind)
-    return np.full_like(like, {"max": np.iinfo(like.dtype).min if least is None else least, "or": 0, "sum": 0}[op])
+    lowest = {"b": False, "f": -np.inf}.get(like.dtype.kind)
+    return np.full_like(like, {"max": np.iinfo(like.dtype).min if lowest is None else lowest, "or": 0, "sum": 0}[op])
 
 
 def leaves(value: Any) -> list[np.ndarray]:
@@ -186,30 +186,30 @@ def leaves(value: Any) -> list[np.ndarray]:
 
 def check(comm: Any, name: str, every: list[np.ndarray], results: list[tuple[Any, Any]]) -> None:
     """Check the results, and that they are new memory: no rank writes to another's result or arguments."""
-    for index, (got, wanted) in enumerate(results):
-        assert type(got) is type(wanted), (name, index, got)
-        assert not isinstance(got, dict) or list(got) == list(wanted)
-        for each, expected in zip(leaves(got), leaves(wanted), strict=True):
+    for index, (result, reference) in enumerate(results):
+        assert type(result) is type(reference), (name, index, result)
+        assert not isinstance(result, dict) or list(result) == list(reference)
+        for each, expected in zip(leaves(result), leaves(reference), strict=True):
             assert_array_equal(each, expected, strict=True, err_msg=f"{name}, result {index}")
             assert each.flags.writeable, (name, index)
             assert not np.shares_memory(each, every[comm.rank]), (name, index)
     if comm.rank == 0:
-        for got, _ in results:
-            for each in leaves(got):
+        for result, _ in results:
+            for each in leaves(result):
                 each[...] = np.zeros((), each.dtype)
     comm.barrier()
-    for got, wanted in results if comm.rank else []:
-        for each, expected in zip(leaves(got), leaves(wanted), strict=True):
+    for result, reference in results if comm.rank else []:
+        for each, expected in zip(leaves(result), leaves(reference), strict=True):
             assert_array_equal(each, expected, err_msg=name)
 
 
-def face(comm: rp.Communicator, is_later: bool) -> Any:
-    return Later(comm) if is_later else comm
+def communicator(comm: rp.Communicator, is_asynchronous: bool) -> Any:
+    return Asynchronous(comm) if is_asynchronous else comm
 
 
-def every_move(comm: rp.Communicator, is_later: bool) -> None:
-    comm = face(comm, is_later)
-    dtypes = ["f4", ">i4", "U3", RECORD] if is_later else ["?", "i1", "u8", "f2", "f8", ">f8", *MOVED_ONLY]
+def every_move(comm: rp.Communicator, is_asynchronous: bool) -> None:
+    comm = communicator(comm, is_asynchronous)
+    dtypes = ["f4", ">i4", "U3", RECORD] if is_asynchronous else ["?", "i1", "u8", "f2", "f8", ">f8", *MOVED_ONLY]
     for name, every in (arrays(comm.world_size, dtypes) | unequal(comm.world_size, dtypes)).items():
         before = [each.copy() for each in every]
         check(comm, name, every, moves(comm, every))
@@ -220,14 +220,14 @@ def every_move(comm: rp.Communicator, is_later: bool) -> None:
 
 
 @worlds
-@pytest.mark.parametrize("is_later", [False, True], ids=["blocking", "later"])
-def test_every_array_moves_as_it_is_to_memory_that_is_new(world, workers, is_later):
-    world(workers).run(every_move, is_later)
+@pytest.mark.parametrize("is_asynchronous", [False, True], ids=["blocking", "asynchronous"])
+def test_every_array_arrives_unchanged_in_new_memory(world, workers, is_asynchronous):
+    world(workers).run(every_move, is_asynchronous)
 
 
-def every_reduction(comm: rp.Communicator, is_later: bool) -> None:
-    comm = face(comm, is_later)
-    for dtype in ["?", "i8", "f4", ">i4"] if is_later else REDUCED:
+def every_reduction(comm: rp.Communicator, is_asynchronous: bool) -> None:
+    comm = communicator(comm, is_asynchronous)
+    for dtype in ["?", "i8", "f4", ">i4"] if is_asynchronous else REDUCED:
         for name, every in arrays(comm.world_size, [dtype]).items():
             before = [each.copy() for each in every]
             for op in ("max", "or" if dtype == "?" else "sum"):
@@ -237,15 +237,15 @@ def every_reduction(comm: rp.Communicator, is_later: bool) -> None:
 
 
 @worlds
-@pytest.mark.parametrize("is_later", [False, True], ids=["blocking", "later"])
-def test_every_array_of_numbers_is_reduced_to_memory_that_is_new(world, workers, is_later):
-    world(workers).run(every_reduction, is_later)
+@pytest.mark.parametrize("is_asynchronous", [False, True], ids=["blocking", "asynchronous"])
+def test_every_array_of_numbers_is_reduced_into_new_memory(world, workers, is_asynchronous):
+    world(workers).run(every_reduction, is_asynchronous)
 
 
 def objects(comm: rp.Communicator) -> None:
     every = [np.array([None, rank, "text" * rank], object) for rank in range(comm.world_size)]
-    for got, wanted in moves(comm, every):
-        for each, expected in zip(leaves(got), leaves(wanted), strict=True):
+    for result, reference in moves(comm, every):
+        for each, expected in zip(leaves(result), leaves(reference), strict=True):
             assert_array_equal(each, expected, strict=True)
 
 
@@ -254,7 +254,7 @@ def test_arrays_of_objects_move(world, workers):
     world(workers).run(objects)
 
 
-def refusals(comm: rp.Communicator) -> None:
+def impossible_calls(comm: rp.Communicator) -> None:
     calls = [comm.allreduce, comm.reduce, comm.scan, comm.exscan, comm.reduce_scatter]
     for given in [*(grid(comm.rank, dtype) for dtype in (*MOVED_ONLY[1:], "?")), np.full((3, 2), None)]:
         for call in calls:
@@ -281,10 +281,10 @@ def refusals(comm: rp.Communicator) -> None:
 
 @worlds
 def test_impossible_calls_are_rejected_in_every_world(world, workers):
-    world(workers).run(refusals)
+    world(workers).run(impossible_calls)
 
 
-UNFIT: dict[str, Callable[[int], Any]] = {
+WRONG_OUTS: dict[str, Callable[[int], Any]] = {
     "columns": lambda rows: np.empty((rows, 2), "f4"),
     "axes": lambda rows: np.empty(rows, "f4"),
     "no axis": lambda rows: np.empty((), "f4"),
@@ -296,8 +296,8 @@ UNFIT: dict[str, Callable[[int], Any]] = {
 }
 
 
-def misfits(comm: rp.Communicator) -> None:
-    """Each rank uses itself as root. The error occurs before any data is sent."""
+def wrong_outs(comm: rp.Communicator) -> None:
+    """Check errors on every rank as root. They occur before any data is sent."""
     p, rank = comm.world_size, comm.rank
     four, rows, counts = np.ones((4, 3), "f4"), np.ones((4 * p, 3), "f4"), [4] * p
     calls: list[tuple[Callable[..., Any], int]] = [
@@ -313,7 +313,7 @@ def misfits(comm: rp.Communicator) -> None:
         (partial(comm.alltoall, rows), 4 * p),
         (partial(comm.rotate, four), 4),
     ]
-    for name, make in UNFIT.items():
+    for name, make in WRONG_OUTS.items():
         for call, row_count in calls:
             try:
                 call(out=make(row_count))
@@ -326,7 +326,7 @@ def misfits(comm: rp.Communicator) -> None:
 
 @worlds
 def test_an_out_that_does_not_fit_is_refused_in_every_world(world, workers):
-    world(workers).run(misfits)
+    world(workers).run(wrong_outs)
 
 
 def casts(comm: rp.Communicator) -> None:
@@ -335,7 +335,7 @@ def casts(comm: rp.Communicator) -> None:
     mine, at_root = np.full((2, 3), rank + 1, "f4"), rank == root
     total, rows = np.full((2, 3), p * (p + 1) / 2), np.repeat(np.arange(1.0, p + 1), 2)[:, None].repeat(3, axis=1)
     counts = [2] * p
-    for make, wanted in [
+    for make, reference in [
         (lambda out: comm.allreduce(mine, out=out), total),
         (lambda out: comm.reduce(mine, root=root, out=out if at_root else None), total if at_root else None),
         (lambda out: comm.allgather(mine, out=out), rows),
@@ -344,11 +344,11 @@ def casts(comm: rp.Communicator) -> None:
         (lambda out: comm.broadcast(mine, root, out=out), np.full((2, 3), float(p))),
         (lambda out: comm.rotate(mine, out=out), np.full((2, 3), float((rank - 1) % p + 1))),
     ]:
-        out = None if wanted is None else np.empty(wanted.shape)
-        got = make(out)
-        assert got is out
-        if wanted is not None:
-            assert_array_equal(got, wanted, strict=True)
+        out = None if reference is None else np.empty(reference.shape)
+        result = make(out)
+        assert result is out
+        if reference is not None:
+            assert_array_equal(result, reference, strict=True)
     for value in (1, [1, 2.0]):
         sums = np.empty(np.shape(value))
         comm.reduce(value, root=root, out=sums if at_root else None)
@@ -359,7 +359,7 @@ def casts(comm: rp.Communicator) -> None:
 
 
 @worlds
-def test_an_out_of_a_wider_type_takes_the_result_in_every_world(world, workers):
+def test_an_out_of_a_wider_type_gets_the_result_in_every_world(world, workers):
     world(workers).run(casts)
 
 
@@ -368,7 +368,7 @@ def unions(comm: rp.Communicator) -> list[Any]:
     has_rows = comm.rank == comm.world_size - 1
     pairs = rp.KeyValues(["a", "b", "a"], np.array([1.0, 2.0, 3.0])) if has_rows else rp.KeyValues([])
     groups = comm.allgather(comm.regroup(pairs, combine="concat").to_arrow().to_pylist())
-    indices, wanted = (np.array([5, 1, 5]) if has_rows else np.empty(0, int)), np.array([1, 5])
+    indices, requested = (np.array([5, 1, 5]) if has_rows else np.empty(0, int)), np.array([1, 5])
     table = rp.Table()
     if has_rows:
         table[7] = np.array([1.0, 2.0])
@@ -377,13 +377,13 @@ def unions(comm: rp.Communicator) -> list[Any]:
         comm.allgather(comm.regroup(pairs)).sorted().to_arrow().to_pydict(),
         sorted(tuple(each.values()) for part in groups for each in part),
         {number: joined[number].tolist() for number in joined},
-        comm.sparse_reduce(indices, np.arange(len(indices)) + 1.0, wanted).tolist(),
-        comm.sparse(indices, wanted).reduce(np.ones(len(indices))).tolist(),
+        comm.sparse_reduce(indices, np.arange(len(indices)) + 1.0, requested).tolist(),
+        comm.sparse(indices, requested).reduce(np.ones(len(indices))).tolist(),
     ]
 
 
 @worlds
-def test_ranks_without_rows_have_the_union_that_the_one_rank_has(world, workers):
+def test_ranks_without_rows_get_the_rows_of_the_last_rank(world, workers):
     assert (
         world(workers).run(unions)
         == [

@@ -25,11 +25,11 @@ def test_every_parameter_is_documented_and_stored(estimator):
     parameters = inspect.signature(estimator).parameters
 
     assert list(documented(estimator)) == list(parameters)
-    given = {name: each.default if each.default is not each.empty else 3 for name, each in parameters.items()}
-    assert estimator(**given).get_params(deep=False) == given
+    values = {name: each.default if each.default is not each.empty else 3 for name, each in parameters.items()}
+    assert estimator(**values).get_params(deep=False) == values
 
 
 @every_estimator
 @pytest.mark.parametrize("name", SHARED)
-def test_parameters_that_all_have_are_reported_in_the_same_words(estimator, name):
+def test_common_parameters_have_the_same_documentation(estimator, name):
     assert documented(estimator)[name] == documented(ESTIMATORS[0])[name]

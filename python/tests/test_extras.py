@@ -12,11 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 WITHOUT = """
 import sys
-class Lacking:
+class MissingPackages:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {lacking!r}:
+        if name.partition(".")[0] in {missing!r}:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
-sys.meta_path.insert(0, Lacking())
+sys.meta_path.insert(0, MissingPackages())
 import numpy as np, ripieno as rp
 try:
     {program}
@@ -34,22 +34,22 @@ except rp.MissingExtra as error:
     ],
 )
 def test_a_missing_package_is_reported_with_its_extra(program, extra):
-    described = without(["matplotlib", "PIL", "skimage", "lightgbm"], program)
-    assert f'pip install "ripieno[{extra}]"' in described
+    output = output_without(["matplotlib", "PIL", "skimage", "lightgbm"], program)
+    assert f'pip install "ripieno[{extra}]"' in output
 
 
-def test_estimators_need_none_of_them():
+def test_estimators_need_no_optional_package():
     program = "print(rp.KMeans(n_clusters=2, random_state=0).fit(np.eye(4)).cluster_centers_.shape)"
-    assert "(2, 4)" in without(["matplotlib", "PIL", "skimage", "lightgbm", "pandas", "polars"], program)
+    assert "(2, 4)" in output_without(["matplotlib", "PIL", "skimage", "lightgbm", "pandas", "polars"], program)
 
 
-def test_the_licenses_of_others_match_the_locked_crates():
+def test_third_party_licenses_match_the_locked_crates():
     done = subprocess.run([sys.executable, ROOT / "tools/licenses.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
-def without(lacking: list[str], program: str) -> str:
-    script = WITHOUT.format(lacking=lacking, program=program)
+def output_without(missing: list[str], program: str) -> str:
+    script = WITHOUT.format(missing=missing, program=program)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -32,16 +32,16 @@ def test_a_patch_has_512_values_between_0_and_1():
     assert vectors.min() >= 0 and vectors.max() <= 1
 
 
-def test_vectors_show_the_direction_of_edges_and_fade_without_contrast():
+def test_vectors_show_the_direction_of_edges_and_shrink_with_contrast():
     stripes = np.tile(np.float32([0, 0, 1, 1]), (32, 8))
     options = HogOptions()
-    upright, lying, faint, flat = (
+    vertical, horizontal, faint, flat = (
         hog_vectors(gray, [(0, 0)], options).reshape(64, 8)[10]
         for gray in (stripes, np.ascontiguousarray(stripes.T), stripes * np.float32(0.002), stripes * 0)
     )
 
-    assert upright.argmax() != lying.argmax()
-    assert upright.max() > 0.95 and faint.max() < 0.2
+    assert vertical.argmax() != horizontal.argmax()
+    assert vertical.max() > 0.95 and faint.max() < 0.2
     assert not flat.any()
 
 

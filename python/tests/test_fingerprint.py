@@ -22,7 +22,7 @@ def emit(part, value, scale=1):
 
 @dataclass(slots=True)
 class Emit:
-    """An object that is called itself or through its method."""
+    """A callable object with a method."""
 
     scale: object
 
@@ -51,7 +51,7 @@ def recursive(scale):
     return function
 
 
-MADE = {
+FACTORIES = {
     "closure": closing_over,
     "default": with_default,
     "recursive": recursive,
@@ -64,10 +64,10 @@ MADE = {
 
 def test_the_fingerprint_matches_the_functions_and_their_data():
     prints = {}
-    for name, made in MADE.items():
+    for name, make in FACTORIES.items():
         for scale in (1, 2):
-            prints[name, scale] = fingerprint({"map": made(scale), "combine": "sum"})
-            assert prints[name, scale] == fingerprint({"combine": "sum", "map": made(scale)})
+            prints[name, scale] = fingerprint({"map": make(scale), "combine": "sum"})
+            assert prints[name, scale] == fingerprint({"combine": "sum", "map": make(scale)})
     for name, program in {
         "combine": {"map": closing_over(1), "combine": "max"},
         "code": {"map": lambda part, value: [part - each for each in value], "combine": "sum"},
@@ -80,7 +80,7 @@ def test_the_fingerprint_matches_the_functions_and_their_data():
     assert len(set(prints.values())) == len(prints)
 
 
-def test_data_counts_by_its_value_in_the_fingerprint():
+def test_the_fingerprint_depends_on_the_values_of_data():
     values = [
         *(0, 1, True, 1.0, "1", b"1", None, [1], (1,), {1}, [[1], 1], [[1, 1]], {"a": 1, "b": 2}, {"a": 2, "b": 1}),
         *(np.int64(1), np.array([1]), np.array([[1]]), np.array([1.0]), np.array([]), np.array(["a", None], object)),
@@ -95,7 +95,7 @@ def test_data_counts_by_its_value_in_the_fingerprint():
     assert again[:-1] == prints
 
 
-def test_the_fingerprint_excludes_everything_but_data():
+def test_the_fingerprint_ignores_objects_that_are_not_data():
     def function(part, value):
         seen.add(value)
 
@@ -109,8 +109,8 @@ def test_the_fingerprint_excludes_everything_but_data():
 def test_the_fingerprint_is_the_same_in_every_process():
     program = (
         "import functools; from ripieno.wire.fingerprint import fingerprint\n"
-        "made = lambda scale: lambda part, value: (scale, part in {'a', 'b', 'c'})\n"
-        "print(fingerprint({'map': functools.partial(made({'a', 'b', 'c'}), x=dict.fromkeys({'d', 'e', 'f'}))}))"
+        "make = lambda scale: lambda part, value: (scale, part in {'a', 'b', 'c'})\n"
+        "print(fingerprint({'map': functools.partial(make({'a', 'b', 'c'}), x=dict.fromkeys({'d', 'e', 'f'}))}))"
     )
     outputs = {
         subprocess.run(

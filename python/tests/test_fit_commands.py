@@ -16,7 +16,7 @@ from varied import exhaustively
 random = np.random.default_rng(0)
 X = random.normal(size=(80, 4))
 PRICE = X @ [1.0, 2, 3, 4] + 5 + 0.1 * random.normal(size=80)
-DEAR = (PRICE + random.normal(size=80) > 5).astype(int)
+IS_EXPENSIVE = (PRICE + random.normal(size=80) > 5).astype(int)
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +25,14 @@ def folder(tmp_path, monkeypatch):
     np.save("rows.npy", X)
     np.savetxt("prices.csv", np.c_[X, PRICE], "%.17g", ",", header="a,b,c,d,price", comments="")
     np.save("prices.npy", PRICE)
-    np.savetxt("dear.csv", np.c_[X, DEAR], "%.17g", ",", header="a,b,c,d,dear", comments="")
-    dump_svmlight_file(X, DEAR, "dear.svm", zero_based=False)
+    np.savetxt("expensive.csv", np.c_[X, IS_EXPENSIVE], "%.17g", ",", header="a,b,c,d,expensive", comments="")
+    dump_svmlight_file(X, IS_EXPENSIVE, "expensive.svm", zero_based=False)
     (tmp_path / "ratings.csv").write_text("user_id,item,rating\nann,7,5\nann,9,1\nbob,7,4\nbob,9,2\ncem,9,3\n")
     return tmp_path
 
 
-def described(folder, names):
+def read_result(folder, names):
+    """Check the files of a result, and return its model.json."""
     assert sorted(path.name for path in folder.iterdir()) == sorted([*names, "model.json", "report.html"])
     page = (folder / "report.html").read_text()
     assert "Where the time went" in page and "http" not in page.replace("http://www.w3.org", "")
@@ -41,7 +42,7 @@ def described(folder, names):
 def test_pca_writes_the_axes_and_the_projected_rows(folder, capfd):
     assert main(["pca", "rows.npy", "--components", "2", "--project", "-n", "2"]) == 0
 
-    facts = described(folder / "result", ["components.npy", "explained_variance.npy", "mean.npy", "projected.npy"])
+    facts = read_result(folder / "result", ["components.npy", "explained_variance.npy", "mean.npy", "projected.npy"])
     expected = rp.PCA(2).fit(X)
     np.testing.assert_allclose(np.load("result/components.npy"), expected.components_, rtol=1e-10)
     np.testing.assert_allclose(np.load("result/projected.npy"), expected.transform(X), rtol=1e-9)
@@ -71,7 +72,7 @@ def test_a_command_opens_its_input_once(monkeypatch, words):
 def test_ridge_writes_the_weights_of_the_columns(folder, words):
     assert main(["ridge", *words, "--alpha", "0.5", "-q"]) == 0
 
-    report = described(folder / "result", ["coef.npy", "intercept.npy"])
+    report = read_result(folder / "result", ["coef.npy", "intercept.npy"])
     expected = rp.Ridge(0.5).fit(X, PRICE)
     np.testing.assert_allclose(np.load("result/coef.npy"), expected.coef_, rtol=1e-10)
     assert np.load("result/intercept.npy").item() == pytest.approx(expected.intercept_)
@@ -79,15 +80,15 @@ def test_ridge_writes_the_weights_of_the_columns(folder, words):
     assert report["parameters"]["alpha"] == 0.5
 
 
-@pytest.mark.parametrize("words", [["dear.csv", "--target", "dear"], *exhaustively(["dear.svm"])])
+@pytest.mark.parametrize("words", [["expensive.csv", "--target", "expensive"], *exhaustively(["expensive.svm"])])
 def test_logistic_writes_the_weights_of_the_columns(folder, words):
     assert main(["logistic", *words, "--c", "0.5", "--tol", "1e-8", "--solver", "newton-cg", "-n", "2", "-q"]) == 0
 
-    report = described(folder / "result", ["coef.npy", "intercept.npy", "classes.npy"])
-    expected = rp.LogisticRegression(0.5, tol=1e-8).fit(X, DEAR)
+    report = read_result(folder / "result", ["coef.npy", "intercept.npy", "classes.npy"])
+    expected = rp.LogisticRegression(0.5, tol=1e-8).fit(X, IS_EXPENSIVE)
     np.testing.assert_allclose(np.load("result/coef.npy"), expected.coef_, rtol=1e-5)
     np.testing.assert_array_equal(np.load("result/classes.npy"), [0, 1])
-    assert report["accuracy"] == expected.score(X, DEAR)
+    assert report["accuracy"] == expected.score(X, IS_EXPENSIVE)
     assert report["objective"] == pytest.approx(expected.objective_, rel=1e-9)
     assert report["iteration_count"] == len(report["iterations"])
 
@@ -97,8 +98,8 @@ def test_logistic_writes_the_weights_of_the_columns(folder, words):
     [
         (["ridge", "prices.csv", "--target", "price"], ["coef"]),
         *exhaustively(
-            (["logistic", "dear.csv", "--target", "dear"], ["coef"]),
-            (["logistic", "dear.svm"], ["coef"]),
+            (["logistic", "expensive.csv", "--target", "expensive"], ["coef"]),
+            (["logistic", "expensive.svm"], ["coef"]),
             (["pca", "rows.npy", "--components", "2", "--project"], ["components", "projected"]),
         ),
         (["layout", "edges.txt"], ["positions", "vertices"]),
@@ -138,7 +139,7 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     assert main([*words, "--checkpoint", "kept", "--every", "3"]) == 0
 
     arrays = ["user_factors.npy", "item_factors.npy", "user_ids.npy", "item_ids.npy"]
-    report = described(folder / "result", arrays)
+    report = read_result(folder / "result", arrays)
     expected = rp.ALS(2, reg=0.1, implicit=bool(more), random_state=3).fit("ratings.csv")
     assert np.load("result/user_ids.npy").tolist() == ["ann", "bob", "cem"]
     assert np.load("result/item_ids.npy").tolist() == [7, 9]
@@ -151,7 +152,7 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     assert json.loads((folder / "result/model.json").read_text())["resumed_from"] == 9
 
 
-def test_how_often_nothing_is_kept_ends_a_command_with_a_sentence(folder, capfd):
+def test_every_without_a_checkpoint_folder_is_refused(folder, capfd):
     assert main(["als", "ratings.csv", "--rank", "2", "--every", "3", "-q"]) == 2
     assert "every=3: there is nowhere to save checkpoints: expected a folder, checkpoint=" in capfd.readouterr().err
 
@@ -197,7 +198,7 @@ def test_mds_writes_positions_and_draws_them(folder, components, capfd):
     ]
     assert main([*words, "--seed", "3", "--max-iter", "20", "-n", "2"]) == 0
 
-    report = described(folder / "result", ["embedding.npy", "interpolated.npy"])
+    report = read_result(folder / "result", ["embedding.npy", "interpolated.npy"])
     expected = rp.MDS(components, weights=np.ones_like(distances), random_state=3, max_iter=20).fit(distances)
     np.testing.assert_array_equal(np.load("result/embedding.npy"), expected.embedding_)
     np.testing.assert_array_equal(np.load("result/interpolated.npy"), expected.interpolate(distances[:3]))
@@ -207,7 +208,7 @@ def test_mds_writes_positions_and_draws_them(folder, components, capfd):
     assert "iteration 20, normalized_stress" in capfd.readouterr().err
 
 
-def test_mds_of_rows_anneals_in_parts(folder):
+def test_mds_of_rows_resumes_annealing(folder):
     words = [
         "mds",
         "rows.npy",
@@ -234,7 +235,7 @@ def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
     np.savetxt("edges.txt", edges, "%d")
     assert main(["layout", "edges.txt", "--undirected", "--dim", str(dim), "--seed", "2", "-n", "2"]) == 0
 
-    facts = described(folder / "result", ["positions.npy", "vertices.npy"])
+    facts = read_result(folder / "result", ["positions.npy", "vertices.npy"])
     expected = rp.FruchtermanReingold(dim, random_state=2).fit(rp.Graph(edges, directed=False))
     np.testing.assert_array_equal(np.load("result/positions.npy"), expected.positions_)
     assert np.load("result/vertices.npy").tolist() == [0, 1, 2, 9]
@@ -245,7 +246,7 @@ def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
     assert output.out == "result/report.html\n" and f"{expected.n_iter_} iterations, all pairs, " in output.err
 
 
-def test_layout_states_that_it_is_an_approximation(folder, capfd):
+def test_layout_reports_its_approximation(folder, capfd):
     np.savetxt("edges.txt", np.stack([np.arange(99), np.arange(1, 100)], axis=1), "%d")
     words = ["layout", "edges.txt", "--undirected", "--approximation", "barnes-hut", "--theta", "0.5"]
     assert main([*words, "--max-iter", "3"]) == 0
@@ -269,9 +270,9 @@ def test_layout_states_that_it_is_an_approximation(folder, capfd):
             ["als", "prices.csv"],
             "prices.csv has 'a', 'b', 'c', 'd', 'price': the columns of users, items and ratings are unknown",
         ),
-        (["als", "ratings.csv", "--columns", "who,what"], "columns='who,what': expected three names"),
-        (["als", "ratings.csv", "--columns", "who,item,stars"], "ratings.csv has no such column"),
-        (["logistic", "dear.csv", "--target", "cheap"], "dear.csv has no such column"),
+        (["als", "ratings.csv", "--columns", "viewer,film"], "columns='viewer,film': expected three names"),
+        (["als", "ratings.csv", "--columns", "viewer,item,stars"], "ratings.csv has no such column"),
+        (["logistic", "expensive.csv", "--target", "cheap"], "expensive.csv has no such column"),
         (["ridge", "rows.npy", "--target", "none.npy"], "none.npy does not exist"),
     ],
 )
@@ -296,7 +297,7 @@ FITS = {
     "als": ["als", "ratings.csv", "--rank", "2"],
     "kmeans": ["kmeans", "rows.npy", "-k", "3"],
     "layout": ["layout", "edges.txt", "--max-iter", "3"],
-    "logistic": ["logistic", "dear.svm"],
+    "logistic": ["logistic", "expensive.svm"],
     "mds": ["mds", "rows.npy", "--metric", "euclidean", "--max-iter", "3"],
     "pca": ["pca", "rows.npy"],
     "ridge": ["ridge", "prices.csv", "--target", "price"],
@@ -304,14 +305,14 @@ FITS = {
 
 
 @pytest.mark.parametrize("words", FITS.values(), ids=FITS)
-def test_a_report_that_fails_does_not_cost_the_result(folder, words, capfd, monkeypatch):
+def test_a_failed_report_keeps_the_result(folder, words, capfd, monkeypatch):
     (folder / "edges.txt").write_text("0 1\n1 2\n2 0\n2 3\n")
 
     def fail(*_, **__):
         raise IndexError("no chart")
 
-    for place in ("ripieno.report.page._page", "ripieno.algorithms.reported._about"):
-        monkeypatch.setattr(place, fail)
+    for function in ("ripieno.report.page._page", "ripieno.algorithms.reported._about"):
+        monkeypatch.setattr(function, fail)
 
     assert main([*words, "-q"]) == 0
 

@@ -41,8 +41,8 @@ CASES = {
     "allreduce": (lambda c, v: c.allreduce(v), (WIDE, TALL), ("shape (2, 3)", "shape (3, 2)")),
     "in place": (lambda c, v: c.allreduce(v, out=v), (WIDE.copy(), TALL.copy()), ("shape (2, 3)", "shape (3, 2)")),
     "three axes": (lambda c, v: c.allreduce(v), (np.zeros((1, 2, 3)), WIDE), ("shape (1, 2, 3)", "shape (2, 3)")),
-    "later": (lambda c, v: c.allreduce_async(v).wait(), (WIDE, TALL), ("shape (2, 3)", "shape (3, 2)")),
-    "later in place": (
+    "asynchronous": (lambda c, v: c.allreduce_async(v).wait(), (WIDE, TALL), ("shape (2, 3)", "shape (3, 2)")),
+    "asynchronous in place": (
         lambda c, v: c.allreduce_async(v, out=v).wait(),
         (WIDE.copy(), TALL.copy()),
         ("shape (2, 3)", "shape (3, 2)"),
@@ -52,7 +52,7 @@ CASES = {
     "exscan": (lambda c, v: c.exscan(v), (WIDE, TALL), ("shape (2, 3)", "shape (3, 2)")),
     "large": (lambda c, v: c.allreduce(v), (np.zeros((200, 300)), np.zeros((300, 200))), ("(200, 300)", "(300, 200)")),
     "broadcast": (lambda c, v: c.broadcast(out=v), (WIDE.copy(), TALL.copy()), ("shape (2, 3)", "shape (3, 2)")),
-    "broadcast later": (
+    "asynchronous broadcast": (
         lambda c, v: c.broadcast_async(out=v).wait(),
         (WIDE.copy(), TALL.copy()),
         ("shape (2, 3)", "shape (3, 2)"),
@@ -127,7 +127,7 @@ CASES = {
 }
 
 
-def give(comm, name):
+def call_with_own_value(comm, name):
     call, values, _ = CASES[name]
     with pytest.raises(rp.CollectiveMismatch) as caught:
         call(comm, values[comm.rank])
@@ -137,7 +137,7 @@ def give(comm, name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_ranks_with_different_arguments_are_listed_with_them(name, threads):
-    for described in threads(2, give, name):
-        for rank, words in enumerate(CASES[name][2]):
-            assert any(f"rank {rank} called" in part and words in part for part in described.split(";")), described
+def test_a_mismatch_lists_the_argument_of_each_rank(name, threads):
+    for described in threads(2, call_with_own_value, name):
+        for rank, text in enumerate(CASES[name][2]):
+            assert any(f"rank {rank} called" in part and text in part for part in described.split(";")), described

@@ -43,33 +43,33 @@ def of_ranks(comm, function, values):
 
 def functions(comm):
     maps = [vector(rank, 74).reshape(37, 2) for rank in range(comm.world_size)]
-    all_, upto, before = of_ranks(comm, affine, maps)
+    total, upto, before = of_ranks(comm, affine, maps)
     mine = maps[comm.rank]
     result = comm.allreduce(mine, op=affine)
-    np.testing.assert_allclose(result, all_, rtol=1e-12)
-    assert all(other.tobytes() == result.tobytes() for other in comm.allgather(result)), "other bits elsewhere"
-    assert comm.allreduce(mine, op=affine).tobytes() == result.tobytes(), "other bits the second time"
+    np.testing.assert_allclose(result, total, rtol=1e-12)
+    assert all(other.tobytes() == result.tobytes() for other in comm.allgather(result)), "the bits differ between ranks"
+    assert comm.allreduce(mine, op=affine).tobytes() == result.tobytes(), "the bits differ between calls"
     np.testing.assert_allclose(comm.scan(mine, op=affine), upto, rtol=1e-12)
     exscan = comm.exscan(mine, op=affine)
     assert exscan is None if before is None else np.allclose(exscan, before, rtol=1e-12)
     for root in range(comm.world_size):
         at_root = comm.reduce(mine, op=affine, root=root)
-        assert at_root is None if comm.rank != root else np.allclose(at_root, all_, rtol=1e-12)
+        assert at_root is None if comm.rank != root else np.allclose(at_root, total, rtol=1e-12)
     counts = [37 - comm.world_size + 1, *[1] * (comm.world_size - 1)]
     starts = np.cumsum([0, *counts])
     part = comm.reduce_scatter(mine, op=affine, counts=counts)
-    np.testing.assert_allclose(part, all_[starts[comm.rank] : starts[comm.rank + 1]], rtol=1e-12)
+    np.testing.assert_allclose(part, total[starts[comm.rank] : starts[comm.rank + 1]], rtol=1e-12)
     out = mine.copy()
     assert comm.allreduce(out, op=affine, out=out) is out
-    np.testing.assert_allclose(out, all_, rtol=1e-12)
-    np.testing.assert_allclose(comm.allreduce_async(mine, op=affine).wait(), all_, rtol=1e-12)
+    np.testing.assert_allclose(out, total, rtol=1e-12)
+    np.testing.assert_allclose(comm.allreduce_async(mine, op=affine).wait(), total, rtol=1e-12)
 
 
 def test_functions_combine_in_the_order_of_the_ranks_to_the_same_bits_everywhere(everywhere):
     everywhere(functions)
 
 
-def rows_are_never_cut(comm):
+def rows_are_never_split(comm):
     seen = []
 
     def multiply(left, right):
@@ -88,8 +88,8 @@ def rows_are_never_cut(comm):
     assert_array_equal(long, np.full((2, 30_000), np.gcd.reduce(range(comm.world_size))))
 
 
-def test_rows_are_never_cut(everywhere):
-    everywhere(rows_are_never_cut)
+def test_rows_are_never_split(everywhere):
+    everywhere(rows_are_never_split)
 
 
 def objects(comm):
@@ -129,16 +129,16 @@ def test_a_compiled_function_is_used_for_combining(everywhere, tmp_path: Path):
     everywhere(compiled, str(library))
 
 
-def places(comm):
+def positions(comm):
     p = comm.world_size
     for dtype in ("i1", "u8", "f2", "f4", "f8"):
         tables = [np.random.default_rng(rank).integers(0, 4, size=23).astype(dtype) for rank in range(p)]
-        for call, value_of, place_of in ((comm.argmin, np.min, np.argmin), (comm.argmax, np.max, np.argmax)):
+        for call, value_of, position_of in ((comm.argmin, np.min, np.argmin), (comm.argmax, np.max, np.argmax)):
             values, ranks = call(tables[comm.rank])
             assert_array_equal(values, value_of(tables, axis=0), strict=True)
-            assert_array_equal(ranks, place_of(tables, axis=0))
+            assert_array_equal(ranks, position_of(tables, axis=0))
             _, indices = call(tables[comm.rank], index=np.arange(23) + 100 * comm.rank)
-            assert_array_equal(indices, np.arange(23) + 100 * place_of(tables, axis=0))
+            assert_array_equal(indices, np.arange(23) + 100 * position_of(tables, axis=0))
     with_nan = np.array([np.nan if comm.rank == p - 1 else 1.0, comm.rank])
     assert_array_equal(comm.argmax(with_nan)[1], [p - 1, p - 1])
     assert_array_equal(comm.argmin(with_nan)[1], [p - 1, 0])
@@ -147,15 +147,15 @@ def places(comm):
     assert comm.argmin_async(comm.rank).wait() == (0, 0)
 
 
-def test_places_match_numpy_and_ties_go_to_the_lowest_rank(everywhere):
-    everywhere(places)
+def test_positions_match_numpy_and_ties_go_to_the_lowest_rank(everywhere):
+    everywhere(positions)
 
 
 def fails_at_one(comm):
-    def spoiled(left, right):
+    def fail(left, right):
         raise ValueError("no such sum")
 
-    comm.allreduce(np.arange(9.0), op=spoiled)
+    comm.allreduce(np.arange(9.0), op=fail)
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -192,7 +192,7 @@ def counted(seen):
 
 def test_the_description_of_a_function_depends_on_code_and_constants():
     seen = [1]
-    apart = [
+    functions = [
         lambda left, right: left + right,
         lambda left, right: left * right,
         scaled(1),
@@ -202,7 +202,7 @@ def test_the_description_of_a_function_depends_on_code_and_constants():
         counted(seen),
         np.hypot,
     ]
-    assert len({description_of(function) for function in apart}) == len(apart)
+    assert len({description_of(function) for function in functions}) == len(functions)
     assert description_of(scaled(2)) == description_of(scaled(2))
 
     # Each rank has its own log and counter.
@@ -252,7 +252,7 @@ def test_wrong_arguments_are_named(world):
     world(1).run(program)
 
 
-def meanings(comm):
+def equivalent_functions(comm):
     p, rank = comm.world_size, comm.rank
     x = np.arange(5.0) + rank
     mine = (x, {"a": rank + 1})
@@ -262,9 +262,9 @@ def meanings(comm):
         "min": (min, np.minimum, np.min),
         "max": (max, np.maximum, np.max),
     }
-    for name, meant in table.items():
+    for name, functions in table.items():
         expected = comm.allreduce(mine, op=name)
-        for function in meant:
+        for function in functions:
             total, parts = comm.allreduce(mine, op=function)
             assert_array_equal(total, expected[0], strict=True)
             assert parts == expected[1]
@@ -284,8 +284,8 @@ def meanings(comm):
     assert truths.dtype == np.float64
 
 
-def test_builtins_and_ufuncs_mean_the_operation(everywhere):
-    everywhere(meanings)
+def test_builtins_and_ufuncs_select_the_operation(everywhere):
+    everywhere(equivalent_functions)
 
 
 def complex_numbers(comm):

@@ -112,7 +112,7 @@ def test_weights_are_read_beside_their_edges(name, tmp_path):
             Graph(tmp_path / name).read_share(0, 1)
 
 
-def test_files_together_are_one_graph(tmp_path):
+def test_several_files_are_one_graph(tmp_path):
     (tmp_path / "a.txt").write_text(lines(PAIRS[:150]))
     (tmp_path / "b.csv").write_text(lines(PAIRS[150:155], ","))
     np.save(tmp_path / "c.npy", PAIRS[155:])
@@ -136,7 +136,7 @@ FRAMES = {"arrow": lambda table: table, "pandas": lambda table: table.to_pandas(
 
 
 @pytest.mark.parametrize("kind", FRAMES)
-def test_frames_have_columns_as_files_do(kind):
+def test_columns_of_frames_are_found_as_in_files(kind):
     make = FRAMES[kind]
     two = make(pa.table({"a": SOURCES, "b": TARGETS}))
     swapped = make(pa.table({"dst": TARGETS, "weight": WEIGHTS, "src_id": SOURCES, "note": ["x"] * len(SOURCES)}))
@@ -169,18 +169,18 @@ def test_the_index_of_a_frame_is_no_column():
         ({"source": [-1], "target": [2]}, "row 0, column 'source': -1: expected vertex ids"),
     ],
 )
-def test_frames_that_are_no_edges_are_named_with_the_error(columns, message):
+def test_frames_without_edges_are_reported(columns, message):
     with pytest.raises(rp.InputError, match=f"the pyarrow Table.*{message}"):
         Graph(pa.table(columns))
 
 
 def test_sparse_matrices_keep_their_shape(tmp_path):
     dense = np.array([[0, 2.5, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]])
-    want = [(0, 1, 2.5), (1, 0, 1.0), (2, 1, 1.0)]
+    expected = [(0, 1, 2.5), (1, 0, 1.0), (2, 1, 1.0)]
     for make in (scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array):
         scipy.sparse.save_npz(tmp_path / "matrix.npz", make(dense))
         for graph in (Graph(make(dense)), Graph(tmp_path / "matrix.npz")):
-            assert rows(graph, 2) == want
+            assert rows(graph, 2) == expected
             assert (graph.vertex_count, graph.duplicates) == (4, "sum")
     with pytest.raises(rp.InputError, match="square"):
         Graph(scipy.sparse.csr_array(dense[:2]))
@@ -206,13 +206,13 @@ BAD = {
 }
 
 
-def test_a_line_of_numbers_is_no_header(tmp_path):
+def test_a_first_line_of_numbers_is_no_header(tmp_path):
     (tmp_path / "dates.csv").write_text("1,2,2020-01-01\n3,4,2020-01-02\n")
     assert rows(Graph(tmp_path / "dates.csv", weighted=False), 1) == [(1, 2, 1.0), (3, 4, 1.0)]
 
 
 @pytest.mark.parametrize("names", [("id", "source", "end"), ("a", "b", "c"), ("weight", "source", "b")])
-def test_ends_are_not_guessed_among_several_names(names, tmp_path):
+def test_ambiguous_column_names_are_refused(names, tmp_path):
     (tmp_path / "named.csv").write_text(f"{','.join(names)}\n1,2,3\n")
     parquet(**dict.fromkeys(names, SOURCES))(tmp_path / "named.parquet")
     np.savez(tmp_path / "named.npz", **dict.fromkeys(names, SOURCES))
@@ -239,13 +239,13 @@ def test_quoted_fields_hold_delimiters_and_line_ends_for_every_reader(tmp_path):
         ("0\t1\n1\t2,0\n", [(0, 1, 1.0), (1, 0, 1.0), (1, 2, 1.0)]),
     ],
 )
-def test_tabs_separate_columns_below_names_and_else_neighbors(text, expected, tmp_path):
+def test_tabs_separate_columns_below_a_header_and_otherwise_neighbors(text, expected, tmp_path):
     (tmp_path / "g.tsv").write_text(text)
     (tmp_path / "g.tsv.gz").write_bytes(gzip.compress(text.encode()))
     assert rows(Graph(tmp_path / "g.tsv"), 1) == rows(Graph(tmp_path / "g.tsv.gz"), 1) == expected
 
 
-def test_a_quote_within_a_field_is_a_character_like_others(tmp_path):
+def test_a_quote_within_a_field_is_an_ordinary_character(tmp_path):
     path = tmp_path / "g.csv"
     path.write_text('source,height 5",target\n0,"x\n1,2",1\n1,6,2\n')
     assert rows(Graph(path), 1) == [(0, 1, 1.0), (1, 2, 1.0)]
@@ -282,7 +282,7 @@ def test_matrix_market_follows_its_banner(name, tmp_path):
     ["source,target,weight", ":START_ID,:END_ID,weight:double", ":START_ID(City),:END_ID(City),Weight", "_start,_end,w",
      "startNode,endNode,weight", "from,to,weight", "Source Id,Target Id,weight", "FromNodeId,ToNodeId,weights"],
 )  # fmt: skip
-def test_columns_of_graphs_are_named_as_other_programs_write_them(names, tmp_path):
+def test_column_names_of_other_programs_are_recognized(names, tmp_path):
     (tmp_path / "g.csv").write_text(f"{names}\n3,4,2.5\n")
     assert rows(Graph(tmp_path / "g.csv"), 1) == [(3, 4, 2.5)]
 
@@ -312,7 +312,7 @@ def test_a_bad_line_is_named_with_its_file(name, gz, tmp_path):
         ("bad.npy", b"1 2\n", ".npy"),
     ],
 )
-def test_a_file_that_is_none_is_named(name, content, message, tmp_path):
+def test_an_unreadable_file_is_named(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(rp.InputError, match=message) as found:
         Graph(tmp_path / name).read_share(0, 1)
@@ -358,7 +358,7 @@ def share(comm, graph):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_equal_edges_reach_one_rank_and_every_vertex_has_one_owner(world, workers):
-    for graph, want in (
+    for graph, expected_edges in (
         (Graph(PAIRS), sorted(set(map(tuple, PAIRS.tolist())))),
         (Graph(PAIRS, duplicates="sum"), sorted(map(tuple, PAIRS.tolist()))),
         (
@@ -367,21 +367,21 @@ def test_equal_edges_reach_one_rank_and_every_vertex_has_one_owner(world, worker
         ),
     ):
         shares = world(workers).run(share, graph)
-        assert sorted(edge for edges, *_ in shares for edge in edges) == want
-        vertices = sorted({vertex for edge in want for vertex in edge})
+        assert sorted(edge for edges, *_ in shares for edge in edges) == expected_edges
+        vertices = sorted({vertex for edge in expected_edges for vertex in edge})
         assert sorted(vertex for _, _, owned, *_ in shares for vertex in owned) == vertices
-        dangling = set(vertices) - {source for source, _ in want}
+        dangling = set(vertices) - {source for source, _ in expected_edges}
         assert set().union(*(without for _, _, _, without, *_ in shares)) == dangling
         assert all(
-            tuple(rest) == (len(vertices), vertices[-1], len(want))
+            tuple(rest) == (len(vertices), vertices[-1], len(expected_edges))
             for *_, rest in [(*share[:4], share[4:]) for share in shares]
         )
         if workers > 1:
             sizes = [len(edges) for edges, *_ in shares]
-            assert max(sizes) < 2 * min(sizes), "edges are dealt at random"
+            assert max(sizes) < 2 * min(sizes), "edges are distributed evenly"
 
 
-def test_isolated_vertices_exist_if_announced(world, tmp_path):
+def test_declared_isolated_vertices_exist(world, tmp_path):
     graph = Graph(([0], [2]), vertex_count=7)
     (tmp_path / "lists.txt").write_text("0\t2\n1\t\n")
     lone = Edges(np.array([0]), np.array([2]), lone=np.array([9, 4]))

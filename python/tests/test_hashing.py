@@ -19,11 +19,11 @@ def test_rows_match_scikit_learn(kind, rows, n_features, alternate_sign):
     ours = rp.hash_features(rows, n_features, alternate_sign=alternate_sign)
     assert ours.shape == theirs.shape
     assert ours.dtype == theirs.dtype
-    for mine, other in [(ours.indptr, theirs.indptr), (ours.indices, theirs.indices), (ours.data, theirs.data)]:
-        np.testing.assert_array_equal(mine, other)
+    for actual, expected in [(ours.indptr, theirs.indptr), (ours.indices, theirs.indices), (ours.data, theirs.data)]:
+        np.testing.assert_array_equal(actual, expected)
 
 
-def test_pairs_are_named_values_and_words_may_be_bytes():
+def test_pairs_equal_dicts_and_bytes_equal_strings():
     pairs = [[*row.items()] for row in NAMED]
     np.testing.assert_array_equal(rp.hash_features(pairs, 64).toarray(), rp.hash_features(NAMED, 64).toarray())
     as_bytes = [[word.encode() for word in row] for row in WORDS]

@@ -1,7 +1,7 @@
-"""Seeded schedules of real faults between emulated hosts: cables pulled and healed, connections cut between two hosts,
-ranks killed and stopped. The remaining ranks continue in time, with correct results.
+"""Seeded schedules of real faults between emulated hosts: cables fail and recover, two hosts are disconnected from each
+other, ranks are killed and stopped. The remaining ranks continue in time, with correct results.
 
-``make soak`` plays 40. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
+``make soak`` runs 40. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from watching import comes_true
 cannot_emulate = why_not()
 pytestmark = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
 
-ASKED = os.environ.get("RIPIENO_SCHEDULES")
-COUNT = 40 if ASKED else 5
-HOSTS = 4
-HEARTBEAT_S, LATE_S = (1.0, 4.0) if ASKED else (2.0, 8.0)
+REQUESTED = os.environ.get("RIPIENO_SCHEDULES")
+SCHEDULE_COUNT = 40 if REQUESTED else 5
+HOST_COUNT = 4
+HEARTBEAT_S, RENDEZVOUS_TIMEOUT_S = (1.0, 4.0) if REQUESTED else (2.0, 8.0)
 #: Time limit for a call to end or raise; slower machines get more.
-CALL_S = HEARTBEAT_S + (2.0 if ASKED else 15.0)
-#: An agreement is given up after this time; a rendezvous takes a heartbeat timeout and a second.
-SHRINK_S = LATE_S + 7 * HEARTBEAT_S + (2.0 if ASKED else 15.0)
+CALL_S = HEARTBEAT_S + (2.0 if REQUESTED else 15.0)
+#: Time limit of an agreement, and of the rendezvous after it: a heartbeat timeout and a second.
+SHRINK_S = RENDEZVOUS_TIMEOUT_S + 7 * HEARTBEAT_S + (2.0 if REQUESTED else 15.0)
 #: Work time of ranks, and durations of faults: shorter and longer than the timeouts.
-WORK_S, BRIEF_S, LONG_S = 2.0, 0.3 * HEARTBEAT_S, 2.0 * HEARTBEAT_S + LATE_S
+WORK_S, BRIEF_S, LONG_S = 2.0, 0.3 * HEARTBEAT_S, 2.0 * HEARTBEAT_S + RENDEZVOUS_TIMEOUT_S
 
-FAULTS = ("kill", "stop", "pull", "pull and heal", "pull for a moment", "cut between two")
+FAULTS = ("kill", "stop", "disconnect", "disconnect and heal", "disconnect briefly", "separate two hosts")
 
 
 @dataclass(frozen=True)
@@ -53,22 +53,22 @@ class HostSchedule:
     delay_s: float
 
     @classmethod
-    def drawn(cls, seed: int) -> HostSchedule:
+    def from_seed(cls, seed: int) -> HostSchedule:
         """Return the schedule of a seed; faults alternate by seed."""
         draw = random.Random(seed)
-        victim, other = draw.sample(range(HOSTS), 2)
+        victim, other = draw.sample(range(HOST_COUNT), 2)
         return cls(seed, FAULTS[seed % len(FAULTS)], victim, other, draw.uniform(0.1, 1.0))
 
 
-def be_a_rank(folder: Path) -> None:
+def run_rank(folder: Path) -> None:
     """Run sums with the remaining ranks until the time is over, and write the outcome to a file."""
-    comm = rp.init(heartbeat_timeout_s=HEARTBEAT_S, rendezvous_timeout_s=LATE_S)
-    own, first, values, events, longest = comm.rank, list(range(comm.world_size)), np.ones(5000), [], [0.0, 0.0]
-    threading.Thread(target=strike_when_told, args=(folder, own), daemon=True).start()
-    write(folder / f"met {own}", True)
+    comm = rp.init(heartbeat_timeout_s=HEARTBEAT_S, rendezvous_timeout_s=RENDEZVOUS_TIMEOUT_S)
+    own, first, values, lost, longest = comm.rank, list(range(comm.world_size)), np.ones(5000), [], [0.0, 0.0]
+    threading.Thread(target=inject_on_request, args=(folder, own), daemon=True).start()
+    write(folder / f"connected {own}", True)
     end, ended = None, "done"
     while end is None or time.monotonic() < end:
-        begun = time.monotonic()
+        start_s = time.monotonic()
         try:
             # All leave after the same call.
             is_over = (folder / "over").exists() and comm.rank == 0
@@ -78,9 +78,9 @@ def be_a_rank(folder: Path) -> None:
                 break
             assert all(len(part) == 900 for part in comm.alltoall([np.ones(900)] * comm.world_size))
         except rp.RankFailed as failed:
-            longest[0] = max(longest[0], time.monotonic() - begun)
-            events.append(first[failed.rank])
-            begun = time.monotonic()
+            longest[0] = max(longest[0], time.monotonic() - start_s)
+            lost.append(first[failed.rank])
+            start_s = time.monotonic()
             try:
                 comm = comm.shrink()
                 first = list(comm.first_ranks)
@@ -88,18 +88,18 @@ def be_a_rank(folder: Path) -> None:
                 ended = str(failed)
                 break
             finally:
-                longest[1] = max(longest[1], time.monotonic() - begun)
+                longest[1] = max(longest[1], time.monotonic() - start_s)
         else:
-            longest[0] = max(longest[0], time.monotonic() - begun)
-    write(folder / f"end {own}", {"ended": ended, "first": first, "told": events, "longest": longest})
+            longest[0] = max(longest[0], time.monotonic() - start_s)
+    write(folder / f"end {own}", {"ended": ended, "first": first, "lost": lost, "longest": longest})
 
 
-def strike_when_told(folder: Path, rank: int) -> None:
+def inject_on_request(folder: Path, rank: int) -> None:
     """Inflict a fault on this process when a file requests it; hosts have separate PID namespaces."""
-    order = folder / f"strike {rank}"
-    while not order.exists():
+    request = folder / f"fault {rank}"
+    while not request.exists():
         time.sleep(0.01)
-    if json.loads(order.read_text()) == "stop":
+    if json.loads(request.read_text()) == "stop":
         subprocess.Popen(["sh", "-c", f"sleep {LONG_S}; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
     else:
@@ -115,19 +115,19 @@ def write(path: Path, what: object) -> None:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    """A rack of hosts."""
-    with Lab(hosts=HOSTS, rate="100mbit") as lab:
+    """Provide a rack of hosts."""
+    with Lab(hosts=HOST_COUNT, rate="100mbit") as lab:
         yield lab
 
 
-def strike(lab: Lab, schedule: HostSchedule, folder: Path) -> None:
+def inject(lab: Lab, schedule: HostSchedule, folder: Path) -> None:
     """Inflict the faults of the schedule, and end the temporary ones."""
     victim, other = (lab.hosts[host] for host in (schedule.victim, schedule.other))
     time.sleep(schedule.delay_s)
     if schedule.fault in ("kill", "stop"):
-        write(folder / f"strike {schedule.victim}", schedule.fault)
+        write(folder / f"fault {schedule.victim}", schedule.fault)
         time.sleep(LONG_S if schedule.fault == "stop" else 0.0)
-    elif schedule.fault == "cut between two":
+    elif schedule.fault == "separate two hosts":
         blackhole = ["ip", "route", "add", "blackhole", other.address]
         subprocess.run(lab.command(victim, blackhole), check=True, capture_output=True)
         time.sleep(2 * HEARTBEAT_S)
@@ -135,21 +135,21 @@ def strike(lab: Lab, schedule: HostSchedule, folder: Path) -> None:
         subprocess.run(lab.command(victim, blackhole), check=True, capture_output=True)
     else:
         lab.fail(victim.name)
-        if schedule.fault != "pull":
-            time.sleep(BRIEF_S if schedule.fault == "pull for a moment" else LONG_S)
+        if schedule.fault != "disconnect":
+            time.sleep(BRIEF_S if schedule.fault == "disconnect briefly" else LONG_S)
             lab.heal(victim.name)
 
 
 def seeds() -> range:
     """Return the requested number of seeds."""
-    first, _, last = (ASKED or f"0..{COUNT + 1}").rpartition("..")
-    return range(int(first or 0), min(int(last), int(first or 0) + COUNT + 1))
+    first, _, last = (REQUESTED or f"0..{SCHEDULE_COUNT + 1}").rpartition("..")
+    return range(int(first or 0), min(int(last), int(first or 0) + SCHEDULE_COUNT + 1))
 
 
-@pytest.mark.parametrize("seed", seeds() if ASKED else exhaustively(*seeds()))
+@pytest.mark.parametrize("seed", seeds() if REQUESTED else exhaustively(*seeds()))
 def test_surviving_hosts_continue_in_time_after_any_fault(seed, lab, tmp_path):
-    schedule = HostSchedule.drawn(seed)
-    code = "import sys, pathlib, test_hostile_hosts as own; own.be_a_rank(pathlib.Path(sys.argv[1]))"
+    schedule = HostSchedule.from_seed(seed)
+    code = "import sys, pathlib, test_hostile_hosts as own; own.run_rank(pathlib.Path(sys.argv[1]))"
     paths = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     command = [sys.executable, "-c", code, str(tmp_path)]
     run = threading.Thread(
@@ -159,26 +159,30 @@ def test_surviving_hosts_continue_in_time_after_any_fault(seed, lab, tmp_path):
     )
     run.start()
     try:
-        assert comes_true(lambda: len(list(tmp_path.glob("met ?"))) == HOSTS, 100.0), "the ranks met"
-        strike(lab, schedule, tmp_path)
+        assert comes_true(lambda: len(list(tmp_path.glob("connected ?"))) == HOST_COUNT, 100.0), (
+            "the ranks have connected"
+        )
+        inject(lab, schedule, tmp_path)
         time.sleep(WORK_S)
         (tmp_path / "over").touch()
         run.join(SHRINK_S + 60.0)
     finally:
-        if schedule.fault == "pull":
+        if schedule.fault == "disconnect":
             lab.heal(lab.hosts[schedule.victim].name)
         run.join()
-    ends = {rank: json.loads(path.read_text()) for rank in range(HOSTS) if (path := tmp_path / f"end {rank}").exists()}
-    others = [rank for rank in range(HOSTS) if rank != schedule.victim]
-    everybody, culprits = list(range(HOSTS)), {schedule.victim}
-    if schedule.fault == "cut between two":
-        culprits.add(schedule.other)
+    ends = {
+        rank: json.loads(path.read_text()) for rank in range(HOST_COUNT) if (path := tmp_path / f"end {rank}").exists()
+    }
+    others = [rank for rank in range(HOST_COUNT) if rank != schedule.victim]
+    all_ranks, faulty_ranks = list(range(HOST_COUNT)), {schedule.victim}
+    if schedule.fault == "separate two hosts":
+        faulty_ranks.add(schedule.other)
     assert set(ends) >= set(others), (schedule, ends)
     for rank in others:
         end = ends[rank]
-        assert end["ended"] == "done" and set(end["told"]) <= culprits, (schedule, rank, ends)
+        assert end["ended"] == "done" and set(end["lost"]) <= faulty_ranks, (schedule, rank, ends)
         assert end["longest"][0] <= CALL_S and end["longest"][1] <= SHRINK_S, (schedule, rank, ends)
-        stays = schedule.fault in ("pull for a moment", "cut between two")
-        assert end["first"] == (everybody if stays else others), (schedule, rank, ends)
-    if schedule.fault in ("stop", "pull and heal"):
-        assert f"rank {schedule.victim}" in ends[schedule.victim]["ended"], "who was left out is told"
+        is_temporary = schedule.fault in ("disconnect briefly", "separate two hosts")
+        assert end["first"] == (all_ranks if is_temporary else others), (schedule, rank, ends)
+    if schedule.fault in ("stop", "disconnect and heal"):
+        assert f"rank {schedule.victim}" in ends[schedule.victim]["ended"], "the excluded rank gets an error"

@@ -1,4 +1,4 @@
-"""Splits hold every record once, for any cuts; ranks read nearby data, in equal amounts."""
+"""Splits hold every record once for any boundaries; ranks read local data, in equal amounts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_any_text_is_read_once(tmp_path_factory, words, count, block_bytes):
     assert lines == list(io.BytesIO(b"".join(words)))
 
 
-def test_blocks_are_whole_lines_and_no_longer_than_the_last_of_them_makes_them(texts):
+def test_blocks_are_whole_lines_and_exceed_the_limit_by_less_than_a_line(texts):
     blocks = list(splits(texts / "lines.txt", count=1)[0].blocks(20))
 
     assert len(blocks) > 10
@@ -85,7 +85,7 @@ def test_blocks_are_whole_lines_and_no_longer_than_the_last_of_them_makes_them(t
 
 
 @pytest.mark.parametrize("count", COUNTS)
-def test_several_files_are_cut_by_their_length(texts, count):
+def test_several_files_are_split_by_their_length(texts, count):
     parts = splits([texts / "lines.txt", texts / "empty.txt", texts / "giant.txt"], count=count)
 
     assert b"".join(part.read() for part in parts) == TEXTS["lines.txt"] + TEXTS["giant.txt"]
@@ -94,7 +94,7 @@ def test_several_files_are_cut_by_their_length(texts, count):
         assert max(part.size_bytes for part in parts) < 1.2 * sum(part.size_bytes for part in parts) / count
 
 
-def test_splits_of_so_many_bytes_are_no_larger(texts):
+def test_splits_are_not_larger_than_the_requested_bytes(texts):
     parts = splits(str(texts / "*.txt"), bytes=100)
 
     assert max(part.size_bytes for part in parts) == 100
@@ -186,20 +186,20 @@ def test_http_is_read_or_reports_the_missing_package(texts):
             thread.join()
 
 
-def placed(hosts, size_bytes=100):
+def split_at(hosts, size_bytes=100):
     return Split("a", Text(), 0, size_bytes, size_bytes, tuple(hosts))
 
 
 def brute_force(near, hosts):
-    """Return the maximum read locally with at most ceil(n / p) per rank, and then the minimum of distant ones."""
+    """Return the maximum number of local splits with at most ceil(n / p) per rank, and the most even loads for it."""
     n, p = len(near), len(hosts)
     best = (-1, 0)
     for ranks in itertools.product(range(p), repeat=n):
         loads = Counter(ranks)
         if max(loads.values()) <= -(-n // p):
             local = sum(hosts[rank] in near[at] for at, rank in enumerate(ranks))
-            apart = max(loads.values()) - min(loads[rank] for rank in range(p))
-            best = max(best, (local, -max(apart, 1)))
+            difference = max(loads.values()) - min(loads[rank] for rank in range(p))
+            best = max(best, (local, -max(difference, 1)))
     return best
 
 
@@ -209,7 +209,7 @@ def test_most_data_is_read_locally_with_even_loads(seed):
     hosts = [f"h{random.integers(3)}" for _ in range(random.integers(1, 5))]
     near = [[f"h{host}" for host in range(4) if random.random() < 0.4] for _ in range(random.integers(1, 7))]
 
-    assignment = assign([placed(at) for at in near], hosts)
+    assignment = assign([split_at(at) for at in near], hosts)
 
     assert sorted(at for numbers in assignment for at in numbers) == list(range(len(near)))
     loads = [len(numbers) for numbers in assignment]
@@ -217,12 +217,12 @@ def test_most_data_is_read_locally_with_even_loads(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_local_reads_are_the_value_of_a_maximum_flow(seed):
+def test_the_number_of_local_splits_is_the_maximum_flow(seed):
     random = np.random.default_rng(seed)
     hosts = [f"h{at % 17}" for at in range(40)]
     near = [{f"h{host}" for host in random.zipf(1.5, 3) % 19} for _ in range(500)]
 
-    assignment = assign([placed(sorted(at)) for at in near], hosts)
+    assignment = assign([split_at(sorted(at)) for at in near], hosts)
 
     network = nx.DiGraph()
     for at, names in enumerate(near):
@@ -238,7 +238,7 @@ def test_local_reads_are_the_value_of_a_maximum_flow(seed):
 def test_splits_of_different_sizes_are_balanced_by_bytes(seed):
     random = np.random.default_rng(seed)
     hosts = [f"h{at % 3}" for at in range(random.integers(1, 8))]
-    parts = [placed([f"h{at % 3}"], int(size)) for at, size in enumerate(random.zipf(1.3, 60) % 1000 * 10**9 + 1)]
+    parts = [split_at([f"h{at % 3}"], int(size)) for at, size in enumerate(random.zipf(1.3, 60) % 1000 * 10**9 + 1)]
 
     assignment = assign(parts, hosts)
 
@@ -250,7 +250,7 @@ def test_splits_of_different_sizes_are_balanced_by_bytes(seed):
 
 
 def test_different_sizes_stay_local_if_loads_are_even():
-    parts = [placed([f"h{at % 4}", f"h{(at + 1) % 4}"], 10 + at // 4 * 10) for at in range(40)]
+    parts = [split_at([f"h{at % 4}", f"h{(at + 1) % 4}"], 10 + at // 4 * 10) for at in range(40)]
 
     assignment = assign(parts, ["h0", "h1", "h2", "h3"])
 
@@ -259,11 +259,11 @@ def test_different_sizes_stay_local_if_loads_are_even():
 
 
 def test_without_hosts_ranks_have_neighboring_splits():
-    assert list(assign([placed([])] * 7, ["a", "b", "c"])) == [[0, 1, 2], [3, 4], [5, 6]]
+    assert list(assign([split_at([])] * 7, ["a", "b", "c"])) == [[0, 1, 2], [3, 4], [5, 6]]
 
 
 def test_an_assignment_is_printed_as_a_table():
-    parts = [placed(["a", "b"]), placed(["a"]), placed(["c"]), placed(["x"]), placed([])]
+    parts = [split_at(["a", "b"]), split_at(["a"]), split_at(["c"]), split_at(["x"]), split_at([])]
 
     table = str(assign(parts, ["a", "b"]))
 
@@ -275,7 +275,7 @@ def test_an_assignment_is_printed_as_a_table():
     ]
 
 
-def test_ranks_share_splits_and_learn_if_they_are_not_the_same(world, texts):
+def test_ranks_share_splits_and_get_an_error_if_these_differ(world, texts):
     def program(comm, path):
         parts = splits(path, count=7)
         mine = share(parts, comm)

@@ -75,11 +75,11 @@ def test_splits_of_csv_are_all_records_once_and_in_order(tmp_path, name, header)
         ("a.csv", '"a ""x"", b"\tc\n1\t2\n', None, ['a "x", b', "c"]),
         ("a.tsv", "name, first\tage\nx\t2\n", None, ["name, first", "age"]),
         ("a.csv", "a,b|c;d\n1|2\n", "|", ["a,b", "c;d"]),
-        ("a.csv", "alone\n1\n", None, ["alone"]),
+        ("a.csv", "single\n1\n", None, ["single"]),
         ("a.csv", "\r\n\na;b\n1;2\n", None, ["a", "b"]),
     ],
 )
-def test_fields_end_where_the_delimiter_is(tmp_path, name, text, delimiter, names):
+def test_the_delimiter_separates_fields(tmp_path, name, text, delimiter, names):
     (tmp_path / name).write_text(text)
     (part,) = splits(tmp_path / name, delimiter=delimiter)
     divided = rp.input.divide(tmp_path / name, tmp_path / "parts", partitions=1, delimiter=delimiter)
@@ -112,7 +112,7 @@ def test_any_csv_is_read_once(tmp_path_factory, records, count, block_bytes):
         assert list(zip(table["one"].to_pylist(), table["two"].to_pylist(), strict=True)) == records
 
 
-def test_even_splits_of_csv_are_as_large_as_pieces_make_them(tmp_path):
+def test_splits_of_csv_have_even_sizes(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("n\n" + "1234567\n" * 10_000)
 
@@ -140,7 +140,7 @@ def test_columns_of_csv_have_the_same_types_in_all_splits(tmp_path):
         splits([tmp_path / "c.csv", tmp_path / "d.csv"])
 
 
-def test_the_whole_of_a_file_decides_the_types_of_its_columns(tmp_path, monkeypatch):
+def test_all_rows_of_a_file_decide_the_types_of_its_columns(tmp_path, monkeypatch):
     late = tmp_path / "late.csv"
     late.write_text("n,m\n" + "1,1\n" * 300_000 + "2.5,x\n")
     read = pa.concat_tables(part.read() for part in splits(late, count=2))
@@ -168,7 +168,7 @@ def test_the_whole_of_a_file_decides_the_types_of_its_columns(tmp_path, monkeypa
         ('"2019","town"\n5,6\n', ["2019", "town"], 1),
     ],
 )
-def test_a_header_is_words_above_numbers_or_words_alone(tmp_path, text, names, rows):
+def test_a_header_is_text_above_numbers_or_text_only(tmp_path, text, names, rows):
     (tmp_path / "a.csv").write_text(text, newline="")
     read = splits(tmp_path / "a.csv")[0].read()
     assert (read.column_names, len(read)) == (names, rows)
@@ -265,7 +265,7 @@ def test_invalid_csv_is_reported(tmp_path):
         ("7,1,2,3", "4 values, expected 3"),
     ],
 )
-def test_a_record_that_is_wrong_is_reported_by_line_and_column(tmp_path, wrong, message, count, ending):
+def test_an_invalid_record_is_reported_by_line_and_column(tmp_path, wrong, message, count, ending):
     # Line numbers count lines, not records: some are empty, and some are inside quotes.
     good = '1,2,"two\n\nlines"\n\n3,4,x\n' * 20
     text = f"id,count,word\r\n{good}{wrong}\n{good}".encode()
@@ -287,9 +287,10 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-@pytest.mark.parametrize("place", ["local", "memory", "packed"])
-def test_splits_of_npy_are_all_rows_once_and_in_order(tmp_path, name, place):
-    path = {"local": f"{tmp_path}/a.npy", "memory": f"memory://npy/{name}.npy", "packed": f"{tmp_path}/a.npy.gz"}[place]
+@pytest.mark.parametrize("location", ["local", "memory", "compressed"])
+def test_splits_of_npy_are_all_rows_once_and_in_order(tmp_path, name, location):
+    paths = {"local": f"{tmp_path}/a.npy", "memory": f"memory://npy/{name}.npy", "compressed": f"{tmp_path}/a.npy.gz"}
+    path = paths[location]
     with fsspec.open(path, "wb", compression="infer") as file:
         np.save(file, ARRAYS[name])
 
@@ -297,7 +298,7 @@ def test_splits_of_npy_are_all_rows_once_and_in_order(tmp_path, name, place):
         parts = splits(path, count=count)
 
         rows = [part.read() for part in parts]
-        if place == "packed":
+        if location == "compressed":
             assert len(parts) == 1
         else:
             assert len(parts) == min(count, len(ARRAYS[name]))
@@ -353,9 +354,9 @@ def test_invalid_npy_is_reported(tmp_path):
 TABLE = pa.table({"n": range(100), "word": [f"word {i}" for i in range(100)], "x": np.arange(100) / 4})
 
 
-@pytest.mark.parametrize("place", ["local", "memory"])
-def test_splits_of_parquet_are_all_row_groups_once_and_in_order(tmp_path, place):
-    path = f"{tmp_path}/a.parquet" if place == "local" else "memory://tables/a.parquet"
+@pytest.mark.parametrize("location", ["local", "memory"])
+def test_splits_of_parquet_are_all_row_groups_once_and_in_order(tmp_path, location):
+    path = f"{tmp_path}/a.parquet" if location == "local" else "memory://tables/a.parquet"
     with fsspec.open(path, "wb") as file:
         pq.write_table(TABLE, file, row_group_size=9)
 
@@ -395,7 +396,7 @@ def test_a_negative_number_of_rows_is_damage(tmp_path, monkeypatch):
         ParquetColumns.open(str(tmp_path / "a.parquet"), TableOptions())
 
 
-def test_fewer_rows_than_the_metadata_say_are_damage(tmp_path):
+def test_fewer_rows_than_in_the_metadata_are_damage(tmp_path):
     pq.write_table(TABLE, tmp_path / "a.parquet")
     source = ParquetColumns.open(str(tmp_path / "a.parquet"), TableOptions())
     claimed = replace(source, groups=(len(TABLE) + 1,), size=len(TABLE) + 1)
@@ -403,7 +404,7 @@ def test_fewer_rows_than_the_metadata_say_are_damage(tmp_path):
         claimed.read(0, claimed.size, pa.schema([TABLE.schema.field("x")]))
 
 
-def test_file_names_select_the_reader_unless_the_caller_does(tmp_path):
+def test_the_file_name_selects_the_reader_unless_the_format_is_given(tmp_path):
     (tmp_path / "a.csv").write_text("n\n1\n2\n")
     (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"n\n3\n"))
     (tmp_path / "c.log").write_text("line\n")
@@ -421,7 +422,7 @@ def test_file_names_select_the_reader_unless_the_caller_does(tmp_path):
 RECORDS = np.arange(60, dtype="<i4").reshape(10, 3, 2)
 
 
-@pytest.mark.parametrize("place", ["local", "memory", "packed"])
+@pytest.mark.parametrize("location", ["local", "memory", "compressed"])
 @pytest.mark.parametrize("count", [1, 2, 3, 10, 20])
 @pytest.mark.parametrize(
     ("described", "expected"),
@@ -433,20 +434,20 @@ RECORDS = np.arange(60, dtype="<i4").reshape(10, 3, 2)
         ({"dtype": ">i4", "shape": ()}, RECORDS.reshape(60).view(">i4")),
     ],
 )
-def test_splits_of_raw_records_are_all_of_them_once_and_in_order(tmp_path, described, expected, count, place):
-    path = tmp_path / f"a.bin{'.gz' * (place == 'packed')}"
-    path.write_bytes(gzip.compress(RECORDS.tobytes()) if place == "packed" else RECORDS.tobytes())
-    if place == "memory":
+def test_splits_of_raw_records_are_all_records_once_and_in_order(tmp_path, described, expected, count, location):
+    path = tmp_path / f"a.bin{'.gz' * (location == 'compressed')}"
+    path.write_bytes(gzip.compress(RECORDS.tobytes()) if location == "compressed" else RECORDS.tobytes())
+    if location == "memory":
         with fsspec.open("memory://records/a.bin", "wb") as file:
             file.write(RECORDS.tobytes())
 
-    parts = splits("memory://records/a.bin" if place == "memory" else path, count=count, **described)
+    parts = splits("memory://records/a.bin" if location == "memory" else path, count=count, **described)
 
     read = [part.read() for part in parts]
     assert {part.format.name for part in parts} == {"binary"} and {rows.dtype for rows in read} == {expected.dtype}
     np.testing.assert_array_equal(np.concatenate(read), expected)
     np.testing.assert_array_equal(np.concatenate([rows for part in parts for rows in part.blocks(30)]), expected)
-    assert len(parts) == (1 if place == "packed" else min(count, len(expected)))
+    assert len(parts) == (1 if location == "compressed" else min(count, len(expected)))
 
 
 @pytest.mark.parametrize(
@@ -465,7 +466,7 @@ def test_splits_of_raw_records_are_all_of_them_once_and_in_order(tmp_path, descr
         ({"format": "text", "record_bytes": 24}, "record_bytes=24: .*a.bin is read as text; expected binary"),
     ],
 )
-def test_records_that_cannot_be_are_named(tmp_path, described, message):
+def test_invalid_record_sizes_are_reported(tmp_path, described, message):
     (tmp_path / "a.bin").write_bytes(RECORDS.tobytes())
 
     for make in (splits, lambda path, **options: divide(path, tmp_path / "parts", partitions=2, **options)):
@@ -512,7 +513,7 @@ def test_an_unknown_file_name_is_reported_with_the_known_suffixes(tmp_path, name
     assert main(["components", str(tmp_path / name), "--format", "text"]) == 0
 
 
-def test_raw_vectors_are_clustered_as_the_array_they_are(tmp_path, capsys):
+def test_raw_vectors_are_clustered_as_an_array(tmp_path, capsys):
     rows = np.random.default_rng(0).integers(0, 255, (200, 16), np.uint8)
     (tmp_path / "a.bin").write_bytes(rows[:90].tobytes())
     (tmp_path / "b.dat").write_bytes(rows[90:].tobytes())
@@ -534,7 +535,7 @@ def test_raw_vectors_are_clustered_as_the_array_they_are(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
-def test_a_header_alone_is_a_file_without_records_with_a_line_end_or_without(tmp_path):
+def test_a_file_with_only_a_header_has_no_records(tmp_path):
     for text in ("a,b", "a,b\n", "\N{BOM}a,b", "\n\na,b"):
         (tmp_path / "a.csv").write_text(text)
         assert splits(tmp_path / "a.csv", count=3) == []

@@ -26,8 +26,10 @@ X = np.random.default_rng(0).random((23, 5)).astype(np.float32)
 BYTES = (X * 255).astype(np.uint8)
 
 
-def lines(rows, form="{:.9g}"):
-    return "".join(f"a%20b.jpg {at} 0 {' '.join(form.format(value) for value in row)}\n" for at, row in enumerate(rows))
+def lines(rows, number_format="{:.9g}"):
+    return "".join(
+        f"a%20b.jpg {at} 0 {' '.join(number_format.format(value) for value in row)}\n" for at, row in enumerate(rows)
+    )
 
 
 def parquet_columns(path, rows):
@@ -87,7 +89,7 @@ def test_shares_are_all_rows_in_order(write, name, world_size):
 
 @pytest.fixture
 def publish(write):
-    """Write a file to a place with a URL, and return the URL."""
+    """Write a file to a URL, and return the URL."""
     memory = fsspec.filesystem("memory")
 
     def publish(name):
@@ -103,8 +105,8 @@ def publish(write):
 def test_shares_of_a_file_at_a_url_match_the_file(write, publish, name, world_size):
     local, remote = open_source(write(name)), open_source(publish(name))
 
-    for mine, theirs in zip(read(local, world_size), read(remote, world_size), strict=True):
-        assert np.array_equal(mine, theirs) and mine.dtype == theirs.dtype and theirs.flags.c_contiguous
+    for expected, actual in zip(read(local, world_size), read(remote, world_size), strict=True):
+        assert np.array_equal(actual, expected) and actual.dtype == expected.dtype and actual.flags.c_contiguous
     assert remote.names == [f"memory://shares/{name}"]
 
 
@@ -152,7 +154,7 @@ def test_bad_files_at_urls_are_named(publish, write, source, message):
         ("bytes.txt", np.uint8),
     ],
 )
-def test_rows_have_the_type_that_is_documented(write, name, dtype):
+def test_rows_have_the_documented_dtype(write, name, dtype):
     points = open_source(write(name)).read_share(0, 1).points
 
     assert points.dtype == dtype and points.flags.c_contiguous and points.dtype.isnative
@@ -198,9 +200,9 @@ def test_every_line_is_read_once_for_any_cut(tmp_path_factory, rows, world_size,
     text = end.join(f"{a},{b!r}" for a, b in rows)
     path.write_bytes((text + end * last).encode())
 
-    got = np.concatenate(read(open_source(path), world_size))
+    actual = np.concatenate(read(open_source(path), world_size))
 
-    np.testing.assert_array_equal(got, np.array(rows, np.float64))
+    np.testing.assert_array_equal(actual, np.array(rows, np.float64))
 
 
 def test_globs_are_sorted_and_folders_are_searched(tmp_path):
@@ -226,16 +228,16 @@ def test_members_of_archives_and_arrays_need_no_alignment(tmp_path):
         points = open_source(tmp_path / "x.npz").read_share(1, 2).points
         assert points.flags.aligned
         np.testing.assert_array_equal(points, X[11:])
-    crooked = np.frombuffer(b"x" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(X.shape)
-    assert not crooked.flags.aligned
+    unaligned = np.frombuffer(b"x" + X.tobytes(), np.uint8)[1:].view(np.float32).reshape(X.shape)
+    assert not unaligned.flags.aligned
 
-    model = rp.KMeans(4, random_state=0).fit(crooked)
+    model = rp.KMeans(4, random_state=0).fit(unaligned)
 
     np.testing.assert_array_equal(model.labels_, rp.KMeans(4, random_state=0).fit(X).labels_)
 
 
 @pytest.mark.parametrize(("workers", "names"), [(1, ["plain.npy"]), (2, ["bytes.txt"]), (3, ["bare.csv", "plain.npy"])])
-def test_files_are_clustered_as_the_array_they_hold(write, workers, names):
+def test_files_are_clustered_as_their_array(write, workers, names):
     paths = [write(name) for name in names]
     rows = open_source(paths).read_share(0, 1).points
     expected = rp.KMeans(4, random_state=0).fit(rows)
@@ -248,7 +250,7 @@ def test_files_are_clustered_as_the_array_they_hold(write, workers, names):
     assert model.n_features_in_ == 5
 
 
-def test_files_are_transformed_and_scored_as_the_array_they_hold(write):
+def test_files_are_transformed_and_scored_as_their_array(write):
     model = rp.KMeans(4, random_state=0).fit(X)
     path = write("plain.npy")
 
@@ -379,7 +381,7 @@ def test_paths_are_relative_to_the_directory_of_the_call(tmp_path, monkeypatch):
     assert rp.KMeans(1, checkpoint="kept")._checkpoint_options().folder == str(tmp_path / "kept")
 
 
-def test_a_line_of_more_columns_than_are_read_is_named(tmp_path):
+def test_a_line_with_too_many_columns_is_named(tmp_path):
     (tmp_path / "wide.csv").write_text(",".join(["1.5"] * 300_000) + "\n")
     with pytest.raises(rp.InputError, match=r"wide\.csv: its first line has 300,000 fields: expected at most 100,000"):
         open_source(tmp_path / "wide.csv")
@@ -393,7 +395,7 @@ def test_a_file_that_ends_early_is_named(tmp_path):
         rp.KMeans(2).fit(str(tmp_path / "short.npy"))
 
 
-def test_an_error_of_one_worker_is_raised_at_every_caller(tmp_path):
+def test_an_error_of_one_worker_is_raised_to_the_caller(tmp_path):
     (tmp_path / "rows.csv").write_text("1,2\n" * 50 + "3,x\n" + "1,2\n" * 50)
 
     with pytest.raises(rp.InputError, match=r"rows\.csv, line 51, column .*: 'x' is not a number"):
@@ -422,7 +424,7 @@ def test_a_model_refuses_files_of_another_width(write, tmp_path):
         model.predict(str(tmp_path / "wide.npy"))
 
 
-def test_an_array_in_columns_is_saved_as_it_reads(tmp_path):
+def test_a_fortran_ordered_array_is_saved_unchanged(tmp_path):
     columns = np.asfortranarray(np.arange(6.0).reshape(2, 3))
     save_array(tmp_path / "columns.npy", columns)
     np.testing.assert_array_equal(np.load(tmp_path / "columns.npy"), columns)

@@ -17,7 +17,7 @@ from ripieno.wire import packing
 from stand_in_engine import StandIn
 from varied import exhaustively
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 TABLE = np.arange(100_000)
 
 
@@ -41,9 +41,9 @@ def test_every_rank_has_the_value_of_the_caller_read_only(world, workers, strate
         assert world(workers).run(use, value, other) == [(rank, 5.0, "text") for rank in range(workers)]
 
 
-def inode_of_use(comm, value, who):
+def mapped_before_and_after_use(comm, value, users):
     before = mapped()
-    if comm.rank in who:
+    if comm.rank in users:
         assert value.value.sum() == TABLE.sum()
     comm.barrier()
     return before, mapped()
@@ -51,11 +51,11 @@ def inode_of_use(comm, value, who):
 
 def test_a_rank_fetches_when_it_first_uses_a_value_and_shares_it_with_its_host():
     with rp.launch(workers=3, threads=1) as job, job.broadcast(TABLE) as value:
-        (root, _, _), (_, one, _) = zip(*job.run(inode_of_use, value, [1]), strict=True)
-        # Rank 0 holds it as the source; rank 2 has not used it.
-        assert len(root) == 1 and one == root
-        (_, _, before), (_, _, two) = zip(*job.run(inode_of_use, value, [2]), strict=True)
-        assert before == set() and two == root
+        (root, _, _), (_, first_use, _) = zip(*job.run(mapped_before_and_after_use, value, [1]), strict=True)
+        # Rank 0 holds the value as the root, and rank 2 has not used it.
+        assert len(root) == 1 and first_use == root
+        (_, _, before), (_, _, second_use) = zip(*job.run(mapped_before_and_after_use, value, [2]), strict=True)
+        assert before == set() and second_use == root
 
 
 def released_here(comm, value, rank):
@@ -82,7 +82,7 @@ def lengths(comm, *values):
 
 def fail(comm, rank):
     if comm.rank == rank:
-        raise ValueError("as it is to be")
+        raise ValueError("injected")
     comm.barrier()
 
 
@@ -104,36 +104,39 @@ def test_an_unused_value_is_available_after_a_failure(end, rank):
         assert (job.pids == pids) is (end is fail)
 
 
-def one_too_many(comm):
+def start_on_rank_0_only(comm):
     if comm.rank == 0:
-        comm._lasting_variable(packing.pack("rank 1 never hears of it"), "csb", [], 0)
+        comm._lasting_variable(packing.pack("unknown to rank 1"), "csb", [], 0)
 
 
-def test_ranks_that_started_different_values_reconnect_and_have_the_old_ones():
+def test_ranks_with_different_numbers_of_values_reconnect_and_keep_the_values():
     with rp.launch(workers=2, threads=1) as job, job.broadcast(TABLE) as value:
-        job.run(one_too_many)
+        job.run(start_on_rank_0_only)
         job._broadcast_generation += 1
         with job.broadcast("after") as after:
-            assert job.run(lambda comm, one, two: (int(one.value[7]), two.value), value, after) == [(7, "after")] * 2
+            assert (
+                job.run(lambda comm, first, second: (int(first.value[7]), second.value), value, after)
+                == [(7, "after")] * 2
+            )
 
 
 def nothing_is_mapped(comm):
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while mapped():
-        assert time.monotonic() < deadline, "memory of a value that nobody needs"
+        assert time.monotonic() < deadline, "memory of a released value"
         time.sleep(0.01)
 
 
 def test_memory_is_freed_when_the_caller_releases_used_and_unused_values():
     with rp.launch(workers=3, threads=1) as job:
         used, unused = job.broadcast(TABLE), job.broadcast(TABLE, strategy="chain")
-        job.run(inode_of_use, used, [0, 1, 2])
+        job.run(mapped_before_and_after_use, used, [0, 1, 2])
         used.release()
         del unused
         job.run(nothing_is_mapped)
 
 
-def test_ranks_with_replicas_are_given_the_value():
+def test_ranks_with_replicas_get_the_value():
     with rp.launch(workers=2, replicas=2, threads=1) as job, job.broadcast(TABLE) as value:
         assert job.run(lambda comm, value: int(value.value[comm.rank]), value) == [0]
 

@@ -68,7 +68,7 @@ def operations_equal_numpy(comm, kind, dtypes, widths):
             groups = grouped(p, kind, dtype, width)
             for op, ufunc in OPS.items():
                 if op == "prod" and dtype.startswith("float"):
-                    continue  # of so many twos; see `products`
+                    continue  # products of many twos overflow; see `products`
                 if op in ("and", "or", "xor") and dtype.startswith("float"):
                     with pytest.raises(rp.InputError, match=op):
                         comm.regroup(mine, combine=op)
@@ -82,11 +82,11 @@ def operations_equal_numpy(comm, kind, dtypes, widths):
 
 
 def assert_frames_equal(comm, mine, p, kind, dtype):
-    """As pandas has it."""
+    """Check that maxima by key equal pandas'."""
     frame = pd.concat([rows_of(rank, p, kind, dtype).to_arrow().to_pandas() for rank in range(p)])
     expected = frame.groupby("key")["value"].max()
-    got = comm.allreduce(mine, "max").to_arrow().to_pandas().set_index("key")["value"]
-    pd.testing.assert_series_equal(got.sort_index(), expected.sort_index())
+    actual = comm.allreduce(mine, "max").to_arrow().to_pandas().set_index("key")["value"]
+    pd.testing.assert_series_equal(actual.sort_index(), expected.sort_index())
 
 
 @pytest.mark.parametrize("p", WORLDS)
@@ -180,39 +180,41 @@ def test_partitioners_return_the_owners_of_keys(world, p):
     world(p).run(partitioned)
 
 
-def options_change_nothing(comm):
+def options_keep_the_result(comm):
     p = comm.world_size
     random = np.random.default_rng(comm.rank)
     for keys in (random.integers(0, 5000, 20000), WORDS[random.integers(0, len(WORDS), 20000)]):
         mine = rp.KeyValues(keys, random.random(20000))
-        whole, told = keyed.regroup(comm, mine)
-        again, _ = keyed.regroup(comm, mine)
-        small, small_told = keyed.regroup(comm, mine, exchange={"wave_bytes": 4096, "eager_bytes": 64, "pulls": 1})
+        expected, statistics = keyed.regroup(comm, mine)
+        repeated, _ = keyed.regroup(comm, mine)
+        small_waves, small_statistics = keyed.regroup(
+            comm, mine, exchange={"wave_bytes": 4096, "eager_bytes": 64, "pulls": 1}
+        )
         emitter = keyed.Emitter(p, threads=2)
         other = keyed.Emitter(p)
         for begin in range(0, 20000, 4000):
             (emitter if begin < 8000 else other).add(mine.take(np.arange(begin, begin + 4000)))
         emitter.absorb(other)
-        emitted, emitted_told = keyed.regroup(comm, emitter)
+        emitted, emitted_statistics = keyed.regroup(comm, emitter)
         assert emitter.row_count == other.row_count == 0
-        for rows in (again, small, emitted):
-            assert listed(rows.keys) == listed(whole.keys)
-        for rows in (again, small):
-            assert rows.values.tobytes() == whole.values.tobytes()
-        np.testing.assert_allclose(emitted.values, whole.values, rtol=1e-12)
-        assert told["rows_added"] == emitted_told["rows_added"] == 20000
-        assert told["waves"] <= small_told["waves"]
-        raw, raw_told = keyed.regroup(comm, mine, local_reduction=False)
-        assert sorted(listed(raw.keys)) == sorted(listed(whole.keys))
-        np.testing.assert_allclose(raw.sorted().values, whole.sorted().values, rtol=1e-12)
-        assert told["rows_in"] < raw_told["rows_in"] == 20000
+        for rows in (repeated, small_waves, emitted):
+            assert listed(rows.keys) == listed(expected.keys)
+        for rows in (repeated, small_waves):
+            assert rows.values.tobytes() == expected.values.tobytes()
+        np.testing.assert_allclose(emitted.values, expected.values, rtol=1e-12)
+        assert statistics["rows_added"] == emitted_statistics["rows_added"] == 20000
+        assert statistics["waves"] <= small_statistics["waves"]
+        raw, raw_statistics = keyed.regroup(comm, mine, local_reduction=False)
+        assert sorted(listed(raw.keys)) == sorted(listed(expected.keys))
+        np.testing.assert_allclose(raw.sorted().values, expected.sorted().values, rtol=1e-12)
+        assert statistics["rows_in"] < raw_statistics["rows_in"] == 20000
         if p > 1:
-            assert told["bytes_sent"] < raw_told["bytes_sent"]
+            assert statistics["bytes_sent"] < raw_statistics["bytes_sent"]
 
 
 @pytest.mark.parametrize("p", [1, 3])
 def test_options_do_not_change_the_bits(world, p):
-    world(p).run(options_change_nothing)
+    world(p).run(options_keep_the_result)
 
 
 def empty_ranks(comm):
@@ -221,9 +223,9 @@ def empty_ranks(comm):
     for got in (comm.allgather(mine), comm.allreduce(mine), comm.allgather(comm.regroup(mine))):
         assert str(got.form) == "string keys, float32 values of width 2"
         assert got.sorted().to_arrow().to_pydict() == {"key": ["a", "b"], "value": [[1, 1], [1, 1]]}
-    nobody = rp.KeyValues([]) if comm.rank else rp.KeyValues([b""][:0], np.empty(0, "f4"))
-    assert str(comm.regroup(nobody).form) == str(comm.allgather(nobody).form)
-    assert len(comm.regroup(nobody, combine="concat")) == 0
+    empty = rp.KeyValues([]) if comm.rank else rp.KeyValues([b""][:0], np.empty(0, "f4"))
+    assert str(comm.regroup(empty).form) == str(comm.allgather(empty).form)
+    assert len(comm.regroup(empty, combine="concat")) == 0
     received = comm.broadcast(mine if comm.rank == p - 1 else None, root=p - 1)
     assert received.keys.to_pylist() == ["a", "b"] and received.values.shape == (2, 2)
 
@@ -235,7 +237,7 @@ def test_ranks_without_rows_take_the_types_of_the_others(world, p):
 
 def wrong_arguments(comm):
     rows = rp.KeyValues([1, 2, 2], [1.0, 2.0, 3.0])
-    for options, said in (
+    for options, message in (
         ({"combine": "average"}, "combine='average': expected one of sum, .*, concat, or a function"),
         ({"combine": 3}, "combine=3"),
         ({"combine": "or"}, "op='or' of dtype float64"),
@@ -255,9 +257,9 @@ def wrong_arguments(comm):
         ({"spill_directory": "/tmp"}, "spill_directory='/tmp': expected memory_limit"),
         ({"memory_limit": 1, "spill_directory": "/no/such"}, "spill_directory='/no/such': expected a directory"),
     ):
-        with pytest.raises(rp.InputError, match=said):
+        with pytest.raises(rp.InputError, match=message):
             comm.regroup(rows, **options)
-    for call, said in (
+    for call, message in (
         (lambda: comm.regroup([1, 2]), "regroup of a list"),
         (lambda: comm.allreduce(rows, "concat"), "op='concat'"),
         (lambda: comm.allreduce(rows, out=np.ones(3)), "out=.* beside KeyValues"),
@@ -265,7 +267,7 @@ def wrong_arguments(comm):
         (lambda: keyed.regroup(comm, keyed.Emitter(2), combine="min"), "combine beside an emitter"),
         (lambda: keyed.Emitter(1).combined(), "nothing was added"),
     ):
-        with pytest.raises(rp.InputError, match=said):
+        with pytest.raises(rp.InputError, match=message):
             call()
     return comm.allreduce(1)
 
@@ -276,7 +278,7 @@ def test_wrong_arguments_are_refused_and_nothing_is_sent(world):
 
 def mismatches(comm):
     first, floats = comm.rank == 0, np.ones(2)
-    said = []
+    messages = []
     for call in (
         lambda: comm.regroup(rp.KeyValues([1, 2] if first else ["a", "b"], floats)),
         lambda: comm.regroup(rp.KeyValues([b"a"] if first else ["a"])),
@@ -292,8 +294,8 @@ def mismatches(comm):
     ):
         with pytest.raises(rp.CollectiveMismatch) as caught:
             call()
-        said.append(str(caught.value).splitlines()[0])
-    return said
+        messages.append(str(caught.value).splitlines()[0])
+    return messages
 
 
 def test_ranks_that_differ_are_reported_on_every_rank():
@@ -368,14 +370,14 @@ def test_an_exception_of_a_function_reaches_the_caller(how):
     assert isinstance(caught.value.__cause__, rp.RankFailed) and caught.value.__cause__.rank == 1
 
 
-def test_blocks_are_folded_pair_by_pair_in_logarithmically_many_calls():
+def test_a_function_combines_pairs_in_a_logarithmic_number_of_calls():
     calls: list[int] = []
 
-    def paste(left, right):
+    def append_digits(left, right):
         calls.append(len(left))
         return left * 10 + right
 
-    got = rp.KeyValues([7] * 5 + [8] + [9] * 2, [1, 2, 3, 4, 5, 6, 7, 8]).combined(paste).sorted()
+    got = rp.KeyValues([7] * 5 + [8] + [9] * 2, [1, 2, 3, 4, 5, 6, 7, 8]).combined(append_digits).sorted()
 
     assert got.keys.tolist() == [7, 8, 9]
     assert got.values.tolist() == [((1 * 10 + 2) * 10 + (3 * 10 + 4)) * 10 + 5, 6, 78]

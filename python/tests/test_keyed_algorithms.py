@@ -22,7 +22,7 @@ def rows_of(rank: int, dtype: str = "int64", *, words: bool = False) -> rp.KeyVa
 
 
 def appended(left, right):
-    """Return the digits of both: the order of ranks shows, and the result is exact below 2**53."""
+    """Append the digits of the right operand: the result shows the order of ranks, and is exact below 2**53."""
     return left * 10.0 ** (np.floor(np.log10(right)) + 1) + right
 
 
@@ -98,7 +98,7 @@ def test_algorithms_send_the_bytes_of_their_theory(threads, p):
     assert {calls for _, calls in found} == {1 + 2 * rounds}
 
 
-def test_few_bytes_are_gathered_many_are_regrouped_and_few_large_partitions_are_exchanged():
+def test_the_choice_depends_on_the_bytes_and_the_size_of_partitions():
     def choice(p, partition_count, each_bytes):
         amounts = DataSizes(each_bytes // partition_count, each_bytes, p * each_bytes, 1e-9)
         found = estimates(p, amounts, 20e-6, 1e-8)

@@ -53,11 +53,11 @@ def test_strings_are_read_from_any_column(keys):
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u2", "u8", ">i4"])
-@pytest.mark.parametrize("give", [np.asarray, pa.array, pl.Series, list], ids=lambda give: give.__name__)
-def test_whole_numbers_become_int64(dtype, give):
-    if dtype == ">i4" and give in (pa.array, pl.Series):
+@pytest.mark.parametrize("convert", [np.asarray, pa.array, pl.Series, list], ids=lambda convert: convert.__name__)
+def test_whole_numbers_become_int64(dtype, convert):
+    if dtype == ">i4" and convert in (pa.array, pl.Series):
         pytest.skip("Arrow has this machine's byte order only")
-    rows = rp.KeyValues(give(np.array([3, 1, 2], dtype)), [1.5, 2.5, 3.5])
+    rows = rp.KeyValues(convert(np.array([3, 1, 2], dtype)), [1.5, 2.5, 3.5])
 
     assert rows.keys.dtype == np.int64 and rows.keys.tolist() == [3, 1, 2]
     assert rows.values.dtype == np.float64
@@ -76,7 +76,7 @@ def test_bytes_are_keys_of_another_kind_than_text():
     assert fixed.keys.to_pylist() == [b"ab", b"cd"]
 
 
-def test_numbers_and_large_strings_stay_where_they_are():
+def test_numbers_and_large_strings_are_not_copied():
     numbers, values = np.arange(9), np.arange(18.0).reshape(9, 2)
     rows = rp.KeyValues(numbers, values)
     table = rows.to_arrow()
@@ -107,7 +107,7 @@ def test_columns_that_are_not_aligned_are_copied_once():
         assert rows.combined().sorted().to_arrow().to_pydict() == {"key": rows.keys.tolist(), "value": [0, 1, 2]}
 
 
-def test_characters_of_32_bit_strings_stay_where_they_are():
+def test_characters_of_32_bit_strings_are_not_copied():
     words = pa.array(WORDS)
 
     assert address(rp.KeyValues(words).keys, 2) == address(words, 2)
@@ -141,7 +141,7 @@ def test_lists_of_one_length_are_rows():
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: rp.KeyValues([1.5]), "keys: dtype float64"),
         (lambda: rp.KeyValues(np.zeros(2)), "keys: dtype float64"),
@@ -184,8 +184,8 @@ def test_lists_of_one_length_are_rows():
         (lambda: rp.KeyValues([1], [1]).combined(threads=-1), "threads=-1"),
     ],
 )
-def test_input_that_cannot_be_keys_or_values_is_rejected(make, said):
-    with pytest.raises(rp.InputError, match=said):
+def test_input_that_cannot_be_keys_or_values_is_rejected(make, message):
+    with pytest.raises(rp.InputError, match=message):
         make()
 
 

@@ -55,7 +55,7 @@ def spills_to_a_full_disk(comm, folder):
     return keyed.regroup(comm, emitter)
 
 
-def test_a_full_disk_is_the_callers_error_and_leaves_nothing(tmp_path):
+def test_a_full_disk_raises_to_the_caller_and_leaves_no_file(tmp_path):
     with rp.launch(workers=2) as job, pytest.raises(rp.SpillError, match=str(tmp_path)) as caught:
         job.run(spills_to_a_full_disk, str(tmp_path))
 
@@ -73,7 +73,7 @@ def assert_every_call_raises(error, emitter, rows):
         assert caught.value is error
 
 
-def test_rows_that_a_function_did_not_fold_are_not_forgotten():
+def test_an_emitter_whose_function_failed_stays_unusable():
     def fold(left, right):
         raise ArithmeticError("no")
 

@@ -1,4 +1,4 @@
-"""Tests that keyed reductions equal pandas' groupby for every dtype and operation."""
+"""Keyed reductions equal pandas' groupby for every dtype and operation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def expected(dtype: str, op: str) -> pd.Series:
     return getattr(pd.Series(values_of(dtype)).groupby(KEYS), op)().astype(type_of(dtype, op))
 
 
-def same(found: rp.KeyValues, dtype: str, op: str) -> None:
+def assert_equal(found: rp.KeyValues, dtype: str, op: str) -> None:
     series, rows = expected(dtype, op), found.sorted()
     assert rows.keys.tolist() == series.index.tolist()
     np.testing.assert_array_equal(rows.values, series.to_numpy(), strict=True)
@@ -40,14 +40,14 @@ def every_type(comm):
         for op in ("sum", "prod", "min", "max"):
             mine = slice(comm.rank, None, comm.world_size)
             rows = rp.KeyValues(np.array(KEYS)[mine], values_of(dtype)[mine])
-            same(comm.allreduce(rows, op), dtype, op)
-            same(comm.allgather(comm.regroup(rows, combine=op)), dtype, op)
-            same(rp.KeyValues(KEYS, values_of(dtype)).combined(op), dtype, op)
-            same(rp.KeyValues(KEYS, values_of(dtype)).combined(op, memory_limit=1), dtype, op)
+            assert_equal(comm.allreduce(rows, op), dtype, op)
+            assert_equal(comm.allgather(comm.regroup(rows, combine=op)), dtype, op)
+            assert_equal(rp.KeyValues(KEYS, values_of(dtype)).combined(op), dtype, op)
+            assert_equal(rp.KeyValues(KEYS, values_of(dtype)).combined(op, memory_limit=1), dtype, op)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_rows_under_keys_have_the_values_of_pandas_in_types_that_hold_them(world, workers):
+def test_reductions_by_key_equal_pandas_in_wide_enough_types(world, workers):
     world(workers).run(every_type)
 
 
@@ -69,7 +69,7 @@ def _in(op: str, dtype: np.dtype) -> dict:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_partitions_of_tables_have_the_types_that_rows_under_keys_have(world, workers):
+def test_partitions_of_tables_have_the_types_of_keyed_rows(world, workers):
     world(workers).run(tables)
 
 
@@ -105,8 +105,8 @@ def test_local_sums_of_short_floats_accumulate_in_float64():
         expected = np.array([large + 8], dtype)
         np.testing.assert_array_equal(rp.KeyValues(np.zeros(9, int), values).combined("sum").values, expected)
         table = rp.Table({3: values[:1]})
-        for one in values[1:]:
-            table.add(3, np.array([one]))
+        for value in values[1:]:
+            table.add(3, np.array([value]))
         np.testing.assert_array_equal(table[3], expected, strict=True)
     # Enough keys that each part of the hash range has a separate table.
     keys = np.tile(np.arange(100_000), 9)
@@ -117,7 +117,7 @@ def test_local_sums_of_short_floats_accumulate_in_float64():
         assert len(found) == 100_000 and (found.values == 2.0**24 + 8).all()
 
 
-def test_booleans_stay_booleans_where_bits_are_combined_and_rows_kept():
+def test_booleans_stay_booleans_in_bitwise_operations_and_groups():
     rows = rp.KeyValues(["a", "b", "a"], [True, False, False])
     assert rows.combined("or").sorted().to_arrow().to_pydict() == {"key": ["a", "b"], "value": [True, False]}
     assert rows.combined("and").sorted().values.tolist() == [False, False]

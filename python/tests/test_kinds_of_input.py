@@ -56,7 +56,7 @@ NOT_FINITE = {"NaN": np.nan, "infinity": np.inf}
 
 
 TABLE = pa.table(dict(zip("abc", ROWS.T.astype(np.float64), strict=True)))
-# Each is created anew: a stream can be read only once.
+# Each test creates a new stream, because a stream can be read only once.
 STREAMS = {
     "Arrow stream": TABLE.to_reader,
     "record batches": lambda: TABLE.to_batches(max_chunksize=7),
@@ -66,7 +66,7 @@ STREAMS = {
 
 
 class OnlyStream:
-    """An object with Arrow's stream protocol, and nothing else of a frame."""
+    """An object that only supports Arrow's stream protocol."""
 
     def __init__(self, table):
         self.table = table
@@ -127,15 +127,15 @@ def test_booleans_are_numbers_for_any_number_of_workers(world):
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_input_that_cannot_be_clustered_is_reported_in_the_same_words_by_any_number_of_workers(kind):
+def test_input_that_cannot_be_clustered_is_reported_alike_by_any_number_of_workers(kind):
     rows, message = BAD[kind]
-    events = []
+    messages = []
     for workers in (1, 2, 3):
         with pytest.raises((ValueError, TypeError), match=message) as caught:
             rp.KMeans(2, workers=workers).fit(rows)
-        events.append(f"{caught.type.__name__}: {caught.value}")
+        messages.append(f"{caught.type.__name__}: {caught.value}")
 
-    assert len(set(events)) == 1
+    assert len(set(messages)) == 1
 
 
 @pytest.mark.parametrize("kind", BAD)
@@ -146,7 +146,7 @@ def test_input_that_cannot_be_learned_from_is_reported(kind):
         rp.SparseSGD().fit(rows, np.arange(0 if rows is None else len(rows)) % 2)
 
 
-def test_sparse_rows_are_taken_by_k_means_and_by_descent():
+def test_k_means_and_sgd_accept_sparse_rows():
     assert rp.KMeans(2, random_state=0).fit(csr_matrix(ROWS)).n_features_in_ == 3
     assert rp.SparseSGD(max_iter=1).fit(csr_matrix(ROWS), CLASSES).n_features_in_ == 3
 
@@ -174,6 +174,6 @@ HIDDEN = np.ma.masked_array(np.ones(40), np.arange(40) == 3)
         (lambda: rp.KMeans(1, init=np.ma.masked_array([[1.0, 2, 3]], [0, 0, 1])).fit(ROWS), "init: 1 of 3 are masked"),
     ],
 )
-def test_masked_values_do_not_count(fit, message):
+def test_masked_values_are_refused(fit, message):
     with pytest.raises(rp.InputError, match=message):
         fit()

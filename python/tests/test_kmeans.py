@@ -34,7 +34,7 @@ def patches():
 
 
 def start_from(points, n_clusters, seed=0):
-    """Return some rows, slightly moved: unmoved rows of whole numbers would be equally far from two of them."""
+    """Return some slightly moved rows, because rows of whole numbers may have two nearest centroids."""
     random = np.random.default_rng(seed)
     rows = points[random.choice(len(points), n_clusters, replace=False)].astype(np.float64)
     return rows + random.random(rows.shape) * 0.01 * points.max()
@@ -84,7 +84,7 @@ def test_patches_of_photographs_are_clustered_as_by_scikit_learn(world, patches,
 
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("parameters", [{"max_iter": 1}, {"max_iter": 3}, {"tol": 0.0}, {"tol": 0.5}])
-def test_runs_end_where_those_of_scikit_learn_end(world, digits, workers, parameters):
+def test_fits_stop_at_the_iteration_of_scikit_learn(world, digits, workers, parameters):
     start = start_from(digits, 10)
     reference = sklearn_fit(digits, start, **parameters)
 
@@ -131,7 +131,7 @@ def test_many_empty_clusters_are_reseeded_alike_by_any_number_of_workers(world, 
         np.testing.assert_array_equal(labels, results[0][1])
 
 
-def test_the_farthest_rows_are_taken_in_order_and_of_equal_ones_the_first(world):
+def test_empty_clusters_get_the_farthest_rows_in_order_and_ties_go_to_the_first(world):
     points = np.array([[0.0], [1.0], [9.0], [-9.0], [2.0]])
     start = np.array([[0.0], [100.0], [200.0]])
 
@@ -156,7 +156,7 @@ def fit_own(comm, cuts, points, weights, options):
     return program.fit(comm, LocalRows(RowsInMemory(points[mine]), weights[mine], f"part {comm.rank}"), None, options)
 
 
-def test_rows_and_weights_that_workers_have_already_count_in_the_order_of_ranks(world, digits):
+def test_own_rows_and_weights_of_workers_are_used_in_rank_order(world, digits):
     start, weights = start_from(digits, 10), np.random.default_rng(1).random(len(digits))
     options = KMeansOptions(10, "array", [start], 300, 1e-4)
     parts = world(3).run(fit_own, [0, 1000, 1000, len(digits)], digits, weights, options)
@@ -166,7 +166,7 @@ def test_rows_and_weights_that_workers_have_already_count_in_the_order_of_ranks(
     np.testing.assert_allclose(parts[0].clustering.centroids, whole.centroids, rtol=1e-12)
 
 
-def test_an_error_in_a_row_that_a_worker_has_already_names_it(world, digits):
+def test_an_error_in_an_own_row_of_a_worker_names_the_row(world, digits):
     points = digits.copy()
     points[1003, 2] = np.nan
     options = KMeansOptions(10, "random", [0], 300, 1e-4)
@@ -176,7 +176,6 @@ def test_an_error_in_a_row_that_a_worker_has_already_names_it(world, digits):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_both_models_of_threads_produce_the_same_bits(digits, workers):
-    """Enough clusters for several threads."""
     fits = [
         rp.KMeans(100, workers=workers, threads=3, thread_model=model, random_state=0, max_iter=5).fit(digits)
         for model in ("fork-join", "bsp")
@@ -216,12 +215,12 @@ def test_bounds_continue_after_a_cluster_has_lost_its_rows():
     assert min(each.compared for each in bounded.report_.iterations) < 1
 
 
-def test_other_bounds_are_refused(digits):
+def test_unknown_bounds_are_refused(digits):
     with pytest.raises(InputError, match="bounds='elkan': expected one of auto, none"):
         rp.KMeans(2, bounds="elkan").fit(digits)
 
 
-def test_another_model_of_threads_is_refused(digits):
+def test_an_unknown_thread_model_is_refused(digits):
     with pytest.raises(InputError, match="thread_model='pool': expected one of fork-join, bsp"):
         rp.KMeans(2, thread_model="pool").fit(digits)
 
@@ -252,7 +251,7 @@ def test_the_best_of_several_runs_is_kept(digits):
     assert -best.score(digits) == pytest.approx(best.inertia_)
 
 
-def test_workers_report_where_the_time_went(digits):
+def test_workers_report_the_times_of_iterations(digits):
     events = []
     model = rp.KMeans(10, workers=2, random_state=0, on_iteration=events.append).fit(digits)
     report = model.report_
@@ -278,7 +277,7 @@ def test_exemplars_are_the_rows_nearest_to_their_centroids(digits):
         np.testing.assert_array_equal(rows[rows >= 0], expected)
 
 
-def fit_together(comm, points, weights, **parameters):
+def fit_in_program(comm, points, weights, **parameters):
     events = []
     model = rp.KMeans(10, on_iteration=events.append, **parameters).fit(points, sample_weight=weights, comm=comm)
     return model.cluster_centers_, model.labels_, model.inertia_, len(events)
@@ -289,7 +288,7 @@ def test_existing_ranks_fit_together_and_all_get_the_result(world, digits, worke
     weights = np.arange(len(digits)) % 3
     alone = rp.KMeans(10, random_state=0).fit(digits, sample_weight=weights)
 
-    parts = world(workers).run(lambda comm: fit_together(comm, digits, weights, random_state=0))
+    parts = world(workers).run(lambda comm: fit_in_program(comm, digits, weights, random_state=0))
 
     for rank, (centers, labels, inertia, event_count) in enumerate(parts):
         np.testing.assert_array_equal(labels, alone.labels_)
@@ -298,8 +297,8 @@ def test_existing_ranks_fit_together_and_all_get_the_result(world, digits, worke
         assert event_count == (alone.n_iter_ + 2 if rank == 0 else 0)
 
 
-def test_ranks_that_fit_together_without_a_seed_take_that_of_rank_0(world, digits):
-    parts = world(3).run(lambda comm: fit_together(comm, digits, None, max_iter=1))
+def test_ranks_that_fit_together_without_a_seed_use_the_seed_of_rank_0(world, digits):
+    parts = world(3).run(lambda comm: fit_in_program(comm, digits, None, max_iter=1))
 
     for centers, *_ in parts[1:]:
         np.testing.assert_array_equal(centers, parts[0][0])

@@ -39,7 +39,7 @@ def variables(resources: dict[str, Any]) -> dict[str, Any]:
     return {each["name"]: each.get("value", each.get("valueFrom")) for each in container["env"]}
 
 
-def test_a_script_becomes_a_gang_of_pods_that_know_where_to_meet(written):
+def test_a_script_becomes_pods_with_the_address_of_rank_0(written):
     resources = written()
 
     assert list(resources) == ["Secret", "ConfigMap", "Service", "Job"]
@@ -69,7 +69,7 @@ def test_the_script_is_included_byte_for_byte(written):
     assert pod(resources)["volumes"] == [{"name": "script", "configMap": {"name": "train-me"}}]
 
 
-def test_the_token_is_random_and_stands_in_the_secret_only(written):
+def test_the_token_is_random_and_only_in_the_secret(written):
     tokens = []
     for _ in range(2):
         resources = written()
@@ -87,7 +87,7 @@ def test_an_existing_secret_is_used(written):
     assert variables(resources)["RIPIENO_SECRET"] == {"secretKeyRef": {"name": "team.tokens", "key": "token"}}
 
 
-def test_every_attempt_has_a_token_of_its_own(written):
+def test_every_attempt_has_a_different_token(written):
     # Each Job has another UID, also one recreated by a JobSet.
     for words in ((), ("--jobset",)):
         described = variables(written(*words))
@@ -100,7 +100,7 @@ def test_every_attempt_has_a_token_of_its_own(written):
         )
 
 
-def test_a_jobset_starts_the_whole_gang_again(written):
+def test_a_jobset_restarts_all_pods(written):
     resources = written("--jobset", "--restarts", "5")
 
     assert list(resources) == ["Secret", "ConfigMap", "JobSet"]
@@ -119,7 +119,7 @@ def test_a_jobset_starts_the_whole_gang_again(written):
         (["plain"], [f"{SCRIPTS}/train_me.py", "plain"]),
     ],
 )
-def test_arguments_reach_the_script_as_they_are(written, words, command):
+def test_arguments_reach_the_script_unchanged(written, words, command):
     (container,) = pod(written(*words))["containers"]
 
     assert container["command"] == ["ripieno", "run", *command]

@@ -1,4 +1,4 @@
-"""Emulated clusters: rates, counters, names, pulled cables, runs, and complete removal."""
+"""Emulated clusters: rates, counters, names, failed cables, runs, and complete removal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PORT = 5000
 # A busy machine needs several attempts to fill a cable.
 ATTEMPT_COUNT = 5
 # Longer than any program of these tests.
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 # The first data arrives at an unknown rate: neither its bytes nor its time count.
 RECEIVE = """
@@ -60,7 +60,7 @@ with socket.create_server((sys.argv[1], int(sys.argv[2]))) as server:
         connection.sendall(data)
 """
 # Each input line is a time limit: the program sends a byte and prints whether it returned in that time.
-ASK = """
+CLIENT = """
 import socket, sys
 connection = socket.create_connection((sys.argv[1], int(sys.argv[2])))
 for line in sys.stdin:
@@ -69,7 +69,7 @@ for line in sys.stdin:
     try:
         print(len(connection.recv(1)), flush=True)
     except TimeoutError:
-        print("silence", flush=True)
+        print("timeout", flush=True)
 """
 
 
@@ -87,31 +87,33 @@ def name() -> str:
 
 
 @pytest.fixture
-def hasty(monkeypatch) -> None:
-    """Give the ranks of a run hardly any time after a failure."""
+def short_wait(monkeypatch) -> None:
+    """Shorten the time that ranks have to report after a failure."""
     monkeypatch.setattr(limits, "WITNESSES_S", 0.1)
 
 
 @contextmanager
-def program(lab: Lab, host: int, source: str, *arguments: object, says: str = "") -> Iterator[subprocess.Popen[str]]:
+def program(
+    lab: Lab, host: int, source: str, *arguments: object, first_line: str = ""
+) -> Iterator[subprocess.Popen[str]]:
     """Run a Python program in a host, from its first output until the block ends."""
     words = [sys.executable, "-c", source, *map(str, arguments)]
     with started(lab.command(lab.hosts[host], words), stdin=subprocess.PIPE) as child:
-        if says:
-            assert line(child) == says
+        if first_line:
+            assert line(child) == first_line
         yield child
 
 
 @contextmanager
 def started(words: list[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
-    """Run a command until the block ends. A silent command is killed earlier."""
+    """Run a command until the block ends, or until a timeout."""
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, **options) as child:
-        patience = threading.Timer(PATIENCE_S, child.kill)
-        patience.start()
+        timer = threading.Timer(TIMEOUT_S, child.kill)
+        timer.start()
         try:
             yield child
         finally:
-            patience.cancel()
+            timer.cancel()
             child.kill()
 
 
@@ -121,7 +123,7 @@ def transfer_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int) -> fl
         receivers = []
         for _, target in pairs:
             arguments = (lab.hosts[target].address, PORT, size_bytes)
-            receivers.append(stack.enter_context(program(lab, target, RECEIVE, *arguments, says="listening")))
+            receivers.append(stack.enter_context(program(lab, target, RECEIVE, *arguments, first_line="listening")))
         for source, target in pairs:
             stack.enter_context(program(lab, source, SEND, lab.hosts[target].address, PORT, size_bytes))
         results = [line(receiver).split() for receiver in receivers]
@@ -129,12 +131,12 @@ def transfer_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int) -> fl
     return 8e-6 * sum(received) / (max(ends) - min(begins))
 
 
-def best_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int, enough: float) -> float:
+def best_mbit(lab: Lab, pairs: list[tuple[int, int]], size_bytes: int, sufficient_mbit: float) -> float:
     """Return the first sufficient rate, or the best of several."""
     rates = []
     for _ in range(ATTEMPT_COUNT):
         rates.append(transfer_mbit(lab, pairs, size_bytes))
-        if rates[-1] >= enough:
+        if rates[-1] >= sufficient_mbit:
             break
     return max(rates)
 
@@ -145,8 +147,8 @@ def line(child: subprocess.Popen[str]) -> str:
     return child.stdout.readline().rstrip("\n")
 
 
-def ask(child: subprocess.Popen[str], timeout_s: float) -> str:
-    """Return the answer of `ASK`."""
+def reply(child: subprocess.Popen[str], timeout_s: float) -> str:
+    """Let `CLIENT` send a byte, and return its output."""
     assert child.stdin is not None
     child.stdin.write(f"{timeout_s}\n")
     child.stdin.flush()
@@ -204,7 +206,7 @@ class Pipe:
         return bool(self._waiting.poll(within_s * 1000)) and os.read(self._end, 1) == b""
 
 
-def traces(name: str) -> list[str]:
+def remains(name: str) -> list[str]:
     """Return all remains of a lab: namespaces, processes inside, mounts, links of this machine, files."""
     namespaces = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
     links = json.loads(subprocess.run(["ip", "-json", "link"], capture_output=True, check=True).stdout)
@@ -234,9 +236,9 @@ def pids_of(name: str) -> list[int]:
 LINKS_BEFORE = {link.name for link in Path("/sys/class/net").iterdir()} if Path("/sys/class/net").is_dir() else set()
 
 
-def vanishes(name: str, but: list[str], within_s: float = 30.0) -> bool:
-    """Return whether no other remains of a lab exist before the timeout; no child of this process takes it down."""
-    return comes_true(lambda: traces(name) == but, within_s)
+def is_removed(name: str, except_for: list[str], within_s: float = 30.0) -> bool:
+    """Return whether all other remains of a lab are removed before the timeout, without help of this process."""
+    return comes_true(lambda: remains(name) == except_for, within_s)
 
 
 def test_hosts_are_numbered_and_addressed_rack_by_rack():
@@ -286,49 +288,49 @@ def test_rates_are_read_as_tc_reads_them():
         ({"name": "a-b"}, "name='a-b'"),
     ],
 )
-def test_a_lab_that_cannot_be_is_refused_by_name_and_value(shape, names):
+def test_an_invalid_shape_is_refused_by_name_and_value(shape, names):
     with pytest.raises(InputError, match=names):
         Lab(**shape)
 
 
-def test_more_than_the_cpu_carries_is_warned_of():
+def test_rates_above_the_capacity_of_the_cpu_cause_a_warning():
     assert ClusterSpec(2, 16, "100mbit").warning() is None
     assert "20 Gbit/s" in (ClusterSpec(2, 10, "1gbit").warning() or "")
 
 
 @pytest.mark.parametrize(
-    ("lacking", "says"),
+    ("missing", "message"),
     [
         ((os, "geteuid", lambda: 1000), "needs root: run this with sudo"),
         ((sys, "platform", "darwin"), "needs Linux"),
         ((kernel.shutil, "which", lambda tool, path: None), "iproute2: apt-get install iproute2"),
     ],
 )
-def test_missing_requirements_are_reported_before_anything_is_created(monkeypatch, name, lacking, says):
-    monkeypatch.setattr(*lacking)
+def test_missing_requirements_are_reported_before_anything_is_created(monkeypatch, name, missing, message):
+    monkeypatch.setattr(*missing)
 
-    with pytest.raises(LabError, match=says), Lab(name=name):
-        pytest.fail("the lab came up")
-    with pytest.raises(LabError, match=says):
+    with pytest.raises(LabError, match=message), Lab(name=name):
+        pytest.fail("the lab was created")
+    with pytest.raises(LabError, match=message):
         Lab.named(name)
 
     assert not registry.folder(name).exists()
 
 
 @needs_lab
-def test_a_kernel_without_token_buckets_is_named_before_anything_is_made(monkeypatch, name):
+def test_a_kernel_without_token_buckets_is_reported_before_anything_is_created(monkeypatch, name):
     without = [*kernel._TRIALS[:2], ("sch_tbf", "CONFIG_NET_SCH_TBF", "tc", "qdisc add dev one root no_such_shaper")]
     monkeypatch.setattr(kernel, "_TRIALS", without)
 
     with pytest.raises(LabError, match="lacks sch_tbf: modprobe sch_tbf"), Lab(name=name):
-        pytest.fail("the lab came up")
+        pytest.fail("the lab was created")
 
-    assert not traces(name)
+    assert not remains(name)
 
 
 @needs_lab
 def test_a_cable_carries_its_rate_and_no_more(lab):
-    rate = best_mbit(lab, [(0, 1)], 4_000_000, enough=0.97 * PAYLOAD_MBIT)
+    rate = best_mbit(lab, [(0, 1)], 4_000_000, sufficient_mbit=0.97 * PAYLOAD_MBIT)
 
     assert 0.95 * PAYLOAD_MBIT < rate < 1.02 * PAYLOAD_MBIT
 
@@ -337,7 +339,7 @@ def test_a_cable_carries_its_rate_and_no_more(lab):
 def test_one_cable_may_have_another_rate(lab):
     lab.set_rate("h1", f"{PAYLOAD_MBIT / 5:f}mbit")
     try:
-        slow, other = (best_mbit(lab, [ends], 1_000_000, enough=0.0) for ends in ((0, 1), (2, 0)))
+        slow, other = (best_mbit(lab, [ends], 1_000_000, sufficient_mbit=0.0) for ends in ((0, 1), (2, 0)))
     finally:
         lab.set_rate("h1", lab.spec.rate)
 
@@ -347,7 +349,7 @@ def test_one_cable_may_have_another_rate(lab):
 @needs_lab
 def test_hosts_of_a_rack_share_its_uplink(lab):
     before = lab.counters()
-    rate = best_mbit(lab, [(0, 2), (1, 3)], 2_000_000, enough=0.95 * PAYLOAD_MBIT)
+    rate = best_mbit(lab, [(0, 2), (1, 3)], 2_000_000, sufficient_mbit=0.95 * PAYLOAD_MBIT)
     carried = {cable: after - before[cable] for cable, after in lab.counters().items()}
 
     assert 0.9 * PAYLOAD_MBIT < rate < 1.02 * PAYLOAD_MBIT
@@ -373,13 +375,13 @@ def test_counters_are_exact(lab):
     before = lab.counters()
 
     target = lab.hosts[2].address
-    with program(lab, 2, receive, target, says="listening") as receiver, program(lab, 0, send, target):
+    with program(lab, 2, receive, target, first_line="listening") as receiver, program(lab, 0, send, target):
         assert line(receiver) == str(count * size_bytes)
     carried = {cable: after - before[cable] for cable, after in lab.counters().items()}
 
     total = count * (size_bytes + header_bytes)
-    there, back, nothing = Counters(sent_bytes=total), Counters(received_bytes=total), Counters()
-    assert carried == {"h0": there, "h1": nothing, "h2": back, "h3": nothing, "rack0": there, "rack1": back}
+    sent, received, unused = Counters(sent_bytes=total), Counters(received_bytes=total), Counters()
+    assert carried == {"h0": sent, "h1": unused, "h2": received, "h3": unused, "rack0": sent, "rack1": received}
 
 
 @needs_lab
@@ -405,7 +407,7 @@ def test_a_command_sees_its_host(lab, capfd):
 
 
 @needs_lab
-def test_a_remote_shell_runs_commands_as_ssh_would(lab, tmp_path, capfd):
+def test_a_remote_shell_runs_commands_like_ssh(lab, tmp_path, capfd):
     shell = tmp_path / "shell"
     shell.write_text(lab.remote_shell())
     shell.chmod(0o700)
@@ -419,43 +421,43 @@ def test_a_remote_shell_runs_commands_as_ssh_would(lab, tmp_path, capfd):
 
 @needs_lab
 @pytest.mark.parametrize("cable", ["h3", "rack1"])
-def test_a_pulled_cable_is_silent_and_a_healed_one_continues_with_the_same_connection(lab, cable):
+def test_connections_continue_after_a_cable_failed_and_recovered(lab, cable):
     address = lab.hosts[3].address
-    with program(lab, 3, ECHO, address, PORT, says="listening"), program(lab, 0, ASK, address, PORT) as asking:
-        assert ask(asking, 10.0) == "1"
+    with program(lab, 3, ECHO, address, PORT, first_line="listening"), program(lab, 0, CLIENT, address, PORT) as client:
+        assert reply(client, 10.0) == "1"
 
         lab.fail(cable)
         assert lab.silent() == {cable}
         # Long enough for failed retransmissions.
-        assert ask(asking, 0.5) == "silence"
+        assert reply(client, 0.5) == "timeout"
 
         lab.heal(cable)
-        assert ask(asking, 30.0) == "1"
+        assert reply(client, 30.0) == "1"
 
     assert not lab.silent()
-    assert best_mbit(lab, [(1, 3)], 2_000_000, enough=0.9 * PAYLOAD_MBIT) < 1.1 * PAYLOAD_MBIT
+    assert best_mbit(lab, [(1, 3)], 2_000_000, sufficient_mbit=0.9 * PAYLOAD_MBIT) < 1.1 * PAYLOAD_MBIT
 
 
 @needs_lab
 def test_a_killed_host_sends_nothing_to_its_peers(lab):
     address = lab.hosts[1].address
     with (
-        program(lab, 1, ECHO, address, PORT, says="listening") as killed,
-        program(lab, 0, ASK, address, PORT) as asking,
+        program(lab, 1, ECHO, address, PORT, first_line="listening") as killed,
+        program(lab, 0, CLIENT, address, PORT) as client,
     ):
-        assert ask(asking, 10.0) == "1"
+        assert reply(client, 10.0) == "1"
 
         assert lab.fail("h1", kill=True) == 1
         assert killed.wait(timeout=10) == -signal.SIGKILL
 
         # A process that ends closes its connections; a host without power sends nothing.
-        assert ask(asking, 0.3) == "silence"
-        assert asking.poll() is None
+        assert reply(client, 0.3) == "timeout"
+        assert client.poll() is None
     lab.heal("h1")
 
 
 @needs_lab
-def test_ranks_of_a_run_meet_across_racks(lab, capfd):
+def test_ranks_of_a_run_connect_across_racks(lab, capfd):
     source = (
         "import os, ripieno as rp\n"
         "comm = rp.init()\n"
@@ -473,11 +475,11 @@ def test_ranks_of_a_run_meet_across_racks(lab, capfd):
 
 
 @needs_lab
-def test_a_run_on_some_hosts_has_only_these_and_one_rank_prints_unmarked(lab, capfd):
-    say = ["sh", "-c", "echo $(hostname) $RANK/$WORLD_SIZE $MASTER_ADDR $GREETING"]
+def test_a_run_on_some_hosts_has_only_these_and_a_single_rank_prints_no_prefix(lab, capfd):
+    command = ["sh", "-c", "echo $(hostname) $RANK/$WORLD_SIZE $MASTER_ADDR $GREETING"]
 
-    assert lab.run(say, on=["h3", "h1"], environment={"GREETING": "hello"}) == 0
-    assert lab.run(say, first=1) == 0
+    assert lab.run(command, on=["h3", "h1"], environment={"GREETING": "hello"}) == 0
+    assert lab.run(command, first=1) == 0
 
     output = capfd.readouterr().out.splitlines()
     assert sorted(output[:2]) == ["[h1] h1 1/2 10.77.1.2 hello", "[h3] h3 0/2 10.77.1.2 hello"]
@@ -486,24 +488,24 @@ def test_a_run_on_some_hosts_has_only_these_and_one_rank_prints_unmarked(lab, ca
 
 @needs_lab
 @pytest.mark.parametrize(
-    ("script", "code", "says"),
+    ("script", "code", "message"),
     [
         ("test $RANK != 2 || exit 7; sleep 60", 7, "rank 2 on h2 failed: its process exited with status 7"),
         ("test $RANK != 1 || kill -KILL $$; sleep 60", 137, "rank 1 on h1 failed: killed by SIGKILL"),
         ("exec no_such_program", 127, "no_such_program"),
     ],
 )
-def test_a_rank_that_fails_ends_the_others_and_its_exit_code_is_returned(lab, capfd, hasty, script, code, says):
+def test_a_rank_that_fails_ends_the_others_and_its_exit_code_is_returned(lab, capfd, short_wait, script, code, message):
     begin = time.monotonic()
 
     assert lab.run(["sh", "-c", script]) == code
 
     assert time.monotonic() - begin < under_load(15.0)
-    assert says in capfd.readouterr().err
+    assert message in capfd.readouterr().err
 
 
 @needs_lab
-def test_the_exit_code_is_the_culprits_and_not_that_of_ranks_that_heard_of_it(lab, capfd):
+def test_the_exit_code_is_that_of_the_rank_that_failed_first(lab, capfd):
     # Rank 0 notices that rank 1 leaves, and ends with an exception before rank 1 ends.
     source = (
         "import os, select, sys, ripieno as rp\n"
@@ -524,14 +526,14 @@ def test_the_exit_code_is_the_culprits_and_not_that_of_ranks_that_heard_of_it(la
 
 
 @needs_lab
-def test_ranks_may_continue_when_one_fails(lab, capfd, hasty):
+def test_ranks_may_continue_when_one_fails(lab, capfd, short_wait):
     assert lab.run(["sh", "-c", "test $RANK != 0 || exit 4; sleep 0.5; echo done"], first=2, keep_going=True) == 4
 
     assert "[h1] done" in capfd.readouterr().out
 
 
 @needs_lab
-def test_a_run_that_takes_too_long_is_ended_with_all_that_it_started(lab, capfd):
+def test_a_run_that_exceeds_its_timeout_is_ended_with_all_its_processes(lab, capfd):
     mark = f"77{os.getpid()}"
 
     # The grandchild is in a separate session, and is orphaned when its parent ends.
@@ -574,8 +576,8 @@ def test_a_named_lab_exists_until_it_is_removed(cli, name):
         assert (again.code, again.out) == (1, "")
         assert f"there is a lab '{name}' already: ripieno lab down --name {name}" in again.err
 
-        shout = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('h1', 9)); sys.exit(9)"
-        ran = cli("run", "--name", name, "--first", "1", sys.executable, "-c", shout)
+        send = "import socket, sys; socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', ('h1', 9)); sys.exit(9)"
+        ran = cli("run", "--name", name, "--first", "1", sys.executable, "-c", send)
         assert (ran.code, ran.err) == (9, "ripieno: rank 0 on h0 failed: its process exited with status 9\n")
         counters = json.loads(cli("counters", "--name", name, "--json").out)
         assert set(counters) == {"h0", "h1", "rack0", "rack1"} and counters["h0"]["sent_bytes"] > 0
@@ -606,7 +608,7 @@ def test_a_named_lab_exists_until_it_is_removed(cli, name):
     assert down.out == f"{name}: down, 1 process killed\n", down.err
     with inside:
         assert inside.wait(timeout=10) == -signal.SIGKILL
-    assert not traces(name)
+    assert not remains(name)
     assert f"there is no lab '{name}'" in cli("down", "--name", name).err
 
 
@@ -617,8 +619,8 @@ def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
     # Every live process holds the pipe: a command and another one in a separate session on each host.
     script = f"exec 3> {tmp_path}/pipe; setsid sh -c 'echo >&3; exec sleep 600' & echo >&3; wait"
     # Background processes of a shell ignore SIGINT, possibly including these tests.
-    hear = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    command = [*COMMAND[:2], hear + COMMAND[2], *COMMAND[3:], "run", "--name", lab.name, "sh", "-c", script]
+    handle_sigint = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    command = [*COMMAND[:2], handle_sigint + COMMAND[2], *COMMAND[3:], "run", "--name", lab.name, "sh", "-c", script]
     with Pipe(tmp_path / "pipe") as pipe, started(command) as running:
         assert pipe.read(8, within_s=30) == 8 * b"\n"
 
@@ -630,7 +632,7 @@ def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
 
 @needs_lab
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGKILL])
-def test_a_lab_goes_with_its_owner(name, ending):
+def test_a_lab_is_removed_when_its_owner_ends(name, ending):
     source = (
         "import os, signal, subprocess, sys\n"
         "from ripieno.lab import Lab\n"
@@ -643,11 +645,11 @@ def test_a_lab_goes_with_its_owner(name, ending):
     )
     with started([sys.executable, "-c", source], stdin=subprocess.PIPE) as owner:
         child = int(line(owner))
-        assert traces(name)
+        assert remains(name)
         owner.send_signal(ending)
         owner.wait(timeout=10)
         try:
-            assert vanishes(name, but=[f"process {child}"])
+            assert is_removed(name, except_for=[f"process {child}"])
         finally:
             os.kill(child, signal.SIGKILL)
 
@@ -657,11 +659,11 @@ def test_a_lab_that_fails_halfway_leaves_nothing(monkeypatch, name):
     monkeypatch.setattr(wiring, "_shaper", lambda device, *_: f"qdisc add dev {device} root no_such_shaper")
 
     with pytest.raises(LabError, match="tc qdisc add dev up0 root no_such_shaper: "), Lab(hosts=2, name=name):
-        pytest.fail("the lab came up")
+        pytest.fail("the lab was created")
     with pytest.raises(LabError, match="no_such_shaper"):
         Lab(hosts=2, name=name).up()
 
-    assert not traces(name)
+    assert not remains(name)
 
 
 @needs_lab
@@ -675,22 +677,22 @@ def test_leftovers_of_a_killed_command_are_removed_by_the_next(monkeypatch, name
     killed = [sys.executable, "-c", source]
 
     assert subprocess.run(killed).returncode == -signal.SIGKILL
-    assert traces(name)
+    assert remains(name)
     with pytest.raises(LabError, match=f"is incomplete: ripieno lab down --name {name}"):
         Lab.named(name)
     with Lab(hosts=1, name=name) as lab:
         assert lab.run(["true"]) == 0
-    assert not traces(name)
+    assert not remains(name)
 
     assert subprocess.run(killed).returncode == -signal.SIGKILL
     # Keep the test away from labs of other users of this machine.
     monkeypatch.setattr(registry, "names", lambda: [name])
     with Lab(hosts=1, name=f"other{os.getpid()}"):
-        assert not traces(name)
+        assert not remains(name)
 
 
 @needs_lab
-def test_a_machine_without_namespaces_is_left_without(name):
+def test_a_machine_without_network_namespaces_has_none_afterwards(name):
     # In a separate mount namespace /run is empty, without iproute2's files.
     clear = "umount --recursive --lazy /run/netns 2> /dev/null; mount -t tmpfs none /run"
     use = '"$@" up --hosts 2 && grep -q /run/netns /proc/self/mountinfo && "$@" run hostname && "$@" down'
@@ -705,23 +707,23 @@ def test_a_machine_without_namespaces_is_left_without(name):
 
 
 @needs_lab
-def test_a_guard_leaves_the_lab_of_another_owner_alone(name):
+def test_the_lab_of_another_owner_is_not_removed(name):
     with Lab(hosts=1, name=name) as lab:
         assert registry.remove(name, of=1) == 0
         assert lab.run(["true"]) == 0
 
 
 @needs_lab
-def test_remains_without_a_record_are_taken_down(cli, name):
+def test_remains_without_a_record_are_removed(cli, name):
     subprocess.run(["ip", "netns", "add", f"{registry.prefix(name)}h0"], check=True)
 
     assert cli("down", "--name", name).out == f"{name}: down\n"
 
-    assert not traces(name)
+    assert not remains(name)
 
 
 @needs_lab
-def test_all_labs_are_taken_down_but_those_in_use(monkeypatch, cli, lab, name):
+def test_all_labs_except_those_in_use_are_removed(monkeypatch, cli, lab, name):
     Lab(hosts=1, name=name).up()
     monkeypatch.setattr(registry, "names", lambda: [lab.name, name])
 
@@ -729,4 +731,4 @@ def test_all_labs_are_taken_down_but_those_in_use(monkeypatch, cli, lab, name):
         f"{lab.name}: not removed, because process {os.getpid()} is using it; --name {lab.name} takes it down",
         f"{name}: down",
     ]
-    assert not traces(name) and traces(lab.name)
+    assert not remains(name) and remains(lab.name)

@@ -34,7 +34,16 @@ from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.processes import end, is_stopped
 from ripieno.wire.borrowed import Borrowed, can_read
 from varied import exhaustively
-from watching import PATIENCE_S, PROMPT_S, SLACK_S, gone_within, is_prompt, is_running, open_descriptors, under_load
+from watching import (
+    EVENT_TIMEOUT_S,
+    PROMPT_S,
+    SLACK_S,
+    gone_within,
+    is_prompt,
+    is_running,
+    open_descriptors,
+    under_load,
+)
 
 
 def ranks(comm, *args, **kwargs):
@@ -767,10 +776,10 @@ def test_init_inside_a_program_of_a_program_matches_the_inner_one():
 
 def test_init_in_a_thread_that_may_be_of_several_ranks_is_refused():
     def program(comm):
-        both.wait(PATIENCE_S)
+        both.wait(EVENT_TIMEOUT_S)
         with ThreadPoolExecutor(1) as pool, pytest.raises(rp.InputError, match="give it the program's comm"):
             pool.submit(rp.init).result()
-        both.wait(PATIENCE_S)
+        both.wait(EVENT_TIMEOUT_S)
         return rp.init() is comm
 
     def launched():
@@ -791,11 +800,11 @@ def test_programs_of_several_threads_wait_for_their_turn(workers):
 
     def listen(event):
         begun.set()
-        assert go_on.wait(PATIENCE_S)
+        assert go_on.wait(EVENT_TIMEOUT_S)
 
     with rp.launch(workers=workers, on_event=listen) as job, ThreadPoolExecutor(3) as pool:
         first = pool.submit(job.run, lambda comm: comm.emit({}) if comm.rank == 0 else None)
-        assert begun.wait(PATIENCE_S)
+        assert begun.wait(EVENT_TIMEOUT_S)
         others = [pool.submit(job.run, lambda comm, x: x + comm.allreduce(0), x) for x in range(2)]
         go_on.set()
         assert first.result() == [None] * workers
@@ -822,7 +831,7 @@ def test_waiting_threads_are_notified_when_the_job_is_closed():
     job = rp.launch(workers=2, on_event=lambda _: begun.set())
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(job.run, lambda comm: (comm.emit({}), threading.Event().wait(60)))
-        assert begun.wait(PATIENCE_S)
+        assert begun.wait(EVENT_TIMEOUT_S)
         second = pool.submit(job.run, ranks)
         job.close()
         for each in (first, second):

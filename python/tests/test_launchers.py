@@ -44,7 +44,7 @@ OURS = {"RANK": "1", "WORLD_SIZE": "2", "RIPIENO_TOKEN": recorded.TOKEN}
         ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}, "the environment", 1, 2, 0, 2),
     ],
 )
-def test_a_launcher_is_known_by_its_variables(variables, launcher, rank, world_size, local_rank, local_size):
+def test_a_launcher_is_detected_by_its_variables(variables, launcher, rank, world_size, local_rank, local_size):
     place = detect(variables)
 
     found = (place.launcher, place.rank, place.world_size, place.local_rank, place.local_size)
@@ -62,11 +62,11 @@ def test_a_launcher_is_known_by_its_variables(variables, launcher, rank, world_s
         {"RANK": "", "WORLD_SIZE": ""},
     ],
 )
-def test_a_batch_script_an_interactive_shell_and_a_lone_pod_are_no_ranks(variables):
+def test_a_batch_script_an_interactive_shell_and_a_single_pod_are_no_ranks(variables):
     assert detect(variables) is None
 
 
-def test_the_only_task_of_a_launcher_is_a_process_like_any_other():
+def test_the_only_task_of_a_launcher_is_an_ordinary_process():
     assert detect(recorded.STEP_OF_ONE).is_alone
     with environment.from_environment(recorded.STEP_OF_ONE, threads=None) as comm:
         assert (comm.world_size, comm.allreduce(5)) == (1, 5)
@@ -113,7 +113,7 @@ def test_the_first_host_of_a_list(nodelist, first):
         (recorded.STEP | {"SLURM_PROCID": "3"}, "SLURM_PROCID=3: expected 0 … 2, of 3 ranks"),
     ],
 )
-def test_variables_that_cannot_be_are_named(variables, sentence):
+def test_invalid_variables_are_named(variables, sentence):
     with pytest.raises(rp.RendezvousError) as caught:
         detect(variables)
     assert sentence in str(caught.value)
@@ -126,14 +126,14 @@ def chosen(variables: dict[str, str], job: str | None = None) -> meeting.Meeting
 
 def test_ranks_of_one_host_use_a_temporary_directory_others_the_home_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    here, everywhere = chosen(recorded.TORCHRUN), chosen(recorded.STEP)
+    local, shared = chosen(recorded.TORCHRUN), chosen(recorded.STEP)
 
-    assert here.own and here.directory.parent != tmp_path
-    assert everywhere.own and everywhere.directory.parent == tmp_path
+    assert local.own and local.directory.parent != tmp_path
+    assert shared.own and shared.directory.parent == tmp_path
     assert chosen(recorded.STEP | {"RIPIENO_DIRECTORY": "/shared"}) == meeting.MeetingPlace(Path("/shared"))
 
 
-def test_another_user_cannot_compute_where_ranks_of_a_host_meet(tmp_path, monkeypatch):
+def test_another_user_cannot_compute_the_rendezvous_folder(tmp_path, monkeypatch):
     names = {}
     for user in ("ann", "bob"):
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / user))
@@ -144,7 +144,7 @@ def test_another_user_cannot_compute_where_ranks_of_a_host_meet(tmp_path, monkey
     assert names["ann"] != names["bob"]
 
 
-def test_without_a_place_for_files_ranks_meet_all_the_same(tmp_path, monkeypatch):
+def test_ranks_connect_without_a_cache_folder(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert chosen(recorded.TORCHRUN).directory == chosen(recorded.TORCHRUN).directory
@@ -158,14 +158,14 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path, monkeypatch):
         chosen(recorded.TORCHRUN)
 
 
-def test_a_name_that_is_taken_is_reported_by_every_rank_at_once(tmp_path):
+def test_an_existing_name_is_reported_by_every_rank_at_once(tmp_path):
     path = tmp_path / "taken"
     path.mkdir(mode=0o755)
     with pytest.raises(rp.RendezvousError, match="the name is taken by what is open to other users"):
         token_file.token_through(path / "token", 1, 60.0, own=True).__enter__()
 
 
-def test_with_a_token_ranks_meet_at_the_host_of_rank_0_at_a_port_made_of_the_job():
+def test_with_a_token_ranks_connect_to_rank_0_at_a_port_derived_from_the_job():
     token = {"RIPIENO_TOKEN": recorded.TOKEN}
     host, port = chosen(recorded.STEP | token).store
 
@@ -176,7 +176,7 @@ def test_with_a_token_ranks_meet_at_the_host_of_rank_0_at_a_port_made_of_the_job
 
 
 @pytest.mark.parametrize("token", ["a", "correct horse", "0" * 64, "abcabc" * 20, "f3" * 15, "1234567890" * 3])
-def test_a_token_that_can_be_guessed_is_refused_with_the_command_that_makes_one(token):
+def test_a_weak_token_is_refused_with_a_command_that_generates_one(token):
     place = detect(OURS)
     with pytest.raises(rp.RendezvousError, match=r"RIPIENO_TOKEN can be guessed: .*secrets.token_hex\(32\)"):
         meeting.arranged(place, OURS | {"RIPIENO_TOKEN": token, "RIPIENO_DIRECTORY": "/none"}, 1.0).__enter__()
@@ -196,7 +196,7 @@ def test_the_secret_of_pods_is_strong_without_the_attempt():
         meeting.arranged(place, variables, 1.0).__enter__()
 
 
-def test_the_port_of_torchruns_own_store_is_not_taken():
+def test_the_port_of_torchruns_store_is_not_used():
     token = {"RIPIENO_TOKEN": recorded.TOKEN}
 
     assert chosen(recorded.TORCHRUN_STANDALONE | token).store == ("localhost", 44569)
@@ -212,30 +212,30 @@ def test_the_port_of_torchruns_own_store_is_not_taken():
         (OURS | {"MASTER_ADDR": "a"}, "RIPIENO_TOKEN, MASTER_ADDR set, but not MASTER_PORT;"),
     ],
 )
-def test_without_a_secret_or_a_place_the_error_states_what_to_set(variables, missing):
+def test_without_a_secret_or_a_directory_the_error_states_what_to_set(variables, missing):
     with pytest.raises(rp.RendezvousError) as caught:
         chosen(variables)
     assert missing in str(caught.value) and "or set RIPIENO_DIRECTORY" in str(caught.value)
 
 
-def test_a_token_is_handed_over_by_a_file_that_is_gone_afterwards(tmp_path):
+def test_a_token_is_passed_in_a_file_that_is_removed_afterwards(tmp_path):
     path = tmp_path / "token"
-    taken: list[str] = []
+    received: list[str] = []
 
-    def take() -> None:
+    def receive() -> None:
         with token_file.token_through(path, 1, 20.0) as token:
-            taken.append(token)
+            received.append(token)
 
-    waiting = threading.Thread(target=take)
+    waiting = threading.Thread(target=receive)
     waiting.start()
     with token_file.token_through(path, 0, 20.0) as token:
         mode = path.stat().st_mode
         waiting.join()
 
-    assert (taken, len(token), mode & 0o777, list(tmp_path.iterdir())) == ([token], 64, 0o600, [])
+    assert (received, len(token), mode & 0o777, list(tmp_path.iterdir())) == ([token], 64, 0o600, [])
 
 
-def test_the_token_of_a_job_that_has_died_is_never_taken(tmp_path):
+def test_the_token_of_a_dead_job_is_never_used(tmp_path):
     path = tmp_path / "token"
     program = (
         "import os, sys\nfrom pathlib import Path\nfrom ripieno.launch.script import token_file\n"
@@ -246,11 +246,11 @@ def test_the_token_of_a_job_that_has_died_is_never_taken(tmp_path):
 
     with pytest.raises(rp.RendezvousError, match="did not hand over"), token_file.token_through(path, 1, 0.1):
         pass
-    with token_file.token_through(path, 0, 1.0) as token, token_file.token_through(path, 1, 1.0) as taken:
-        assert stale != token == taken
+    with token_file.token_through(path, 0, 1.0) as token, token_file.token_through(path, 1, 1.0) as received:
+        assert stale != token == received
 
 
-def test_a_file_of_which_there_is_but_the_name_is_not_taken_for_a_token(tmp_path):
+def test_an_empty_token_file_is_not_used(tmp_path):
     path = tmp_path / "token"
     path.touch(0o600)
     with open(path) as held:
@@ -262,14 +262,14 @@ def test_a_file_of_which_there_is_but_the_name_is_not_taken_for_a_token(tmp_path
 
 
 def test_only_leftovers_of_killed_jobs_are_removed(tmp_path):
-    dead, living, other = (tmp_path / name for name in ("job-1", "job-2", "other"))
-    for path in (dead, living, other):
+    dead, live, other = (tmp_path / name for name in ("job-1", "job-2", "other"))
+    for path in (dead, live, other):
         path.mkdir(mode=0o700)
         (path / "token").touch(0o600)
         (path / "rank-0").touch()
-    with open(living / "token") as held:
+    with open(live / "token") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        (living / "token").write_text("t")
+        (live / "token").write_text("t")
         (tmp_path / "job-3").mkdir()
         token_file.sweep(tmp_path, "job-")
 
@@ -277,16 +277,16 @@ def test_only_leftovers_of_killed_jobs_are_removed(tmp_path):
 
 
 def test_a_folder_of_a_dead_rank_0_without_a_token_is_removed_and_a_live_one_stays(tmp_path):
-    dead, begun, living = (tmp_path / name for name in ("job-1", "job-2", "job-3"))
-    for path in (dead, begun):
+    dead, incomplete, live = (tmp_path / name for name in ("job-1", "job-2", "job-3"))
+    for path in (dead, incomplete):
         path.mkdir(mode=0o700)
-    (begun / ".token.host.1").touch(0o600)
-    with token_file.directory_of_job(living):
+    (incomplete / ".token.host.1").touch(0o600)
+    with token_file.directory_of_job(live):
         token_file.sweep(tmp_path, "job-")
-        assert list(tmp_path.iterdir()) == [living]
+        assert list(tmp_path.iterdir()) == [live]
 
 
-def test_rank_0_makes_its_folder_again_if_another_job_sweeps_it_at_that_moment(tmp_path, monkeypatch):
+def test_rank_0_creates_its_folder_again_if_another_job_removes_it_meanwhile(tmp_path, monkeypatch):
     opened = os.open
 
     def swept(path, *options, **more):
@@ -302,13 +302,13 @@ def test_rank_0_makes_its_folder_again_if_another_job_sweeps_it_at_that_moment(t
 
 
 TORCHRUN = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-MEET = "import ripieno as rp, sys; sys.exit(rp.init().allreduce(1) != 2)"
+CONNECT = "import ripieno as rp, sys; sys.exit(rp.init().allreduce(1) != 2)"
 
 
 def start(directory: Path, job: str, rank: int) -> subprocess.Popen[bytes]:
     """Start a rank of a torchrun job with its rendezvous there."""
     own = {"RANK": str(rank), "TORCHELASTIC_RUN_ID": job, "RIPIENO_DIRECTORY": str(directory)}
-    return subprocess.Popen([sys.executable, "-c", MEET], env={**os.environ, **TORCHRUN, **own})
+    return subprocess.Popen([sys.executable, "-c", CONNECT], env={**os.environ, **TORCHRUN, **own})
 
 
 def test_leftovers_of_a_killed_job_in_a_named_directory_are_removed_by_the_next(tmp_path):
@@ -325,12 +325,12 @@ def test_leftovers_of_a_killed_job_in_a_named_directory_are_removed_by_the_next(
 
 def test_in_a_named_directory_only_leftovers_of_dead_jobs_are_removed(tmp_path):
     names = [f"ripieno-{tag * 16}-{tag * 16}" for tag in "0123"]
-    dead, living, begun, orphaned = (tmp_path / name for name in names)
-    for path in (dead, living, orphaned):
+    dead, live, incomplete, orphaned = (tmp_path / name for name in names)
+    for path in (dead, live, orphaned):
         path.mkdir()
         (path / "rank-0.lock").touch()
         (path / "rank-1.lock").touch()
-    begun.mkdir()
+    incomplete.mkdir()
     (tmp_path / "ripieno-results").mkdir()
     (tmp_path / "ripieno-results" / "rank-0.lock").touch()
     tokens = [tmp_path / name for name in ("token-0123456789abcdef", "token-fedcba9876543210", "token-of-mine")]
@@ -338,15 +338,15 @@ def test_in_a_named_directory_only_leftovers_of_dead_jobs_are_removed(tmp_path):
         path.touch(0o600)
 
     with ExitStack() as held:
-        for path in (living / "rank-0.lock", orphaned / "rank-1.lock", tokens[1]):
+        for path in (live / "rank-0.lock", orphaned / "rank-1.lock", tokens[1]):
             fcntl.flock(held.enter_context(open(path)), fcntl.LOCK_EX)
         token_file.sweep_shared(tmp_path)
 
-    remain = {living, begun, orphaned, tmp_path / "ripieno-results", *tokens[1:]}
-    assert set(tmp_path.iterdir()) == remain
+    remaining = {live, incomplete, orphaned, tmp_path / "ripieno-results", *tokens[1:]}
+    assert set(tmp_path.iterdir()) == remaining
 
 
-def test_two_jobs_do_not_meet_by_one_file(tmp_path):
+def test_two_jobs_do_not_share_a_token_file(tmp_path):
     path = tmp_path / "token"
     with token_file.token_through(path, 0, 1.0) as token:
         with pytest.raises(rp.RendezvousError, match="another job meets here"), token_file.token_through(path, 0, 1.0):
@@ -368,7 +368,7 @@ def test_a_token_file_of_another_user_is_refused(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["open to others", "link", "file"])
-def test_a_directory_that_is_not_the_users_alone_is_refused(tmp_path, kind):
+def test_a_directory_that_is_not_private_is_refused(tmp_path, kind):
     path = tmp_path / "own"
     if kind == "open to others":
         path.mkdir(mode=0o755)
@@ -387,7 +387,7 @@ def test_the_directory_of_a_job_with_a_live_rank_0_stays(tmp_path):
         assert (tmp_path / "own/token-1").exists()
 
 
-def test_the_directory_of_a_job_is_the_users_alone_and_removed_with_all_in_it(tmp_path):
+def test_the_directory_of_a_job_is_private_and_removed_with_its_contents(tmp_path):
     path = tmp_path / "new"
     with token_file.directory_of_job(path):
         assert path.stat().st_mode & 0o777 == 0o700

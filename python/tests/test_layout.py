@@ -22,7 +22,7 @@ def expected_of(graph, **parameters):
     return networkx.spring_layout(graph, method="force", **parameters)
 
 
-def same(found, expected, atol):
+def assert_close(found, expected, atol):
     assert list(found) == list(expected)
     np.testing.assert_allclose(np.array(list(found.values())), np.array(list(expected.values())), atol=atol)
 
@@ -46,7 +46,7 @@ def test_positions_match_networkx_from_the_same_start(world, workers, parameters
     expected = expected_of(CLUB, seed=3, iterations=10, **parameters)
     if "pos" in parameters and "center" not in parameters:
         assert {vertex: position.shape for vertex, position in found.items()} == dict.fromkeys(CLUB, (2,))
-    same(found, expected, 2e-4)
+    assert_close(found, expected, 2e-4)
 
 
 @everywhere
@@ -57,14 +57,14 @@ def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
     expected = rp.FruchtermanReingold(**parameters).fit(TORUS)
     model = rp.FruchtermanReingold(**parameters, checkpoint=tmp_path / "kept")
 
-    class Enough(Exception):
+    class Stopped(Exception):
         pass
 
     def stop(event):
         if event["iteration"] == 5:
-            raise Enough
+            raise Stopped
 
-    with pytest.raises(Enough):
+    with pytest.raises(Stopped):
         model.set_params(on_iteration=stop).fit(TORUS)
     received = []
     found = model.set_params(on_iteration=received.append, engine=world(workers)).fit(TORUS)
@@ -72,7 +72,7 @@ def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
     assert (found.resumed_from_, found.n_iter_, expected.resumed_from_) == (4, 12, None)
     assert [event["iteration"] for event in received] == list(range(5, 13))
     assert found.positions_.tobytes() == expected.positions_.tobytes()
-    # A checkpoint always has an iteration left, so that a report can be made.
+    # A checkpoint leaves at least one iteration, which the report needs.
     assert 0 < model.fit(TORUS).resumed_from_ < 12
 
 
@@ -99,20 +99,20 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph, networkx.MultiGraph])
-def test_edges_pull_by_any_attribute_of_a_networkx_graph(kind):
+def test_any_attribute_of_a_networkx_graph_weights_edges(kind):
     graph = kind()
     graph.add_nodes_from("abcde")
     graph.add_edges_from([("a", "b", {"load": 3}), ("b", "c", {"load": 0.5, "weight": 7}), ("c", "a"), ("d", "a")])
 
     found = rp.layout(graph, weight="load", seed=3, iterations=10)
-    same(found, expected_of(graph, weight="load", seed=3, iterations=10), 2e-4)
+    assert_close(found, expected_of(graph, weight="load", seed=3, iterations=10), 2e-4)
     assert not np.allclose(found["a"], rp.layout(graph, seed=3, iterations=10)["a"])
 
 
 def test_missing_vertices_are_handled_as_in_networkx():
     pos = {0: (0.5, 0.25), "elsewhere": (0.25, 0.5), 7: (0.0, 1.0)}
     parameters = {"pos": pos, "fixed": ["elsewhere", 7], "seed": 1, "iterations": 5}
-    same(rp.layout(CLUB, **parameters), expected_of(CLUB, **parameters), 2e-4)
+    assert_close(rp.layout(CLUB, **parameters), expected_of(CLUB, **parameters), 2e-4)
     assert rp.layout(networkx.Graph()) == expected_of(networkx.Graph()) == {}
 
 
@@ -143,7 +143,7 @@ def test_whole_layouts_are_as_good_as_those_of_networkx():
 
 @everywhere
 @pytest.mark.parametrize("directed", [False, True])
-def test_edges_in_arrays_and_files_pull_as_those_of_networkx(world, tmp_path, workers, directed):
+def test_edges_in_arrays_and_files_give_the_layout_of_networkx(world, tmp_path, workers, directed):
     edges = np.array([[0, 1], [1, 2], [2, 0], [3, 3], [1, 5], [5, 7]])
     kind = networkx.DiGraph if directed else networkx.Graph
     graph = kind()
@@ -156,7 +156,7 @@ def test_edges_in_arrays_and_files_pull_as_those_of_networkx(world, tmp_path, wo
         model = rp.FruchtermanReingold(iterations=8, random_state=0, engine=world(workers))
         model.fit(rp.Graph(source, directed=directed))
         assert model.vertices_.tolist() == [0, 1, 2, 3, 5, 7]
-        same(dict(zip(model.vertices_.tolist(), model.positions_, strict=True)), expected, 1e-4)
+        assert_close(dict(zip(model.vertices_.tolist(), model.positions_, strict=True)), expected, 1e-4)
 
 
 #: Enough vertices for several blocks of pairs, and for several groups of vertices.
@@ -181,8 +181,8 @@ def test_an_approximation_is_near_the_exact_layout_and_labeled_as_one(world, wor
     exact = rp.FruchtermanReingold(**parameters).fit(LATTICE)
     for theta, most in ((0, 1e-4), (0.5, 2e-2)):
         model = rp.FruchtermanReingold(approximation="barnes-hut", theta=theta, **parameters).fit(LATTICE)
-        apart = np.linalg.norm(model.positions_ - exact.positions_, axis=1)
-        assert np.sqrt(np.square(apart).mean()) < most * np.ptp(exact.positions_)
+        distances = np.linalg.norm(model.positions_ - exact.positions_, axis=1)
+        assert np.sqrt(np.square(distances).mean()) < most * np.ptp(exact.positions_)
         assert model.approximation_ == "barnes-hut"
         assert [step.measures["approximation"] for step in model.report_.iterations] == ["barnes-hut"] * 3
     assert exact.approximation_ == "exact"
@@ -201,7 +201,7 @@ def test_many_vertices_are_approximated_in_two_and_three_dimensions_by_default(m
 
 @everywhere
 @pytest.mark.parametrize("approximation", ["exact", "barnes-hut"])
-def test_vertices_that_share_a_place_do_not_push_each_other(world, workers, approximation):
+def test_vertices_at_one_position_do_not_repel_each_other(world, workers, approximation):
     edges = np.stack([np.zeros(39, np.int64), np.arange(1, 40)], axis=1)
     model = rp.FruchtermanReingold(
         init=np.ones((40, 2)), iterations=2, approximation=approximation, engine=world(workers)
@@ -212,18 +212,18 @@ def test_vertices_that_share_a_place_do_not_push_each_other(world, workers, appr
 @everywhere
 def test_fewer_vertices_than_ranks_are_enough(world, workers):
     pair = rp.layout(networkx.path_graph(2), seed=0, engine=world(workers))
-    same(pair, expected_of(networkx.path_graph(2), seed=0), 1e-4)
+    assert_close(pair, expected_of(networkx.path_graph(2), seed=0), 1e-4)
     for scale in (1, None):
         alone = rp.layout(networkx.path_graph(1), center=(3, 4), scale=scale, engine=world(workers))
         np.testing.assert_array_equal(alone[0], (3, 4))
-    lonely = rp.FruchtermanReingold(random_state=0, engine=world(workers)).fit(
+    isolated = rp.FruchtermanReingold(random_state=0, engine=world(workers)).fit(
         rp.Graph(np.array([[0, 1]]), vertex_count=4)
     )
-    assert lonely.positions_.shape == (4, 2)
+    assert isolated.positions_.shape == (4, 2)
 
 
 @everywhere
-def test_vertices_that_are_fixed_stay(world, workers):
+def test_fixed_vertices_do_not_move(world, workers):
     model = rp.FruchtermanReingold(init={3: (1, 2), 0: (0, 1)}, fixed=[3], random_state=0, engine=world(workers)).fit(
         CLUB
     )
@@ -232,7 +232,7 @@ def test_vertices_that_are_fixed_stay(world, workers):
     assert (model.positions_[0] != (0, 1)).all()
 
 
-def test_it_ends_when_vertices_hardly_move():
+def test_a_fit_ends_when_vertices_hardly_move():
     model = rp.FruchtermanReingold(threshold=0.01, random_state=0).fit(CLUB)
 
     changes = [step.measures["change"] for step in model.report_.iterations]
@@ -304,7 +304,7 @@ def test_edges_that_weigh_differently_in_each_direction_are_refused(world):
         rp.FruchtermanReingold(engine=world(2)).fit(graph)
 
 
-def test_iterations_are_reported_and_reported(world):
+def test_iterations_are_reported(world):
     events: list[dict] = []
     model = rp.FruchtermanReingold(random_state=0, engine=world(2), on_iteration=events.append).fit(CLUB)
 

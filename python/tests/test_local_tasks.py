@@ -19,26 +19,26 @@ def comm():
 def test_results_have_the_order_of_the_parts(comm):
     gates = [threading.Event() for _ in range(3)]
 
-    def last_first(part):
-        """Each task waits for the next one."""
+    def wait_for_the_next(part):
+        """Return after the task of the next part."""
         if part < 2:
             assert gates[part + 1].wait(30)
         gates[part].set()
         return part * 10
 
-    assert comm.tasks(last_first, range(3)) == [0, 10, 20]
+    assert comm.tasks(wait_for_the_next, range(3)) == [0, 10, 20]
     assert comm.tasks(str, []) == []
 
 
 def test_a_free_thread_takes_the_next_part(comm):
-    others = threading.Semaphore(0)
+    finished = threading.Semaphore(0)
 
     def first_is_long(part):
         if part == 0:
             for _ in range(20):
-                assert others.acquire(timeout=250)
+                assert finished.acquire(timeout=250)
         else:
-            others.release()
+            finished.release()
         return threading.get_ident()
 
     threads = comm.tasks(first_is_long, range(21))
@@ -46,10 +46,10 @@ def test_a_free_thread_takes_the_next_part(comm):
 
 
 def test_an_error_names_its_part_and_no_part_begins_after_it(comm):
-    begun = []
+    started = []
 
     def fails(part):
-        begun.append(part)
+        started.append(part)
         if part == 2:
             raise KeyError("missing")
         return part
@@ -58,11 +58,11 @@ def test_an_error_names_its_part_and_no_part_begins_after_it(comm):
         with pytest.raises(KeyError, match="missing") as caught:
             team.tasks(fails, range(10))
         assert caught.value.__notes__ == ["in part 2 of 10"]
-        assert begun == [0, 1, 2]
-        assert team.tasks(str, [1, 2]) == ["1", "2"], "the team goes on"
+        assert started == [0, 1, 2]
+        assert team.tasks(str, [1, 2]) == ["1", "2"], "the team is usable"
 
 
-def test_threads_of_a_team_stay_and_meet(comm):
+def test_threads_of_a_team_persist_and_synchronize(comm):
     written = [0] * 4
     with comm.team(threads=4) as team:
 
@@ -81,7 +81,7 @@ def test_threads_of_a_team_stay_and_meet(comm):
         assert {thread for thread, _ in team.run(phases)} == set(threads)
 
 
-def test_those_that_wait_for_a_thread_that_fails_leave(comm):
+def test_threads_that_wait_for_a_failed_thread_return(comm):
     with comm.team(threads=3) as team:
 
         def fails(number):
@@ -107,12 +107,12 @@ def test_a_thread_that_waits_less_often_than_others_is_named(comm):
         for _ in range(3):
             with pytest.raises(rp.InputError, match=r"thread 2 of 3 has ended after 1 waits, but another one waits"):
                 team.run(unequal)
-        assert team.run(lambda number: team.wait() or number) == [0, 1, 2], "the team goes on"
+        assert team.run(lambda number: team.wait() or number) == [0, 1, 2], "the team is usable"
         with pytest.raises(rp.InputError, match="wait must be called by a thread of the team"):
             team.wait()
 
 
-def test_threads_of_a_fork_join_team_do_not_meet(comm):
+def test_threads_of_a_fork_join_team_do_not_synchronize(comm):
     with comm.team(threads=2, model="fork-join") as team:
         assert team.run(lambda number: number * number) == [0, 1]
         with pytest.raises(rp.InputError, match="cannot wait for each other: return from `run`"):
@@ -121,7 +121,7 @@ def test_threads_of_a_fork_join_team_do_not_meet(comm):
         comm.team(model="join")
 
 
-def test_a_team_that_would_wait_for_ever_raises(comm):
+def test_a_team_that_would_deadlock_raises(comm):
     with comm.team(threads=1) as team:
         with pytest.raises(rp.InputError, match="would wait for itself: make another team"):
             team.tasks(lambda part: team.tasks(str, [part]), [1])

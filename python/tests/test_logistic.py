@@ -35,15 +35,15 @@ WEIGHTS = random.random(300)
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([rp.LogisticRegression()])
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
 def objective(model, C, rows, y, weights):
     """Return scikit-learn's objective: half the squared weights plus C times the losses."""
-    chances = model.predict_proba(rows)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
+    probabilities = model.predict_proba(rows)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
     weights = np.ones(len(y)) if weights is None else weights
-    return 0.5 * (model.coef_**2).sum() - C * (weights * np.log(chances)).sum()
+    return 0.5 * (model.coef_**2).sum() - C * (weights * np.log(probabilities)).sum()
 
 
 @everywhere
@@ -68,7 +68,7 @@ def test_the_optimum_matches_scikit_learn(world, workers, solver, classes, kind,
 
 
 @everywhere
-def test_plain_gradients_reach_the_optimum_too(world, workers):
+def test_gradient_descent_reaches_the_optimum(world, workers):
     model = rp.LogisticRegression(solver="gd", max_iter=2000, engine=world(workers)).fit(X, LABELS[2])
 
     best = rp.LogisticRegression(tol=1e-9).fit(X, LABELS[2]).objective_
@@ -82,12 +82,12 @@ def test_files_produce_the_model_of_their_rows(world, tmp_path, workers):
     text, table = str(tmp_path / "rows.svm"), str(tmp_path / "rows.csv")
     dump_svmlight_file(X, y, text, zero_based=False)
     np.savetxt(table, np.c_[y, X], "%.17g", ",", header="class,a,b,c,d,e,f", comments="")
-    for path, given in ((text, None), (table, "class")):
-        model = rp.LogisticRegression(tol=1e-8, engine=world(workers)).fit(path, given)
+    for path, target in ((text, None), (table, "class")):
+        model = rp.LogisticRegression(tol=1e-8, engine=world(workers)).fit(path, target)
         np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-5)
         assert model.classes_.tolist() == [0, 10, 20, 30] and model.n_features_in_ == 6
         assert model.predict(path).tolist() == expected.predict(X).tolist()
-        assert model.score(path, given) == expected.score(X, y)
+        assert model.score(path, target) == expected.score(X, y)
     assert model.feature_names_in_.tolist() == list("abcdef")
 
 
@@ -99,13 +99,13 @@ def test_fewer_rows_than_ranks_are_enough(world, workers):
         np.testing.assert_allclose(model.coef_, LogisticRegression(tol=1e-8).fit(rows, y).coef_, atol=1e-5)
 
 
-def _fitted_there(comm, rows, y):
+def _fit_in_program(comm, rows, y):
     return rp.LogisticRegression(solver="newton-cg", tol=1e-8).fit(rows, y, comm=comm).coef_
 
 
 @everywhere
 def test_existing_ranks_fit(world, workers):
-    coefs = world(workers).run(_fitted_there, X, LABELS[2])
+    coefs = world(workers).run(_fit_in_program, X, LABELS[2])
 
     for coef in coefs:
         np.testing.assert_array_equal(coef, coefs[0])
@@ -113,16 +113,16 @@ def test_existing_ranks_fit(world, workers):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int64])
-def test_rows_of_every_type_are_taken(world, dtype):
+def test_rows_of_every_dtype_are_accepted(world, dtype):
     rows = np.random.default_rng(1).integers(0, 5, (100, 3))
     y = rows[:, 0] > rows[:, 1]
     model = rp.LogisticRegression(engine=world(2), tol=1e-8)
     expected = LogisticRegression(tol=1e-8).fit(rows, y)
-    given = rows.astype(dtype)
-    given.flags.writeable = False
+    read_only = rows.astype(dtype)
+    read_only.flags.writeable = False
 
     for kind in (np.asarray, csr_matrix, csr_array):
-        np.testing.assert_allclose(model.fit(kind(given), y).coef_, expected.coef_, atol=1e-4)
+        np.testing.assert_allclose(model.fit(kind(read_only), y).coef_, expected.coef_, atol=1e-4)
 
 
 def test_a_warm_start_continues_where_the_last_fit_ended():
@@ -152,7 +152,7 @@ def test_bad_parameters_are_named_with_their_value(parameters, message):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_classes_that_cannot_be_separated_are_reported(world, tmp_path, workers):
+def test_invalid_rows_and_classes_are_reported(world, tmp_path, workers):
     model = rp.LogisticRegression(engine=world(workers))
     bad = X.copy()
     bad[200, 3] = np.nan
@@ -168,7 +168,7 @@ def test_classes_that_cannot_be_separated_are_reported(world, tmp_path, workers)
         model.fit(str(tmp_path / "one.svm"))
 
 
-def test_iterations_are_reported_and_reported(world):
+def test_iterations_are_reported(world):
     events: list[dict] = []
     model = rp.LogisticRegression(engine=world(2), on_iteration=events.append).fit(X, LABELS[2])
 
@@ -223,7 +223,7 @@ def test_a_killed_fit_continues_and_ends_with_the_same_bits(world, tmp_path, sol
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @everywhere
-def test_a_checkpoint_is_of_one_fit(world, tmp_path, workers):
+def test_a_checkpoint_of_another_fit_is_refused(world, tmp_path, workers):
     first = rp.LogisticRegression(max_iter=3, engine=world(workers), checkpoint=tmp_path).fit(X, LABELS[2])
     with pytest.raises(
         rp.CheckpointError, match=r"another fit: C was 1\.0 in the checkpoint and is " r"2\.0 now: delete it"

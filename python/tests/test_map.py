@@ -30,7 +30,7 @@ def test_results_arrive_before_all_tasks_end(world):
         return number
 
     first = next(world(2).map(slow, range(10), as_completed=True))
-    assert first[0] != 0, "the slow item is the first to come"
+    assert first[0] != 0, "the slow item arrives first"
 
 
 def test_ranks_take_items_as_they_become_free(world):
@@ -39,11 +39,11 @@ def test_ranks_take_items_as_they_become_free(world):
         return os.getpid()
 
     processes = list(world(2).map(work, range(20)))
-    assert processes.count(processes[0]) < 5, "whoever is busy takes no more"
+    assert processes.count(processes[0]) < 5, "a busy rank takes no further items"
     assert len(set(processes)) == 2
 
 
-def test_items_are_read_as_far_as_they_are_in_flight(world):
+def test_only_items_in_flight_are_read_ahead(world):
     read = count()
 
     def items():
@@ -58,8 +58,8 @@ def test_items_are_read_as_far_as_they_are_in_flight(world):
 class NeedsTwo(Exception):
     """An exception that can be pickled, but not unpickled."""
 
-    def __init__(self, one, two):
-        super().__init__(f"{one} and {two}")
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
 
 
 class Unreadable:
@@ -69,7 +69,7 @@ class Unreadable:
         return int, ("x",)
 
 
-def fail_apart(number):
+def fail_differently(number):
     if number == 1:
         raise NeedsTwo(number, 2)
     return Unreadable() if number == 2 else threading.Lock() if number == 3 else number
@@ -78,15 +78,15 @@ def fail_apart(number):
 @pytest.mark.parametrize(
     ("number", "expected", "message"),
     [
-        (1, rp.RankFailed, r"(?s)NeedsTwo: 1 and 2.*in fail_apart"),
+        (1, rp.RankFailed, r"(?s)NeedsTwo: 1 and 2.*in fail_differently"),
         (2, rp.SerializationError, "the result of item 0 of map, on rank [01], cannot be unpickled.*ValueError"),
         (3, rp.SerializationError, "cannot pickle"),
     ],
 )
 def test_unpicklable_results_and_exceptions_of_items_are_reported(world, number, expected, message):
     with pytest.raises(expected, match=message):
-        list(world(2).map(fail_apart, [number]))
-    assert list(world(2).map(fail_apart, [0])) == [0]
+        list(world(2).map(fail_differently, [number]))
+    assert list(world(2).map(fail_differently, [0])) == [0]
 
 
 def test_an_item_that_fails_is_named(world):
@@ -110,7 +110,7 @@ def test_an_item_that_fails_is_named(world):
 
     with pytest.raises(rp.RankFailed, match="Two: item 0"):
         list(world(2).map(fail_in_two, [0]))
-    assert list(world(3).map(abs, range(3))) == [0, 1, 2], "the job goes on"
+    assert list(world(3).map(abs, range(3))) == [0, 1, 2], "the job is usable"
 
 
 def die_once(item):
@@ -122,7 +122,7 @@ def die_once(item):
 
 
 @pytest.mark.parametrize("on_failure", ["shrink", "respawn"])
-def test_others_do_the_items_of_a_rank_that_died(tmp_path, on_failure):
+def test_other_ranks_process_the_items_of_a_dead_rank(tmp_path, on_failure):
     items = [(number, str(tmp_path / "died")) for number in range(12)]
     with rp.launch(workers=3, on_failure=on_failure) as job, pytest.warns(RuntimeWarning):
         assert list(job.map(die_once, items)) == list(range(12))

@@ -45,7 +45,7 @@ def test_kmeans_matches_the_estimator(world, workers):
         np.testing.assert_allclose(kmeans(job), model.cluster_centers_, rtol=1e-12)
 
 
-def test_results_are_the_same_bits_for_any_number_of_threads_and_in_every_run(world):
+def test_results_have_the_same_bits_for_any_number_of_threads_and_in_every_run(world):
     def run(threads):
         with rp.MapReduce(assign, reduce=recenter, collect=by_key, threads=threads, job=world(2)) as job:
             return kmeans(job, tasks=20).tobytes()
@@ -67,7 +67,7 @@ def test_tables_are_combined_and_reduced_by_id(world):
 
 
 @pytest.mark.parametrize(("combine", "expected"), [("concat", [2, 1, 5]), ("max", [5]), (np.multiply, [10])])
-def test_the_table_of_a_step_combines_as_the_job_does(world, combine, expected):
+def test_the_table_of_a_step_has_the_combiner_of_the_job(world, combine, expected):
     with rp.MapReduce(lambda part, _: {0: part}, combine=combine, job=world(2), threads=np.int64(1)) as job:
         job.cache([np.array([2]), np.array([1])])
         table = job.step()
@@ -127,8 +127,8 @@ def test_a_partitioner_places_keys_and_excess_rows_are_spilled(world):
     assert [sum(block[1] for block in blocks if block[0] == each) for each in (0, 1)] == [15_000, 15_000]
 
 
-def test_tasks_that_give_nothing_leave_nothing(world):
-    with rp.MapReduce(lambda part, _: None, collect=lambda together: [together], job=world(2)) as job:
+def test_tasks_without_output_give_none(world):
+    with rp.MapReduce(lambda part, _: None, collect=lambda result: [result], job=world(2)) as job:
         job.cache([1, 2, 3])
         assert job.step() == [None]
 
@@ -158,7 +158,7 @@ def test_the_example_of_the_docstring_runs():
 @pytest.mark.parametrize(
     ("sizes", "ranks"), [([5, 1, 1, 1, 9, 1], 3), ([1] * 5, 3), ([1, 1, 1, 1], 3), ([7], 2), ([0, 0, 0], 2)]
 )
-def test_tasks_are_dealt_so_that_the_largest_share_is_least(sizes, ranks):
+def test_tasks_are_assigned_with_the_smallest_maximum_load(sizes, ranks):
     tasks = assign_tasks([bytes(size) for size in sizes], [""] * len(sizes), ["a"] * ranks)
 
     loads = [sum(task.size_bytes for task in tasks if task.rank == rank) for rank in range(ranks)]
@@ -170,10 +170,10 @@ def test_tasks_are_dealt_so_that_the_largest_share_is_least(sizes, ranks):
 
 def test_splits_with_known_locations_are_assigned_to_them(tmp_path):
     (tmp_path / "a.txt").write_text("line\n" * 400)
-    places = ["b", "a", "b", "a"]
-    placed = [replace(split, hosts=(host,)) for split, host in zip(splits(tmp_path, count=4), places, strict=True)]
+    hosts = ["b", "a", "b", "a"]
+    located = [replace(split, hosts=(host,)) for split, host in zip(splits(tmp_path, count=4), hosts, strict=True)]
 
-    assert [task.rank for task in assign_tasks(placed, places, ["a", "b"])] == [1, 0, 1, 0]
+    assert [task.rank for task in assign_tasks(located, hosts, ["a", "b"])] == [1, 0, 1, 0]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -211,15 +211,15 @@ def test_splits_of_files_are_read_by_the_workers(world, tmp_path):
     assert "a.txt" in tasks[0].partition and len(tasks) == 4
 
 
-def test_of_a_memory_map_the_name_travels_and_the_rows_are_read_into_memory(world, tmp_path):
+def test_workers_read_the_rows_of_a_memory_map_from_its_file(world, tmp_path):
     np.save(tmp_path / "rows.npy", np.arange(200_000.0))
 
-    def look(part, value):
+    def inspect(part, value):
         with open("/proc/self/maps") as maps:
             is_mapped = "rows.npy" in maps.read()
         return [0], [int(is_mapped) + 2 * part.flags.writeable + 4 * value["a"].flags.writeable]
 
-    with rp.MapReduce(look, combine="max", job=world(2)) as job:
+    with rp.MapReduce(inspect, combine="max", job=world(2)) as job:
         job.cache(np.load(tmp_path / "rows.npy", mmap_mode="r"), tasks=4)
         job.broadcast({"a": np.zeros(100_000)})
         assert job.step().values.tolist() == [0]
@@ -276,7 +276,7 @@ OBJECTS = [
 ]  # fmt: skip
 
 
-def test_keys_and_values_of_any_kind_meet_on_one_rank(world):
+def test_keys_and_values_of_any_kind_are_combined_on_one_rank(world):
     parts = [OBJECTS[:5], OBJECTS[5:8], [], OBJECTS[8:]]
     expected = {}
     for key, value in OBJECTS:
@@ -337,7 +337,7 @@ def test_objects_that_cannot_be_keys_or_combined_are_named():
             job.step()
 
 
-def meet(part, _):
+def wait_for_other_rank(part, _):
     """Wait in task 0 until task 1 has opened the other end of a pipe."""
     number, pipe = part
     if pipe is not None and number < 2:
@@ -355,7 +355,7 @@ def pipe(tmp_path):
 def test_an_idle_rank_runs_a_task_of_a_slow_one_with_the_same_bits(world, pipe):
     found = []
     for end, stealing in ((pipe, True), (None, False)):
-        with rp.MapReduce(meet, job=world(3), stealing=stealing) as job:
+        with rp.MapReduce(wait_for_other_rank, job=world(3), stealing=stealing) as job:
             tasks = job.cache([(number, end) for number in range(6)])
             assert [task.rank for task in tasks] == [0, 0, 1, 1, 2, 2]
             found.append(job.step().sorted(by="key").values.tobytes())
@@ -381,15 +381,15 @@ def test_tasks_are_claimed_once_by_ranks_that_have_the_partition():
     assert claims.take(1, fast) == ([], {})
 
 
-def fails_elsewhere(part, _):
+def fail_when_moved(part, _):
     if part[0] == 1:
-        meet(part, _)
+        wait_for_other_rank(part, _)
         raise ValueError("no such part")
-    return meet(part, _)
+    return wait_for_other_rank(part, _)
 
 
 def test_the_error_of_a_moved_task_names_both_ranks(pipe):
-    with rp.MapReduce(fails_elsewhere, workers=2) as job:
+    with rp.MapReduce(fail_when_moved, workers=2) as job:
         job.cache([(number, pipe) for number in range(4)])
         with pytest.raises(ValueError, match="no such part") as raised:
             job.step()

@@ -77,13 +77,13 @@ def test_invalid_results_of_functions_are_reported_with_their_task(program, mess
         job.step()
 
 
-def test_reduce_and_collect_name_themselves():
-    def boom(*_):
-        raise ZeroDivisionError("boom")
+def test_errors_name_reduce_or_collect():
+    def fail(*_):
+        raise ZeroDivisionError("injected")
 
     for part, note in (
-        ({"reduce": boom}, "in reduce, of a block of 1 keys"),
-        ({"collect": boom}, "in collect, iteration 1"),
+        ({"reduce": fail}, "in reduce, of a block of 1 keys"),
+        ({"collect": fail}, "in collect, iteration 1"),
     ):
         with rp.MapReduce(lambda part, _: ([7], [1]), workers=1, **part) as job:
             job.cache([0])
@@ -157,7 +157,7 @@ def test_a_job_continues_when_a_replica_of_a_rank_dies():
         np.testing.assert_array_equal(step.values[order], [570, 590, 610])
 
 
-def test_a_failure_in_between_is_reported_by_the_next_step(world):
+def test_a_failure_between_steps_is_reported_by_the_next_step(world):
     def fail(comm):
         raise KeyError("in between")
 

@@ -66,7 +66,7 @@ UNLIKE_SCIKIT_LEARN = {
     ],
     expected_failed_checks=lambda model: UNLIKE_SCIKIT_LEARN if model.metric == "precomputed" else {},
 )
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
@@ -105,7 +105,7 @@ ANNEALED = {"method": "da-smacof", "cooling": 0.6, "n_init": 2}
 
 
 @pytest.mark.parametrize("parameters", [{}, {"weights": W}, ANNEALED, ANNEALED | {"weights": W}, {"n_init": 3}])
-def test_the_result_is_the_same_bits_with_any_number_of_workers_and_threads(world, parameters):
+def test_the_result_has_the_same_bits_for_any_number_of_workers_and_threads(world, parameters):
     models = [
         rp.MDS(random_state=3, max_iter=15, engine=world(workers), **parameters).fit(WHOLE) for workers in (1, 2, 3)
     ]
@@ -126,13 +126,13 @@ def test_fewer_points_than_ranks_are_enough(world, workers):
 
 
 @any_world_size
-def test_missing_dissimilarities_are_nothing_to_the_result(world, workers):
+def test_missing_dissimilarities_do_not_change_the_result(world, workers):
     def fitted(code, dtype=np.float64):
         coded = np.where(W == 0, code, D).astype(dtype)
         np.fill_diagonal(coded, 0)
-        given = coded.copy()
+        before = coded.copy()
         model = rp.MDS(2, weights=W, random_state=0, max_iter=3, engine=world(workers)).fit(coded)
-        assert np.array_equal(coded, given, equal_nan=True)
+        assert np.array_equal(coded, before, equal_nan=True)
         return model.embedding_.tobytes()
 
     expected = fitted(0.0)
@@ -213,8 +213,8 @@ def rows_of(weights=None):
     return RowBlock(D.astype(np.float32), weights, (len(D),), 0, 1.0, float(D.max()))
 
 
-@pytest.mark.parametrize("weights", [None, (W + 2 * np.eye(70)).astype(np.float32)], ids=["alike", "weighted"])
-def test_a_trial_position_is_evaluated_as_if_the_point_were_there(weights):
+@pytest.mark.parametrize("weights", [None, (W + 2 * np.eye(70)).astype(np.float32)], ids=["equal weights", "weighted"])
+def test_a_trial_position_is_evaluated_like_a_moved_point(weights):
     at, there = np.random.default_rng(1).normal(size=(2, 70, 2))
     errors, steps = Relocations(rows_of(weights), at, 1)._measure(there)
 
@@ -228,7 +228,7 @@ def test_a_trial_position_is_evaluated_as_if_the_point_were_there(weights):
         np.testing.assert_allclose(steps[point], counted @ towards / counted.sum(), atol=1e-4)
 
 
-def test_points_on_the_wrong_side_leap_back():
+def test_points_on_the_wrong_side_jump_back():
     flat = POINTS[:, :2]
     distances = cdist(flat, flat)
     wrong = flat.copy()
@@ -244,8 +244,8 @@ def test_points_on_the_wrong_side_leap_back():
 
 
 @any_world_size
-@pytest.mark.parametrize("weights", [None, W.astype(np.float32)], ids=["alike", "weighted"])
-def test_steps_twice_as_far_lower_the_stress(world, workers, weights):
+@pytest.mark.parametrize("weights", [None, W.astype(np.float32)], ids=["equal weights", "weighted"])
+def test_doubled_steps_lower_the_stress(world, workers, weights):
     def program(comm):
         first, last = even_range(70, comm.rank, comm.world_size)
         counts = tuple(comm.allgather(last - first))
@@ -266,7 +266,7 @@ def test_steps_twice_as_far_lower_the_stress(world, workers, weights):
 
 @any_world_size
 @pytest.mark.parametrize("seed", [0, *exhaustively(1, 2)])
-def test_annealing_leaves_lines_also_if_the_largest_dissimilarity_is_missing(world, workers, seed):
+def test_annealing_does_not_end_on_a_line_without_the_largest_dissimilarity(world, workers, seed):
     flat = np.random.default_rng(5).normal(size=(8, 2))
     distances = cdist(flat, flat)
     weights = np.where(distances == distances.max(), 0, 1)
@@ -276,7 +276,7 @@ def test_annealing_leaves_lines_also_if_the_largest_dissimilarity_is_missing(wor
 
 
 @any_world_size
-def test_of_several_starts_the_best_is_kept(world, workers):
+def test_the_best_of_several_starts_is_kept(world, workers):
     model = rp.MDS(1, random_state=2, n_init=4, engine=world(workers)).fit(D)
     state = np.random.RandomState(2)
     each = [rp.MDS(1, init=state.uniform(size=(70, 1))).fit(D).stress_ for _ in range(4)]
@@ -332,7 +332,7 @@ def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, mon
     assert (found.stress_, found.n_iter_) == (expected.stress_, expected.n_iter_)
 
 
-def test_a_fit_that_has_ended_may_be_allowed_more(tmp_path):
+def test_a_finished_fit_continues_with_a_larger_max_iter(tmp_path):
     for max_iter in (5, 5, 9):
         model = rp.MDS(2, random_state=0, max_iter=max_iter, eps=0, checkpoint=tmp_path).fit(D)
     expected = rp.MDS(2, random_state=0, max_iter=9, eps=0).fit(D)
@@ -369,7 +369,7 @@ def with_entry(matrix, row, column, value):
         (D[:, :60], "X has 70 rows and 60 columns: expected a square matrix of dissimilarities"),
     ],
 )
-def test_bad_dissimilarities_are_named_by_their_place(world, workers, bad, message):
+def test_bad_dissimilarities_are_named_by_row_and_column(world, workers, bad, message):
     with pytest.raises(rp.InputError, match=message):
         rp.MDS(engine=world(workers)).fit(bad)
 
@@ -385,7 +385,7 @@ def test_bad_dissimilarities_are_named_by_their_place(world, workers, bad, messa
         (W[:, :60], "weights has 60 columns: expected 70"),
     ],
 )
-def test_bad_weights_are_named_by_their_place(world, workers, weights, message):
+def test_bad_weights_are_named_by_row_and_column(world, workers, weights, message):
     with pytest.raises(rp.InputError, match=message):
         rp.MDS(weights=weights, engine=world(workers)).fit(D)
 
@@ -436,7 +436,7 @@ def test_existing_ranks_fit(world, workers):
         assert found.tobytes() == expected.tobytes()
 
 
-def test_iterations_are_reported_and_reported(world):
+def test_iterations_are_reported(world):
     events: list[dict] = []
     model = rp.MDS(2, random_state=0, engine=world(2), on_iteration=events.append).fit(D)
 

@@ -19,16 +19,16 @@ ROUNDS = 30
 def add_up(comm, folder, victims, at):
     """Sum over rounds of all ranks. After a death only the current round is repeated."""
     number, total = comm.restore("sum") or (0, np.zeros(100))
-    begun = number
+    first = number
     while number < ROUNDS:
         if number == at:
             strike_once(comm, folder, victims)
         total = total + comm.allreduce(np.full(100, number + 1.0)) / comm.world_size
         number += 1
         comm.checkpoint("sum", (number, total), shared=True)
-        # It is a copy.
+        # The checkpoint is a copy.
         total += 0.0
-    return begun, total[0], comm.begins_again
+    return first, total[0], comm.begins_again
 
 
 @pytest.mark.parametrize("at", [17, *exhaustively(0, 1)])
@@ -44,7 +44,7 @@ def test_shared_state_exists_while_one_rank_is_alive(tmp_path, policy, victims, 
 
 
 def keep_rows(comm, folder, victims, rows):
-    """Each rank keeps its rows. Rows of dead ranks move to others, and none is lost."""
+    """Keep the rows of each rank in checkpoints, and return them after a failure."""
     kept = comm.restore("rows")
     if kept is None:
         kept = {comm.rank: np.array_split(rows, comm.world_size)[comm.rank]}
@@ -71,7 +71,7 @@ def test_own_state_of_ranks_is_copied_to_neighbors(tmp_path, policy, victim):
         assert received[victim] == [] and sorted([victim, (victim + 1) % 4]) == sorted(received[(victim + 1) % 4])
 
 
-def test_neighbors_that_die_together_take_a_state_with_them(tmp_path):
+def test_a_state_is_lost_if_neighbors_die_together(tmp_path):
     with rp.launch(workers=4, threads=1, on_failure="shrink") as job, pytest.warns(RuntimeWarning):
         results = job.run(keep_rows, tmp_path, (1, 2), np.arange(103))
     # Rank 1's checkpoint is lost, so all start anew.
@@ -91,13 +91,13 @@ def half_written(comm, folder):
     return kept
 
 
-def test_the_last_whole_checkpoint_is_the_one_that_returns(tmp_path):
+def test_the_last_complete_checkpoint_is_restored(tmp_path):
     with rp.launch(workers=3, threads=1, on_failure="respawn") as job, pytest.warns(RuntimeWarning):
         assert job.run(half_written, tmp_path) == [{}, {0: "old", 1: "old"}, {2: "old"}]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_errors_are_reported_and_nothing_is_kept_from_program_to_program(workers):
+def test_errors_are_reported_and_the_next_program_has_no_checkpoint(workers):
     def program(comm):
         assert comm.restore("a") is None and comm.restore("b") is None
         comm.checkpoint("a", comm.rank)

@@ -25,11 +25,11 @@ def by_tags(comm):
     comm.send(np.full(3, float(comm.rank)), 0, tag=3)
 
 
-def test_messages_are_taken_by_their_tags(everywhere):
+def test_messages_are_received_by_their_tags(everywhere):
     everywhere(by_tags)
 
 
-def from_anybody(comm):
+def from_any_rank(comm):
     others = comm.world_size - 1
     if comm.rank == 0:
         received = [comm.recv(tag=rp.ANY_TAG, envelope=True) for _ in range(2 * others)]
@@ -38,7 +38,7 @@ def from_anybody(comm):
         ]
         for rank in range(1, others + 1):
             assert [each.tag for each in received if each.source == rank] == [rank, 99], (
-                "not in the order of the sender"
+                "the order differs from the sender's"
             )
         assert all(each.value == "x" * 1000 * each.source for each in received)
         # Ranks that have finished are already in a collective.
@@ -55,13 +55,13 @@ def from_anybody(comm):
 
 
 def test_the_first_message_is_received_first(everywhere):
-    everywhere(from_anybody)
+    everywhere(from_any_rank)
 
 
 @pytest.mark.parametrize("links", ["tcp", "shared-memory"])
 def test_the_first_message_is_received_first_over_every_link(links):
     with rp.launch(workers=3, links=links) as job:
-        job.run(from_anybody)
+        job.run(from_any_rank)
 
 
 def test_a_receive_timeout_is_reported_and_loses_nothing(world):
@@ -83,7 +83,7 @@ def exchanges(comm):
     right, left = (comm.rank + 1) % comm.world_size, (comm.rank - 1) % comm.world_size
     if comm.world_size == 1:
         return
-    # More than links hold.
+    # More data than the links buffer.
     big = np.full(1_000_000, comm.rank)
     assert_array_equal(comm.sendrecv(big, right, left), np.full(1_000_000, left))
     assert_array_equal(comm.sendrecv(big, right, left, tag=7), np.full(1_000_000, left))
@@ -114,12 +114,12 @@ def test_unexpected_messages_are_bounded(threads):
     threads(2, program)
 
 
-@pytest.mark.parametrize("sent, asked", [({"tag": 1}, {}), ({}, {"tag": 1})], ids=["a tag too many", "a tag too few"])
-def test_tags_on_one_side_only_are_a_mismatch(threads, sent, asked):
+@pytest.mark.parametrize("sent, received", [({"tag": 1}, {}), ({}, {"tag": 1})], ids=["only sent", "only received"])
+def test_tags_on_one_side_only_are_a_mismatch(threads, sent, received):
     def program(comm):
         with pytest.raises(rp.CollectiveMismatch, match="the tag of a message"):
             if comm.rank == 0:
-                comm.recv(1, **asked)
+                comm.recv(1, **received)
             else:
                 comm.send("value", 0, **sent)
                 comm.barrier()
@@ -144,8 +144,8 @@ COLLECTIVES = {
 }
 
 
-def passing_each_other(comm, length):
-    """Send messages from rank 1 to rank 0, each received or sent beside one of the collectives."""
+def overtaking(comm, length):
+    """Send messages from rank 1 to rank 0 before or after a collective."""
     for collective in COLLECTIVES.values():
         for receives_first in (True, False):
             for into, tag in ((None, None), (np.empty(length), None), (None, 7), (np.empty(length), rp.ANY_TAG)):
@@ -170,10 +170,10 @@ def passing_each_other(comm, length):
 
 
 @pytest.mark.parametrize("links", ["tcp", "shared-memory"])
-def test_messages_and_collectives_pass_each_other(links):
+def test_messages_and_collectives_overtake_each_other(links):
     with rp.launch(workers=2, links=links, threads=1) as job:
         for length in (3, 300_000):
-            job.run(passing_each_other, length)
+            job.run(overtaking, length)
 
 
 def in_the_order_of_receives(comm):
@@ -242,7 +242,7 @@ def members_only(comm):
     assert comm.allreduce(1) == comm.world_size
 
 
-def test_members_alone_make_a_group(everywhere):
+def test_only_members_create_a_group(everywhere):
     everywhere(members_only)
 
 

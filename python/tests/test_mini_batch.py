@@ -79,7 +79,7 @@ def test_fewer_rows_than_ranks_and_seeds_are_enough(world, workers):
     assert model.inertia_ == pytest.approx(0.0, abs=1e-12)
 
 
-def test_existing_ranks_and_files_are_taken(world, digits, tmp_path):
+def test_programs_and_files_give_the_same_fit(world, digits, tmp_path):
     model = rp.MiniBatchKMeans(10, random_state=SEED, batch_size=300, max_iter=3)
     np.save(tmp_path / "digits.npy", digits)
     alone = clone(model).fit(digits)
@@ -90,7 +90,7 @@ def test_existing_ranks_and_files_are_taken(world, digits, tmp_path):
     np.testing.assert_array_equal(clone(model).fit(tmp_path / "digits.npy").cluster_centers_, alone.cluster_centers_)
 
 
-def test_a_fit_ends_when_batches_bring_nothing(digits):
+def test_a_fit_ends_without_further_improvement(digits):
     events: list[dict] = []
     model = rp.MiniBatchKMeans(10, random_state=SEED, batch_size=512, on_iteration=events.append).fit(digits)
 
@@ -136,7 +136,7 @@ def test_impossible_requests_are_rejected(digits):
 
 
 @parametrize_with_checks([rp.MiniBatchKMeans(max_iter=2)], expected_failed_checks=lambda _: EXPECTED_FAILURES)
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 

@@ -20,8 +20,8 @@ K = 300
 def rows():
     """Return rows of bytes around two hundred centers."""
     random = np.random.default_rng(SEED)
-    places = random.integers(40, 216, size=(200, 12))
-    return (places[random.integers(200, size=4000)] + random.integers(-30, 31, size=(4000, 12))).astype(np.uint8)
+    centers = random.integers(40, 216, size=(200, 12))
+    return (centers[random.integers(200, size=4000)] + random.integers(-30, 31, size=(4000, 12))).astype(np.uint8)
 
 
 def near(rows, **parameters):
@@ -30,7 +30,7 @@ def near(rows, **parameters):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 @pytest.mark.parametrize("dtype", [np.uint8, np.float64])
-def test_an_approximate_fit_loses_little_and_reports_how_much(world, rows, workers, dtype):
+def test_an_approximate_fit_has_a_small_measured_loss(world, rows, workers, dtype):
     X, weights = rows.astype(dtype), np.random.default_rng(SEED).random(len(rows)) + 0.5
     events: list[dict] = []
     model = near(X, engine=world(workers), on_iteration=events.append).fit(X, sample_weight=weights)
@@ -40,8 +40,8 @@ def test_an_approximate_fit_loses_little_and_reports_how_much(world, rows, worke
     assert model.inertia_ == pytest.approx(distances @ weights, rel=1e-9)
     assert model.inertia_ < 1.02 * exact.inertia_
     # The sample is a quarter of the rows.
-    least = -model.score(X, sample_weight=weights)
-    assert abs(model.inertia_ / least - 1 - model.inertia_gap_) < 0.005
+    exact_inertia = -model.score(X, sample_weight=weights)
+    assert abs(model.inertia_ / exact_inertia - 1 - model.inertia_gap_) < 0.005
     assert abs(np.mean(model.predict(X) == model.labels_) - model.assignment_recall_) < 0.05
     assert 0 <= model.inertia_gap_ < 0.01 and model.assignment_recall_ > 0.9
 
@@ -50,12 +50,12 @@ def test_an_approximate_fit_loses_little_and_reports_how_much(world, rows, worke
         (each.recall, each.gap) for each in model.report_.iterations
     ]
     assert all(event["compared"] < 0.7 for event in iterations)
-    alone = near(X).fit(X, sample_weight=weights)
-    np.testing.assert_array_equal(model.labels_, alone.labels_)
+    of_one_rank = near(X).fit(X, sample_weight=weights)
+    np.testing.assert_array_equal(model.labels_, of_one_rank.labels_)
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_ranks_without_rows_take_part(world, workers):
+def test_ranks_without_rows_participate(world, workers):
     points = np.array([[1.0, 2.0], [5.0, 6.0]])
     model = rp.KMeans(2, assign="near", init=points, engine=world(workers)).fit(points)
 
@@ -63,7 +63,7 @@ def test_ranks_without_rows_take_part(world, workers):
     assert (model.assignment_recall_, model.inertia_gap_) == (1.0, 0.0)
 
 
-def test_an_exact_fit_loses_nothing(rows):
+def test_an_exact_fit_has_no_loss(rows):
     model = rp.KMeans(5, random_state=SEED).fit(rows)
 
     assert (model.assignment_recall_, model.inertia_gap_) == (1.0, 0.0)

@@ -31,7 +31,7 @@ GRAPHS = {
     "loops": nx.Graph([(1, 1), (1, 2), (3, 3)]),
     "parallel": MULTIGRAPH,
     "view": MULTIGRAPH.edge_subgraph([(0, 1, 1), (2, 0, 0)]),
-    "alone": nx.empty_graph(3),
+    "isolated": nx.empty_graph(3),
 }
 
 
@@ -48,7 +48,7 @@ def both(name, graph, *arguments, **named):
 
 
 @pytest.mark.exhaustive
-def test_networkx_passes_its_own_tests_with_our_functions():
+def test_tests_of_networkx_pass_with_our_functions():
     folder = Path(nx.__file__).parent
     environment = os.environ | {"NETWORKX_TEST_BACKEND": "ripieno", "NETWORKX_FALLBACK_TO_NX": "True"}
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, f"--rootdir={folder}"]
@@ -74,7 +74,7 @@ def test_every_registered_function_has_the_parameters_of_networkx(name):
 
 
 @pytest.mark.parametrize(
-    ("graph", "workers"), [*((graph, 1) for graph in GRAPHS), ("names", 2), ("alone", 2), ("parts", 3)]
+    ("graph", "workers"), [*((graph, 1) for graph in GRAPHS), ("names", 2), ("isolated", 2), ("parts", 3)]
 )
 def test_ranks_match_networkx(graph, workers):
     ours, theirs = both("pagerank", GRAPHS[graph], tol=1e-12, max_iter=500, workers=workers)
@@ -83,7 +83,7 @@ def test_ranks_match_networkx(graph, workers):
 
 
 @pytest.mark.parametrize("weight", [None, "toll"])
-def test_ranks_by_another_weight(weight):
+def test_page_ranks_by_another_weight_match_networkx(weight):
     first = next(iter(MULTIGRAPH))
     ours, theirs = both(
         "pagerank",
@@ -143,11 +143,11 @@ def test_large_graphs_use_the_backend_if_a_priority_is_set(monkeypatch):
     called = []
 
     @wraps(backend.pagerank)
-    def watched(G, *arguments, **named):
+    def recorded(G, *arguments, **named):
         called.append(G)
         return {}
 
-    monkeypatch.setattr(backend, "pagerank", watched)
+    monkeypatch.setattr(backend, "pagerank", recorded)
     small, large = nx.path_graph(10), nx.path_graph(backend.EDGES_WORTH_IT + 1)
     with nx.config.backend_priority(algos=["ripieno"]):
         assert len(nx.pagerank(small)) == 10 and not called
@@ -155,20 +155,20 @@ def test_large_graphs_use_the_backend_if_a_priority_is_set(monkeypatch):
 
 
 def test_the_number_of_workers_is_a_setting(monkeypatch):
-    asked = []
+    requested = []
 
-    class Watched(rp.PageRank):
+    class Recorded(rp.PageRank):
         def fit(self, graph, y=None, *, comm=None):
-            asked.append(self.workers)
+            requested.append(self.workers)
             return super().fit(graph, comm=comm)
 
-    monkeypatch.setattr(backend, "PageRank", Watched)
+    monkeypatch.setattr(backend, "PageRank", Recorded)
     with nx.config.backends.ripieno(workers=2):
         nx.pagerank(nx.path_graph(5), backend="ripieno")
-    assert asked == [2]
+    assert requested == [2]
 
 
-def test_a_converted_graph_is_the_graph_for_functions_that_are_not_ours():
+def test_other_functions_convert_the_graph_back():
     converted = backend.convert_from_nx(GRAPHS["names"])
     assert nx.pagerank(converted) == nx.pagerank(GRAPHS["names"], backend="ripieno")
     assert backend.convert_to_nx(converted) is GRAPHS["names"]

@@ -21,16 +21,16 @@ def value_of(kind, size, rank):
     return {"rank": rank, "text": "x" * size, "array": np.full(size // 8, rank)}
 
 
-def alike(found, expected):
+def is_equal(found, expected):
     if isinstance(expected, np.ndarray):
         is_own = found.flags.writeable and type(found) is np.ndarray
         return is_own and found.dtype == expected.dtype and np.array_equal(found, expected)
     if isinstance(expected, dict):
-        return found.keys() == expected.keys() and all(alike(found[key], expected[key]) for key in expected)
+        return found.keys() == expected.keys() and all(is_equal(found[key], expected[key]) for key in expected)
     return type(found) is type(expected) and found == expected
 
 
-def carried(comm, kind):
+def all_calls_return_the_objects(comm, kind):
     ranks = range(comm.world_size)
     for size in SIZES:
         for longer in (0, 40):
@@ -38,52 +38,52 @@ def carried(comm, kind):
             sizes = [size + longer * (rank == ranks[-1]) for rank in ranks]
             every = [value_of(kind, sizes[rank], rank) for rank in ranks]
             mine = every[comm.rank]
-            assert all(map(alike, comm.allgather(mine), every)), (size, longer)
+            assert all(map(is_equal, comm.allgather(mine), every)), (size, longer)
             for root in {0, ranks[-1]}:
                 gathered = comm.gather(mine, root=root)
-                assert all(map(alike, gathered, every)) if comm.rank == root else gathered is None, (size, longer)
-                assert alike(comm.broadcast(mine if comm.rank == root else None, root=root), every[root])
-                assert alike(comm.scatter(every if comm.rank == root else None, root=root), mine), (size, longer)
+                assert all(map(is_equal, gathered, every)) if comm.rank == root else gathered is None, (size, longer)
+                assert is_equal(comm.broadcast(mine if comm.rank == root else None, root=root), every[root])
+                assert is_equal(comm.scatter(every if comm.rank == root else None, root=root), mine), (size, longer)
             if comm.world_size > 1:
                 left, right = ranks[comm.rank - 1], ranks[(comm.rank + 1) % comm.world_size]
-                assert alike(comm.sendrecv(mine, right, left), every[left])
+                assert is_equal(comm.sendrecv(mine, right, left), every[left])
                 if comm.rank == 0:
                     comm.send(mine, 1)
                 elif comm.rank == 1:
-                    assert alike(comm.recv(0), every[0])
+                    assert is_equal(comm.recv(0), every[0])
 
 
 @pytest.mark.parametrize("kind", ["bytes", "array", "table", "dict"])
 def test_objects_arrive_unchanged(everywhere, kind):
-    everywhere(carried, kind)
+    everywhere(all_calls_return_the_objects, kind)
 
 
-def carried_among_many(comm):
+def all_calls_return_the_objects_of_many_ranks(comm):
     framed = objects._FEW_RANKS
     objects._FEW_RANKS = 0
     try:
-        carried(comm, "dict")
+        all_calls_return_the_objects(comm, "dict")
     finally:
         objects._FEW_RANKS = framed
 
 
 def test_objects_of_many_ranks_arrive_unchanged(everywhere):
-    everywhere(carried_among_many)
+    everywhere(all_calls_return_the_objects_of_many_ranks)
 
 
 def kinds_of_arrays(comm):
     order = np.asfortranarray(np.arange(6.0).reshape(2, 3) + comm.rank)
     fixed = np.arange(3) + comm.rank
     fixed.flags.writeable = False
-    empty, alone, foreign = np.zeros((0, 4)), np.array(comm.rank), np.arange(3, dtype=">i4")
-    mine = [order, fixed, empty, alone, foreign, order[:, ::2], np.array(["a", "b"]), np.array([True, False])]
+    empty, scalar, swapped = np.zeros((0, 4)), np.array(comm.rank), np.arange(3, dtype=">i4")
+    mine = [order, fixed, empty, scalar, swapped, order[:, ::2], np.array(["a", "b"]), np.array([True, False])]
     for each in mine:
         every = comm.allgather(each)
         for rank, found in enumerate(every):
             assert found.dtype == each.dtype
             assert found.shape == each.shape
             assert found.flags.writeable
-            if each is not empty and each.dtype.kind in "if" and each is not foreign:
+            if each is not empty and each.dtype.kind in "if" and each is not swapped:
                 np.testing.assert_array_equal(found, each + (rank - comm.rank))
             else:
                 np.testing.assert_array_equal(found, each)
@@ -93,7 +93,7 @@ def test_short_arrays_of_all_kinds_are_gathered(everywhere):
     everywhere(kinds_of_arrays)
 
 
-def unlike(comm):
+def different_kinds(comm):
     # A short array, a short object, and a long one.
     every = [np.arange(3), {"a": 1}, "x" * 1000][: comm.world_size]
     mine = every[comm.rank]
@@ -104,7 +104,7 @@ def unlike(comm):
 
 
 def test_ranks_may_send_short_and_long_objects_of_all_kinds(everywhere):
-    everywhere(unlike)
+    everywhere(different_kinds)
 
 
 class Interrupted:
@@ -119,7 +119,7 @@ class Interrupted:
         return list, ()
 
 
-def test_an_interruption_of_pickling_is_none_of_its_errors(threads):
+def test_an_interrupt_during_pickling_is_raised(threads):
     def program(comm):
         with pytest.raises(KeyboardInterrupt):
             comm.allgather([Interrupted()])

@@ -8,7 +8,7 @@ from ripieno.errors import CollectiveMismatch, InputError
 ORDERS = [None, "racks", "given", "random", "random:7"]
 
 
-def _everything(comm, order):
+def _all_collectives_are_right(comm, order):
     mine = np.arange(40.0) + comm.rank
     total = comm.world_size * np.arange(40.0) + sum(range(comm.world_size))
     reduced = comm.reduce(mine, root=1, algorithm="chain", order=order)
@@ -24,7 +24,10 @@ def _everything(comm, order):
 
 
 def test_every_collective_is_right_in_every_order(world):
-    assert world(4).run(lambda comm: [_everything(comm, order) for order in ORDERS]) == [[True] * len(ORDERS)] * 4
+    assert (
+        world(4).run(lambda comm: [_all_collectives_are_right(comm, order) for order in ORDERS])
+        == [[True] * len(ORDERS)] * 4
+    )
 
 
 def test_another_order_is_a_mismatch(world):
@@ -38,11 +41,11 @@ def test_another_order_is_a_mismatch(world):
 
 
 def test_an_unknown_order_is_reported(world):
-    def ask(comm):
+    def request(comm):
         with pytest.raises(InputError, match="order=sideways: expected racks, given, random or random:SEED"):
             comm.allreduce(np.ones(3), order="sideways")
 
-    world(2).run(ask)
+    world(2).run(request)
 
 
 def test_the_environment_overrides_the_choice_and_an_argument_the_environment(monkeypatch):

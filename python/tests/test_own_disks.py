@@ -24,9 +24,9 @@ import numpy as np
 folder = sys.argv[1]
 assert ctypes.CDLL(None).unshare(0x20000) == 0
 subprocess.run(["mount", "--make-rprivate", "/"], check=True)
-me = socket.gethostname()
+own_host = socket.gethostname()
 for host in sys.argv[2:]:
-    if host != me:
+    if host != own_host:
         subprocess.run(["mount", "-t", "tmpfs", "none", f"{folder}/parts/{host}"], check=True)
 import ripieno as rp
 comm = rp.init()
@@ -42,7 +42,7 @@ for rows, X in (("shared", path), ("own", rp.input.share(rp.input.open_partition
 
 
 @pytest.mark.timeout(240)
-def test_rows_on_the_disks_of_hosts_are_clustered_and_none_crosses_a_cable(tmp_path):
+def test_rows_on_disks_of_hosts_are_clustered_without_crossing_a_cable(tmp_path):
     random = np.random.default_rng(0)
     centers = 9 * random.normal(size=(CLUSTER_COUNT, COLUMN_COUNT))
     rows = centers[random.integers(0, CLUSTER_COUNT, ROW_COUNT)] + random.normal(size=(ROW_COUNT, COLUMN_COUNT))
@@ -58,8 +58,8 @@ def test_rows_on_the_disks_of_hosts_are_clustered_and_none_crosses_a_cable(tmp_p
 
     counts = [len(part.read()) for part in rp.input.open_partitions(path)]
     numbers = np.split(np.arange(ROW_COUNT), np.cumsum(counts)[:-1])
-    for whose in ("shared", "own"):
-        found = json.loads((tmp_path / f"{whose}.json").read_text())
+    for rows_of in ("shared", "own"):
+        found = json.loads((tmp_path / f"{rows_of}.json").read_text())
         assert found["inertia"] == pytest.approx(expected.inertia_, rel=1e-12)
         assert sorted(number for own, _ in found["parts"] for number in own) == list(range(12))
         for own, labels in found["parts"]:

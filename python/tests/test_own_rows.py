@@ -212,8 +212,8 @@ def assert_close(found, expected, rtol):
 
 def test_every_estimator_has_a_case():
     # The steps of a descent depend on the placement of rows on ranks.
-    of_its_own = {"SparseSGD"}
-    assert {type(case.make()).__name__ for case in CASES.values()} | of_its_own == set(ESTIMATORS)
+    separately_tested = {"SparseSGD"}
+    assert {type(case.make()).__name__ for case in CASES.values()} | separately_tested == set(ESTIMATORS)
 
 
 @every_case
@@ -235,8 +235,8 @@ def test_the_model_of_own_rows_matches_all_rows(world, name):
 
 def fit_with_an_empty_rank(comm):
     """Fit own rows; the last rank has none. Without `rows` the difference is an error on every rank."""
-    givers = max(comm.world_size - 1, 1)
-    mine = np.array_split(POINTS, givers)[comm.rank] if comm.rank < givers else None
+    contributor_count = max(comm.world_size - 1, 1)
+    mine = np.array_split(POINTS, contributor_count)[comm.rank] if comm.rank < contributor_count else None
     if comm.world_size > 1:
         with pytest.raises(CollectiveMismatch, match=r"KMeans.fit: ranks differ in X: .*rows='own'"):
             kmeans().fit(mine, comm=comm)
@@ -357,7 +357,7 @@ def wrong_calls(rank):
     }  # fmt: skip
 
 
-def wrong(comm):
+def make_wrong_calls(comm):
     bad_input, refused, differing, mismatched = wrong_calls(comm.rank)
     for error, calls in ((bad_input, refused), (differing, mismatched)):
         for text, call in calls.items():
@@ -369,23 +369,23 @@ def first_rows(X, n_clusters, random_state):
     return X[:n_clusters]
 
 
-def test_wrong_calls_are_refused_on_every_rank(world):
-    world(3).run(wrong)
+def test_wrong_calls_are_rejected_on_every_rank(world):
+    world(3).run(make_wrong_calls)
 
 
-def test_rows_own_and_shared_need_ranks():
+def test_the_rows_argument_needs_ranks():
     with pytest.raises(InputError, match="rows='own' without comm"):
         kmeans().fit(POINTS, rows="own")
 
 
-def in_turn(splits, comm):
+def assigned_round_robin(splits, comm):
     """Assign every third split to each rank, as with replicas on every host."""
     return list(range(comm.rank, len(splits), comm.world_size))
 
 
 def fit_assigned(comm, path):
     parts = rp.input.open_partitions(path)
-    with patch.object(same_call, "assigned", in_turn):
+    with patch.object(same_call, "assigned", assigned_round_robin):
         models = [
             kmeans().fit(path, comm=comm),
             kmeans(centroids="divided").fit(parts, comm=comm),
@@ -401,7 +401,7 @@ def fit_assigned(comm, path):
     ]
 
 
-def test_the_model_of_splits_matches_the_file_whichever_rank_reads_which(world, tmp_path):
+def test_the_model_of_splits_matches_the_file_for_any_assignment(world, tmp_path):
     np.save(tmp_path / "rows.npy", POINTS)
     path = rp.input.divide(tmp_path / "rows.npy", tmp_path / "parts", partitions=7, replicas=2, nodes=["a", "b"])
     counts = [len(part.read()) for part in rp.input.open_partitions(path)]
@@ -430,7 +430,7 @@ def test_the_model_of_splits_matches_the_file_whichever_rank_reads_which(world, 
 
 
 def positions(comm, path, options):
-    with patch.object(same_call, "assigned", in_turn):
+    with patch.object(same_call, "assigned", assigned_round_robin):
         model = mds(**options).fit(path, comm=comm)
     return model.stress_, model.embedding_
 

@@ -34,37 +34,39 @@ def rmat(scale, edge_count, seed):
     return np.column_stack([ids[sources], ids[targets]])
 
 
-def odd_graph():
+def irregular_graph():
     """Return a graph with dangling and isolated vertices, loops, and strings as nodes."""
     graph = nx.gn_graph(150, seed=1)
     graph.add_edges_from([(3, 3), (7, 90), (0, 0), ("a", "b"), ("b", "a"), ("a", 4)])
-    graph.add_nodes_from(["alone", 1000])
+    graph.add_nodes_from(["isolated", 1000])
     return graph
 
 
 def weighted_graph():
-    graph = odd_graph()
+    graph = irregular_graph()
     random = np.random.default_rng(2)
     nx.set_edge_attributes(graph, {edge: float(random.integers(0, 5)) for edge in graph.edges}, "weight")
     return graph
 
 
-PERSONALIZATION = {3: 1, "alone": 2.5, 90: 0.5}
+PERSONALIZATION = {3: 1, "isolated": 2.5, 90: 0.5}
 DANGLING = {7: 3, "a": 1}
 CASES = {
     "undirected": (nx.karate_club_graph(), {}),
-    "dangling": (odd_graph(), {}),
+    "dangling": (irregular_graph(), {}),
     "weights": (weighted_graph(), {}),
-    "personal": (odd_graph(), {"personalization": PERSONALIZATION}),
+    "personal": (irregular_graph(), {"personalization": PERSONALIZATION}),
     "both": (weighted_graph(), {"personalization": PERSONALIZATION, "dangling": DANGLING}),
     "duplicates": (nx.scale_free_graph(100, seed=3), {}),
     "no edges": (nx.empty_graph(4, nx.DiGraph), {}),
 }
 
 
-def distance(model, want):
-    assert len(model.vertices_) == len(want)
-    return sum(abs(rank - want[vertex]) for vertex, rank in zip(model.vertices_.tolist(), model.ranks_, strict=True))
+def distance(model, expected):
+    assert len(model.vertices_) == len(expected)
+    return sum(
+        abs(rank - expected[vertex]) for vertex, rank in zip(model.vertices_.tolist(), model.ranks_, strict=True)
+    )
 
 
 def fit_all(comm, graphs, **parameters):
@@ -79,12 +81,12 @@ def test_ranks_match_networkx_to_the_same_bits_each_time(world, workers):
     first, again = (world(workers).run(fit_all, list(CASES.values()), tol=TOL, damping=0.5) for _ in range(2))
     for name, ours, repeated in zip(CASES, zip(*first, strict=True), zip(*again, strict=True), strict=True):
         graph, parameters = CASES[name]
-        want = nx.pagerank(graph, alpha=0.5, tol=TOL, max_iter=1000, **parameters)
+        expected = nx.pagerank(graph, alpha=0.5, tol=TOL, max_iter=1000, **parameters)
         vertices, ranks, iterations = ours[0]
-        assert sum(abs(rank - want[vertex]) for vertex, rank in zip(vertices.tolist(), ranks, strict=True)) < 1e-10, (
-            name
-        )
-        assert len(vertices) == len(want) and abs(ranks.sum() - 1) < 1e-12 and iterations >= 1
+        assert (
+            sum(abs(rank - expected[vertex]) for vertex, rank in zip(vertices.tolist(), ranks, strict=True)) < 1e-10
+        ), name
+        assert len(vertices) == len(expected) and abs(ranks.sum() - 1) < 1e-12 and iterations >= 1
         for _, others, _ in (*ours, *repeated):
             assert np.array_equal(ranks, others), name
 
@@ -94,10 +96,10 @@ def test_a_seeded_rmat_is_ranked_as_networkx_does(world, workers):
     pairs = rmat(10, 16 << 10, 1)
     graph = nx.DiGraph(pairs.tolist())
     graph.add_nodes_from(range(1 << 10))
-    want = nx.pagerank(graph, tol=TOL, max_iter=1000)
+    expected = nx.pagerank(graph, tol=TOL, max_iter=1000)
     [(vertices, ranks, _)] = world(workers).run(fit_all, [(rp.Graph(pairs, vertex_count=1 << 10), {})], tol=TOL)[0]
     assert np.array_equal(vertices, np.arange(1 << 10))
-    assert np.abs(ranks - [want[vertex] for vertex in range(1 << 10)]).sum() < 1e-8
+    assert np.abs(ranks - [expected[vertex] for vertex in range(1 << 10)]).sum() < 1e-8
 
 
 def test_edges_of_equal_ends_count_once_or_add_up():
@@ -109,10 +111,10 @@ def test_edges_of_equal_ends_count_once_or_add_up():
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_edges_with_weights_that_lead_both_ways_already_count_once(world, workers):
+def test_weighted_edges_in_both_directions_count_once(world, workers):
     graph = nx.karate_club_graph()
     graph.add_edge(0, 0, weight=7)
-    want = nx.pagerank(graph, tol=TOL, max_iter=1000)
+    expected = nx.pagerank(graph, tol=TOL, max_iter=1000)
     matrix = nx.to_scipy_sparse_array(graph).tocoo()
     upper = matrix.row <= matrix.col
     halved = np.concatenate([matrix.row, matrix.row[~upper]]), np.concatenate([matrix.col, matrix.col[~upper]])
@@ -123,33 +125,33 @@ def test_edges_with_weights_that_lead_both_ways_already_count_once(world, worker
         rp.Graph((matrix.row[upper], matrix.col[upper], matrix.data[upper]), directed=False),
     ]
     for _, ranks, _ in world(workers).run(fit_all, [(each, {}) for each in graphs], tol=1e-7)[0]:
-        assert np.abs(ranks - [want[vertex] for vertex in range(len(graph))]).sum() < 1e-4
+        assert np.abs(ranks - [expected[vertex] for vertex in range(len(graph))]).sum() < 1e-4
     unequal = rp.Graph((np.array([1, 4, 2]), np.array([2, 4, 1]), np.array([1.5, 1, 1])), directed=False)
     with pytest.raises(rp.InputError, match=r"from vertex 1 to 2 have weight 1\.5, the reverse edges 1: "):
         world(workers).run(fit_all, [(unequal, {})])
 
 
 def test_iterations_and_their_end_match_networkx():
-    graph = odd_graph()
+    graph = irregular_graph()
     for iterations in (1, 2, 7):
         with pytest.warns(ConvergenceWarning, match=f"max_iter={iterations}"):
             model = PageRank(tol=0, max_iter=iterations).fit(graph)
         # networkx raises without convergence, so its tolerance stops it after equally many iterations.
         error = model.report_.iterations[-1].error
-        want = nx.pagerank(graph, tol=1.0001 * error / len(graph), max_iter=iterations)
-        assert model.n_iter_ == iterations and distance(model, want) < 1e-14
+        expected = nx.pagerank(graph, tol=1.0001 * error / len(graph), max_iter=iterations)
+        assert model.n_iter_ == iterations and distance(model, expected) < 1e-14
     model = PageRank(tol=1e-6).fit(graph)
     assert len(model.report_.iterations) == model.n_iter_
     errors = [each.error for each in model.report_.iterations]
     assert errors[-1] < 1e-6 * len(graph) <= errors[-2]
 
 
-def test_ranks_that_no_longer_change_are_the_end_for_any_tolerance():
+def test_the_iteration_ends_when_ranks_no_longer_change():
     model = PageRank(tol=0, max_iter=2000).fit(np.array([[0, 1], [1, 2], [2, 0]]))
     assert model.report_.iterations[-1].error == 0 and model.n_iter_ < 2000
 
 
-def test_the_example_is_true():
+def test_the_example_in_the_documentation_runs():
     assert doctest.testmod(sys.modules[PageRank.__module__]).failed == 0
 
 
@@ -198,32 +200,32 @@ def test_bad_graphs_are_named():
         PageRank().fit((np.array([3]), np.array([4]), np.array([-1.0])))
     with pytest.raises(rp.InputError, match="no edges and no vertices"):
         PageRank().fit(np.empty((0, 2), np.int64))
-    with pytest.raises(rp.InputError, match="no vertex 'nobody'"):
-        PageRank(personalization={"nobody": 1}).fit(odd_graph())
+    with pytest.raises(rp.InputError, match="no vertex 'absent'"):
+        PageRank(personalization={"absent": 1}).fit(irregular_graph())
 
 
-def test_it_is_an_estimator_like_others():
+def test_the_estimator_can_be_cloned():
     model = clone(PageRank(0.5, personalization={1: 1}, workers=3))
     assert (model.damping, model.personalization, model.workers) == (0.5, {1: 1}, 3)
 
 
 @pytest.fixture
-def slash(tmp_path):
+def graph_file(tmp_path):
     pairs = rmat(8, 2000, 5)
     (tmp_path / "graph.txt").write_text("# made up\n" + "".join(f"{a}\t{b}\n" for a, b in pairs.tolist()))
     return tmp_path / "graph.txt", nx.pagerank(nx.DiGraph(pairs.tolist()), tol=1e-12, max_iter=1000)
 
 
-def test_the_command_writes_the_requested_columns(slash, capsys):
-    path, want = slash
+def test_the_command_writes_the_requested_columns(graph_file, capsys):
+    path, expected = graph_file
     outs = [path.parent / name for name in ("ranks.parquet", "ranks.csv", "ranks.npz")]
     for out, workers in zip(outs, (1, 2, 2), strict=True):
         more = ["--report", str(path.parent / "report.json"), "--overwrite", "-q"]
         assert main(["pagerank", str(path), "--out", str(out), "--workers", str(workers), *more]) == 0
         captured = capsys.readouterr()
         assert captured.out.strip() == str(out)
-        top = max(want, key=want.get)
-        assert f"{len(want)} vertices" in captured.err and f"{top}" in captured.err
+        top = max(expected, key=expected.get)
+        assert f"{len(expected)} vertices" in captured.err and f"{top}" in captured.err
         assert len(json.loads((path.parent / "report.json").read_text())["hosts"]) == workers
     table = pq.read_table(outs[0]).to_pydict()
     csv = np.loadtxt(outs[1], delimiter=",", skiprows=1)
@@ -233,12 +235,12 @@ def test_the_command_writes_the_requested_columns(slash, capsys):
         (csv[:, 0].astype(int).tolist(), csv[:, 1]),
         (npz["vertex"].tolist(), npz["rank"]),
     ):
-        assert vertices == sorted(want)
-        assert math.fsum(abs(rank - want[vertex]) for vertex, rank in zip(vertices, ranks, strict=True)) < 1e-8
+        assert vertices == sorted(expected)
+        assert math.fsum(abs(rank - expected[vertex]) for vertex, rank in zip(vertices, ranks, strict=True)) < 1e-8
 
 
-def test_the_command_shows_each_iteration(slash, capsys):
-    path, _ = slash
+def test_the_command_shows_each_iteration(graph_file, capsys):
+    path, _ = graph_file
     assert main(["pagerank", str(path), "--out", str(path.parent / "r.npz"), "--undirected", "--top", "0"]) == 0
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("iteration 1, error ") and "iterations of" in lines[-1]
@@ -255,15 +257,15 @@ def test_the_command_shows_each_iteration(slash, capsys):
         (["{path}", "--vertex-count", "3"], "but vertex_count=3"),
     ],
 )
-def test_the_command_reports_the_error_and_leaves_nothing(arguments, message, slash, capsys, monkeypatch):
-    path, _ = slash
+def test_the_command_reports_the_error_and_leaves_no_file(arguments, message, graph_file, capsys, monkeypatch):
+    path, _ = graph_file
     monkeypatch.chdir(path.parent)
     assert main(["pagerank", *(each.format(path=path) for each in arguments)]) == 2
     assert message in capsys.readouterr().err
     assert [each.name for each in path.parent.iterdir()] == [path.name]
 
 
-def test_the_command_calls_parameters_by_its_options(tmp_path, capsys, monkeypatch):
+def test_errors_of_the_command_name_its_options(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tol").mkdir()
     third = tmp_path / "tol" / "third.csv"
@@ -278,15 +280,15 @@ def test_the_command_calls_parameters_by_its_options(tmp_path, capsys, monkeypat
 
 
 @pytest.mark.exhaustive
-def test_ranks_of_a_launcher_do_the_work_together(slash, tmp_path):
-    path, want = slash
+def test_ranks_of_a_launcher_run_the_command_together(graph_file, tmp_path):
+    path, expected = graph_file
     command = ["ripieno", "pagerank", str(path), "--out", str(tmp_path / "r.csv"), "-q"]
     run = [sys.executable, "-m", "ripieno", "run", "-n", "2", "-m", *command]
     done = subprocess.run(run, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("r.csv") == 1
     ranks = np.loadtxt(tmp_path / "r.csv", delimiter=",", skiprows=1)
-    assert math.fsum(abs(rank - want[vertex]) for vertex, rank in ranks.tolist()) < 1e-8
+    assert math.fsum(abs(rank - expected[vertex]) for vertex, rank in ranks.tolist()) < 1e-8
     refused = subprocess.run([*run, "--overwrite", "--workers", "2"], capture_output=True, text=True, timeout=250)
     assert refused.returncode == 2 and refused.stderr.count("--workers, --engine and --trace are") == 1
 
@@ -314,7 +316,7 @@ def test_the_kernel_names_arrays_that_do_not_fit(changed, message):
         kernel_step(**changed)
 
 
-def test_sums_of_integers_take_no_weights():
+def test_sums_of_integers_accept_no_weights():
     ends = np.array([0, 1])
     weighted = _native.local_graph(ends, ends[::-1].copy(), np.array([0.5, 2.0]), False, 1)[2]
     out = np.empty(2, np.int64)

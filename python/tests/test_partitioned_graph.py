@@ -28,9 +28,9 @@ def fields(comm):
         assert_array_equal(near, np.repeat(graph.vertices, np.diff(graph.offsets)))
         edges = [np.concatenate(comm.allgather(each)) for each in vars(graph.edges).values()][:3]
         assert sorted(zip(*edges, strict=True)) == sorted(zip(sources, targets, weights, strict=True))
-        moved = graph.send_edges(by="target")
-        assert_array_equal(graph.owner_of(moved.targets), np.full(len(moved), comm.rank))
-        assert comm.allreduce(len(moved)) == len(weights) and (np.diff(moved.targets) >= 0).all()
+        regrouped = graph.send_edges(by="target")
+        assert_array_equal(graph.owner_of(regrouped.targets), np.full(len(regrouped), comm.rank))
+        assert comm.allreduce(len(regrouped)) == len(weights) and (np.diff(regrouped.targets) >= 0).all()
 
 
 def test_every_vertex_and_edge_is_stored_once_at_its_owner(everywhere):
@@ -76,8 +76,11 @@ def along_edges(comm, op, dtype, width, home, by, weighted, along):
         mine = np.searchsorted(names, graph.vertices)
         assert_array_equal(arrived.received, received[mine])
         assert_array_equal(arrived.values[arrived.received], rows[mine][arrived.received])
-        silent = arrived.values[~arrived.received]
-        assert_array_equal(OPS[op](silent, silent.dtype.type(3)), silent.dtype.type(3) + np.zeros_like(silent))
+        without_messages = arrived.values[~arrived.received]
+        assert_array_equal(
+            OPS[op](without_messages, without_messages.dtype.type(3)),
+            without_messages.dtype.type(3) + np.zeros_like(without_messages),
+        )
 
 
 CASES = [
@@ -152,7 +155,7 @@ def test_messages_to_any_vertices_match_numpy(everywhere):
     everywhere(messages_to_any)
 
 
-def listed_along_edges(comm):
+def messages_as_lists(comm):
     (sources, targets), weights = random_edges()
     order = np.lexsort((sources, targets))
     for home, by in LAYOUTS[:4]:
@@ -172,8 +175,8 @@ def listed_along_edges(comm):
             assert least.values[place].sum() == expected and least.received[place] == chosen.any()
 
 
-def test_messages_that_stay_apart_or_are_combined_by_a_callable(everywhere):
-    everywhere(listed_along_edges)
+def test_messages_are_kept_separate_or_combined_by_a_callable(everywhere):
+    everywhere(messages_as_lists)
 
 
 def of_any_type(comm):
@@ -188,17 +191,17 @@ def of_any_type(comm):
         assert_array_equal(messages.received, at_five)
     boxes = graph.send_along_edges(np.ones((len(graph.vertices), 2, 2)), along=np.add).values
     assert_array_equal(boxes, np.where(at_five[:, None, None], 2.0 * comm.world_size, 0) + np.zeros((1, 2, 2)))
-    lonely = rp.Graph.from_edges([], [], comm=comm, vertices=[1, 2, 9] if comm.rank == 0 else [])
+    isolated = rp.Graph.from_edges([], [], comm=comm, vertices=[1, 2, 9] if comm.rank == 0 else [])
     for combine in ("sum", "concat", smallest_sum):
         for rows in (np.empty((0, 3)), np.empty((0, 2), np.int8)):
-            messages = lonely.send_messages([], rows, combine)
+            messages = isolated.send_messages([], rows, combine)
             assert (
                 not messages.received.any()
                 and messages.values.shape[1:] == rows.shape[1:]
                 and messages.values.dtype == rows.dtype
             )
         for by in ("source", "target"):
-            other = lonely.regroup(by=by)
+            other = isolated.regroup(by=by)
             messages = other.send_along_edges(np.ones((len(other.vertices), 2)), combine, where=other.vertices == 1)
             assert not messages.received.any()
 
@@ -207,38 +210,38 @@ def test_messages_are_of_any_type_and_may_be_none(everywhere):
     everywhere(of_any_type)
 
 
-def moved(comm):
+def regrouped_content(comm):
     graph = built(comm)
     graph.values["id"] = graph.vertices
     graph.values["pair"] = graph.vertices[:, None] * [1.0, 2.0]
-    everyone, _ = graph.allgather("id")
+    all_ids, _ = graph.allgather("id")
     for options in ({"home": "blocks"}, {"by": "target"}, {"home": lambda ids: ids * 0, "by": "target"}):
         other = graph.regroup(**options)
         assert_array_equal(other.values["id"], other.vertices)
         assert_array_equal(other.values["pair"][:, 1], 2.0 * other.vertices)
         assert other.by == options.get("by", "source") and other.edge_count == graph.edge_count
         for each in other.allgather("id"):
-            assert_array_equal(each, everyone)
+            assert_array_equal(each, all_ids)
         assert_array_equal(other.owner_of(other.vertices), np.full(len(other.vertices), comm.rank))
-        here, there = (g.allgather("came")[1] for g in map(with_sums, (graph, other)))
-        assert_array_equal(here, there)
+        of_graph, of_other = (g.allgather("incoming")[1] for g in map(with_sums, (graph, other)))
+        assert_array_equal(of_graph, of_other)
 
 
 def with_sums(graph):
-    graph.values["came"] = graph.send_along_edges(graph.values["pair"], "sum", along=np.multiply).values
+    graph.values["incoming"] = graph.send_along_edges(graph.values["pair"], "sum", along=np.multiply).values
     return graph
 
 
 def test_a_regrouped_graph_is_the_same_graph(everywhere):
-    everywhere(moved)
+    everywhere(regrouped_content)
 
 
 def without_direction(comm):
     graph = nx.gnm_random_graph(40, 90, seed=1)
-    one, other = np.array(graph.edges).T
-    weights = 1.0 + (one + other) % 4
+    first, second = np.array(graph.edges).T
+    weights = 1.0 + (first + second) % 4
     # Some edges occur in both directions, which adds no edge.
-    sources, targets = np.concatenate([one, other[:20]]), np.concatenate([other, one[:20]])
+    sources, targets = np.concatenate([first, second[:20]]), np.concatenate([second, first[:20]])
     weights = np.concatenate([weights, weights[:20]])
     mine = np.arange(len(weights)) % comm.world_size == comm.rank
     for graph in (
@@ -249,12 +252,12 @@ def without_direction(comm):
     ):
         assert graph.edge_count == 180
         assert_array_equal(graph.in_degrees, graph.out_degrees)
-        assert_array_equal(graph.out_degrees, [np.count_nonzero([one == v, other == v]) for v in graph.vertices])
+        assert_array_equal(graph.out_degrees, [np.count_nonzero([first == v, second == v]) for v in graph.vertices])
     named = rp.Graph(nx.relabel_nodes(nx.path_graph(4), dict(enumerate("dbca")))).partition(comm)
     assert_array_equal(named.labels, np.array([*"dbca"], object)[named.vertices])
 
 
-def test_edges_without_direction_lead_both_ways(world):
+def test_undirected_edges_count_in_both_directions(world):
     world(3).run(without_direction)
 
 
@@ -315,6 +318,6 @@ def sent(comm):
     return whole.partition(comm).edge_count
 
 
-def test_a_partitioned_graph_cannot_be_sent_but_the_graph_it_was_made_from(everywhere):
+def test_a_partitioned_graph_cannot_be_sent(everywhere):
     distinct = set(zip(*random_edges()[0].tolist(), strict=True))
     assert set(everywhere(sent)) == {len(distinct)}

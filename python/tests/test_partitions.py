@@ -120,7 +120,7 @@ def test_no_partition_is_empty(tmp_path, name):
 @pytest.mark.parametrize("option", ["--partitions", "--replicas", "--workers", "--record-bytes"])
 def test_invalid_counts_are_reported(text, tmp_path, capsys, option, value):
     assert main(["split", str(text), "-p", "2", "--out", str(tmp_path / "parts"), option, value]) == 2
-    assert f"Invalid value for '-{option[2]}' / '{option}'" in (told := capsys.readouterr().err) or option in told
+    assert f"Invalid value for '-{option[2]}' / '{option}'" in (output := capsys.readouterr().err) or option in output
     assert names(tmp_path) == ["big.txt"]
 
 
@@ -141,7 +141,7 @@ def test_counts_beyond_any_memory_are_reported(text, tmp_path, capsys):
 
 @pytest.mark.parametrize("pattern", ["big.txt", "big.txt.gz", "*.csv*", "*.npy", "*.parquet"])
 @pytest.mark.parametrize("count", [1, 5])
-def test_in_place_nothing_is_copied_and_ranges_end_with_records(sources, text, tmp_path, pattern, count):
+def test_partitions_in_place_copy_no_bytes_and_end_with_records(sources, text, tmp_path, pattern, count):
     shutil.move(text, sources / "big.txt")
     (sources / "big.txt.gz").write_bytes(gzip.compress((sources / "big.txt").read_bytes()))
 
@@ -187,7 +187,7 @@ def damage(path, at=0):
 damage.count = 1
 
 
-def everything(part):
+def all_records(part):
     return part.read()
 
 
@@ -195,10 +195,10 @@ def first_block(part):
     return next(part.blocks(1))
 
 
-@pytest.mark.parametrize("read", [everything, first_block])
+@pytest.mark.parametrize("read", [all_records, first_block])
 @pytest.mark.parametrize("pattern", ["*.npy", "*.parquet", "a.log", "b.log.gz", "0.csv"])
 @pytest.mark.parametrize("in_place", [False, True])
-def test_no_record_of_a_damaged_partition_is_handed_out(sources, tmp_path, pattern, in_place, read):
+def test_no_record_of_a_damaged_partition_is_returned(sources, tmp_path, pattern, in_place, read):
     path = divide(str(sources / pattern), tmp_path / "parts", partitions=3, in_place=in_place)
     first = open_partitions(path)[0]
     read(first)
@@ -212,7 +212,7 @@ def test_no_record_of_a_damaged_partition_is_handed_out(sources, tmp_path, patte
         first.verify()
 
 
-def test_a_damaged_footer_is_found_of_which_a_partition_in_place_is_made(tmp_path):
+def test_a_damaged_footer_of_a_partition_in_place_is_detected(tmp_path):
     pq.write_table(TABLE, tmp_path / "a.parquet", row_group_size=8)
     path = divide(tmp_path / "a.parquet", tmp_path / "parts", partitions=3, in_place=True)
 
@@ -243,9 +243,9 @@ def test_a_good_copy_replaces_a_damaged_one_with_a_warning(text, tmp_path):
     first, second, third = map(Path, (part.path, *part.copies))
 
     damage(first)
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning) as warned:
         assert part.read() == expected
-    assert [str(warning.message) for warning in told] == [
+    assert [str(warning.message) for warning in warned] == [
         f"{first} on a is damaged: SHA-256 {hashlib.sha256(first.read_bytes()).hexdigest()}, "
         f"expected {part.checksum.sha256}; {second} is read instead"
     ]
@@ -277,7 +277,7 @@ def test_a_partition_is_read_for_its_checksum_once(text, tmp_path, monkeypatch):
     assert read == [str(text)] * 5
 
 
-def test_partitions_are_read_as_they_are_if_that_is_requested(text, tmp_path):
+def test_partitions_are_read_without_verification_on_request(text, tmp_path):
     path = divide(text, tmp_path / "parts", partitions=2)
     damage(tmp_path / "parts" / "part-00000.txt")
 
@@ -298,10 +298,10 @@ def test_the_command_names_every_damaged_copy(text, tmp_path, capsys):
 
     assert main(plan) == 2
 
-    told = capsys.readouterr()
-    assert told.out == "" and "2 of 3 partitions are damaged" in told.err
+    output = capsys.readouterr()
+    assert output.out == "" and "2 of 3 partitions are damaged" in output.err
     for name, count in {"b/part-00000.txt on b": 1, "a/part-00001.txt on a": 1, "b/part-00001.txt on b": 1}.items():
-        assert told.err.count(f"{name} is damaged: SHA-256") == count
+        assert output.err.count(f"{name} is damaged: SHA-256") == count
 
 
 def test_no_reader_of_partitions_accepts_a_damaged_one(world, text, tmp_path):
@@ -392,7 +392,7 @@ def test_input_that_cannot_be_divided_is_reported(sources, text, tmp_path):
         assert not out.exists()
 
 
-def test_a_partition_file_or_its_folder_is_a_source_like_others(text, tmp_path):
+def test_a_partition_file_or_its_folder_is_a_valid_source(text, tmp_path):
     path = divide(text, tmp_path / "parts", partitions=3, nodes=["a", "b"])
 
     assert splits(path) == splits(path.parent, count=100) == open_partitions(path)
@@ -408,7 +408,7 @@ def test_a_partition_file_or_its_folder_is_a_source_like_others(text, tmp_path):
             splits(source, **options)
 
 
-def test_a_file_that_is_no_partition_file_is_refused(text, tmp_path):
+def test_a_file_that_is_not_a_partition_file_is_rejected(text, tmp_path):
     path = divide(text, tmp_path / "parts", partitions=2)
     good = path.read_text()
     for content, message in [
@@ -477,7 +477,7 @@ def test_wrong_usage_is_reported(arguments, message, tmp_path, monkeypatch, caps
     assert names(tmp_path) == []
 
 
-def test_a_division_that_fails_leaves_nothing(text, tmp_path, monkeypatch, capsys):
+def test_a_failed_division_leaves_no_file(text, tmp_path, monkeypatch, capsys):
     (tmp_path / "big.txt.gz").write_bytes(gzip.compress(np.random.default_rng(0).bytes(100_000))[:50_000])
     out = tmp_path / "new" / "parts"
 
@@ -494,7 +494,7 @@ def test_a_division_that_fails_leaves_nothing(text, tmp_path, monkeypatch, capsy
     assert names(tmp_path) == ["big.txt", "big.txt.gz"] and not out.parent.exists()
 
 
-def test_a_division_that_is_ended_leaves_nothing(tmp_path):
+def test_an_interrupted_division_leaves_no_file(tmp_path):
     # The source is endless, so the command never finishes.
     program = (
         "import os, signal, sys\n"

@@ -22,7 +22,7 @@ NUMBERS = ("components_", "explained_variance_", "explained_variance_ratio_", "s
 
 
 @parametrize_with_checks([rp.PCA()])
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
@@ -100,7 +100,7 @@ def test_files_produce_the_axes_of_their_rows(world, tmp_path, workers):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.int32, np.float16])
-def test_rows_of_every_type_are_taken(world, dtype):
+def test_rows_of_every_dtype_are_accepted(world, dtype):
     rows = np.abs(X).astype(dtype)
     rows.flags.writeable = False
     expected = PCA(3).fit(rows.astype(np.float64))
@@ -157,7 +157,7 @@ def test_non_finite_values_are_reported_with_their_position(world, workers):
         rp.PCA(engine=world(workers)).fit(bad)
 
 
-def test_stages_are_reported_and_reported(world):
+def test_stages_are_reported(world):
     events: list[dict] = []
     model = rp.PCA(2, engine=world(2), on_iteration=events.append).fit(X)
 

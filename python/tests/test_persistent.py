@@ -69,7 +69,7 @@ def test_arrays_that_do_not_fit_are_reported_at_once(arguments, message):
         job.run(lambda comm: comm.allreduce_init(value, op, out=out))
 
 
-def test_a_call_ends_with_its_communicator_and_is_none_of_a_forked_process():
+def test_a_call_ends_with_its_communicator_and_in_a_forked_process():
     def begin(comm):
         call = comm.allreduce_init(np.ones(2), out=np.empty(2))
         call()

@@ -13,7 +13,7 @@ import ripieno as rp
 
 DTYPES = ("i1", "i2", "i4", "i8", "q", "u1", "u2", "u4", "u8", "Q", "f2", "f4", "f8")
 #: More calls than a thread makes before the core's ownership is biased to its rank.
-MANY = 50
+CALL_COUNT = 50
 
 
 class MarkedValue(np.ndarray):
@@ -34,7 +34,7 @@ def arrays(rank):
 def reduced(comm):
     for value in filter(lambda value: value.dtype.isnative, arrays(comm.rank)):
         for op, combine in (("sum", np.add), ("max", np.maximum), (None, np.add)):
-            parts = [next_to(value, comm.rank, rank) for rank in range(comm.world_size)]
+            parts = [value_of_rank(value, comm.rank, rank) for rank in range(comm.world_size)]
             expected = combine.reduce(np.stack([np.asarray(part) for part in parts]))
             mine, out = value.copy(), np.empty_like(value)
             assert comm.allreduce(mine, op, out=out) is out
@@ -53,7 +53,7 @@ def reduced(comm):
     np.testing.assert_array_equal(overlapping, np.r_[0, np.arange(4.0) * comm.world_size])
 
 
-def next_to(value, rank, other):
+def value_of_rank(value, rank, other):
     """Return the value of rank `other` that corresponds to this rank's `value`."""
     return (value.astype("f8") + (other - rank)).astype(value.dtype)
 
@@ -95,7 +95,7 @@ class PlainPair(NamedTuple):
     second: float
 
 
-def several(comm):
+def lists_and_tuples(comm):
     ranks = range(comm.world_size)
     line, table, whole = np.arange(3.0), np.ones((2, 2), "f4"), np.arange(2)
     for value in (
@@ -114,18 +114,18 @@ def several(comm):
     ):
         for _ in range(2):
             total = comm.allreduce(value)
-            assert_alike(total, scaled(value, comm.world_size))
-            assert_alike(comm.allreduce_async(value).wait(), total)
+            assert_equal(total, scaled(value, comm.world_size))
+            assert_equal(comm.allreduce_async(value).wait(), total)
             for root in ranks:
                 at_root = comm.reduce(value, root=root)
                 if comm.rank == root:
-                    assert_alike(at_root, total)
+                    assert_equal(at_root, total)
                 else:
                     assert at_root is None
-    assert_alike(comm.allreduce((line, 2.5), "max"), (line, 2.5))
-    assert_alike(comm.allreduce((line, 2), "max"), (line, 2))
+    assert_equal(comm.allreduce((line, 2.5), "max"), (line, 2.5))
+    assert_equal(comm.allreduce((line, 2), "max"), (line, 2))
     either = comm.allreduce if comm.rank else lambda value: comm.allreduce_async(value).wait()
-    assert_alike(either((line, 3, 0.5)), scaled((line, 3, 0.5), comm.world_size))
+    assert_equal(either((line, 3, 0.5)), scaled((line, 3, 0.5), comm.world_size))
     assert comm.allreduce(line) is not line
     assert line.tolist() == [0, 1, 2]
 
@@ -140,7 +140,7 @@ def scaled(value, factor):
     return np.array(value * factor) if isinstance(value, np.ndarray) else value * factor
 
 
-def assert_alike(found, expected):
+def assert_equal(found, expected):
     assert type(found) is type(expected)
     if isinstance(found, dict):
         assert list(found) == list(expected)
@@ -148,19 +148,19 @@ def assert_alike(found, expected):
     if isinstance(found, tuple | list):
         assert len(found) == len(expected)
         for pair in zip(found, expected, strict=True):
-            assert_alike(*pair)
+            assert_equal(*pair)
     else:
         np.testing.assert_array_equal(found, expected)
         assert getattr(found, "dtype", None) == getattr(expected, "dtype", None)
 
 
-def moved(comm):
+def sent(comm):
     for value in arrays(comm.rank):
         for root in range(comm.world_size):
             for _ in range(3):
                 mine = value.copy()
                 assert comm.broadcast(out=mine, root=root) is mine
-                np.testing.assert_array_equal(mine, next_to(value, comm.rank, root))
+                np.testing.assert_array_equal(mine, value_of_rank(value, comm.rank, root))
     for length in range(8):
         every = np.full(length, comm.rank)
         for _ in range(3):
@@ -169,12 +169,12 @@ def moved(comm):
         np.testing.assert_array_equal(every, np.concatenate([np.full(len(s), r) for r, s in enumerate(shares)]))
 
 
-def test_arrays_of_all_kinds_are_reduced_and_moved_in_place(everywhere):
-    everywhere(lambda comm: [comm.barrier() for _ in range(MANY)])
+def test_arrays_of_all_kinds_are_reduced_and_sent_in_place(everywhere):
+    everywhere(lambda comm: [comm.barrier() for _ in range(CALL_COUNT)])
     everywhere(reduced)
     everywhere(numbers)
-    everywhere(several)
-    everywhere(moved)
+    everywhere(lists_and_tuples)
+    everywhere(sent)
 
 
 @pytest.mark.parametrize(
@@ -190,19 +190,19 @@ def test_arrays_of_all_kinds_are_reduced_and_moved_in_place(everywhere):
     ],
 )
 def test_errors_are_reported_before_anything_is_sent(everywhere, call, message):
-    def refused_call(comm):
+    def wrong_call(comm):
         out = np.ones(6 * comm.world_size)
         out.flags.writeable = False
         with pytest.raises(rp.InputError, match=message):
             call(comm, out)
         return comm.allreduce(1)
 
-    assert len(set(everywhere(refused_call))) == 1
+    assert len(set(everywhere(wrong_call))) == 1
 
 
 def wait_for_the_other_thread(comm, path):
     value = np.ones(2)
-    for _ in range(MANY):
+    for _ in range(CALL_COUNT):
         comm.allreduce(value, out=value)
     if comm.rank:
         while not path.exists():
@@ -215,13 +215,13 @@ def wait_for_the_other_thread(comm, path):
 
 
 def test_other_threads_of_a_rank_continue_while_a_call_waits(world, tmp_path):
-    assert world(2).run(wait_for_the_other_thread, tmp_path / "gone on") == [2.0**MANY] * 2
+    assert world(2).run(wait_for_the_other_thread, tmp_path / "timer_ran") == [2.0**CALL_COUNT] * 2
 
 
-def test_calls_that_are_started_only_are_no_plain_calls(everywhere):
+def test_started_calls_are_not_plain_calls(everywhere):
     def program(comm):
         first, second = np.ones(3), np.ones(3)
-        for _ in range(MANY):
+        for _ in range(CALL_COUNT):
             first[:] = second[:] = 1
             handle = comm.allreduce_async(first, out=first)
             comm.allreduce(second, out=second)
@@ -235,7 +235,7 @@ def test_a_closed_communicator_makes_no_plain_calls():
     def close(comm):
         part = comm.split(0)
         out = np.ones(2)
-        for _ in range(MANY):
+        for _ in range(CALL_COUNT):
             part.allreduce(out, out=out)
         part.close()
         for call in (lambda: part.allreduce(out, out=out), lambda: part.broadcast(out=out), part.barrier):

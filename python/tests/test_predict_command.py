@@ -20,7 +20,7 @@ random = np.random.default_rng(1)
 X = random.normal(size=(60, 4))
 MORE = random.normal(size=(7, 4))
 PRICE = X @ [1.0, 2, 3, 4] + 5
-DEAR = np.where(PRICE > 5, 7, 3)
+CLASSES = np.where(PRICE > 5, 7, 3)
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_a_loaded_estimator_has_its_results_but_no_engine():
     np.testing.assert_array_equal(model.fit(X).labels_, fitted.labels_)
 
 
-def test_a_start_from_a_file_is_no_parameter_of_the_loaded_estimator():
+def test_initial_centroids_of_a_file_are_not_a_parameter_of_the_loaded_estimator():
     np.save("start.npy", X[:3])
     assert main(["kmeans", "rows.npy", "-k", "3", "--start", "start.npy", "-q"]) == 0
 
@@ -98,9 +98,9 @@ def test_targets_in_columns_are_predicted(targets):
 
 
 def test_classes_of_new_rows():
-    pq.write_table(pa.table({**dict(zip("abcd", X.T, strict=True)), "dear": DEAR}), "dear.parquet")
+    pq.write_table(pa.table({**dict(zip("abcd", X.T, strict=True)), "dear": CLASSES}), "dear.parquet")
     assert main(["logistic", "dear.parquet", "--target", "dear", "-q"]) == 0
-    fitted = rp.LogisticRegression().fit(X, DEAR)
+    fitted = rp.LogisticRegression().fit(X, CLASSES)
 
     np.testing.assert_array_equal(predictions("bare.csv"), fitted.predict(MORE))
     found = predictions("bare.csv", "--method", "predict_proba", "-n", "2")
@@ -170,7 +170,7 @@ def test_models_that_cannot_be_applied_are_reported(folder, capfd):
         (lambda folder: np.save(folder / "labels.npy", np.array([{}] * 60)), "labels.npy is damaged"),
     ],
 )
-def test_a_damaged_result_is_refused(folder, damage, message):
+def test_a_damaged_result_is_rejected(folder, damage, message):
     assert main(["kmeans", "rows.npy", "-k", "3", "-q"]) == 0
     damage(folder / "result")
 

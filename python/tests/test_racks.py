@@ -34,7 +34,7 @@ def test_a_file_names_racks_by_host_or_pattern(tmp_path):
     assert rack_of_this_host(None, {"RIPIENO_RACKS": file}) == "south"
 
 
-def test_an_argument_is_stronger_than_the_variable_and_that_than_the_file_of_the_environment():
+def test_an_argument_overrides_the_variable_and_the_variable_the_file():
     variables = {"RACK": "east", "RIPIENO_RACKS": "/no/such/file"}
 
     assert rack_of_this_host({"west": [HOST]}, variables) == "west"
@@ -98,7 +98,7 @@ def test_ripieno_run_passes_a_file_on(tmp_path, monkeypatch):
     assert result.output.count("['north', 'north']") == 2
 
 
-class Probed:
+class RanksWithFoundRacks:
     """Ranks of one host each, whose racks a search finds with a probability."""
 
     def __init__(self, racks, sure=1.0):
@@ -115,16 +115,16 @@ class Probed:
         return self._found
 
 
-def test_found_racks_are_stored_and_used_if_they_are_sure(tmp_path, monkeypatch):
+def test_found_racks_are_stored_and_used_if_they_are_certain(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    unsure, ranks = Probed(["a", "b", "a"], sure=0.9), Probed(["a", "b", "a"])
+    unsure, ranks = RanksWithFoundRacks(["a", "b", "a"], sure=0.9), RanksWithFoundRacks(["a", "b", "a"])
     assert found_racks(unsure) is None and found_racks(unsure) is None
     assert unsure.searches == 2
 
     expected = {"a": ["h0", "h2"], "b": ["h1"]}
     assert found_racks(ranks) == found_racks(ranks) == expected
     assert ranks.searches == 1
-    assert found_racks(Probed(["a"] * 4)) is None
+    assert found_racks(RanksWithFoundRacks(["a"] * 4)) is None
 
     (stored,) = [path for path in (tmp_path / "ripieno" / "racks").iterdir() if "b" in path.read_text()]
     stored.write_text("{")
@@ -132,7 +132,7 @@ def test_found_racks_are_stored_and_used_if_they_are_sure(tmp_path, monkeypatch)
         found_racks(ranks)
 
 
-def adopting(comm):
+def adopt_and_describe(comm):
     comm.allreduce(np.ones(1000))
     known = comm.split(0)
     with pytest.raises(rp.InputError, match="in none of north"):
@@ -149,12 +149,12 @@ def adopting(comm):
 def test_a_running_job_adopts_racks():
     with rp.launch(workers=3, threads=1) as job:
         north, unknown = ["north"] * 3, [None] * 3
-        assert job.run(adopting) == [(north, north, unknown, 3.0, True)] * 3
+        assert job.run(adopt_and_describe) == [(north, north, unknown, 3.0, True)] * 3
         # The next program of the job has them, too.
         assert job.run(lambda comm: comm.racks) == [north] * 3
 
 
-def test_racks_that_are_found_when_ranks_meet_are_adopted(monkeypatch):
+def test_racks_found_when_ranks_connect_are_adopted(monkeypatch):
     found = {"north": [HOST]}
     monkeypatch.setattr(programs, "found_racks", lambda comm: found)
 
@@ -169,9 +169,9 @@ def test_racks_that_are_found_when_ranks_meet_are_adopted(monkeypatch):
         def exchange(text):
             texts[rank] = text
             barrier.wait()
-            told = list(texts)
+            received = list(texts)
             barrier.wait()
-            return told
+            return received
 
         return exchange
 
@@ -212,7 +212,7 @@ found = {"unknown": times()}
 comm.adopt_racks(comm.topology())
 found["found"] = times()
 comm.adopt_racks({"r0": ["h0", "h1", "h2"], "r1": ["h3", "h4", "h5"], "r2": ["h6", "h7", "h8"]})
-found["told"] = times()
+found["named"] = times()
 if comm.rank == 0:
     with open(sys.argv[1], "w") as file:
         json.dump(found, file)
@@ -223,12 +223,14 @@ cannot_emulate = why_not()
 @pytest.mark.exhaustive
 @pytest.mark.timeout(240)
 @pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
-def test_racks_that_a_running_job_has_found_are_as_good_as_named_racks(tmp_path):
-    dealt = [f"h{3 * rack + host}" for host in range(3) for rack in range(3)]
+def test_racks_found_by_a_running_job_give_the_plans_of_named_racks(tmp_path):
+    round_robin = [f"h{3 * rack + host}" for host in range(3) for rack in range(3)]
     with Lab(racks=3, hosts=3, rate="40mbit", uplink="40mbit") as lab:
-        lab.run([sys.executable, "-c", TIMES, str(tmp_path / "times.json")], on=dealt, timeout_s=200, prefix=False)
+        lab.run(
+            [sys.executable, "-c", TIMES, str(tmp_path / "times.json")], on=round_robin, timeout_s=200, prefix=False
+        )
     times = json.loads((tmp_path / "times.json").read_text())
 
-    for name, told_s in times["told"].items():
-        assert times["found"][name] <= 1.15 * told_s, times
+    for name, named_s in times["named"].items():
+        assert times["found"][name] <= 1.15 * named_s, times
     assert times["found"]["chain"] <= 0.6 * times["unknown"]["chain"], times

@@ -10,7 +10,7 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from random_programs import KINDS, SeededProgram, fault_of
+from random_programs import KINDS, SeededProgram, wrong_outcome
 
 #: Number of concurrent programs. Most programs only wait, a second or two, for deadlock detection.
 CONCURRENT_COUNT = 8
@@ -21,22 +21,22 @@ def seeds(default: str) -> range:
     return range(int(first or 0), int(last))
 
 
-def assert_without_fault(programs: list[SeededProgram], is_odd: bool) -> None:
+def assert_right_outcomes(programs: list[SeededProgram], deviates: bool) -> None:
     with ThreadPoolExecutor(CONCURRENT_COUNT) as pool:
-        faults = [fault for fault in pool.map(lambda program: fault_of(program, is_odd), programs) if fault]
+        faults = [fault for fault in pool.map(lambda program: wrong_outcome(program, deviates), programs) if fault]
     if faults:
         pytest.fail("\n".join([f"{len(faults)} of {len(programs)} programs:", *faults[:10]]))
 
 
-def test_programs_in_which_all_ranks_call_the_same_end_well():
-    programs = [SeededProgram.drawn(seed) for seed in seeds("0..40")]
-    assert_without_fault(programs, is_odd=False)
+def test_programs_without_a_deviation_end_without_an_error():
+    programs = [SeededProgram.from_seed(seed) for seed in seeds("0..40")]
+    assert_right_outcomes(programs, deviates=False)
 
 
-def test_every_rank_gets_the_different_call_of_one_rank():
-    programs = [SeededProgram.drawn(seed) for seed in seeds("0..80")]
-    assert_without_fault(programs, is_odd=True)
+def test_every_rank_gets_an_error_about_a_deviating_rank():
+    programs = [SeededProgram.from_seed(seed) for seed in seeds("0..80")]
+    assert_right_outcomes(programs, deviates=True)
 
 
 def test_every_kind_of_call_is_drawn():
-    assert {call.kind for seed in range(400) for call in SeededProgram.drawn(seed).calls} == KINDS.keys()
+    assert {call.kind for seed in range(400) for call in SeededProgram.from_seed(seed).calls} == KINDS.keys()

@@ -13,7 +13,7 @@ from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.linear_model import LogisticRegression
 from varied import exhaustively
 
-MANY = [5, *exhaustively(2)]
+SEVERAL_WORKERS = [5, *exhaustively(2)]
 GRAPHS = {
     "one edge": nx.DiGraph([(0, 1)]),
     "a loop": nx.DiGraph([(0, 0)]),
@@ -41,17 +41,17 @@ def assert_equal(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-7 if np.asarray(one).dtype == np.float32 else 1e-12)
 
 
-@pytest.mark.parametrize("workers", MANY)
+@pytest.mark.parametrize("workers", SEVERAL_WORKERS)
 @pytest.mark.parametrize("init", ["k-means||", "k-means++", "random"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
 def test_few_rows_are_clustered_as_by_one_rank_for_any_type_and_the_start(world, workers, init, dtype):
     for row_count, n_clusters in [(1, 1), (2, 1), (3, 1), (3, 2), (3, 3)]:
         rows = some_rows(row_count, dtype)
-        alone, found = (fitted(rows, world(p), init=init, n_init=1, n_clusters=n_clusters) for p in (1, workers))
-        assert_equal(found, alone)
+        of_one_rank, found = (fitted(rows, world(p), init=init, n_init=1, n_clusters=n_clusters) for p in (1, workers))
+        assert_equal(found, of_one_rank)
 
 
-@pytest.mark.parametrize("workers", [1, *MANY])
+@pytest.mark.parametrize("workers", [1, *SEVERAL_WORKERS])
 def test_the_one_cluster_of_few_rows_matches_scikit_learn(world, workers):
     rows = some_rows(3)
 
@@ -62,7 +62,7 @@ def test_the_one_cluster_of_few_rows_matches_scikit_learn(world, workers):
         assert model.inertia_ == pytest.approx(expected.inertia_)
 
 
-@pytest.mark.parametrize("workers", MANY)
+@pytest.mark.parametrize("workers", SEVERAL_WORKERS)
 @pytest.mark.parametrize("name", ["rows.csv", "rows.txt", "bytes.txt", "rows.npy"])
 def test_files_of_few_rows_are_clustered_as_by_one_rank(world, tmp_path, workers, name):
     rows = some_rows(2, np.uint8 if name == "bytes.txt" else np.float64).round(2)
@@ -79,7 +79,7 @@ def test_files_of_few_rows_are_clustered_as_by_one_rank(world, tmp_path, workers
     np.testing.assert_allclose(model.transform(path)[:, 0], np.linalg.norm(rows - rows.mean(axis=0), axis=1), rtol=1e-6)
 
 
-@pytest.mark.parametrize("workers", [1, *MANY])
+@pytest.mark.parametrize("workers", [1, *SEVERAL_WORKERS])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_vertices_of_graphs_with_few_edges_rank_as_in_networkx(world, workers, name):
     graph = GRAPHS[name]
@@ -90,7 +90,7 @@ def test_vertices_of_graphs_with_few_edges_rank_as_in_networkx(world, workers, n
     np.testing.assert_allclose(model.ranks_, [expected[vertex] for vertex in model.vertices_], atol=1e-12)
 
 
-@pytest.mark.parametrize("workers", [1, *MANY])
+@pytest.mark.parametrize("workers", [1, *SEVERAL_WORKERS])
 @pytest.mark.parametrize("name", GRAPHS)
 def test_graphs_with_few_edges_are_connected_and_searched_as_in_networkx(world, workers, name):
     graph = GRAPHS[name]
@@ -105,12 +105,12 @@ def test_graphs_with_few_edges_are_connected_and_searched_as_in_networkx(world, 
     assert {frozenset(np.flatnonzero(labels == label).tolist()) for label in set(labels.tolist())} == expected
     distances = nx.single_source_shortest_path_length(graph, 0)
     assert search.distances_.tolist() == [distances.get(vertex, -1) for vertex in search.vertices_.tolist()]
-    alone = rp.EffectiveDiameter(random_state=0).fit(graph)
-    assert diameter.effective_diameter_ == alone.effective_diameter_
-    np.testing.assert_array_equal(diameter.pairs_, alone.pairs_)
+    of_one_rank = rp.EffectiveDiameter(random_state=0).fit(graph)
+    assert diameter.effective_diameter_ == of_one_rank.effective_diameter_
+    np.testing.assert_array_equal(diameter.pairs_, of_one_rank.pairs_)
 
 
-@pytest.mark.parametrize("workers", [1, *MANY])
+@pytest.mark.parametrize("workers", [1, *SEVERAL_WORKERS])
 def test_a_graph_with_few_edges_is_embedded_by_its_eigenvectors(world, workers):
     path = nx.path_graph(3)
 
@@ -121,30 +121,30 @@ def test_a_graph_with_few_edges_is_embedded_by_its_eigenvectors(world, workers):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_graph_of_nothing_is_named_by_any_number_of_ranks(world, workers):
+def test_an_empty_graph_is_reported_by_any_number_of_ranks(world, workers):
     nothing = rp.Graph((np.empty(0, np.int64), np.empty(0, np.int64)))
 
     with pytest.raises(rp.InputError, match="no edges and no vertices"):
         rp.PageRank(engine=world(workers)).fit(nothing)
 
 
-@pytest.mark.parametrize("workers", MANY)
+@pytest.mark.parametrize("workers", SEVERAL_WORKERS)
 @pytest.mark.parametrize("row_count", [2, 3])
-def test_few_sparse_rows_are_learned_from_as_by_one_rank(world, workers, row_count):
+def test_models_of_few_sparse_rows_match_one_rank(world, workers, row_count):
     rows, classes = csr_matrix(np.eye(4)[:row_count]), np.array(["a", "b", "a"])[:row_count]
     # One batch has all rows, so their order does not matter.
     parameters = {"random_state": 0, "max_iter": 3, "batch_size": 8}
 
-    alone, found = (rp.SparseSGD(engine=world(p), **parameters).fit(rows, classes) for p in (1, workers))
+    of_one_rank, found = (rp.SparseSGD(engine=world(p), **parameters).fit(rows, classes) for p in (1, workers))
 
-    np.testing.assert_allclose(found.coef_, alone.coef_, rtol=1e-12)
-    assert found.loss_ == pytest.approx(alone.loss_, rel=1e-12)
+    np.testing.assert_allclose(found.coef_, of_one_rank.coef_, rtol=1e-12)
+    assert found.loss_ == pytest.approx(of_one_rank.loss_, rel=1e-12)
     expected = LogisticRegression(C=1e5).fit(rows, classes)
     assert found.predict(rows).tolist() == expected.predict(rows).tolist()
 
 
-@pytest.mark.parametrize("workers", [1, *MANY])
-def test_files_of_few_sparse_rows_and_of_none_are_learned_from(world, tmp_path, workers):
+@pytest.mark.parametrize("workers", [1, *SEVERAL_WORKERS])
+def test_files_of_few_or_no_sparse_rows_are_fitted(world, tmp_path, workers):
     (tmp_path / "two.svm").write_text("0 1:1.5\n1 2:1.5\n")
     (tmp_path / "none.svm").write_text("")
 
@@ -155,7 +155,7 @@ def test_files_of_few_sparse_rows_and_of_none_are_learned_from(world, tmp_path, 
     assert model.score(tmp_path / "two.svm") == 1
 
 
-@pytest.mark.parametrize("workers", [1, *MANY])
+@pytest.mark.parametrize("workers", [1, *SEVERAL_WORKERS])
 @pytest.mark.parametrize("text", ["", "\n\n", "  ", "word", "two words\ntwo"])
 def test_texts_of_few_lines_are_counted_and_searched(world, tmp_path, workers, text):
     path = tmp_path / "text"
@@ -173,7 +173,7 @@ def test_texts_of_few_lines_are_counted_and_searched(world, tmp_path, workers, t
     assert [lines for _, lines in parts] == [numbers] + [[]] * (workers - 1)
 
 
-@pytest.mark.parametrize("workers", [1, *MANY])
+@pytest.mark.parametrize("workers", [1, *SEVERAL_WORKERS])
 def test_a_step_of_fewer_tasks_than_workers_completes(world, workers):
     with rp.MapReduce(lambda part, _: ([part % 2], [part]), job=world(workers)) as job:
         job.cache([3])

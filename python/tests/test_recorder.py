@@ -68,7 +68,7 @@ def test_every_collective_leaves_a_record(world):
 # Errors
 
 
-def die_in_turn(comm):
+def fail_one_after_another(comm):
     comm.allreduce(np.ones(3))
     if comm.rank == 1:
         raise ValueError("no more")
@@ -85,7 +85,7 @@ def die_in_turn(comm):
 
 def test_an_error_carries_the_records_of_its_rank_and_the_caller_gets_all():
     with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="no more") as raised:
-        job.run(die_in_turn)
+        job.run(fail_one_after_another)
     text = "\n".join(raised.value.__notes__)
     assert "rank 1: allreduce #0 (" in text and "rank 0: in allreduce #1 (" in text
 
@@ -104,28 +104,28 @@ def fail_in_flight(comm):
     raise error
 
 
-def test_an_error_of_a_handle_carries_the_same():
+def test_an_error_of_a_handle_carries_the_records_too():
     with rp.launch(workers=2, threads=1) as job, pytest.raises(rp.CollectiveMismatch) as raised:
         job.run(fail_in_flight)
     assert len({note.partition(":")[0] for note in raised.value.__notes__}) == 2
 
 
-def fail_beside_a_call_that_waits(comm, told):
+def fail_beside_a_call_that_waits(comm, error_file):
     if comm.rank == 1:
         comm.allgather_async(["an object"])
         raise ValueError("no more")
     try:
         comm.recv(1)
     except rp.RipienoError as error:
-        told.write_text(type(error).__name__)
+        error_file.write_text(type(error).__name__)
         raise
 
 
 def test_a_failing_rank_notifies_the_others_before_it_collects_its_records(tmp_path):
     # A query waits for the calls in flight. This call would only end when both ranks are notified of the deadlock.
     with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="no more") as raised:
-        job.run(fail_beside_a_call_that_waits, tmp_path / "told")
-    assert (tmp_path / "told").read_text() == "RankFailed"
+        job.run(fail_beside_a_call_that_waits, tmp_path / "error_file")
+    assert (tmp_path / "error_file").read_text() == "RankFailed"
     assert any(note.startswith("rank 1: ") for note in raised.value.__notes__)
 
 
@@ -133,7 +133,7 @@ def test_wrong_arguments_leave_no_record_and_carry_none():
     with rp.launch(workers=1) as job:
         before = job.run(lambda comm: len(comm.flight()))
         with pytest.raises(InputError) as raised:
-            job.run(lambda comm: comm.allreduce(np.ones(3), algorithm="telepathy"))
+            job.run(lambda comm: comm.allreduce(np.ones(3), algorithm="unknown"))
         assert not hasattr(raised.value, "flight")
     assert before == [0]
 
@@ -171,15 +171,15 @@ def test_a_trace_of_a_script_has_a_track_per_rank_with_waits_inside_collectives(
             assert len(inside) == 1
     # No rank leaves before the last has arrived, as one clock for all shows.
     for sequence in range(5):
-        meeting = [event for event in slices(trace, "allreduce") if event["args"]["sequence"] == sequence]
-        assert len(meeting) == 3
-        assert max(event["ts"] for event in meeting) <= min(event["ts"] + event["dur"] for event in meeting)
+        of_all_ranks = [event for event in slices(trace, "allreduce") if event["args"]["sequence"] == sequence]
+        assert len(of_all_ranks) == 3
+        assert max(event["ts"] for event in of_all_ranks) <= min(event["ts"] + event["dur"] for event in of_all_ranks)
 
 
 def test_a_job_that_fails_leaves_its_trace_too(tmp_path):
     path = tmp_path / "out.json"
     with pytest.raises(ValueError, match="no more"), rp.launch(workers=2, threads=1, trace=path) as job:
-        job.run(die_in_turn)
+        job.run(fail_one_after_another)
     collectives = slices(json.loads(path.read_text()), "allreduce")
     outcomes = {event["args"]["outcome"] for event in collectives}
     assert outcomes == {"done", "failed"}
@@ -188,20 +188,20 @@ def test_a_job_that_fails_leaves_its_trace_too(tmp_path):
 
 def test_a_trace_that_is_lost_does_not_hide_why_the_program_failed(tmp_path):
     def fail(comm=None):
-        (tmp_path / "gone").rmdir()
+        (tmp_path / "removed").rmdir()
         raise ValueError("no more")
 
-    path = tmp_path / "gone" / "out.json"
-    (tmp_path / "gone").mkdir()
+    path = tmp_path / "removed" / "out.json"
+    (tmp_path / "removed").mkdir()
     lost, failed = pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more")
     with lost, failed, rp.launch(workers=1, trace=path) as job:
         job.run(fail)
-    (tmp_path / "gone").mkdir()
+    (tmp_path / "removed").mkdir()
     lost, failed = pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more")
     with lost, failed, rp.launch(workers=1, trace=path) as job:
         job.run(lambda comm: comm.barrier())
         fail()
-    (tmp_path / "gone").mkdir()
+    (tmp_path / "removed").mkdir()
     with pytest.warns(UserWarning, match="is lost"), pytest.raises(ValueError, match="no more"), traced(path):
         with rp.launch(workers=1) as job:
             job.run(lambda comm: comm.barrier())
@@ -209,11 +209,11 @@ def test_a_trace_that_is_lost_does_not_hide_why_the_program_failed(tmp_path):
 
 
 def test_a_lost_trace_keeps_the_result_of_the_program(tmp_path):
-    (tmp_path / "gone").mkdir()
+    (tmp_path / "removed").mkdir()
     lost = pytest.warns(UserWarning, match="out.json is lost: .*; the result is kept")
-    with lost, rp.launch(workers=1, trace=tmp_path / "gone" / "out.json") as job:
+    with lost, rp.launch(workers=1, trace=tmp_path / "removed" / "out.json") as job:
         found = job.run(lambda comm: comm.allreduce(2.0))
-        (tmp_path / "gone").rmdir()
+        (tmp_path / "removed").rmdir()
     assert found == [2.0]
 
 
@@ -247,7 +247,7 @@ def test_concurrent_collectives_have_separate_tracks(tmp_path):
     assert (wait["tid"], wait["ts"], wait["dur"]) == (2, 1.25e6, 0.25e6)
 
 
-def test_calls_without_times_are_left_out_of_a_trace():
+def test_calls_without_times_are_not_in_a_trace():
     trace = picture([dump(0, [record(0) | {"start_s": None, "end_s": None}, record(1, 2.0, 3.0)])])
     assert [event["args"]["sequence"] for event in slices(trace)] == [1]
 
@@ -255,7 +255,7 @@ def test_calls_without_times_are_left_out_of_a_trace():
 # Clocks
 
 
-def test_clocks_of_hosts_are_brought_together_within_the_error():
+def test_clocks_of_hosts_are_aligned_within_the_error():
     truth_s, clocks = 100.0, {"a": 0.0, "b": 100.0}
     generator = np.random.default_rng(3)
     records = {"a": [], "b": []}
@@ -273,7 +273,7 @@ def test_clocks_of_hosts_are_brought_together_within_the_error():
     assert max(event["ts"] for event in slices(picture(files))) < 51e6
 
 
-def test_clocks_of_ranks_that_never_met_are_left_alone():
+def test_clocks_of_ranks_without_a_common_call_are_not_changed():
     apart = [dump(0, [record(0)]), dump(1, [record(1, 7.0, 8.0)], clock="b")]
     assert offsets(apart)["b"].error_s is None and offsets(apart)["b"].seconds == 0
 
@@ -281,7 +281,7 @@ def test_clocks_of_ranks_that_never_met_are_left_alone():
 #: Causes of waits
 
 
-def late(comm):
+def delay_rank_2(comm):
     """Rank 2 computes while the others wait for it."""
     comm.barrier()
     start = comm.stats()["seconds_waited_for"]
@@ -293,7 +293,7 @@ def late(comm):
 
 
 def test_the_late_rank_is_named(world):
-    results = world(3).run(late)
+    results = world(3).run(delay_rank_2)
     for own, waiting in results:
         assert len(own) == 3
         assert waiting.seconds.shape == (3, 3) and not waiting.seconds.diagonal().any()
@@ -319,7 +319,7 @@ def test_a_group_names_the_rank_that_it_waited_for(world):
     assert of_rank_0[0] == 0 < of_rank_0[1]
 
 
-def test_blame_is_passed_on_by_ranks_that_waited_themselves():
+def test_waits_are_attributed_through_ranks_that_waited():
     chain = np.zeros((4, 4))
     chain[2, 1] = chain[3, 2] = chain[0, 3] = 1.0
     assert Waiting(chain).caused_s.tolist() == [0, 3, 0, 0]

@@ -28,7 +28,7 @@ PAIRS = {
 
 
 @parametrize_with_checks([rp.Ridge(), rp.LinearRegression()])
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 
@@ -50,7 +50,7 @@ def test_weights_match_scikit_learn(world, workers, solver, weights, fit_interce
 
 
 @everywhere
-def test_columns_that_depend_on_each_other_take_the_shortest_weights(world, workers):
+def test_dependent_columns_have_the_shortest_weights(world, workers):
     dependent = np.hstack([X, X[:, :2] @ [[1], [-1]]])
     model = rp.LinearRegression(engine=world(workers)).fit(dependent, Y)
     expected = LinearRegression().fit(dependent, Y)
@@ -62,7 +62,7 @@ def test_columns_that_depend_on_each_other_take_the_shortest_weights(world, work
 
 
 @everywhere
-def test_fewer_rows_than_columns_or_ranks_take_the_shortest_weights(world, workers):
+def test_fewer_rows_than_columns_or_ranks_have_the_shortest_weights(world, workers):
     for count in (2, 4):
         model = rp.LinearRegression(engine=world(workers)).fit(X[:count], Y[:count])
         expected = LinearRegression().fit(X[:count], Y[:count])
@@ -70,7 +70,7 @@ def test_fewer_rows_than_columns_or_ranks_take_the_shortest_weights(world, worke
         np.testing.assert_allclose(model.singular_, expected.singular_[: len(model.singular_)], atol=1e-10)
 
 
-def test_badly_scaled_columns_lose_no_digits_for_they_are_factored():
+def test_badly_scaled_columns_are_solved_by_factorization():
     scaled = X * [1, 1e-3, 1, 1, 1e2, 1]
     model = rp.LinearRegression().fit(scaled, Y)
     expected = np.linalg.lstsq(scaled - scaled.mean(axis=0), Y - Y.mean(axis=0), rcond=None)[0]
@@ -102,13 +102,13 @@ def test_a_column_of_files_is_the_target(world, tmp_path, workers, kind):
         model.fit(paths, "cost")
 
 
-def _fitted_there(comm, X, Y):
+def _fit_in_program(comm, X, Y):
     return rp.LinearRegression().fit(X, Y, comm=comm).coef_
 
 
 @everywhere
 def test_existing_ranks_fit(world, workers):
-    for coef in world(workers).run(_fitted_there, X, Y):
+    for coef in world(workers).run(_fit_in_program, X, Y):
         np.testing.assert_allclose(coef, LinearRegression().fit(X, Y).coef_, rtol=1e-10)
 
 
@@ -119,7 +119,7 @@ def test_existing_ranks_fit(world, workers):
         (rp.Ridge(float("nan")), "alpha=nan"),
         (rp.Ridge(solver="svd"), "solver='svd': expected one of auto, normal, tsqr"),
         (rp.LinearRegression(workers=0), "workers=0"),
-        (rp.LinearRegression(engine="abacus"), "engine='abacus'"),
+        (rp.LinearRegression(engine="unknown"), "engine='unknown'"),
     ],
 )
 def test_bad_parameters_are_named_with_their_value(estimator, message):
@@ -148,7 +148,7 @@ def test_every_number_type_produces_the_weights_of_float64(world):
         np.testing.assert_allclose(rp.LinearRegression(engine=world(2)).fit(rows, y).coef_, [1, 2, 3], rtol=1e-10)
 
 
-def test_stages_are_reported_and_reported(world):
+def test_stages_are_reported(world):
     events: list[dict] = []
     model = rp.Ridge(engine=world(2), on_iteration=events.append).fit(X, Y)
 

@@ -24,7 +24,7 @@ def trace_of(*events, ranks=2):
     return {"traceEvents": [*names, more, wait, *events]}
 
 
-def test_a_collective_takes_from_its_last_rank_s_coming_to_its_last_rank_s_leaving():
+def test_a_collective_lasts_from_the_last_arrival_to_the_last_departure():
     calls, ranks = replay.calls_of(
         trace_of(
             event(0, "allreduce", 0, 1000, sequence=0),
@@ -95,7 +95,7 @@ def test_every_replayed_call_takes_the_time_of_its_plans():
     assert [(row.collective, row.calls) for row in found.rows] == [("sparse-reduce", 1), ("allreduce", 2)]
 
 
-def test_the_trace_of_a_job_is_played(tmp_path, capsys):
+def test_the_trace_of_a_job_is_simulated(tmp_path, capsys):
     def program(comm):
         for _ in range(3):
             comm.allreduce(np.ones(5000, np.float32))
@@ -108,8 +108,8 @@ def test_the_trace_of_a_job_is_played(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     row = next(row for row in found["collectives"] if (row["collective"], row["nbytes"]) == ("allreduce", 20_000))
     assert (found["recorded_ranks"], found["ranks"], row["calls"]) == (2, 64, 3)
-    alone = simulate("allreduce", Cluster(nodes=64, rate_bits_per_s=1e9), nbytes=20_000)
-    assert row["simulated_s"] == pytest.approx(3 * alone.seconds)
+    of_one_call = simulate("allreduce", Cluster(nodes=64, rate_bits_per_s=1e9), nbytes=20_000)
+    assert row["simulated_s"] == pytest.approx(3 * of_one_call.seconds)
     assert main(["simulate", f"--trace={path}", "--hosts", "64"]) == 0
     assert "a job of 2 ranks on 64 nodes" in capsys.readouterr().out
 

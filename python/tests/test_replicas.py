@@ -18,7 +18,7 @@ from ripieno.launch.process.report import FailureReport
 from ripieno.launch.supervisor import Policy
 from test_run import COMMAND
 from varied import exhaustively
-from watching import PATIENCE_S, gone_within, is_prompt
+from watching import EVENT_TIMEOUT_S, gone_within, is_prompt
 
 WORKERS = 4
 REPLICAS = [(0, 2), (1, 3)]
@@ -41,15 +41,17 @@ def reduce_for_long(comm, victims):
     world_rank = comm.rank
     # Rank 0 has the first two thirds, rank 1 the last two; both request every other row.
     rows = np.arange(2 * LENGTH) + LENGTH * (world_rank % 2)
-    wanted = np.arange(0, 3 * LENGTH, 2)
-    givers = 1.0 + ((wanted >= LENGTH) & (wanted < 2 * LENGTH))
-    sparse = comm.sparse(rows, wanted, replicas=2)
+    requested = np.arange(0, 3 * LENGTH, 2)
+    contributions = 1.0 + ((requested >= LENGTH) & (requested < 2 * LENGTH))
+    sparse = comm.sparse(rows, requested, replicas=2)
     comm = comm.replicate(2)
     values = np.arange(LENGTH, dtype=np.float64)
     for number in range(ROUNDS):
         total = comm.allreduce(values * (comm.rank + 1) + number)
         assert np.array_equal(total, values * 3 + 2 * number), f"round {number}"
-        assert np.array_equal(sparse.reduce(rows + float(number)), (wanted + number) * givers), f"round {number}"
+        assert np.array_equal(sparse.reduce(rows + float(number)), (requested + number) * contributions), (
+            f"round {number}"
+        )
         if number == 2 and world_rank in victims:
             comm.emit({"victim": world_rank})
         if number == LAST_ROUND_OF_VICTIMS and world_rank in victims:
@@ -57,14 +59,14 @@ def reduce_for_long(comm, victims):
     return comm.rank, comm.replica, float(total[-1])
 
 
-def doomed(signal_number=signal.SIGKILL, **options):
+def job_with_victims(signal_number=signal.SIGKILL, **options):
     """Provide a job with workers that get a signal when they report that they are victims."""
     jobs = []
 
-    def strike(event):
+    def send_signal(event):
         os.kill(jobs[0].pids[event["victim"]], signal_number)
 
-    jobs.append(rp.launch(workers=WORKERS, replicas=2, threads=1, on_event=strike, **options))
+    jobs.append(rp.launch(workers=WORKERS, replicas=2, threads=1, on_event=send_signal, **options))
     return jobs[0]
 
 
@@ -77,7 +79,7 @@ def doomed(signal_number=signal.SIGKILL, **options):
     ],
 )
 def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(victims, links):
-    with doomed(links=links) as job:
+    with job_with_victims(links=links) as job:
         results = job.run(reduce_for_long, victims)
 
         assert [(rank, total) for rank, _, total in results] == [
@@ -90,8 +92,8 @@ def test_a_long_loop_survives_every_set_of_deaths_that_leaves_a_replica_of_each(
 
 
 @pytest.mark.parametrize("victim", [0, *exhaustively(*range(1, WORKERS))])
-def test_a_stopped_replica_is_found_by_its_silence_and_done_without(victim):
-    with doomed(signal.SIGSTOP, heartbeat_timeout_s=1.0) as job:
+def test_the_job_continues_without_a_stopped_replica(victim):
+    with job_with_victims(signal.SIGSTOP, heartbeat_timeout_s=1.0) as job:
         pid = job.pids[victim]
         assert [rank for rank, _, _ in job.run(reduce_for_long, (victim,))] == [0, 1]
         assert list(job.lost) == [victim]
@@ -99,12 +101,12 @@ def test_a_stopped_replica_is_found_by_its_silence_and_done_without(victim):
 
 
 def test_the_last_replica_fails_the_job_in_time_and_is_named():
-    with doomed() as job, pytest.raises(rp.RankFailed) as raised:
+    with job_with_victims() as job, pytest.raises(rp.RankFailed) as raised:
         job.run(reduce_for_long, (1, 3))
     assert raised.value.rank in (1, 3) and "before that its replica, rank" in str(raised.value)
 
 
-def tell_time_of_failure(comm, victims):
+def raise_time_of_failure(comm, victims):
     start = time.monotonic()
     try:
         replicas = comm.replicate(2)
@@ -118,10 +120,10 @@ def tell_time_of_failure(comm, victims):
         raise ValueError(f"{error.rank}: {time.monotonic() - start:.3f}") from None
 
 
-def test_every_rank_is_reported_of_the_last_replica_within_two_seconds():
+def test_every_rank_gets_the_failure_of_the_last_replica_within_two_seconds():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         with pytest.raises(rp.RankFailed) as raised:
-            job.run(tell_time_of_failure, (0, 2))
+            job.run(raise_time_of_failure, (0, 2))
         reports = job._heard.reports
     assert raised.value.rank in (0, 2)
     for rank in (1, 3):
@@ -172,7 +174,7 @@ def test_every_kind_of_call_works_after_a_death():
 
 def call_world(comm):
     lose_first(comm, 20)
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + EVENT_TIMEOUT_S
     while not comm.lost_ranks and time.monotonic() < deadline:
         os.sched_yield()
     try:
@@ -234,7 +236,7 @@ class ReplicaReport:
         self.heard.tick()
 
 
-def test_ranks_that_all_fail_because_of_one_end_the_wait():
+def test_the_wait_ends_when_all_ranks_fail_because_of_one():
     for order in ((2, 1, 0, 3), (0, 1, 3, 2)):
         with ReplicaReport() as output:
             for rank in order:
@@ -243,7 +245,7 @@ def test_ranks_that_all_fail_because_of_one_end_the_wait():
                 output.heard.results()
 
 
-def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
+def test_a_single_failed_rank_is_lost_when_its_replica_returns():
     with ReplicaReport() as output:
         output.fail_because_of(1, 2)
         output.end(2)
@@ -254,7 +256,7 @@ def test_a_rank_that_failed_alone_is_done_without_when_its_replica_returns():
         assert [member.loss is not None for member in output.members] == [False, True, True, False]
 
 
-def test_a_rank_that_others_have_gone_on_without_is_lost_although_it_is_alive():
+def test_a_rank_without_which_others_continue_is_lost_although_alive():
     with ReplicaReport() as output:
         output.fail_because_of(3, 3)
         assert output.members[3].loss == "its process ended"
@@ -263,7 +265,7 @@ def test_a_rank_that_others_have_gone_on_without_is_lost_although_it_is_alive():
         assert output.heard.results() == [0, 1]
 
 
-def test_a_rank_that_failed_is_no_replica_to_continue_with():
+def test_a_failed_rank_does_not_count_as_a_live_replica():
     with ReplicaReport() as output:
         output.fail_because_of(1, 2)
         output.end(3)
@@ -298,7 +300,7 @@ def refuse_seeds_of_their_own(comm):
     return None
 
 
-def test_replicas_send_nothing_that_differs_between_them():
+def test_replicas_send_equal_bytes():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         assert job.run(explain_without_times) == [(None, True)] * 2
         assert all(
@@ -310,16 +312,16 @@ def test_replicas_send_nothing_that_differs_between_them():
         assert len({each for order in orders for each in order}) == 1
 
 
-def raise_in_one_copy(comm):
+def raise_in_one_replica(comm):
     logical = comm.replicate(2)
     if comm.rank == 2:
         raise KeyError("culprit")
     logical.barrier()
 
 
-def test_an_exception_in_one_replica_is_the_jobs():
+def test_an_exception_in_one_replica_fails_the_job():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job, pytest.raises(KeyError, match="culprit"):
-        job.run(raise_in_one_copy)
+        job.run(raise_in_one_replica)
 
 
 def test_a_world_without_replicas_states_how_to_start_one(world):

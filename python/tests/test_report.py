@@ -60,7 +60,7 @@ class PageReader(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_well_formed_and_refers_to_nothing_outside(page):
+def test_the_page_is_well_formed_and_has_no_external_links(page):
     reader = PageReader()
     reader.feed(page)
 
@@ -84,7 +84,7 @@ def test_charts_take_their_colors_from_the_page(page):
     assert "prefers-color-scheme: dark" in page
 
 
-def test_the_sizes_of_a_million_clusters_take_no_more_of_the_page_than_those_of_a_thousand():
+def test_the_chart_of_cluster_sizes_has_a_bounded_length():
     sizes = np.random.default_rng(0).integers(0, 9, 1_000_000)
     thousand, million = (charts.size_chart(sizes[:count]) for count in (1000, 1_000_000))
 

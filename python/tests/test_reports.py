@@ -47,7 +47,7 @@ FITS = {
 }
 
 
-def test_every_estimator_is_here():
+def test_every_estimator_has_a_case():
     assert set(FITS) == set(algorithms.__all__)
 
 
@@ -79,7 +79,7 @@ def test_time_of_ranks_is_listed_separately():
         assert facts.bytes_sent > 0 and facts.bytes_received > 0
 
 
-def test_existing_ranks_report_too(world):
+def test_existing_ranks_have_a_report(world):
     def program(comm):
         model = rp.KMeans(3, random_state=0).fit(TABLE, comm=comm)
         return len(model.report_.ranks), model.report_.about.outcome
@@ -90,13 +90,13 @@ def test_existing_ranks_report_too(world):
 @pytest.mark.parametrize(
     ("max_iter", "words"), [(300, "converged after "), (1, "hit max_iter: stopped after 1 iteration, and may not")]
 )
-def test_it_states_how_the_fit_ended(max_iter, words):
+def test_the_report_states_how_the_fit_ended(max_iter, words):
     model = rp.KMeans(3, init="random", max_iter=max_iter, random_state=1).fit(RNG.random((300, 2)))
 
     assert model.report_.about.outcome.startswith(words)
 
 
-def test_clusters_have_profiles_by_named_columns_and_places_in_the_plane():
+def test_clusters_have_profiles_by_named_columns_and_positions_in_the_plane():
     about = rp.KMeans(3, random_state=0).fit(TABLE).report_.about
 
     assert list(about.profiles) == ["height", "width", "age"]
@@ -173,7 +173,7 @@ def test_flight_records_become_spans(world):
     assert len(kept.get_finished_spans()) == len(spans)
 
 
-def test_jobs_are_logged_under_the_name_of_their_room(caplog):
+def test_jobs_are_logged_under_the_name_of_their_package(caplog):
     caplog.set_level("INFO", "ripieno")
 
     with rp.launch(workers=1) as job:
@@ -205,7 +205,7 @@ def test_fits_log_their_input_output_and_checkpoint(tmp_path, caplog):
         assert text in output
 
 
-def test_rows_that_go_to_disk_are_reported(caplog):
+def test_rows_written_to_disk_are_reported(caplog):
     caplog.set_level("INFO", "ripieno")
 
     def many(comm):
@@ -218,18 +218,18 @@ def test_rows_that_go_to_disk_are_reported(caplog):
     assert any(each.name == "ripieno.keyed" and "of rows went to" in each.getMessage() for each in caplog.records)
 
 
-class ByTcp:
+class TcpInsteadOfSharedMemory:
     """A native communicator that could not use shared memory with rank 2."""
 
     def second_choices(self) -> list[tuple[int, str]]:
         return [(2, "TCP, for: no memfd")]
 
 
-def test_a_link_that_was_no_first_choice_is_reported_at_the_end(caplog):
+def test_a_link_that_was_not_the_first_choice_is_reported_at_the_end(caplog):
     rank = object.__new__(CallBase)
     rank.rank = 1
     with caplog.at_level("INFO", logger="ripieno"):
-        rank._log_links(ByTcp())
+        rank._log_links(TcpInsteadOfSharedMemory())
     assert caplog.messages == ["rank 1 has reached rank 2 by TCP, for: no memfd"]
 
 
@@ -248,7 +248,7 @@ def test_verbose_runs_show_the_log_of_ranks(tmp_path):
     assert "ripieno.comm: rank 0 checkpoint 'state', version 1" in done.stderr
 
 
-def test_page_rank_reports_its_report_as_json(tmp_path):
+def test_the_pagerank_command_writes_its_report_as_json(tmp_path):
     (tmp_path / "graph.txt").write_text("0 1\n1 2\n2 0\n")
     line = ["pagerank", "graph.txt", "--report", "report.json", "--quiet"]
     command = [sys.executable, "-m", "ripieno.cli", *line]

@@ -63,7 +63,7 @@ def test_a_folder_takes_its_name_when_it_is_complete(memory):
 
 
 @pytest.mark.parametrize("new", [new_file, new_folder])
-def test_an_error_leaves_nothing(memory, new):
+def test_an_error_leaves_no_file(memory, new):
     with pytest.raises(ZeroDivisionError), new(f"{ROOT}/a.txt") as part:
         raise ZeroDivisionError
 
@@ -80,7 +80,7 @@ class Fails(MemoryFileSystem):
         pass
 
 
-def test_input_that_cannot_be_renamed_is_an_error_and_leaves_nothing(memory):
+def test_output_that_cannot_be_renamed_is_an_error_and_leaves_no_file(memory):
     fsspec.register_implementation("fails", Fails, clobber=True)
 
     with (
@@ -115,7 +115,7 @@ def test_an_older_result_is_restored_or_named_if_the_new_one_cannot_be_renamed(m
     assert (older == "a.txt") == (".old" not in lost)
 
 
-def test_an_older_folder_of_this_machine_is_put_back_too(tmp_path, monkeypatch):
+def test_an_older_local_folder_is_restored(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "full")
 
@@ -138,7 +138,7 @@ def test_an_older_folder_of_this_machine_is_put_back_too(tmp_path, monkeypatch):
         ("nosuch://results", (), "nosuch://results: Protocol not known: nosuch"),
     ],
 )
-def test_a_folder_that_cannot_be_written_is_refused_before_any_work(url, replaceable, message):
+def test_a_folder_that_cannot_be_written_is_rejected_before_any_work(url, replaceable, message):
     with pytest.raises(rp.InputError, match=message):
         check_new_folder(url, replaceable)
 
@@ -163,7 +163,7 @@ def test_commands_read_and_write_at_urls(memory, tmp_path):
 
 
 @pytest.mark.parametrize("command", [["split", "a.txt", "-p", "2", "--out"], ["kmeans", "a.npy", "-k", "2", "--trace"]])
-def test_a_url_is_refused_where_only_a_path_will_do(command):
+def test_a_url_is_rejected_where_a_path_is_required(command):
     refused = CliRunner().invoke(cli, [*command, f"{ROOT}/new"])
 
     assert refused.exit_code == 2

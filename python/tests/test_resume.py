@@ -16,7 +16,7 @@ def job_of(folder, job, **options):
     return rp.MapReduce(assign, job=job, **options)
 
 
-def test_a_job_killed_in_the_middle_resumes_and_ends_with_the_same_bits(world, tmp_path):
+def test_a_killed_job_resumes_and_ends_with_the_same_bits(world, tmp_path):
     alive = tmp_path / "alive"
 
     def map(part, value):
@@ -88,7 +88,7 @@ def test_a_step_outside_a_loop_is_an_iteration_and_save_writes_at_once(world, tm
         assert three.result.to_arrow().to_pydict() == {"key": [1], "value": [1]}
 
 
-def test_a_job_refuses_the_checkpoint_of_other_functions(world, tmp_path):
+def test_a_job_rejects_the_checkpoint_of_other_functions(world, tmp_path):
     with job_of(tmp_path, world(2)) as job:
         kmeans(job, iterations=1)
 

@@ -18,7 +18,7 @@ from ripieno.launch import limits
 from ripieno.launch.script import environment, host_names
 from ripieno.launch.script import run as launch_run
 from varied import exhaustively
-from watching import PATIENCE_S, comes_true, gone_within, is_prompt, under_load
+from watching import EVENT_TIMEOUT_S, comes_true, gone_within, is_prompt, under_load
 
 COMMAND = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
 SCRIPT = """
@@ -423,7 +423,7 @@ def test_ctrl_c_ends_a_rank_that_waits_for_others_to_join():
         # Once its port answers, it waits for the other rank.
         assert comes_true(lambda: not socket.socket().connect_ex(("127.0.0.1", port)), within_s=20)
         rank.send_signal(signal.SIGINT)
-        _, output = rank.communicate(timeout=PATIENCE_S)
+        _, output = rank.communicate(timeout=EVENT_TIMEOUT_S)
     assert "KeyboardInterrupt" in output
     assert rank.returncode == -signal.SIGINT
 

@@ -30,7 +30,7 @@ def digits():
 
 
 @given(cuts=st.lists(st.integers(0, 100), max_size=6), seed=st.integers(0, 2**31), stream=st.integers(0, 2**33))
-def test_a_row_draws_the_same_number_however_rows_are_divided(cuts, seed, stream):
+def test_a_row_draws_the_same_number_for_any_division_of_rows(cuts, seed, stream):
     points = np.zeros((100, 1))
     whole = WeightedRows(points, None, 0, 100).draw(seed, stream)
     edges = [0, *sorted(cuts), 100]

@@ -19,7 +19,7 @@ random = np.random.default_rng(0)
 SEQUENCES = ["".join(random.choice(list("ACGT"), length)) for length in random.integers(1, 40, 23)]
 
 
-def by_hand(a, b):
+def wagner_fischer(a, b):
     """Return the edit distance with Wagner's and Fischer's table, row by row."""
     row = list(range(len(b) + 1))
     for i, x in enumerate(a, 1):
@@ -29,7 +29,7 @@ def by_hand(a, b):
     return row[-1]
 
 
-EXPECTED = np.array([[by_hand(a, b) for b in SEQUENCES] for a in SEQUENCES])
+EXPECTED = np.array([[wagner_fischer(a, b) for b in SEQUENCES] for a in SEQUENCES])
 
 
 @pytest.mark.parametrize("count", [2, 3, 5, 8, 23])
@@ -150,7 +150,7 @@ def test_values_that_are_no_sequences_are_reported(bad, message):
         rp.MDS(metric="levenshtein").fit(bad)
 
 
-def test_sequences_without_a_metric_of_theirs_are_refused():
+def test_sequences_without_a_metric_for_sequences_are_rejected():
     with pytest.raises(rp.InputError, match="metric='cosine': sequences require one of levenshtein"):
         rp.MDS(metric="cosine").fit(Sequences.of(SEQUENCES))
 

@@ -34,7 +34,7 @@ def sparse_rows(row_count: int = 300, column_count: int = 40) -> tuple[csr_matri
     return X, (scores > 0.2).astype(int)
 
 
-def descended(X, labels, weight_count, *, loss, alpha, eta0, batch_size, epochs, seed):
+def reference_weights(X, labels, weight_count, *, loss, alpha, eta0, batch_size, epochs, seed):
     """Run AdaGrad with dense arrays, step by step, with rows and steps in the order of a single worker."""
     rows, X = len(labels), np.hstack([X.toarray(), np.ones((X.shape[0], 1))])
     count = -(-rows // batch_size)
@@ -74,7 +74,7 @@ def test_steps_match_a_dense_computation(classes, loss):
     assert model.n_iter_ == 3
 
     seed = np.random.RandomState(SEED).randint(SEED_LIMIT)
-    W = descended(X, labels, 1 if classes == 2 else classes, **parameters, epochs=3, seed=seed)
+    W = reference_weights(X, labels, 1 if classes == 2 else classes, **parameters, epochs=3, seed=seed)
     np.testing.assert_allclose(model.coef_, W[:-1].T, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(model.intercept_, W[-1], rtol=1e-9, atol=1e-12)
 
@@ -157,33 +157,33 @@ def fitted(world):
     return of
 
 
-def fit_and_go_on(comm, X, y):
+def fit_and_continue(comm, X, y):
     model = rp.SparseSGD(random_state=SEED, max_iter=3).fit(X, y, comm=comm)
     return model.coef_, model.partial_fit(X, y, comm=comm).coef_
 
 
-def test_existing_ranks_find_what_started_workers_do(world):
+def test_programs_give_the_model_of_started_workers(world):
     X, y = sparse_rows()
     model = rp.SparseSGD(random_state=SEED, max_iter=3, workers=2).fit(X, y)
 
-    fitted, gone_on = zip(*world(2).run(fit_and_go_on, X, y), strict=True)
+    fitted, continued = zip(*world(2).run(fit_and_continue, X, y), strict=True)
     for coefficients in fitted:
         np.testing.assert_array_equal(coefficients, model.coef_)
-    np.testing.assert_array_equal(gone_on[0], gone_on[1])
+    np.testing.assert_array_equal(continued[0], continued[1])
 
 
-def test_every_line_of_a_file_is_read_once_however_it_is_cut(tmp_path):
+def test_every_line_of_a_file_is_read_once_for_any_division(tmp_path):
     lines = [f"{number % 2} {number + 1}:{number}.5 900:2 # a note\n" for number in range(9)]
     (tmp_path / "a").write_text("".join(lines[:5]))
     (tmp_path / "b").write_text("".join(lines[5:]).rstrip("\n"))
     files = LibsvmFiles.open([tmp_path / "a", tmp_path / "b"])
-    everything = files.read_share(0, 1)
-    assert everything.matrix.shape[0] == len(lines)
+    whole_file = files.read_share(0, 1)
+    assert whole_file.matrix.shape[0] == len(lines)
 
     for world_size in (2, 3, 20, 100):
         shares = [files.read_share(rank, world_size) for rank in range(world_size)]
-        assert (vstack([share.matrix for share in shares]) != everything.matrix).nnz == 0
-        np.testing.assert_array_equal(np.concatenate([share.labels for share in shares]), everything.labels)
+        assert (vstack([share.matrix for share in shares]) != whole_file.matrix).nnz == 0
+        np.testing.assert_array_equal(np.concatenate([share.labels for share in shares]), whole_file.labels)
 
 
 def test_rows_in_memory_are_divided_evenly():
@@ -213,7 +213,7 @@ def test_hashing_keeps_inner_products_in_the_mean():
     assert abs(np.mean(errors)) < 3 * np.std(errors) / 10
 
 
-def go_on(comm, X, y):
+def continue_fit(comm, X, y):
     whole = rp.SparseSGD(random_state=SEED, max_iter=1).fit(X, y, comm=comm)
     model = rp.SparseSGD(random_state=SEED)
     first = model.partial_fit(X, y, comm=comm).coef_
@@ -224,7 +224,7 @@ def go_on(comm, X, y):
 @everywhere
 def test_a_partial_fit_continues_where_the_last_one_ended(workers, world):
     X, y = sparse_rows()
-    whole, first, losses, last = go_on(None, X, y) if workers == 1 else world(workers).run(go_on, X, y)[0]
+    whole, first, losses, last = continue_fit(None, X, y) if workers == 1 else world(workers).run(continue_fit, X, y)[0]
 
     np.testing.assert_array_equal(first, whole)
     assert losses[2] < losses[1] < losses[0]
@@ -232,7 +232,7 @@ def test_a_partial_fit_continues_where_the_last_one_ended(workers, world):
 
 
 @pytest.mark.parametrize(("tol", "epochs"), [(None, 12), (0.0, 12), (1e9, 4), (2e-2, None)])
-def test_the_descent_ends_when_some_epochs_bring_nothing(tol, epochs):
+def test_the_descent_ends_after_epochs_without_improvement(tol, epochs):
     model = rp.SparseSGD(max_iter=12, tol=tol, n_iter_no_change=3, random_state=SEED).fit(*sparse_rows())
     if epochs is None:
         assert 4 < model.n_iter_ < 12
@@ -268,7 +268,7 @@ def test_features_absent_from_the_fit_have_no_weight(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks([rp.SparseSGD(), rp.SparseSGD(loss="hinge")])
-def test_scikit_learn_finds_nothing_wrong(estimator, check):
+def test_checks_of_scikit_learn_pass(estimator, check):
     check(estimator)
 
 

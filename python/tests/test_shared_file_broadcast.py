@@ -18,7 +18,7 @@ from ripieno.wire import packing
 from varied import exhaustively
 
 TABLE = np.arange(50_000)
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def use(comm, places):
@@ -50,7 +50,7 @@ def test_a_value_has_at_most_three_copies_and_is_deleted_after_release(world, tm
 def use_and_wait(comm, place, folder):
     """The root of another variable removes files that are no longer read."""
     root = 1 % comm.world_size
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     is_left = True
     while comm.broadcast(is_left):
         comm.broadcast_variable("next", root, strategy="shared-file", places=place).release()
@@ -60,7 +60,7 @@ def use_and_wait(comm, place, folder):
         assert time.monotonic() < deadline
 
 
-def test_a_url_is_a_place(world, tmp_path):
+def test_a_url_is_accepted_as_a_place(world, tmp_path):
     assert world(2).run(use, [f"file://{tmp_path}"]) == [[], []]
 
 
@@ -89,7 +89,7 @@ def test_wrong_or_missing_copies_are_skipped_and_reported_if_none_is_right(tmp_p
     assert list(tmp_path.glob("*/*")) == []
 
 
-def test_a_disk_that_is_full_is_reported_and_nothing_stays(tmp_path):
+def test_a_full_disk_is_reported_and_no_file_remains(tmp_path):
     script = """
 import resource, signal, sys
 import numpy as np
@@ -138,5 +138,5 @@ def wrong_arguments(comm):
         comm.broadcast_variable(1, comm.rank, strategy="csb", places="/tmp")
 
 
-def test_places_belong_to_shared_files_and_the_other_way_around(world):
+def test_places_and_shared_files_need_each_other(world):
     world(1).run(wrong_arguments)

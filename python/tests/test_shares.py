@@ -10,7 +10,7 @@ LENGTHS = ([], [0], [1], [7, 0, 5], [100], [3, 1, 1, 64, 2], [10**12, 1, 10**12]
 
 
 @pytest.mark.parametrize("length", [0, 1, 2, 31, 33, 1000, 2**62])
-def test_ranges_are_even_and_leave_nothing_out(length):
+def test_ranges_are_even_and_complete(length):
     for world_size in WORLD_SIZES:
         ranges = [even_range(length, rank, world_size) for rank in range(world_size)]
 

@@ -30,7 +30,7 @@ from ripieno.units import bits_per_s, seconds_of
 PAGE = Path(__file__).resolve().parents[2] / "docs/simulator.md"
 GIB = 1 << 30
 # Some take seconds.
-reproduced = functools.cache(papers.reproduce)
+reproduction_of = functools.cache(papers.reproduce)
 
 
 def printed(capsys, *words):
@@ -63,11 +63,11 @@ def test_an_iteration_of_kmeans_is_an_assignment_and_an_allreduce_by_its_plan(ca
     summed = printed(
         capsys, "simulate", "allreduce", "--nodes", "8", "--rate", "1gbit", "--bytes", f"{1000 * 101 * 8}B"
     )
-    dealt = printed(capsys, "simulate", "broadcast", "--nodes", "8", "--rate", "1gbit", "--bytes", f"{1000 * 100 * 4}B")
+    sent = printed(capsys, "simulate", "broadcast", "--nodes", "8", "--rate", "1gbit", "--bytes", f"{1000 * 100 * 4}B")
 
     by_name = {stage["name"]: stage["seconds"] for stage in (*found["stages"], *found["once"])}
     assert by_name["assign"] == pytest.approx(2 * 125_000 * 1000 * 100 / (4 * 10e9))
-    assert (by_name["allreduce"], by_name["broadcast"]) == (summed["seconds"], dealt["seconds"])
+    assert (by_name["allreduce"], by_name["broadcast"]) == (summed["seconds"], sent["seconds"])
     assert found["seconds"] == pytest.approx(by_name["assign"] + by_name["allreduce"])
 
 
@@ -75,13 +75,13 @@ def test_divided_centroids_are_gathered_and_their_sums_scattered(capsys):
     words = ("--points", "1e6", "--dim", "100", "--clusters", "1000", "--nodes", "8", "--cores", "4", "--rate", "1gbit")
     found = printed(capsys, "simulate", "kmeans", *words, "--gflops", "10", "--compared", "0.25", "--divided")
     where = ("--nodes", "8", "--rate", "1gbit")
-    played = {
+    of_collectives = {
         name: printed(capsys, "simulate", name, *where, "--bytes", f"{count}B")["seconds"]
         for name, count in {"allgather": 125 * 400, "reduce_scatter": 1000 * 800, "allreduce": 1000 * 8}.items()
     }
 
     by_name = {stage["name"]: stage["seconds"] for stage in found["stages"]}
-    assert by_name == played | {"assign": pytest.approx(2 * 125_000 * 250 * 100 / (4 * 10e9))}
+    assert by_name == of_collectives | {"assign": pytest.approx(2 * 125_000 * 250 * 100 / (4 * 10e9))}
     assert found["once"] == []
 
 
@@ -106,7 +106,7 @@ def test_headers_and_packets_take_their_time_by_the_command(capsys):
 
 
 @pytest.mark.exhaustive
-def test_a_cluster_of_100_000_nodes_is_played(capsys):
+def test_a_cluster_of_100_000_nodes_is_simulated(capsys):
     words = ("simulate", "broadcast", "--nodes", "100000", "--racks", "2400", "--uplink", "40gbit")
 
     found = printed(capsys, *words, "--bytes", "1GiB", "--algorithm", "chain")
@@ -124,25 +124,25 @@ def test_a_cluster_of_100_000_nodes_is_played(capsys):
     ids=["distribute", "simulate", "explain"],
 )
 def test_an_exception_of_a_signal_handler_ends_a_long_simulation(simulation):
-    class Enough(Exception):
+    class Stopped(Exception):
         pass
 
     def end(*_):
-        raise Enough
+        raise Stopped
 
     before = signal.signal(signal.SIGUSR1, end)
     try:
         threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR1]).start()
-        with pytest.raises(Enough):
+        with pytest.raises(Stopped):
             simulation()
     finally:
         signal.signal(signal.SIGUSR1, before)
 
 
 def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():
-    begun_s = time.process_time()
+    start_s = time.process_time()
     found = explain("allreduce", Cluster(nodes=20_000), nbytes=1 << 20)
-    assert time.process_time() - begun_s < 5.0
+    assert time.process_time() - start_s < 5.0
     ring = next(each for each in found.candidates if each.algorithm == "ring")
     assert ring.unplayed_operations > 10**9
     assert ring.seconds == pytest.approx(sum(ring.terms_s))
@@ -165,7 +165,7 @@ def test_the_text_of_a_simulation_names_its_results(capsys):
     assert re.search(r"^time +\d", out, re.M) and re.search(r"^by uplinks +1 MB$", out, re.M)
 
 
-def test_behind_a_node_that_dies_ranks_wait_for_ever(capsys):
+def test_ranks_behind_a_dead_node_never_finish(capsys):
     found = printed(
         capsys,
         *("simulate", "broadcast", "--nodes", "9", "--rate", "1gbit", "--bytes", "1GB", "--algorithm", "chain"),
@@ -212,7 +212,7 @@ def test_slow_nodes_drawn_by_a_seed_slow_all_ranks(capsys):
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, list) else None,
 )
-def test_wrong_input_is_reported_and_leaves_nothing(words, message, capsys, tmp_path, monkeypatch):
+def test_wrong_input_is_reported_and_leaves_no_file(words, message, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     assert main(words) == 2
@@ -310,8 +310,8 @@ def test_a_timeline_of_many_ranks_shows_some_with_a_note():
     assert "64 ranks shown" in pictures.timeline(found)
 
 
-def test_clusters_that_cannot_be_are_reported():
-    for wrong, described in (
+def test_impossible_clusters_are_reported():
+    for parameters, described in (
         ({"nodes": 0}, "nodes=0"),
         ({"nodes": 4, "racks": [0, 1]}, "racks: 2 numbers for 4 nodes"),
         ({"nodes": 4, "rate_bits_per_s": 0.0}, "rate_bits_per_s=0.0"),
@@ -323,7 +323,7 @@ def test_clusters_that_cannot_be_are_reported():
         ({"nodes": 4, "slow": (1, 0.5, 0)}, "slow=0.5"),
     ):
         with pytest.raises(rp.InputError, match=re.escape(described)):
-            Cluster(**wrong)
+            Cluster(**parameters)
 
 
 def test_rates_and_durations_are_read_in_their_units():
@@ -351,7 +351,7 @@ def test_round_robin_ranks_are_in_the_racks_of_their_nodes():
 
 @pytest.mark.parametrize("name", ["harp-table-1", "twister-table-5", "twister-table-8"])
 def test_simulated_figures_match_the_papers(name):
-    found = reproduced(name)
+    found = reproduction_of(name)
 
     limit = {"harp-table-1": 0.02, "twister-table-5": 0.09, "twister-table-8": 0.1}[name]
     off = {row.of: row.deviation for row in found.rows if row.deviation is None or abs(row.deviation) > limit}
@@ -361,7 +361,7 @@ def test_simulated_figures_match_the_papers(name):
 
 @pytest.mark.exhaustive
 def test_the_order_of_switches_counts_as_in_figure_6():
-    found = reproduced("twister-figure-6")
+    found = reproduction_of("twister-figure-6")
 
     one_switch = [row.simulated for row in found.rows if ", 1 switches" in row.of]
     assert one_switch == pytest.approx([1, 1], rel=0.01)
@@ -369,8 +369,8 @@ def test_the_order_of_switches_counts_as_in_figure_6():
     assert len(core) == 3 and all(abs(deviation) < 0.35 for deviation in core)
 
 
-def test_broadcasts_of_spark_double_by_a_tree_and_then_stay_as_in_table_2():
-    rows = {row.of: row for row in reproduced("spark-table-2").rows}
+def test_broadcasts_of_spark_by_a_tree_match_table_2():
+    rows = {row.of: row for row in reproduction_of("spark-table-2").rows}
 
     deviations = [rows[f"broadcast, {nodes} nodes, tree of degree 2"].deviation for nodes in (1, 5, 10, 20, 30, 40)]
     assert all(deviation is not None and abs(deviation) < 0.25 for deviation in deviations)
@@ -378,8 +378,8 @@ def test_broadcasts_of_spark_double_by_a_tree_and_then_stay_as_in_table_2():
     assert rows["computation, 10 nodes, divided"].simulated == pytest.approx(8.2)
 
 
-def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
-    rows = {row.of: row.simulated for row in reproduced("spark-figure-4").rows}
+def test_only_broadcasts_from_one_node_grow_with_the_nodes_as_in_figure_4():
+    rows = {row.of: row.simulated for row in reproduction_of("spark-figure-4").rows}
 
     growth = {way: rows[f"{way}, 60 nodes"] / rows[f"{way}, 5 nodes"] for way in spark_report.MECHANISMS.values()}
     assert growth.pop("from one place") == pytest.approx(12, rel=0.01)
@@ -387,7 +387,7 @@ def test_only_broadcasts_from_one_place_grow_with_the_nodes_as_in_figure_4():
 
 
 @pytest.mark.exhaustive
-def test_broadcasts_of_spark_take_as_long_in_relation_to_each_other_as_in_table_1_and_figures_6_and_7():
+def test_relative_durations_of_broadcasts_of_spark_match_table_1_and_figures_6_and_7():
     seconds = spark_broadcasts.seconds_to_nodes
     gb, mib = spark_broadcasts.GB, 1 << 20
 
@@ -395,7 +395,7 @@ def test_broadcasts_of_spark_take_as_long_in_relation_to_each_other_as_in_table_
     assert min(by_block, key=lambda size: by_block[size]) == 4
     few, more, many = (seconds("csb-llcf", nodes, gb) for nodes in (5, 20, 60))
     assert few < more < many < 1.1 * few
-    rows = {row.of: row for row in reproduced("spark-table-1").rows}
+    rows = {row.of: row for row in reproduction_of("spark-table-1").rows}
     assert rows["chain"].simulated < rows["CSB"].simulated < rows["BTB"].simulated
     assert rows["CSB"].printed is not None and rows["BTB"].printed is not None
     ratio = rows["BTB"].printed / rows["CSB"].printed
@@ -415,7 +415,7 @@ def test_designed_networks_follow_equation_5_and_win_with_small_packets():
             # In a simulation, packets of one layer are sent while rows of another are added.
             assert priced["seconds"] * 0.85 < seconds < priced["seconds"] * 1.05
 
-    rows = reproduced("kylix-figure-6").rows
+    rows = reproduction_of("kylix-figure-6").rows
     twitter, halved, yahoo = ([row.simulated for row in rows[place : place + 3]] for place in (0, 3, 6))
     assert all(direct > designed < binary for direct, designed, binary in (twitter, halved, yahoo))
     assert halved[0] / halved[1] > 2
@@ -435,18 +435,18 @@ def test_the_page_of_figures_matches_the_simulation():
     assert re.findall(r"^## (.*)$", committed, re.M) == list(papers.REPRODUCTIONS)
     # Reproductions with state machines take seconds each.
     quick = [name for name, make in papers.REPRODUCTIONS.items() if make.__module__ != spark_broadcasts.__name__]
-    stale = [name for name in quick if reproduced(name).as_markdown() not in committed + "\n"]
+    stale = [name for name in quick if reproduction_of(name).as_markdown() not in committed + "\n"]
     assert stale == [], "run ripieno reproduce all --out docs/papers.md --overwrite"
 
 
 def test_kylix_figures_are_near_the_printed_ones():
     described = {"kylix-figure-2": 0.2, "kylix-figure-8": 0.3, "kylix-table-1": 0.31}
     for name, limit in described.items():
-        deviations = [row.deviation for row in reproduced(name).rows if row.deviation is not None]
+        deviations = [row.deviation for row in reproduction_of(name).rows if row.deviation is not None]
         assert len(deviations) >= 2 and all(abs(deviation) < limit for deviation in deviations)
-    volumes = [row.simulated for row in reproduced("kylix-figure-5").rows]
+    volumes = [row.simulated for row in reproduction_of("kylix-figure-5").rows]
     assert volumes[:4] == sorted(volumes[:4], reverse=True) and volumes[4:] == sorted(volumes[4:], reverse=True)
-    by_threads = [row.simulated for row in reproduced("kylix-figure-7").rows]
+    by_threads = [row.simulated for row in reproduction_of("kylix-figure-7").rows]
     assert by_threads[0] > 2 * by_threads[2] and by_threads[4] == by_threads[5]
 
 

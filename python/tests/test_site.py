@@ -56,7 +56,7 @@ def _without_fences(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_link_of_a_page_leads_somewhere(page: Path):
+def test_every_link_of_a_page_has_a_target(page: Path):
     for link in LINK.findall(CODE.sub("", page.read_text())):
         if re.match(r"[a-z]+:", link):
             continue
@@ -109,10 +109,10 @@ def test_the_reference_has_every_public_name_once():
     elsewhere = ("ripieno.spark.", "ripieno.lightgbm.")  # need packages that `make setup` does not install
     documented = [_resolved(name) for name in _documented() if not name.startswith(elsewhere)]
     public = {
-        id(getattr(room, name)): f"{room.__name__}.{name}"
+        id(getattr(package, name)): f"{package.__name__}.{name}"
         for part in PUBLIC
-        for room in [import_module(f"ripieno.{part}".removesuffix("."))]
-        for name in {*room.__all__} - SHARED.get(part, set())
+        for package in [import_module(f"ripieno.{part}".removesuffix("."))]
+        for name in {*package.__all__} - SHARED.get(part, set())
     }
 
     assert [public[key] for key in public if key not in map(id, documented)] == []
@@ -156,7 +156,7 @@ def test_a_hidden_command_has_no_section():
     assert [name for name, _ in _pages_tool().helps(group, "all")] == ["all", "all shown"]
 
 
-def _says_nothing(built: Path, sources: list[Path]) -> str | None:
+def _reason_to_skip(built: Path, sources: list[Path]) -> str | None:
     """Return the reason why a built site is outdated or incomplete, or None."""
     if not (built / "index.html").exists():
         return "needs the site: make docs"
@@ -164,27 +164,27 @@ def _says_nothing(built: Path, sources: list[Path]) -> str | None:
     return f"the site is older than {changed[0].relative_to(built.parent.parent)}: make docs" if changed else None
 
 
-def test_a_site_that_is_older_than_a_source_is_not_looked_at(tmp_path):
+def test_a_site_that_is_older_than_a_source_is_not_checked(tmp_path):
     built, pages = tmp_path / "target/site", [tmp_path / "first.md", tmp_path / "second.md"]
     built.mkdir(parents=True)
     for page in pages:
         page.touch()
-    missing = _says_nothing(built, pages)
+    missing = _reason_to_skip(built, pages)
     (built / "index.html").touch()
     for page in pages:
         os.utime(page, (0, 0))
-    fresh = _says_nothing(built, pages)
+    fresh = _reason_to_skip(built, pages)
     os.utime(pages[1], (2**33, 2**33))
 
     assert (missing, fresh) == ("needs the site: make docs", None)
-    assert _says_nothing(built, pages) == "the site is older than second.md: make docs"
+    assert _reason_to_skip(built, pages) == "the site is older than second.md: make docs"
 
 
 def test_the_site_has_every_page_and_fetches_nothing():
     # `make check` builds it just before, and fails on warnings.
     folders = [ROOT / "docs", ROOT / "tools/site", ROOT / "python/ripieno"]
     found = [each for folder in folders for each in folder.rglob("*") if each.suffix not in (".pyc", ".so")]
-    reason = _says_nothing(BUILT, [ROOT / "mkdocs.yml", *MARKDOWN, *(each for each in found if each.is_file())])
+    reason = _reason_to_skip(BUILT, [ROOT / "mkdocs.yml", *MARKDOWN, *(each for each in found if each.is_file())])
     if reason is not None:
         pytest.skip(reason)
 

@@ -1,7 +1,7 @@
 """Repeated launches in one process, with jobs that end in all ways, leak no resources.
 
-Every test run plays a few. ``RIPIENO_LAUNCHES=300`` and ``RIPIENO_SOAK_S=3600`` set the number of launches, and the
-duration of mixed jobs. ``make soak`` and ``make soak-hour`` play many, and print the counts.
+Every test run includes a few. ``RIPIENO_LAUNCHES=300`` and ``RIPIENO_SOAK_S=3600`` set the number of launches, and the
+duration of mixed jobs. ``make soak`` and ``make soak-hour`` run many, and print the counts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from watching import comes_true, open_descriptors
 LAUNCHES = int(os.environ.get("RIPIENO_LAUNCHES", "6"))
 SOAK_S = float(os.environ.get("RIPIENO_SOAK_S", "0"))
 #: Warm-up launches, during which pools of libraries fill up.
-WARM = 3
+WARM_UP_LAUNCHES = 3
 #: Maximum growth of the caller's maps and resident memory per launch: allocator fragmentation, which decreases. A leak
 #: per launch would be at least a page and a map.
-MAPS_PER_LAUNCH, BYTES_PER_LAUNCH = 0.1, 2048
+EXTRA_MAPS_PER_LAUNCH, EXTRA_BYTES_PER_LAUNCH = 0.1, 2048
 #: Allowance for maps and memory of a few launches.
-MAPS, BYTES = 16, 8 << 20
+EXTRA_MAPS, EXTRA_BYTES = 16, 8 << 20
 #: Joined threads leave the system's list a moment later.
-SETTLES_S = 20.0
+SETTLE_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class ResourceCounts:
         )
 
     @property
-    def held(self) -> tuple[object, ...]:
+    def fixed(self) -> tuple[object, ...]:
         """Return the counts that must be equal after each job."""
         return self.descriptors, self.threads, self.children, self.shared_files
 
@@ -82,21 +82,21 @@ def descendants(task: Path) -> int:
     return len(children) + sum(descendants(Path("/proc", child, "task", child)) for child in children)
 
 
-def assert_nothing_adds_up(before: ResourceCounts, job_count: int) -> str:
+def assert_bounded_growth(before: ResourceCounts, job_count: int) -> str:
     """Compare current resources with those before `job_count` jobs; return both as a sentence."""
     now = ResourceCounts.now()
-    assert now.held == before.held
-    assert now.maps - before.maps <= MAPS + MAPS_PER_LAUNCH * job_count
-    assert now.resident_bytes - before.resident_bytes <= BYTES + BYTES_PER_LAUNCH * job_count
+    assert now.fixed == before.fixed
+    assert now.maps - before.maps <= EXTRA_MAPS + EXTRA_MAPS_PER_LAUNCH * job_count
+    assert now.resident_bytes - before.resident_bytes <= EXTRA_BYTES + EXTRA_BYTES_PER_LAUNCH * job_count
     return f"before {before}; now {now}; load {os.getloadavg()[0]:.1f}"
 
 
-def add_up(comm: rp.Communicator, values: np.ndarray) -> float:
-    """A program with a sum."""
+def sum_values(comm: rp.Communicator, values: np.ndarray) -> float:
+    """Add up values of all ranks."""
     return float(comm.allreduce(values)[-1])
 
 
-def die(comm: rp.Communicator, mark: Path, victim: int) -> int:
+def kill_one_rank(comm: rp.Communicator, mark: Path, victim: int) -> int:
     """Run a program with one death of a rank."""
     comm.barrier()
     if comm.rank == victim and not mark.exists():
@@ -105,7 +105,7 @@ def die(comm: rp.Communicator, mark: Path, victim: int) -> int:
     return comm.allreduce(1)
 
 
-def go_on(comm: rp.Communicator, victim: int) -> int:
+def continue_on_survivors(comm: rp.Communicator, victim: int) -> int:
     """Run a program that continues without a rank."""
     if comm.rank == victim:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -116,19 +116,22 @@ def go_on(comm: rp.Communicator, victim: int) -> int:
             comm = comm.shrink()
 
 
-def test_launches_leave_the_caller_as_it_was(capsys):
-    def one(number: int) -> None:
+def test_launches_leak_no_resources(capsys):
+    def launch_once(number: int) -> None:
         links = "tcp" if number % 2 else "shared-memory"
         with rp.launch(workers=2, threads=1, links=links) as job:
-            assert job.run(add_up, np.full(20_000, 1.0)) == [2.0, 2.0]
+            assert job.run(sum_values, np.full(20_000, 1.0)) == [2.0, 2.0]
 
-    for number in range(WARM):
-        one(number)
+    for number in range(WARM_UP_LAUNCHES):
+        launch_once(number)
     before = ResourceCounts.now()
     for number in range(LAUNCHES):
-        one(number)
-        assert comes_true(lambda: ResourceCounts.now().held == before.held, SETTLES_S), (before, ResourceCounts.now())
-    found = assert_nothing_adds_up(before, LAUNCHES)
+        launch_once(number)
+        assert comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S), (
+            before,
+            ResourceCounts.now(),
+        )
+    found = assert_bounded_growth(before, LAUNCHES)
     if "RIPIENO_LAUNCHES" in os.environ:
         with capsys.disabled():
             print(f"\n{LAUNCHES} launches: {found}")
@@ -140,7 +143,7 @@ def plain(draw: random.Random, folder: Path) -> None:
         table = job.broadcast(np.arange(50_000))
         assert job.run(lambda comm: int(table.value[-1])) == [49_999] * job.workers
         job.resize(2)
-        assert job.run(add_up, np.ones(100_000)) == [2.0, 2.0]
+        assert job.run(sum_values, np.ones(100_000)) == [2.0, 2.0]
 
 
 def raising(draw: random.Random, folder: Path) -> None:
@@ -159,7 +162,7 @@ def raising(draw: random.Random, folder: Path) -> None:
 def failing(draw: random.Random, folder: Path) -> None:
     """Run a job with a dying rank."""
     with rp.launch(workers=3, threads=1) as job, pytest.raises(rp.RankFailed):
-        job.run(die, folder / "mark", draw.randrange(3))
+        job.run(kill_one_rank, folder / "mark", draw.randrange(3))
 
 
 def surviving(draw: random.Random, folder: Path) -> None:
@@ -168,13 +171,13 @@ def surviving(draw: random.Random, folder: Path) -> None:
     spares = draw.randrange(2) if policy == "respawn" else 0
     with rp.launch(workers=3, threads=1, on_failure=policy, spares=spares) as job:
         left = 2 if policy == "shrink" else 3
-        assert job.run(die, folder / "mark", draw.randrange(3)) == [left] * left
+        assert job.run(kill_one_rank, folder / "mark", draw.randrange(3)) == [left] * left
 
 
 def shrinking(draw: random.Random, folder: Path) -> None:
     """Run a job that shrinks."""
     with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
-        assert job.run(go_on, draw.randrange(3)) == [2, 2]
+        assert job.run(continue_on_survivors, draw.randrange(3)) == [2, 2]
 
 
 def replicated(draw: random.Random, folder: Path) -> None:
@@ -192,7 +195,7 @@ def replicated(draw: random.Random, folder: Path) -> None:
 
 
 def fitting(draw: random.Random, folder: Path) -> None:
-    """A fit, with a checkpoint."""
+    """Run a fit with a checkpoint."""
     rows = np.random.default_rng(draw.randrange(100)).normal(size=(500, 4))
     rp.KMeans(5, workers=2, threads=1, checkpoint=folder / "kept").fit(rows)
 
@@ -209,32 +212,32 @@ KINDS = (plain, raising, failing, surviving, shrinking, replicated, fitting, scr
 
 
 @pytest.mark.exhaustive
-def test_jobs_of_all_kinds_leave_the_caller_as_it_was(tmp_path, capsys):
-    draw, played = random.Random(0), 0
+def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys):
+    draw, jobs_run = random.Random(0), 0
 
-    def one(kind) -> None:
-        nonlocal played
-        played += 1
-        (folder := tmp_path / str(played)).mkdir()
+    def run_job(kind) -> None:
+        nonlocal jobs_run
+        jobs_run += 1
+        (folder := tmp_path / str(jobs_run)).mkdir()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             kind(draw, folder)
 
     # Each kind has modules to import, and pools to fill.
     for kind in KINDS:
-        one(kind)
-    before, played, end = ResourceCounts.now(), 0, time.monotonic() + SOAK_S
+        run_job(kind)
+    before, jobs_run, end = ResourceCounts.now(), 0, time.monotonic() + SOAK_S
     tmp_path = tmp_path / "soak"
     tmp_path.mkdir()
-    while time.monotonic() < end or played < 2:
+    while time.monotonic() < end or jobs_run < 2:
         kind = draw.choice(KINDS)
-        one(kind)
-        assert comes_true(lambda: ResourceCounts.now().held == before.held, SETTLES_S), (
+        run_job(kind)
+        assert comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S), (
             kind,
             before,
             ResourceCounts.now(),
         )
-    found = assert_nothing_adds_up(before, played)
+    found = assert_bounded_growth(before, jobs_run)
     if SOAK_S:
         with capsys.disabled():
-            print(f"\n{played} jobs of {len(KINDS)} kinds in {SOAK_S:g} s: {found}")
+            print(f"\n{jobs_run} jobs of {len(KINDS)} kinds in {SOAK_S:g} s: {found}")

@@ -47,7 +47,7 @@ def contribution(rank: int, count: int, dtype: str, width: int | None) -> np.nda
     return np.random.default_rng([rank, count]).integers(0, 4, count if width is None else (count, width)).astype(dtype)
 
 
-def oracle(kind: str, p: int, n: int, op: str, dtype: str, width: int | None) -> tuple[np.ndarray, np.ndarray]:
+def expected_rows(kind: str, p: int, n: int, op: str, dtype: str, width: int | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the combined rows of all indices, and a mask of the contributed ones."""
     dense = np.zeros(n if width is None else (n, width), dtype)
     known = np.zeros(n, bool)
@@ -76,14 +76,16 @@ def equal_to_numpy(comm, kinds, dtypes, ops, widths, degrees):
             for op in ops or ops_of(dtype):
                 for width in widths:
                     mine = out_indices(kind, comm.rank, comm.world_size, n)
-                    dense, known = oracle(kind, comm.world_size, n, op, dtype, width)
+                    dense, known = expected_rows(kind, comm.world_size, n, op, dtype, width)
                     choices = np.flatnonzero(known)
-                    wanted = np.random.default_rng(comm.rank).choice(choices, len(choices)) if len(choices) else choices
+                    requested = (
+                        np.random.default_rng(comm.rank).choice(choices, len(choices)) if len(choices) else choices
+                    )
                     values = contribution(comm.rank, len(mine), dtype, width)
-                    configured = comm.sparse(mine, wanted, degrees=degrees)
-                    assert_array_equal(configured.reduce(values, op), dense[wanted], strict=True)
-                    once = comm.sparse_reduce(mine, values, wanted, op, degrees=degrees)
-                    assert_array_equal(once, dense[wanted], strict=True)
+                    configured = comm.sparse(mine, requested, degrees=degrees)
+                    assert_array_equal(configured.reduce(values, op), dense[requested], strict=True)
+                    once = comm.sparse_reduce(mine, values, requested, op, degrees=degrees)
+                    assert_array_equal(once, dense[requested], strict=True)
 
 
 @pytest.mark.parametrize("workers", DEGREES)
@@ -92,23 +94,23 @@ def test_every_kind_of_sets_equals_numpy(world, workers):
         world(workers).run(equal_to_numpy, KINDS, ["int64"], ["min"], [None, 3], degrees)
 
 
-def tried(comm):
+def with_tried_degrees(comm):
     n = 60
     for kind in ("power-law", "empty"):
         mine = out_indices(kind, comm.rank, comm.world_size, n)
-        dense, known = oracle(kind, comm.world_size, n, "sum", "float32", None)
-        wanted = np.flatnonzero(known)[comm.rank :]
-        configured = comm.sparse(mine, wanted, degrees="tried")
+        dense, known = expected_rows(kind, comm.world_size, n, "sum", "float32", None)
+        requested = np.flatnonzero(known)[comm.rank :]
+        configured = comm.sparse(mine, requested, degrees="tried")
         values = contribution(comm.rank, len(mine), "float32", None)
-        assert_array_equal(configured.reduce(values), dense[wanted], strict=True)
+        assert_array_equal(configured.reduce(values), dense[requested], strict=True)
     return comm.sparse(mine, mine, degrees="tried").degrees
 
 
 def test_tried_degrees_are_the_same_on_every_rank_and_equal_numpy(world):
-    found = world(6).run(tried)
+    found = world(6).run(with_tried_degrees)
 
     assert len(set(found)) == 1 and np.prod([int(degree) for degree in found[0].split("x")]) == 6
-    assert world(1).run(tried) == ["1"]
+    assert world(1).run(with_tried_degrees) == ["1"]
 
 
 def test_every_dtype_op_and_width_equals_numpy(world):
@@ -118,12 +120,12 @@ def test_every_dtype_op_and_width_equals_numpy(world):
 
 def any_integers_in_any_order(comm):
     expected = np.array([2.0, 8.0, 2.0]) * comm.world_size  # of indices 3, 7, 3
-    for out, wanted in [
+    for out, requested in [
         ([7, 3, 7], [3, 7, 3]),
         (np.array([7, 3, 7], np.uint8), np.array([3, 7, 3], np.uint64)),
         (np.array([7, 0, 3, 0, 7], np.int32)[::2], np.array([3, 7, 3], np.int16)),
     ]:
-        configured = comm.sparse(out, wanted)
+        configured = comm.sparse(out, requested)
         assert configured.size == 8
         assert_array_equal(configured.reduce(np.array([3.0, 2.0, 5.0])), expected)
     # Ones added to 2^24 in float32 are lost.
@@ -157,24 +159,24 @@ def into_given_memory(comm):
     assert_array_equal(configured.reduce(masks, "or"), masks[[2, 0, 1]], strict=True)
 
 
-def test_results_go_where_they_are_wanted(world):
+def test_results_are_stored_in_given_memory(world):
     world(2).run(into_given_memory)
 
 
 def missing_ones(comm):
-    out, wanted = [comm.rank, 50], [50, 60 + comm.rank, 55]
+    out, requested = [comm.rank, 50], [50, 60 + comm.rank, 55]
     errors = []
     for call in (
-        lambda: comm.sparse(out, wanted),
-        lambda: comm.sparse_reduce(out, np.ones((2, 2)), wanted, degrees="direct"),
+        lambda: comm.sparse(out, requested),
+        lambda: comm.sparse_reduce(out, np.ones((2, 2)), requested, degrees="direct"),
     ):
         with pytest.raises(rp.MissingIndicesError) as caught:
             call()
         errors.append(caught.value)
     zeros = [[3.0, 3.0], [0.0, 0.0], [0.0, 0.0]]
-    assert_array_equal(comm.sparse(out, wanted, missing="zero").reduce(np.ones((2, 2))), zeros)
-    assert_array_equal(comm.sparse_reduce(out, np.ones((2, 2)), wanted, missing="zero", size=100), zeros)
-    assert_array_equal(comm.sparse(out, wanted, missing="zero").reduce(np.ones(2), "min"), [1, 0, 0])
+    assert_array_equal(comm.sparse(out, requested, missing="zero").reduce(np.ones((2, 2))), zeros)
+    assert_array_equal(comm.sparse_reduce(out, np.ones((2, 2)), requested, missing="zero", size=100), zeros)
+    assert_array_equal(comm.sparse(out, requested, missing="zero").reduce(np.ones(2), "min"), [1, 0, 0])
     return errors
 
 
@@ -222,12 +224,12 @@ def test_wrong_arguments_are_reported_and_nothing_is_sent(world):
 
 def thousand_rounds(comm):
     n = 5000
-    mine, wanted = out_indices("power-law", comm.rank, comm.world_size, n), None
-    dense, known = oracle("power-law", comm.world_size, n, "sum", "int64", None)
-    wanted = np.flatnonzero(known)[:: comm.rank + 1]
-    configured = comm.sparse(mine, wanted)
-    values, expected = contribution(comm.rank, len(mine), "int64", None), dense[wanted]
-    out = np.empty(len(wanted), np.int64)
+    mine, requested = out_indices("power-law", comm.rank, comm.world_size, n), None
+    dense, known = expected_rows("power-law", comm.world_size, n, "sum", "int64", None)
+    requested = np.flatnonzero(known)[:: comm.rank + 1]
+    configured = comm.sparse(mine, requested)
+    values, expected = contribution(comm.rank, len(mine), "int64", None), dense[requested]
+    out = np.empty(len(requested), np.int64)
     return sum(not np.array_equal(configured.reduce(values * k, out=out), expected * k) for k in range(1, 1001))
 
 
@@ -265,7 +267,7 @@ def other_widths(comm):
     configured.reduce(np.ones((2, 1 + comm.rank)))
 
 
-def test_ranks_that_reduce_other_rows_are_listed_with_their_calls():
+def test_ranks_with_different_rows_are_listed_with_their_calls():
     with rp.launch(workers=2) as job, pytest.raises(rp.CollectiveMismatch) as caught:
         job.run(other_widths)
     for rank, width in enumerate([1, 2]):
@@ -274,7 +276,7 @@ def test_ranks_that_reduce_other_rows_are_listed_with_their_calls():
         assert caught.match(text)
 
 
-def looked_at(comm):
+def attributes_and_events(comm):
     configured = comm.sparse(np.arange(comm.rank, 400, 3), np.arange(comm.rank, 400, 5), degrees="2x2", missing="zero")
     configured.reduce(np.ones(len(np.arange(comm.rank, 400, 3))))
     last = comm.flight(1)[0]
@@ -282,7 +284,7 @@ def looked_at(comm):
 
 
 def test_configuration_and_runs_are_visible(world):
-    shown, degrees, volumes, last = world(4).run(looked_at)[0]
+    shown, degrees, volumes, last = world(4).run(attributes_and_events)[0]
     assert shown == "<SparseReduce 2x2, 134 rows out, 80 in, indices below 400>"
     assert degrees == "2x2"
     assert [volume["range"] for volume in volumes] == [400, 200, 100]

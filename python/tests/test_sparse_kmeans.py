@@ -67,7 +67,7 @@ def test_labels_match_scikit_learn(matrix):
 
 
 @pytest.mark.parametrize("init", ["random", "k-means++", "k-means||"])
-def test_every_way_to_begin_is_the_same_for_any_number_of_workers(world, matrix, init):
+def test_every_start_is_the_same_for_any_number_of_workers(world, matrix, init):
     models = [fitted(matrix, workers, world, init=init, n_init=2) for workers in (1, 3)]
     np.testing.assert_array_equal(models[1].labels_, models[0].labels_)
     dense = fitted(matrix.toarray(), init=init, n_init=2)
@@ -105,7 +105,7 @@ def test_batches_are_taken_from_sparse_rows(matrix):
     np.testing.assert_allclose(more[0].cluster_centers_, more[1].cluster_centers_, rtol=1e-12)
 
 
-def test_an_invalid_number_is_reported_by_its_place(matrix):
+def test_an_invalid_number_is_reported_with_its_position(matrix):
     for value, name in ((np.nan, "NaN"), (np.inf, "infinity")):
         bad = matrix.tolil()
         bad[17, 30] = value
@@ -118,7 +118,7 @@ def test_an_invalid_number_is_reported_by_its_place(matrix):
 
 
 @pytest.mark.parametrize("name", ["rows.npz", "rows.libsvm"])
-def test_the_command_labels_files_of_sparse_rows_like_their_matrix(tmp_path, matrix, name):
+def test_labels_of_sparse_files_match_their_matrix(tmp_path, matrix, name):
     path, start, out = tmp_path / name, tmp_path / "start.npy", tmp_path / "out"
     np.save(start, np.random.default_rng(SEED).permutation(matrix.toarray())[:K])
     if name.endswith(".npz"):
@@ -140,7 +140,7 @@ def test_the_command_labels_files_of_sparse_rows_like_their_matrix(tmp_path, mat
 
 
 @pytest.mark.parametrize("zero_based", [False, True])
-def test_an_estimator_takes_sparse_files_and_counts_columns_of_text_as_in_its_fit(tmp_path, matrix, zero_based):
+def test_sparse_text_is_predicted_with_the_first_column_of_the_fit(tmp_path, matrix, zero_based):
     whole, rest, beyond = (tmp_path / name for name in ("whole.svm", "rest.svm", "beyond.svm"))
     dump_svmlight_file(matrix, np.ones(matrix.shape[0]), str(whole), zero_based=zero_based)
     few = matrix[:, :60].tolil()
@@ -160,7 +160,7 @@ def test_an_estimator_takes_sparse_files_and_counts_columns_of_text_as_in_its_fi
         of_matrix.predict(str(whole))
 
 
-def test_batches_are_learned_of_sparse_files(tmp_path, matrix):
+def test_batches_of_sparse_files_are_fitted(tmp_path, matrix):
     save_npz(tmp_path / "rows.npz", matrix)
     start = matrix.toarray()[-K:]
     models = [rp.MiniBatchKMeans(K, init=start, random_state=SEED) for _ in range(2)]
@@ -169,7 +169,7 @@ def test_batches_are_learned_of_sparse_files(tmp_path, matrix):
     np.testing.assert_array_equal(models[0].cluster_centers_, models[1].cluster_centers_)
 
 
-def test_files_of_dense_and_of_sparse_rows_are_no_one_input(tmp_path, matrix):
+def test_dense_and_sparse_files_cannot_be_mixed(tmp_path, matrix):
     save_npz(tmp_path / "rows.npz", matrix)
     np.save(tmp_path / "rows.npy", matrix.toarray())
 

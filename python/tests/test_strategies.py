@@ -14,7 +14,7 @@ from ripieno.errors import InputError
 MIB = 1 << 20
 
 
-def test_a_chain_is_best_for_equal_receivers_and_sharing_with_a_slow_one():
+def test_a_chain_is_fastest_for_equal_receivers_and_sharing_with_a_slow_one():
     found = simulation.explain_strategies(
         simulation.Cluster(nodes=8, rate_bits_per_s=1e8, alpha_s=5e-5), nbytes=4 * MIB
     )

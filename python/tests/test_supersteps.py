@@ -67,7 +67,7 @@ def propagated(graph: nx.Graph, rounds: int) -> list[int]:
     return [labels[node] for node in nodes]
 
 
-def test_labels_that_propagate_match_a_vertex_at_a_time(everywhere):
+def test_propagated_labels_match_sequential_updates(everywhere):
     for (_, labels), graph in zip(everywhere(of_all_graphs, "label_propagation")[0], GRAPHS.values(), strict=True):
         assert_array_equal(labels, propagated(graph, 10))
 
@@ -116,7 +116,7 @@ def counted_supersteps(comm):
     assert len(graph.superstep(pass_on, aggregators=aggregators, max_supersteps=0)) == 0
 
 
-def test_supersteps_end_when_all_have_halted_and_nothing_is_under_way(everywhere):
+def test_supersteps_end_when_all_have_halted_and_no_message_is_left(everywhere):
     everywhere(counted_supersteps)
 
 
@@ -154,7 +154,7 @@ def both_ways_to_send(comm):
             np.testing.assert_allclose(messages, np.sqrt(4 * along + 9))
 
 
-def test_messages_go_along_edges_and_to_named_vertices_at_once(everywhere):
+def test_one_superstep_sends_along_edges_and_to_named_vertices(everywhere):
     everywhere(both_ways_to_send)
 
 
@@ -203,7 +203,7 @@ def shortest(comm, graph):
     return parts.allgather("distance")[1], [step.messages for step in loop.steps]
 
 
-def test_few_messages_along_edges_are_as_good_as_many(everywhere):
+def test_few_messages_along_edges_match_many(everywhere):
     graph = nx.gnm_random_graph(60, 200, seed=2)
     graph.add_edges_from(nx.path_graph(range(60, 120)).edges)
     graph.add_edge(5, 60)
@@ -276,6 +276,6 @@ def raises_on_one_rank(comm):
     graph.superstep(fn)
 
 
-def test_a_function_that_raises_ends_the_job_with_its_own_words():
+def test_an_exception_of_a_function_is_raised_by_the_job():
     with rp.launch(workers=2) as job, pytest.raises(ArithmeticError, match="three is too many"):
         job.run(raises_on_one_rank)

@@ -1,4 +1,4 @@
-"""The supervisor in simulated worlds: one verdict, the right culprit, in bounded time, and no job in a half state.
+"""The supervisor in simulated worlds: one verdict in bounded time, the right culprit, and a consistent job.
 
 To replay failed seeds, run ``RIPIENO_WORLDS=17..18 pytest`` with this file.
 """
@@ -33,7 +33,7 @@ def test_simulated_worlds_obey_the_laws_of_supervision():
             raise
 
 
-def settled(*inputs, policy=None, size=4, now=0.0):
+def supervisor_after(*inputs, policy=None, size=4, now=0.0):
     """Return a supervisor of running ranks after some inputs at one time."""
     supervisor = Supervisor(size, policy or Policy(), now, RankState.RUNNING)
     for name, *values in inputs:
@@ -43,7 +43,7 @@ def settled(*inputs, policy=None, size=4, now=0.0):
 
 
 def test_states_show_the_view_of_the_launcher():
-    supervisor = settled(
+    supervisor = supervisor_after(
         ("stands_still", 0, True), ("leaves", 1), ("fails", 2, "no heartbeat", 3), policy=Policy(on_failure="shrink")
     )
     supervisor.fails(2, "no heartbeat", 3, was_silent=True)
@@ -55,8 +55,8 @@ def test_states_show_the_view_of_the_launcher():
     ]
 
 
-def test_an_isolated_rank_is_outvoted():
-    supervisor = settled(
+def test_reports_of_several_ranks_override_an_isolated_rank():
+    supervisor = supervisor_after(
         ("fails", 3, "no heartbeat", 0), ("fails", 1, "no heartbeat", 3), ("fails", 2, "no heartbeat", 3)
     )
     supervisor.fails(0, "no heartbeat", 3)
@@ -65,7 +65,7 @@ def test_an_isolated_rank_is_outvoted():
 
 
 def test_the_report_of_a_failed_rank_overrides_reports_of_its_victims():
-    supervisor = settled(("fails", 1, "its process ended", 0), ("fails", 2, "its process ended", 0))
+    supervisor = supervisor_after(("fails", 1, "its process ended", 0), ("fails", 2, "its process ended", 0))
     assert supervisor.verdict is None
     supervisor.tick(limits.CULPRIT_S - 0.1)
     supervisor.fails(3, "ValueError: mine")
@@ -73,19 +73,19 @@ def test_the_report_of_a_failed_rank_overrides_reports_of_its_victims():
     assert (supervisor.verdict.culprit, supervisor.verdict.witness) == (3, 3)
 
 
-def test_an_engines_word_counts_more_than_the_order_in_which_ranks_hang_up():
-    supervisor = settled(("leaves", 0), ("leaves", 2), ("engine_says", 2, "its node is lost"))
+def test_a_report_of_the_engine_overrides_the_order_of_closed_connections():
+    supervisor = supervisor_after(("leaves", 0), ("leaves", 2), ("engine_says", 2, "its node is lost"))
     for rank in (1, 3):
         supervisor.fails(rank, "its process ended", 0)
     supervisor.tick(0.0)
     assert supervisor.verdict.culprit == 2 and "its node is lost" in supervisor.verdict.cause
 
 
-def test_a_launcher_that_has_lost_all_ranks_blames_none_of_them():
-    supervisor = settled(*(("leaves", rank) for rank in (2, 0, 1, 3)))
+def test_a_launcher_that_loses_all_ranks_names_no_culprit():
+    supervisor = supervisor_after(*(("leaves", rank) for rank in (2, 0, 1, 3)))
     supervisor.tick(limits.CULPRIT_S)
     assert supervisor.verdict.cause == ALL_HUNG_UP
-    supervisor = settled(("leaves", 2), ("fails", 0, "its process ended", 2), ("leaves", 3))
+    supervisor = supervisor_after(("leaves", 2), ("fails", 0, "its process ended", 2), ("leaves", 3))
     for now in (limits.CULPRIT_S, limits.CULPRIT_S + limits.WITNESSES_S):
         supervisor.tick(now)
     assert (supervisor.verdict.culprit, supervisor.verdict.cause) == (2, HUNG_UP)
@@ -93,18 +93,20 @@ def test_a_launcher_that_has_lost_all_ranks_blames_none_of_them():
 
 def test_a_rank_that_fails_because_of_another_one_is_not_reported_as_lost():
     policy = Policy(2, is_script=True)
-    supervisor = settled(("fails", 3, "ValueError: mine", 0), policy=policy)
+    supervisor = supervisor_after(("fails", 3, "ValueError: mine", 0), policy=policy)
     assert not supervisor.news
     supervisor.fails(0, "ValueError: mine")
     supervisor.tick(limits.WITNESSES_S)
     assert supervisor.verdict.culprit == 0 and not supervisor.news
-    # Others miss the heartbeats of a rank that misses theirs: it was disconnected.
-    supervisor = settled(*(("fails", by, "no heartbeat", of) for by, of in ((3, 0), (0, 3), (1, 3))), policy=policy)
+    # Ranks 0 and 3 miss each other's heartbeats, and rank 1 misses those of rank 3: rank 3 was disconnected.
+    supervisor = supervisor_after(
+        *(("fails", by, "no heartbeat", of) for by, of in ((3, 0), (0, 3), (1, 3))), policy=policy
+    )
     assert (Event.LOST, 3) in supervisor.news
 
 
 def test_a_job_lists_the_states_of_its_ranks(tmp_path):
-    seen = []
+    statuses = []
 
     def program(comm):
         comm.barrier()
@@ -112,11 +114,11 @@ def test_a_job_lists_the_states_of_its_ranks(tmp_path):
         strike_once(comm, tmp_path, (1,))
         comm.barrier()
 
-    with rp.launch(workers=2, threads=1, on_failure="respawn", on_event=lambda _: seen.extend(job.ranks)) as job:
+    with rp.launch(workers=2, threads=1, on_failure="respawn", on_event=lambda _: statuses.extend(job.ranks)) as job:
         assert [each.state for each in job.ranks] == [RankState.READY] * 2
         with pytest.warns(RuntimeWarning, match="begins again"):
             job.run(program)
-        assert RankState.RUNNING in {each.state for each in seen}
+        assert RankState.RUNNING in {each.state for each in statuses}
         *current, lost = job.ranks
         assert [(each.rank, each.state) for each in current] == [(0, RankState.READY), (1, RankState.READY)]
         assert (lost.rank, lost.state) == (1, RankState.REPLACED) and "SIGKILL" in lost.cause

@@ -78,7 +78,7 @@ def test_a_table_is_the_same_to_every_consumer(name, tmp_path):
 GAPS = "a;b;note;y\n1,5;2;x;1.003\n2,5;NA;y;4\n3;4;z;?\n4,25;5;w;6,5\n"
 
 
-def test_missing_values_are_errors_unless_rows_are_dropped_or_the_mean_is_put(tmp_path):
+def test_missing_values_are_errors_unless_dropped_or_replaced_by_the_mean(tmp_path):
     (tmp_path / "t.csv").write_text(GAPS)
     numbers = {"decimal": ",", "thousands": "."}
 
@@ -134,13 +134,13 @@ def test_missing_values_are_errors_unless_rows_are_dropped_or_the_mean_is_put(tm
         ),
     ],
 )
-def test_options_that_do_not_fit_are_named(options, message, tmp_path):
+def test_invalid_options_are_reported(options, message, tmp_path):
     (tmp_path / "t.csv").write_text(GAPS)
     with pytest.raises(rp.InputError, match=message):
         open_source(TableFiles(tmp_path / "t.csv", **options)).read_share(0, 1)
 
 
-def test_thousands_may_be_separated_as_fields_are_if_they_are_quoted(tmp_path):
+def test_quoted_numbers_may_use_the_delimiter_for_thousands(tmp_path):
     (tmp_path / "t.csv").write_text('a,b\n"1,234",5\n"-12,345.5",6\n')
     rows = open_source(TableFiles(tmp_path / "t.csv", thousands=",")).read_share(0, 1).points
     np.testing.assert_array_equal(rows, [[1234, 5], [-12345.5, 6]])
@@ -188,7 +188,7 @@ def test_classes_in_files_may_be_strings_as_in_frames(name, tmp_path):
         rp.KMeans(2).fit(TableFiles(tmp_path / name, id="key"))
 
 
-def test_results_are_written_beside_the_names_of_their_rows(tmp_path, monkeypatch, capsys):
+def test_results_are_written_with_the_ids_of_their_rows(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     frame = labeled(tmp_path, "t.parquet")
     labeled(tmp_path, "t.csv")

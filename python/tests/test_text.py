@@ -68,7 +68,7 @@ def test_words_match_split():
     assert counted(texts) == sum((Counter(text.split()) for text in texts), Counter())
 
 
-def test_no_cut_divides_a_word_or_counts_it_twice(tmp_path):
+def test_no_division_of_a_file_splits_a_word_or_counts_it_twice(tmp_path):
     path = tmp_path / "small.txt"
     path.write_bytes(b"one two\n\nthree\r\n one\nlast line has no end")
     size = path.stat().st_size
@@ -218,7 +218,7 @@ def test_the_command_writes_all_words_and_prints_the_first(corpus, tmp_path, cap
         assert columns["count"].tolist() == [count for _, count in want]
 
 
-def test_words_that_are_no_utf8_are_written_as_they_are(tmp_path):
+def test_words_that_are_not_utf8_are_written_unchanged(tmp_path):
     text = b'caf\xe9 caf\xe9 "quoted",comma\n'
     (tmp_path / "latin1.txt").write_bytes(text)
 
@@ -291,7 +291,7 @@ def test_the_partitions_of_a_partition_file_are_searched_as_files(tmp_path, capf
         (["wordcount", "TEXT", "--memory-limit", "1000"], "memory_limit=1000: expected 262,144 bytes or more"),
     ],
 )
-def test_errors_are_reported_and_nothing_is_left(tmp_path, capsys, command, says):
+def test_errors_are_reported_and_leave_no_file(tmp_path, capsys, command, says):
     (tmp_path / "text.txt").write_text("a b\n")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "damaged.gz").write_bytes(gzip.compress(b"a b\n" * 100)[:-20])
@@ -335,7 +335,7 @@ ODD = {
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-def test_odd_files_are_the_same_to_any_number_of_ranks(world, tmp_path, workers):
+def test_unusual_files_give_equal_results_on_any_number_of_ranks(world, tmp_path, workers):
     for name, content in ODD.items():
         (tmp_path / name).write_bytes(content)
     texts = {name: gzip.decompress(content) if name.endswith("gz") else content for name, content in ODD.items()}

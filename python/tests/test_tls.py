@@ -22,7 +22,7 @@ from ripieno.launch.engine import member_server, remote, survey
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.script import environment
 from stand_in_engine import StandIn
-from watching import PATIENCE_S
+from watching import EVENT_TIMEOUT_S
 
 HOST = "127.0.0.1"
 TOKEN = bytes(range(32))
@@ -78,26 +78,26 @@ def listening() -> Iterator[member_server.MemberServer]:
 
 def test_a_member_that_does_not_encrypt_is_refused_by_a_server_that_does(listening):
     with pytest.raises(ConnectionRefusedError, match=r"it encrypts connections like this one \(tls\)"):
-        remote.connect(HOST, listening.port, TOKEN, PATIENCE_S)
+        remote.connect(HOST, listening.port, TOKEN, EVENT_TIMEOUT_S)
     with pytest.raises(remote.NotAuthentic):
-        remote.connect(HOST, listening.port, TOKEN[::-1], PATIENCE_S, tls=True)
+        remote.connect(HOST, listening.port, TOKEN[::-1], EVENT_TIMEOUT_S, tls=True)
 
 
 def test_bytes_sent_before_a_tunnel_closes_arrive(listening):
     join = member_server.Join(0, "host", 1, "", {})
     words = np.arange(LARGE)
-    channel = remote.connect(HOST, listening.port, TOKEN, PATIENCE_S, tls=True)
+    channel = remote.connect(HOST, listening.port, TOKEN, EVENT_TIMEOUT_S, tls=True)
     channel.send("join", join)
     channel.send("words", words)
 
     closing = threading.Thread(target=channel.close)
     closing.start()
 
-    assert select.select([listening], [], [], PATIENCE_S)[0]
+    assert select.select([listening], [], [], EVENT_TIMEOUT_S)[0]
     [(joined, received)] = listening.joined()
-    kind, value = received.receive(PATIENCE_S)
+    kind, value = received.receive(EVENT_TIMEOUT_S)
     with pytest.raises(HungUp):
-        received.receive(PATIENCE_S)
+        received.receive(EVENT_TIMEOUT_S)
     received.close()
     closing.join()
     assert (joined, kind) == (join, "words")

@@ -35,7 +35,7 @@ def rates_of(pairs, racks, uplinks, draw, noise):
     return found
 
 
-def played(racks, uplinks, seed, noise):
+def search_result(racks, uplinks, seed, noise):
     """Return the result of a search among hosts of these racks."""
     draw, searching = random.Random(seed), search(len(racks), seed=seed)
     pairs = next(searching)
@@ -61,7 +61,7 @@ def test_racks_behind_full_uplinks_are_found_exactly_in_any_order_of_the_hosts(s
         racks = [rack for rack, size in enumerate(sizes) for _ in range(size)]
         random.Random(seed).shuffle(racks)
 
-        found = played(racks, [max(1, size) / oversubscription for size in sizes], seed, noise)
+        found = search_result(racks, [max(1, size) / oversubscription for size in sizes], seed, noise)
 
         assert as_partition(found.numbers) == as_partition(racks), (seed, found)
         assert found.sure > 0.998
@@ -72,13 +72,13 @@ def test_racks_behind_full_uplinks_are_found_exactly_in_any_order_of_the_hosts(s
 @pytest.mark.parametrize("hosts", [3, 8, 32])
 def test_one_rack_has_no_parts(hosts, noise):
     for seed in range(3):
-        found = played([0] * hosts, [1.0], seed, noise)
+        found = search_result([0] * hosts, [1.0], seed, noise)
 
         assert found.numbers == [0] * hosts and found.sure > 0.998
 
 
 @pytest.mark.parametrize("slow_share", [0.1, 0.2, 0.3])
-def test_a_busy_machine_makes_no_racks(slow_share):
+def test_rates_of_a_busy_machine_are_one_rack(slow_share):
     for seed in range(5):
         draw, searching = random.Random(seed), search(32, seed=seed)
         pairs = next(searching)
@@ -89,9 +89,9 @@ def test_a_busy_machine_makes_no_racks(slow_share):
         assert end.value.value.numbers == [0] * 32
 
 
-def test_hosts_that_are_all_as_far_apart_are_one_rack():
+def test_hosts_with_equal_rates_are_one_rack():
     # One host per rack: every pair crosses two uplinks, and all orders are equal.
-    found = played(list(range(8)), [0.5] * 8, 1, 0.0)
+    found = search_result(list(range(8)), [0.5] * 8, 1, 0.0)
 
     assert found.numbers == [0] * 8
 
@@ -155,7 +155,7 @@ def test_emulated_hosts_are_measured_and_written_for_run(tmp_path):
     assert sorted(host for hosts in racks.values() for host in hosts) == names
 
 
-def test_rounds_that_take_no_time_are_refused(world):
+def test_rounds_without_duration_are_rejected(world):
     def body(comm):
         with pytest.raises(rp.InputError, match=r"round_s=0: expected more than 0 seconds"):
             comm.topology(round_s=0)

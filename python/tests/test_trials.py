@@ -29,7 +29,7 @@ def choices(*trials):
     return AlgorithmChoices(hosts=["h"] * 2, nodes=[0, 0], racks=[None] * 2, tried_at=1.0, trials=made)
 
 
-def test_an_algorithm_holds_half_way_to_the_next_size_and_the_last_beyond():
+def test_an_algorithm_is_used_half_way_to_the_next_size_and_the_last_beyond():
     found = choices(
         ("allreduce", 8, "tree"), ("allreduce", 64, "tree"), ("allreduce", 4096, "ring"), ("reduce", 8, "flat")
     )
@@ -49,7 +49,7 @@ def test_stored_choices_are_loaded_only_for_the_same_placement():
     assert algorithm_choices.load_stored(["h", "h"], [0, 0], [None, None]) is None
 
 
-def try_and_look(comm):
+def try_and_check(comm):
     """Return the trials, the algorithms after them, and whether sums are correct."""
     found = comm.try_algorithms(budget_s=0.3)
     chosen = {
@@ -62,11 +62,11 @@ def try_and_look(comm):
     return found, chosen, sums, part
 
 
-def test_every_rank_runs_the_tried_algorithm_and_later_programs_the_kept_one(cache):
+def test_ranks_run_the_tried_algorithm_and_later_programs_the_stored_one(cache):
     with rp.launch(workers=3, threads=1) as job:
-        (found, chosen, sums, part), *others = job.run(try_and_look)
+        (found, chosen, sums, part), *others = job.run(try_and_check)
     with rp.launch(workers=3, threads=1) as job:
-        again, *_ = job.run(try_and_look)
+        again, *_ = job.run(try_and_check)
 
     assert all(other == (found, chosen, sums, part) for other in others)
     best = {trial.size_bytes: trial.best for trial in found.trials if trial.collective == "allreduce"}
@@ -116,7 +116,7 @@ def test_time_to_try_is_positive(threads):
     threads(1, refused)
 
 
-def test_the_command_tries_and_keeps(cache, capsys):
+def test_the_command_tries_and_stores(cache, capsys):
     assert main(["tune", "--workers", "2", "--budget", "0.05", "--trials", "0.2", "--json"]) == 0
 
     found = json.loads(capsys.readouterr().out)["algorithms"]
@@ -124,7 +124,7 @@ def test_the_command_tries_and_keeps(cache, capsys):
     assert len(list((cache / "ripieno" / "algorithms").iterdir())) == 1
 
 
-def test_ways_to_choose_are_held_against_the_best():
+def test_choices_are_compared_with_the_fastest():
     def cell(size, chosen, **seconds):
         stands_for = {name: name for name in seconds} | {"regroup-allgather": "ring"}
         seconds = {name.replace("_", "-"): each for name, each in seconds.items()}
@@ -143,7 +143,7 @@ def test_ways_to_choose_are_held_against_the_best():
     assert ratios["always chain"] == []
 
 
-def test_the_table_of_open_mpi_names_algorithms_of_ours():
+def test_the_table_of_open_mpi_maps_to_algorithms():
     for collective in ("allreduce", "broadcast", "reduce", "allgather", "reduce-scatter"):
         for ranks in (2, 3, 4, 8, 16, 32, 63):
             for power in range(3, 27):

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from crowd import alone
 from ripieno.algorithms.fit_checkpoint import FitCheckpoint
 from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.cli.options import read_numbers
@@ -25,10 +24,11 @@ from ripieno.graph.graph import open_graph
 from ripieno.input.matrix import open_source
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 from stand_in_engine import StandIn
+from unauthenticated_peers import isolated
 
 HERE = Path(__file__).parent
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the user")
-NAMESPACE_COMMAND = alone("true")
+NAMESPACE_COMMAND = isolated("true")
 HAS_NETWORK_NAMESPACE = (
     NAMESPACE_COMMAND is not None and subprocess.run(NAMESPACE_COMMAND, capture_output=True).returncode == 0
 )
@@ -39,7 +39,7 @@ TOKEN = bytes(range(0x41, 0x61))
 FORMS = (TOKEN, TOKEN.hex().encode(), TOKEN.hex().upper().encode(), repr(TOKEN).encode())
 
 
-def shown(content: bytes) -> bool:
+def is_visible(content: bytes) -> bool:
     return any(form in content for form in FORMS)
 
 
@@ -68,7 +68,7 @@ def fail(comm):
 
 
 @pytest.mark.parametrize("engine", ["local", "stand-in"])
-def test_the_token_of_a_launched_job_shows_nowhere(engine, tmp_path, monkeypatch, capfd):
+def test_the_token_of_a_launched_job_is_not_visible(engine, tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(secrets, "token_bytes", lambda count=32: TOKEN[:count])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -85,7 +85,7 @@ def test_the_token_of_a_launched_job_shows_nowhere(engine, tmp_path, monkeypatch
     seen += repr(refused.value).encode()
     seen += b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     output = capfd.readouterr()
-    assert not shown(seen + output.out.encode() + output.err.encode())
+    assert not is_visible(seen + output.out.encode() + output.err.encode())
 
 
 SCRIPT = """
@@ -111,7 +111,7 @@ SCRIPT = """
 """
 
 
-def test_the_token_of_a_script_shows_nowhere(tmp_path):
+def test_the_token_of_a_script_is_not_visible(tmp_path):
     folder, kept = tmp_path / "job", tmp_path / "token"
     folder.mkdir()
     (folder / "script.py").write_text(textwrap.dedent(SCRIPT))
@@ -133,7 +133,7 @@ INTRUDER = """
     import os, socket, sys
     from pathlib import Path
     sys.path.insert(0, sys.argv[1])
-    from crowd import doors, visit
+    from unauthenticated_peers import connect, listeners
     pids = sys.argv[2:]
     os.setgroups([])
     os.setgid(65534)
@@ -149,9 +149,9 @@ INTRUDER = """
     tried = {socket.AF_UNIX: 0, socket.AF_INET: 0}
     # A pre-authentication tag without the token, and a greeting.
     greeting = b"RIPIENO\\x02" + bytes(48) + b"RIPIENO\\x01\\x02" + bytes(63)
-    for listener in doors():
+    for listener in listeners():
         family = listener[0]
-        connection = visit(listener, greeting)
+        connection = connect(listener, greeting)
         if connection is None:
             continue
         tried[family] = tried.get(family, 0) + 1
@@ -182,9 +182,9 @@ JOB_WITH_INTRUDER = """
 
 @ROOT_ONLY
 @needs_network_namespace
-def test_another_user_of_the_host_cannot_join_and_reads_nothing():
+def test_another_user_of_the_host_cannot_connect_or_read():
     program, intruder = textwrap.dedent(JOB_WITH_INTRUDER), textwrap.dedent(INTRUDER)
-    command = alone(sys.executable, "-c", program, str(HERE), intruder)
+    command = isolated(sys.executable, "-c", program, str(HERE), intruder)
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
 
@@ -218,18 +218,19 @@ LAUNCHES = """
 UNDER_FLOOD = """
     import subprocess, sys
     here, program = sys.argv[1:3]
-    crowd = subprocess.Popen([sys.executable, here + "/crowd.py", "300"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    flood = [sys.executable, here + "/unauthenticated_peers.py", "300"]
+    peers = subprocess.Popen(flood, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     import resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
     done = subprocess.run([sys.executable, "-c", program, here], stderr=subprocess.PIPE, text=True)
-    visits = int(crowd.communicate()[0])
-    sys.exit(done.stderr if done.returncode else 0 if visits >= 300 else f"only {visits} connections were opened")
+    opened_count = int(peers.communicate()[0])
+    sys.exit(done.stderr if done.returncode else 0 if opened_count >= 300 else f"only {opened_count} connections")
 """
 
 
 @needs_network_namespace
 def test_launches_succeed_among_unauthenticated_peers_with_few_descriptors(tmp_path):
-    command = alone(sys.executable, "-c", textwrap.dedent(UNDER_FLOOD), str(HERE), textwrap.dedent(LAUNCHES))
+    command = isolated(sys.executable, "-c", textwrap.dedent(UNDER_FLOOD), str(HERE), textwrap.dedent(LAUNCHES))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
 
@@ -272,14 +273,14 @@ LOADERS = {
 
 
 @pytest.mark.parametrize("name", LOADERS)
-def test_no_file_runs_code_or_takes_memory_that_it_does_not_have(tmp_path, name):
+def test_no_file_runs_code_or_allocates_more_than_its_size(tmp_path, name):
     marker, path = tmp_path / "ran", tmp_path / name
     code = pickle.dumps(Marker(marker))
     objects, bomb = npy((1,), "|O", code), npy((1 << 50,))
-    planted = [code, objects, bomb, zipped("code.pickle", code), zipped("x.npy", objects), zipped("x.npy", bomb)]
-    planted += [zipped("../../x.npy", objects), zipped("x.npy", b"\0" * (1 << 22)), b"[" * 100_000]
+    malicious = [code, objects, bomb, zipped("code.pickle", code), zipped("x.npy", objects), zipped("x.npy", bomb)]
+    malicious += [zipped("../../x.npy", objects), zipped("x.npy", b"\0" * (1 << 22)), b"[" * 100_000]
 
-    for content in planted:
+    for content in malicious:
         path.write_bytes(content)
         with pytest.raises(rp.InputError):
             LOADERS[name](path)
@@ -287,7 +288,7 @@ def test_no_file_runs_code_or_takes_memory_that_it_does_not_have(tmp_path, name)
     assert sorted(each.name for each in tmp_path.iterdir()) == [name]
 
 
-def planted(folder: Path, name: str, names: list[str], *blobs: bytes) -> Path:
+def forged_checkpoint(folder: Path, name: str, names: list[str], *blobs: bytes) -> Path:
     """Write a checkpoint with a valid digest in its manifest; each blob is a pickle."""
     place = folder / name
     place.mkdir(parents=True)
@@ -303,7 +304,7 @@ def planted(folder: Path, name: str, names: list[str], *blobs: bytes) -> Path:
 
 
 def test_the_checkpoint_of_a_fit_runs_no_code(tmp_path):
-    planted(tmp_path, "kmeans", [], pickle.dumps(Marker(tmp_path / "ran")))
+    forged_checkpoint(tmp_path, "kmeans", [], pickle.dumps(Marker(tmp_path / "ran")))
 
     with pytest.raises(rp.CheckpointError, match="holds a pickle, which could run code"):
         FitCheckpoint(str(tmp_path), "kmeans", {}).load()
@@ -314,15 +315,15 @@ def test_the_checkpoint_of_a_fit_runs_no_code(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../secret.npy", "/dev/zero", "manifest", "."])
-def test_a_checkpoint_names_no_file_outside(tmp_path, name):
-    planted(tmp_path, "job", [name])
+def test_a_checkpoint_cannot_name_a_file_outside(tmp_path, name):
+    forged_checkpoint(tmp_path, "job", [name])
 
     with pytest.raises(rp.CheckpointError, match="is damaged: it names the file"):
         Checkpoints(tmp_path, "job", "job").load()
 
 
-def test_a_link_in_a_checkpoint_is_refused(tmp_path):
-    place = planted(tmp_path, "job", [])
+def test_a_link_in_a_checkpoint_is_rejected(tmp_path):
+    place = forged_checkpoint(tmp_path, "job", [])
     (place / "manifest").rename(tmp_path / "elsewhere")
     (place / "manifest").symlink_to(tmp_path / "elsewhere")
 
@@ -331,8 +332,8 @@ def test_a_link_in_a_checkpoint_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("by", ["mode", pytest.param("owner", marks=ROOT_ONLY)])
-def test_a_checkpoint_that_others_may_have_written_is_refused(tmp_path, by):
-    place = planted(tmp_path, "job", [], pickle.dumps(Marker(tmp_path / "ran")))
+def test_a_checkpoint_that_others_may_have_written_is_rejected(tmp_path, by):
+    place = forged_checkpoint(tmp_path, "job", [], pickle.dumps(Marker(tmp_path / "ran")))
     place.chmod(0o777 if by == "mode" else 0o700)
     if by == "owner":
         os.chown(place, 65534, -1)

@@ -136,7 +136,7 @@ def test_time_to_measure_is_positive(threads):
     threads(1, refused)
 
 
-def test_the_command_writes_a_file_that_others_count_with(tmp_path):
+def test_the_command_writes_a_file_that_other_commands_read(tmp_path):
     target = tmp_path / "costs.json"
     output = CliRunner().invoke(tune_command, ["--workers", "2", "--budget", "0.05", "--out", str(target)])
 
@@ -171,7 +171,7 @@ def test_a_file_of_costs_replaces_defaults_but_not_options(tmp_path, capsys):
 
 
 @pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
-def test_links_of_emulated_racks_are_measured_each_by_its_kind(tmp_path):
+def test_links_of_emulated_racks_are_measured_by_kind(tmp_path):
     target = tmp_path / "costs.json"
     words = [sys.executable, "-m", "ripieno", "tune", "--budget", "0.6", "--out", str(target)]
 

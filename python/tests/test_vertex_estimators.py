@@ -98,7 +98,7 @@ def test_a_long_path_is_one_component_after_few_rounds(world):
     assert model.n_iter_ < 3 * np.log2(len(far))
 
 
-def test_shuffled_numbers_are_found_again():
+def test_a_shuffle_of_numbers_is_inverted():
     numbers = np.array([0, 1, 2, 12345, (1 << 62) - 1, *np.random.default_rng(0).integers(0, 1 << 62, 100)])
     assert_array_equal(_inverse_mixed(mixed(numbers)), numbers)
 
@@ -205,7 +205,7 @@ def test_embeddings_match_scikit_learn(fitted):
 
 
 @pytest.mark.parametrize("name", ["islands", "directed islands", "path"])
-def test_eigenvalues_match_the_laplacian_however_often_they_repeat(name, fitted):
+def test_eigenvalues_match_the_laplacian_for_any_multiplicity(name, fitted):
     graph = GRAPHS[name]
     model = fitted(rp.SpectralEmbedding(6, drop_first=False, tol=1e-9, random_state=0), graph)
 
@@ -254,7 +254,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize(("attribute", "model"), MODELS.items(), ids=MODELS)
-def test_workers_that_are_started_find_what_existing_ranks_do(world, attribute, model):
+def test_started_workers_give_the_result_of_existing_ranks(world, attribute, model):
     edges = rmat(7, 400, seed=1)
     everyone = world(2).run(fit, model, edges)
     found = getattr(model.fit(edges), attribute)
@@ -262,7 +262,7 @@ def test_workers_that_are_started_find_what_existing_ranks_do(world, attribute, 
         assert_array_equal(getattr(each, attribute), found)
 
 
-def test_without_a_seed_ranks_take_one_together(world):
+def test_without_a_seed_ranks_use_a_common_random_seed(world):
     graph = nx.karate_club_graph()
     counted = world(2).run(fit, rp.EffectiveDiameter(n_strings=256), graph)[0]
     embedded = world(2).run(fit, rp.SpectralEmbedding(1, tol=1e-9), graph)[0]

@@ -21,7 +21,7 @@ def edges(tmp_path) -> Path:
     return path
 
 
-def test_components_go_into_a_table(edges, tmp_path, capsys):
+def test_components_are_written_to_a_table(edges, tmp_path, capsys):
     out = tmp_path / "components.parquet"
     assert main(["components", str(edges), "--workers", "2", "--out", str(out)]) == 0
 
@@ -38,7 +38,7 @@ def test_partitions_of_edges_are_input(edges, tmp_path, capsys):
     assert told == of_parts and out.exists()
 
 
-def test_distances_go_into_lines_along_edges_or_both_ways(edges, tmp_path, capsys):
+def test_distances_are_written_for_directed_or_undirected_edges(edges, tmp_path, capsys):
     directed, undirected = tmp_path / "directed.csv", tmp_path / "undirected.csv"
     assert main(["bfs", str(edges), "--source", "5", "--out", str(directed)]) == 0
     assert main(["bfs", str(edges), "--source", "5", "--undirected", "-n", "2", "-o", str(undirected)]) == 0
@@ -102,7 +102,7 @@ def test_errors_are_reported_in_a_sentence(edges, capsys, words, says):
     assert output.startswith("ripieno: ") and says in output
 
 
-def test_ranks_of_a_launcher_do_the_work_together(edges, tmp_path, capfd):
+def test_ranks_of_a_launcher_run_the_command_together(edges, tmp_path, capfd):
     from ripieno.cli.run import run_command
 
     out = tmp_path / "components.csv"

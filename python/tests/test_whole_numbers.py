@@ -30,7 +30,7 @@ def sums_and_products(comm):
         assert comm.exscan(mine, "prod") == math.prod(of_ranks[:rank])
 
 
-def among_others(comm):
+def in_lists_and_dicts(comm):
     p, rank = comm.world_size, comm.rank
     value = {"n": 2**62, "parts": [2**63, 1.5, np.arange(3), np.int8(100)], "is": True}
     total = comm.allreduce(value)
@@ -44,13 +44,13 @@ def among_others(comm):
     assert counts == [1, p] and [type(count) for count in counts] == [int, np.int64]
 
 
-@pytest.mark.parametrize("program", [sums_and_products, among_others])
+@pytest.mark.parametrize("program", [sums_and_products, in_lists_and_dicts])
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_integers_are_added_and_multiplied_exactly(world, workers, program):
     world(workers).run(program)
 
 
-def beyond(comm):
+def out_of_range(comm):
     before = comm.stats()["call_count"]
     for number in (2**72, -(2**72), 10**100):
         with pytest.raises(rp.InputError, match=f"allreduce: {number}: expected a whole number between"):
@@ -62,8 +62,8 @@ def beyond(comm):
     return comm.allreduce(2**63 - 1, "max"), comm.allreduce(-(2**63), "min")
 
 
-def test_numbers_that_an_operation_has_no_room_for_are_reported_before_anything_is_sent(world):
-    assert world(2).run(beyond) == [(2**63 - 1, -(2**63))] * 2
+def test_numbers_outside_the_range_of_an_operation_are_reported_before_anything_is_sent(world):
+    assert world(2).run(out_of_range) == [(2**63 - 1, -(2**63))] * 2
 
 
 def numpy_numbers(comm):

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from ripieno.launch.process import forked
 
-# An error must reach the user within the first; the second allows for starting processes.
+#: Maximum time until an error reaches the user.
 PROMPT_S = 2.0
+#: Additional time for starting processes.
 SLACK_S = 2.0
 #: Maximum time for an expected event, however busy the machine is.
-PATIENCE_S = 60.0
+EVENT_TIMEOUT_S = 60.0
 
 
 def under_load(seconds: float) -> float:

@@ -33,7 +33,7 @@ def test_scripts_of_the_pages_run(page, script, tmp_path):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_extra_of_a_page_is_one(page):
+def test_the_extra_of_a_page_exists(page):
     (name,) = re.findall(r"pip install 'ripieno\[(\w+)\]'", page.read_text())
 
     assert name in metadata("ripieno").get_all("Provides-Extra")

@@ -44,7 +44,7 @@ def test_every_call_returns_the_result_of_gloo(jobs, workers, dtype):
         assert {call: ours[rank][call] for call, seen in described.items() if ours[rank][call] != seen} == {}
 
 
-def test_a_network_trained_by_two_ranks_has_the_bits_that_gloo_gives(jobs):
+def test_a_network_trained_by_two_ranks_is_bitwise_equal_to_gloo(jobs):
     ours = jobs(2).run(programs.trained_together, "ripieno")
 
     assert ours == jobs(2).run(programs.trained_together, "gloo")
@@ -93,7 +93,7 @@ def test_calls_are_checked_without_a_second_process_group(monkeypatch):
         assert job.run(programs.split) == [(2.0, 1, 1)] * 2
 
 
-def test_messages_and_sums_pass_each_other(jobs):
+def test_messages_and_sums_may_overtake_each_other(jobs):
     assert jobs(2).run(programs.passed) == [[0.0, 1.0, 2.0], [0.0, 0.0, 0.0]]
 
 
@@ -101,7 +101,7 @@ def test_messages_are_received_by_their_tags(jobs):
     assert jobs(2).run(programs.tagged) == [[], [3.0, 1.0, 2.0]]
 
 
-def test_averages_are_sums_that_are_divided(jobs):
+def test_averages_are_divided_sums(jobs):
     assert jobs(3).run(programs.averaged) == [[1.0, 1.0, 1.0]] * 3
 
 
@@ -115,12 +115,12 @@ def test_unsupported_calls_are_reported_before_anything_is_sent(jobs):
     ]
 
 
-def test_a_call_that_takes_longer_than_the_group_allows_ends_everywhere():
+def test_a_call_beyond_the_timeout_of_the_group_ends_on_every_rank():
     with rp.launch(workers=2) as job, pytest.raises((TimeoutError, rp.RankFailed), match=r"timeout of 1 s"):
         job.run(programs.late)
 
 
-def test_a_rank_that_dies_is_named():
+def test_a_dead_rank_is_named():
     with rp.launch(workers=3) as job, pytest.raises(rp.RankFailed, match="rank 1"):
         job.run(programs.killed)
 
@@ -151,7 +151,7 @@ SCRIPT = """
     ],
     ids=["ripieno run", "torchrun"],
 )
-def test_scripts_name_the_backend_and_nothing_else(tmp_path, launcher):
+def test_scripts_change_only_the_name_of_the_backend(tmp_path, launcher):
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
 

@@ -41,13 +41,13 @@ def test_a_booster_of_several_workers_is_as_good_as_one_and_the_same_in_each_run
         assert trained[0].save_raw() == alone.save_raw()
 
 
-def test_more_workers_than_rows_leave_some_with_nothing():
+def test_workers_without_rows_participate():
     booster = rp.xgboost.train({"nthread": 1}, [[0.0], [1.0]], [0.0, 1.0], 2, workers=3)
 
     assert booster.num_boosted_rounds() == 2
 
 
-def test_training_stops_early_and_states_what_evaluations_have_found(rows):
+def test_training_stops_early_and_returns_evaluations(rows):
     X, y = rows
     found = {}
 
@@ -73,7 +73,7 @@ def test_files_produce_the_booster_of_the_same_rows_in_memory(rows, tmp_path):
     )
 
 
-def test_weights_count(rows):
+def test_weights_have_an_effect(rows):
     X, y = rows
     weights = np.where(y == 1, 100.0, 1.0)
 
@@ -103,7 +103,7 @@ def test_evaluations_have_names_that_xgboost_can_read(name):
         rp.xgboost.train({}, [[1.0]], [1.0], evals=[([[1.0]], [1.0], name)])
 
 
-def test_trees_that_ranks_cannot_share_are_refused():
+def test_parameters_without_distributed_training_are_rejected():
     with pytest.raises(rp.InputError, match="tree_method='exact'"):
         rp.xgboost.train({"tree_method": "exact"}, [[1.0]], [1.0], workers=2)
 
@@ -115,6 +115,6 @@ def _killed(comm):
         xgboost.train({}, xgboost.DMatrix(np.random.default_rng(0).random((50, 2)), np.arange(50.0)), 50)
 
 
-def test_a_worker_that_dies_is_named():
+def test_a_dead_worker_is_named():
     with rp.launch(workers=3) as job, pytest.raises(rp.RankFailed, match="rank 1"):
         job.run(_killed)
