@@ -174,7 +174,7 @@ def test_an_error_in_a_row_that_a_worker_has_already_names_it(world, digits):
         world(2).run(fit_own, [0, 1000, len(digits)], points, np.ones(len(digits)), options)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, *exhaustively(2)])
 def test_both_models_of_threads_produce_the_same_bits(digits, workers):
     """Enough clusters for several threads."""
     fits = [
@@ -185,8 +185,8 @@ def test_both_models_of_threads_produce_the_same_bits(digits, workers):
     assert first == second
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("init", ["k-means||", "random"])
+@pytest.mark.parametrize("workers", [2, *exhaustively(1)])
+@pytest.mark.parametrize("init", ["k-means||", *exhaustively("random")])
 def test_bounds_change_only_the_number_of_comparisons(world, workers, init):
     rows = np.random.default_rng(0).normal(size=(30, 24)).repeat(100, axis=0)
     rows += 0.3 * np.random.default_rng(1).normal(size=rows.shape)
