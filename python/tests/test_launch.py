@@ -82,7 +82,7 @@ def own_rows(comm, source):
 
 
 @pytest.mark.parametrize(("can_read", "kind"), [(True, "Borrowed"), (False, "ndarray")])
-def test_rows_of_a_fit_stay_where_they_are_if_workers_can_read_them_and_else_are_shared(can_read, kind):
+def test_rows_of_a_fit_are_shared_only_if_workers_cannot_read_the_callers_memory(can_read, kind):
     rows = np.random.default_rng(0).normal(size=(10_001, 3))
     with rp.launch(workers=3) as job:
         for member in job.members:
@@ -95,7 +95,7 @@ def test_rows_of_a_fit_stay_where_they_are_if_workers_can_read_them_and_else_are
     assert [found for _, _, found in small] == ["ndarray"] * 3
 
 
-def test_what_was_lent_is_read_by_slices_and_a_process_that_has_ended_is_reported():
+def test_borrowed_arrays_are_read_by_slices_and_an_ended_owner_is_reported():
     array = np.arange(60, dtype=np.float32).reshape(10, 3, 2)
     borrowed = Borrowed.of(array)
     for rows in (slice(None), slice(2, 5), slice(4, 4), slice(9, 30), slice(7, 3)):
@@ -152,7 +152,7 @@ def test_arrays_among_the_arguments_are_read_only_at_every_size_and_stay_the_cal
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_arrays_arrive_as_they_are(world, workers):
+def test_arrays_keep_their_kind_type_and_values(world, workers):
     kinds = arrays_of_all_kinds(50)
     for result in world(workers).run(lambda comm, kinds: kinds, kinds):
         for expected, got in zip(arrays_in(kinds), arrays_in(result), strict=True):
@@ -864,7 +864,7 @@ def kept_values(comm):
 
 
 @pytest.mark.parametrize("drop", ["released", "forgotten", "forgotten in another thread", "replaced"])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2, *exhaustively(1)])
 def test_ranks_release_unreferenced_broadcast_values(world, workers, drop):
     job = world(workers)
     gc.collect()
@@ -1202,14 +1202,14 @@ def output_of(folder, text, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["spawn", *exhaustively("fork")])
 def test_objects_of_the_main_script_can_be_pickled_inside_a_rank(tmp_path, method):
     assert output_of(tmp_path, PICKLING + "    print(launched(sys.argv[1]))", method) == (
         "[(True, True, 2), (True, True, 2)]\n"
     )
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["forkserver", *exhaustively("spawn")])
 def test_a_child_of_multiprocessing_may_launch(tmp_path, method):
     end = """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(sys.argv[1])) as pool:

@@ -8,6 +8,7 @@ import signal
 import time
 from contextlib import nullcontext
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
@@ -40,16 +41,13 @@ def right(results, world_size):
     ]
 
 
+KEPT = [("shrink", (0,), "shared-memory"), ("respawn", (0, 1), "tcp")]
+VARIED = product(POLICIES, [(0,), (0, 1), (2,), (1, 2, 3)], ["shared-memory", "tcp"])
+
+
 @pytest.mark.parametrize(
-    ("victims", "links"),
-    [
-        ((0,), "shared-memory"),
-        ((0, 1), "tcp"),
-        *exhaustively(((2,), "tcp"), ((1, 2, 3), "shared-memory"), ((0,), "tcp"), ((0, 1), "shared-memory")),
-        *exhaustively(((2,), "shared-memory"), ((1, 2, 3), "tcp")),
-    ],
+    ("policy", "victims", "links"), [*KEPT, *exhaustively(*(each for each in VARIED if each not in KEPT))]
 )
-@pytest.mark.parametrize("policy", POLICIES)
 def test_a_program_restarts_on_survivors_or_with_replacements(tmp_path, policy, victims, links):
     left = WORKERS - len(victims) if policy == "shrink" else WORKERS
     with rp.launch(workers=WORKERS, threads=1, on_failure=policy, links=links) as job:
@@ -237,7 +235,7 @@ def test_additions_to_accumulators_count_once(tmp_path):
         assert count.value == 2
 
 
-@pytest.mark.parametrize("prefix_output", [False, True])
+@pytest.mark.parametrize("prefix_output", [True, *exhaustively(False)])
 def test_a_job_grows_and_shrinks_between_programs(prefix_output, tmp_path, capsys):
     gc.collect()
     before = open_descriptors()

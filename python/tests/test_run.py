@@ -126,10 +126,9 @@ def test_a_traceback_begins_in_the_script(tmp_path, monkeypatch, lines, begins, 
 @pytest.mark.parametrize(
     "words",
     [
-        ["python", "script.py"],
-        ["python3", "-u", "script.py"],
         [sys.executable, "-X", "dev", "-Wignore", "-O", "script.py"],
         ["python", "-m", "script"],
+        *exhaustively(["python", "script.py"], ["python3", "-u", "script.py"]),
     ],
     ids=" ".join,
 )
