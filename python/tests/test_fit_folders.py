@@ -88,7 +88,7 @@ def test_a_fit_that_was_killed_resumes_from_the_last_multiple_of_every(tmp_path,
         ("spectral", rp.SpectralEmbedding(2, random_state=0), "count was"),
     ],
 )
-def test_a_fit_refuses_the_folder_of_another(tmp_path, name, other, says):
+def test_a_fit_refuses_the_folder_of_a_different_fit(tmp_path, name, other, says):
     fitted(name, checkpoint=tmp_path)
     with pytest.raises(rp.CheckpointError, match=says):
         other.set_params(checkpoint=tmp_path).fit(*FITS[name].data)
@@ -101,7 +101,7 @@ def test_a_graph_of_other_edges_is_reported(tmp_path):
         rp.BFS(source=0, checkpoint=tmp_path).fit(edges[:, ::-1])
 
 
-def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job_of):
+def test_a_max_iter_below_the_iterations_of_the_checkpoint_is_refused(tmp_path, job_of):
     with pytest.raises(rp.RankFailed):
         job_of(2).run(killed, "pagerank", tmp_path, 5)
     with pytest.raises(rp.CheckpointError, match=r"after \d+ iterations, and max_iter=2 is lower"):
@@ -109,12 +109,12 @@ def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job_of):
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"])
-def test_a_number_of_iterations_that_is_none_is_reported(tmp_path, every):
+def test_an_invalid_every_is_reported(tmp_path, every):
     with pytest.raises(rp.InputError, match=r"every=.*: expected a whole number >= 1, or None"):
         fitted("bfs", checkpoint=tmp_path, every=every)
 
 
-def test_how_often_nothing_is_kept_is_no_question():
+def test_every_is_refused_if_checkpoints_have_no_place():
     with pytest.raises(
         rp.InputError, match="every=5: checkpoints have no place: expected a folder, checkpoint=, or local workers"
     ):

@@ -53,7 +53,7 @@ def test_a_single_worker_is_the_calling_process():
     assert open_descriptors() == before
 
 
-def test_lambdas_and_local_classes_travel_both_ways(world):
+def test_lambdas_and_local_classes_are_sent_both_ways(world):
     class Local:
         def __init__(self, value):
             self.value = value
@@ -483,7 +483,7 @@ def test_a_killed_worker_is_named_in_time(waiting):
 
 
 @pytest.mark.parametrize("victim", [0, *exhaustively(1, 2)])
-def test_a_worker_killed_before_it_has_met_the_others_is_named_in_time(monkeypatch, victim):
+def test_a_worker_killed_before_the_rendezvous_is_named_in_time(monkeypatch, victim):
     start = LocalJob._start_one
 
     def start_and_kill(job, name, number, pump):
@@ -640,7 +640,7 @@ FAILURES += [lambda comm: undefined]  # noqa: F821
     [lose_rank_1, leave_one_computing, *exhaustively(meet_a_mismatch, raise_where_all_look, FAILURES[-1])],
     ids=lambda program: program.__name__,
 )
-def test_a_job_goes_on_after_a_failure_with_its_broadcast_values(program):
+def test_a_job_continues_after_a_failure_with_its_broadcast_values(program):
     with rp.launch(workers=2) as job, job.broadcast(np.arange(50_000)) as table:
         job.run(lambda comm: comm.kept.update(old=1))
         with suppress(rp.RipienoError, ValueError, NameError):
@@ -652,7 +652,7 @@ def test_a_job_goes_on_after_a_failure_with_its_broadcast_values(program):
         assert rows == [(pid, 2 * 1_249_975_000, 0) for pid in job.pids]
 
 
-def test_a_single_worker_goes_on_after_a_failure_likewise():
+def test_a_single_worker_continues_after_a_failure():
     with rp.launch(workers=1) as job, job.broadcast(np.arange(50_000)) as table:
         job.run(lambda comm: comm.kept.update(old=1))
         with pytest.raises(ValueError, match="everywhere") as caught:
@@ -803,7 +803,7 @@ def test_programs_of_several_threads_wait_for_their_turn(workers):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_listener_that_would_run_a_program_is_refused_instead_of_waiting_for_itself(workers):
+def test_a_program_run_by_an_event_callback_is_refused(workers):
     with rp.launch(workers=workers, on_event=lambda _: job.run(ranks)) as job:
         with pytest.raises(
             rp.InputError, match="already running a program; neither the program nor its event functions"
@@ -830,7 +830,7 @@ def test_waiting_threads_are_notified_when_the_job_is_closed():
                 each.result()
 
 
-def test_each_thread_hears_the_events_of_its_own_programs():
+def test_each_thread_receives_the_events_of_its_own_programs():
     heard = {name: [] for name in range(3)}
 
     def fit(name):
@@ -965,7 +965,7 @@ def test_a_program_that_workers_cannot_import_is_reported(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_in_the_event_listener_is_the_callers_and_the_job_goes_on(workers):
+def test_an_exception_of_an_event_callback_reaches_the_caller_and_the_job_continues(workers):
     def listen(event):
         raise LookupError("listener")
 
@@ -1144,7 +1144,7 @@ def test_workers_end_when_their_launcher_is_killed(tmp_path, wait):
     assert gone_within(PROMPT_S, pids)
 
 
-def test_functions_and_classes_of_the_main_script_travel(tmp_path):
+def test_functions_and_classes_of_the_main_script_reach_the_workers(tmp_path):
     script = tmp_path / "main.py"
     script.write_text(
         textwrap.dedent("""
