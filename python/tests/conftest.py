@@ -122,6 +122,14 @@ def world() -> Iterator[Callable[[int], rp.Job]]:
         job.close()
 
 
+@pytest.fixture(scope="module")
+def estimator_modules() -> Iterator[None]:
+    """Import the modules of estimator tests before workers start. For test modules that kill many workers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(forked.PRELOAD_VARIABLE, "networkx,sklearn.datasets")
+        yield
+
+
 @pytest.fixture(params=[3, *exhaustively(1, 2)], ids=lambda workers: f"{workers} workers")
 def everywhere(request: pytest.FixtureRequest, world: Callable[[int], rp.Job]) -> Callable[..., list]:
     """Run a program on a given number of ranks."""

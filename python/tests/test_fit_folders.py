@@ -1,4 +1,4 @@
-"""Iterative fits resume from their folder after a kill, bitwise equal, also on other numbers of workers."""
+"""Killed iterative fits resume from their folder with the same bits, and on other numbers of workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from ripieno.algorithms import fit_checkpoint
 from test_survivors import FITS, fitted
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("estimator_modules")
+
 EVERY = 2
-#: With as many workers these have the same bits, and this one is as near.
+#: This estimator has nearly the same result with as many workers; all others have the same bits.
 NEAR = ("spectral",)
 #: The result of this estimator depends on the placement of rows on workers.
 OTHERS = ("sgd",)

@@ -18,6 +18,8 @@ from sklearn.datasets import load_digits
 from varied import exhaustively
 from watching import gone_within
 
+pytestmark = pytest.mark.usefixtures("estimator_modules")
+
 #: Maximum time for a killed process to end.
 GONE_S = 60.0
 
