@@ -60,6 +60,7 @@ test: ## Run the Rust and Python tests that need no engine
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.developed
 	@$(MAKE) --no-print-directory run-tests
 
+test-all: export RIPIENO_EXHAUSTIVE := 1
 test-all: setup ## Run every test: all world sizes, benchmarks, examples, pages and schedules, and all engines
 	@status=0; \
 	$(MAKE) --no-print-directory run-tests MARKS="-m ''" || status=1; \

@@ -1,8 +1,8 @@
-//! Laws of all algorithms in the catalogue, for every world size up to 64 and every root. Here every rank is its own
-//! node, so a two-level algorithm equals the algorithm selected between nodes. `two_levels.rs` tests nodes with several
-//! ranks.
+//! Laws of all algorithms in the catalogue, for world sizes up to 64 (`common::world_sizes`) and every root. Here every
+//! rank is its own node, so a two-level algorithm equals the algorithm selected between nodes. `two_levels.rs` tests
+//! nodes with several ranks.
 
-use crate::common::{DataLayout, roots};
+use crate::common::{DataLayout, roots, world_sizes};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
 use ripieno_plan::theory::Untrue;
@@ -10,16 +10,15 @@ use ripieno_plan::{
     Algorithm, Buffer, Collective, FaultKind, Group, Needs, Op, Plan, PlanFault, Promise, Span, Theory, TheoryCase,
     choose_in_rank_order, promises,
 };
-use std::ops::RangeInclusive;
 
-const WORLD_SIZES: RangeInclusive<usize> = 1..=64;
+const WORLD_SIZE_MAX: usize = 64;
 /// Smaller than for the other laws, because pricing a plan takes longer than running it.
-const PRICED_WORLD_SIZES: RangeInclusive<usize> = 1..=33;
+const PRICED_WORLD_SIZE_MAX: usize = 33;
 
 /// Check all algorithms of a collective, and their bytes and hops against their theory.
 fn law(collective: Collective) {
     for algorithm in Algorithm::of(collective) {
-        for p in WORLD_SIZES {
+        for p in world_sizes(1, WORLD_SIZE_MAX) {
             for element_count in [2 * p + 3, p / 2, 0] {
                 hold(algorithm, p, element_count, |case, plans| algorithm.theory.check(case, plans).map(|_| ()));
             }
@@ -120,7 +119,7 @@ fn every_span_reaches_the_neighbor_it_is_for() {
 #[test]
 fn every_algorithm_takes_as_many_rounds_as_it_states() {
     for algorithm in ALGORITHMS {
-        for p in PRICED_WORLD_SIZES {
+        for p in world_sizes(1, PRICED_WORLD_SIZE_MAX) {
             hold(algorithm, p, 2 * p + 3, |case, plans| algorithm.theory.check_rounds(case, plans));
         }
     }
@@ -184,7 +183,7 @@ fn a_function_combines_in_the_order_of_the_ranks_or_not_at_all() {
         let chosen = choose_in_rank_order(collective).unwrap();
         for algorithm in Algorithm::of(collective) {
             assert_eq!(algorithm.in_rank_order, std::ptr::eq(algorithm, chosen), "{}", algorithm.name);
-            for p in PRICED_WORLD_SIZES {
+            for p in world_sizes(1, PRICED_WORLD_SIZE_MAX) {
                 for root in roots(collective, p) {
                     let layout = DataLayout::even(p, 2 * p + 3);
                     let requests = layout.requests(collective, root, 0, Op::Function);
@@ -276,7 +275,7 @@ fn every_file_of_an_algorithm_is_in_the_list() {
 #[test]
 fn every_choice_is_an_algorithm_of_its_collective() {
     for collective in Collective::catalogued() {
-        for p in WORLD_SIZES {
+        for p in world_sizes(1, WORLD_SIZE_MAX) {
             for bytes in [0, 1, 1 << 14, (1 << 14) + 1, 1 << 20, 1 << 30] {
                 assert_eq!(ripieno_plan::choose(collective, &Group::new(0, p), bytes).collective(), collective);
             }
