@@ -23,9 +23,9 @@ CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
 # One build makes the Rust tests, and the Python and JVM libraries that the other tests load.
 CARGO_TESTS := --workspace --locked --features ripieno-python/extension-module
-# Bounds of the exhaustive Rust tests in `make test`: world sizes of the laws, preemptions of the model checker, random
+# Bounds of the exhaustive Rust tests in `make test`: preemptions of the model checker, random
 # cases and seeds. `make test-all` and `cargo test` have none.
-RUST_BOUNDS := RIPIENO_WORLD_SIZE_MAX=33 LOOM_MAX_PREEMPTIONS=3 PROPTEST_CASES=64 RIPIENO_SEEDS=100
+RUST_BOUNDS := LOOM_MAX_PREEMPTIONS=3 PROPTEST_CASES=64 RIPIENO_SEEDS=100
 # The existing native module: `make setup` builds it optimized, `make test` builds it with the tests. Default: the latter.
 MODULE := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.developed)
 # The same for the jars: built by `make jvm` or by `make engines`.
@@ -63,6 +63,7 @@ test: ## Run the Rust and Python tests that need no engine
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.developed
 	@$(MAKE) --no-print-directory run-tests
 
+test-all: export RIPIENO_EXHAUSTIVE := 1
 test-all: setup ## Run every test: all world sizes, benchmarks, examples, pages and schedules, and all engines
 	@status=0; \
 	$(MAKE) --no-print-directory run-tests MARKS="-m ''" RUST_BOUNDS= || status=1; \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -36,6 +37,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -RECORDED_S.get(item.path.name, 0.0))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Collect the tests without garbage collection, and exclude them from later ones, which tests request."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     global _measured_s
     _measured_s = _processor_s()
@@ -66,6 +79,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    # Extension modules report objects that exist at the exit.
+    gc.unfreeze()
     if _log:
         path = ROOT / f"target/times/{LOG}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,6 +120,14 @@ def world() -> Iterator[Callable[[int], rp.Job]]:
     yield of
     for job in jobs.values():
         job.close()
+
+
+@pytest.fixture(scope="module")
+def estimator_modules() -> Iterator[None]:
+    """Import the modules of estimator tests before workers start. For test modules that kill many workers."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(forked.PRELOAD_VARIABLE, "networkx,sklearn.datasets")
+        yield
 
 
 @pytest.fixture(params=[3, *exhaustively(1, 2)], ids=lambda workers: f"{workers} workers")

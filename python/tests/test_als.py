@@ -396,7 +396,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize(("implicit", "workers"), [(True, 2), *exhaustively((False, 1))])
+@pytest.mark.parametrize(("implicit", "workers"), exhaustively((True, 2), (False, 1)))
 def test_a_fit_that_was_killed_resumes_from_its_checkpoint_with_the_same_bits(tmp_path, implicit, workers):
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "kept"), str(implicit), str(workers)]

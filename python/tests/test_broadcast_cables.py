@@ -8,6 +8,7 @@ import time
 
 import pytest
 from ripieno.lab import Lab, why_not
+from varied import exhaustively
 
 cannot_emulate = why_not()
 pytestmark = pytest.mark.skipif(cannot_emulate is not None, reason=cannot_emulate or "")
@@ -47,7 +48,7 @@ while True:
 """
 
 
-@pytest.mark.parametrize("strategy", ["chain", "splitstream", "csb", "bittorrent"])
+@pytest.mark.parametrize("strategy", ["csb", *exhaustively("chain", "splitstream", "bittorrent")])
 def test_all_other_ranks_get_the_value_when_a_cable_fails_meanwhile(strategy, tmp_path):
     words = [sys.executable, "-c", PROGRAM, strategy, str(VALUE_BYTES), str(DISCONNECTED), str(tmp_path)]
     with Lab(hosts=4, rate="10mbit") as lab:

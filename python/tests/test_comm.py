@@ -22,6 +22,7 @@ from numpy.testing import assert_array_equal
 from operations import OPS
 from ripieno import _native
 from ripieno.wire.arrays import empty
+from varied import exhaustively
 from watching import comes_true
 
 WORLDS = [1, 2, 3, 5]
@@ -372,7 +373,7 @@ def disagree(comm, how, folder):
         raise
 
 
-@pytest.mark.parametrize("how", ["size", "dtype", "operation", "root", "collective", "finished"])
+@pytest.mark.parametrize("how", ["size", "finished", *exhaustively("dtype", "operation", "root", "collective")])
 def test_a_mismatch_on_every_rank_lists_the_calls_of_all_ranks(how, tmp_path):
     with rp.launch(workers=3) as job, pytest.raises(rp.CollectiveMismatch) as caught:
         job.run(disagree, how, tmp_path)

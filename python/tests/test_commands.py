@@ -178,7 +178,7 @@ WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]
     "given", ["missing.txt", "damaged.gz", *exhaustively("missing.npy", "emptyfolder", "pipe.txt", "/dev/null")]
 )
 @pytest.mark.parametrize("words", READING.values(), ids=READING)
-def test_input_that_cannot_be_read_is_a_sentence_and_leaves_nothing(folder, words, given, capfd):
+def test_input_that_cannot_be_read_is_reported_and_leaves_nothing(folder, words, given, capfd):
     (folder / "emptyfolder").mkdir()
     os.mkfifo(folder / "pipe.txt")
     # A truncated file, which fails during decompression.
@@ -221,7 +221,7 @@ def test_invalid_number_of_workers_is_reported(folder, name, value, capfd):
 
 @pytest.mark.parametrize("out", ["nowhere/x.csv", "flights", "script.py/x.csv", "x.doc"])
 @pytest.mark.parametrize("name", ["bfs", "components", "diameter", "pagerank", "wordcount"])
-def test_a_place_where_no_result_can_be_is_reported_before_any_work(folder, name, out, capfd):
+def test_a_path_that_cannot_hold_a_result_is_reported_before_any_work(folder, name, out, capfd):
     assert main([*READING[name], "--out", out]) == 2
 
     output = capfd.readouterr().err

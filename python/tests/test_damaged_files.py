@@ -42,7 +42,7 @@ from ripieno.simulation import link_costs, replay
 from ripieno.sparse import packets
 from ripieno.topology import rack_names
 
-INPUT_COUNT = int(os.environ.get("RIPIENO_FUZZ_INPUTS", "300"))
+INPUT_COUNT = int(os.environ.get("RIPIENO_FUZZ_INPUTS", "120"))
 FIRST_SEED = int(os.environ.get("RIPIENO_FUZZ_FIRST", "0"))
 #: Maximum memory of a reader for a file of a few KiB, regardless of sizes stated in the file.
 MEMORY_BYTES_MAX = 64 << 20

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from full_disk import files_of_at_most
 from launcher_environments import TOKEN
+from ripieno.cli import main
 from ripieno.comm import file_distribution
 from ripieno.comm.broadcast_variables import STRATEGIES
 from ripieno.errors import BroadcastError, InputError
@@ -258,12 +259,17 @@ exec sh -c "$*"
 """
 
 
-def to_hosts(tmp_path: Path, hosts: str, *options: str) -> tuple[int, dict[str, object] | None, str]:
+def words_to_hosts(tmp_path: Path, hosts: str, *options: str) -> list[str]:
+    """Write a list of hosts, and return the arguments of the command that copies `given` to them."""
     shell, listed = tmp_path / "shell", tmp_path / "hosts.txt"
     shell.write_text(STAND_IN_FOR_SSH)
     shell.chmod(0o700)
     listed.write_text(hosts)
-    return ended(command(tmp_path / "given", "--to", listed, "--ssh", shell, "--json", *options))
+    return [str(tmp_path / "given"), "--to", str(listed), "--ssh", str(shell), "--json", *options]
+
+
+def to_hosts(tmp_path: Path, hosts: str, *options: str) -> tuple[int, dict[str, object] | None, str]:
+    return ended(command(*words_to_hosts(tmp_path, hosts, *options)))
 
 
 def test_hosts_of_a_list_get_the_file_and_one_that_does_not_answer_is_reported(tmp_path):
@@ -301,12 +307,13 @@ def test_a_file_gets_the_same_path_on_listed_hosts(tmp_path):
         ("localhost\n", ("--workers", "2"), "expected neither --workers nor a launcher"),
     ],
 )
-def test_errors_in_a_host_list_are_reported_before_anything_is_copied(tmp_path, hosts, options, message):
+def test_errors_in_a_host_list_are_reported_before_anything_is_copied(tmp_path, hosts, options, message, capfd):
     (tmp_path / "given").write_bytes(b"given")
 
-    code, report, err = to_hosts(tmp_path, hosts, "--out", str(tmp_path / "out"), *options)
+    code = main(["distribute", *words_to_hosts(tmp_path, hosts, "--out", str(tmp_path / "out"), *options)])
 
-    assert code == 2 and report is None and message in err, err
+    captured = capfd.readouterr()
+    assert (code, captured.out) == (2, "") and message in captured.err, captured
     assert not (tmp_path / "out").exists()
 
 

@@ -49,8 +49,8 @@ def fitted(comm, points, weights, options, block_bytes):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-@pytest.mark.parametrize("dtype", [np.uint8, np.float32, np.float64])
-@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, SMALL_BLOCK_BYTES])
+@pytest.mark.parametrize("dtype", [np.uint8, *exhaustively(np.float32), np.float64])
+@pytest.mark.parametrize("block_bytes", [SMALL_BLOCK_BYTES, *exhaustively(divided.BLOCK_BYTES)])
 def test_an_exact_fit_has_the_bits_of_whole_centroids(world, rows, workers, dtype, block_bytes):
     X, weights = rows.astype(dtype), np.random.default_rng(SEED).integers(0, 4, len(rows)).astype(np.float64)
     options = KMeansOptions(K, "array", [start_of(X)], 5, 0.0)
@@ -83,7 +83,7 @@ def test_divided_centroids_produce_the_clusters_of_whole_centroids(world, worker
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-@pytest.mark.parametrize("block_bytes", [divided.BLOCK_BYTES, SMALL_BLOCK_BYTES])
+@pytest.mark.parametrize("block_bytes", [SMALL_BLOCK_BYTES, *exhaustively(divided.BLOCK_BYTES)])
 def test_an_approximate_fit_has_a_small_measured_loss(world, rows, workers, block_bytes):
     options = KMeansOptions(K, "array", [start_of(rows)], 12, 0.0, assign="near", centroids="divided")
     centroids, labels, inertia, history = world(workers).run(fitted, rows, None, options, block_bytes)[0]
@@ -132,7 +132,7 @@ def test_every_init_gives_the_centroids_of_the_undivided_fit(world, rows, init):
     np.testing.assert_array_equal(models[1].labels_, models[0].labels_)
 
 
-@pytest.mark.parametrize("assign", ["exact", "near"])
+@pytest.mark.parametrize("assign", ["near", *exhaustively("exact")])
 def test_a_fit_resumes_from_its_checkpoint_with_any_number_of_workers(world, rows, assign, tmp_path):
     settings = {"assign": assign, "init": start_of(rows), "tol": 0, "random_state": SEED, "centroids": "divided"}
     rp.KMeans(K, **settings, max_iter=4, engine=world(2), checkpoint=tmp_path, every=1).fit(rows)

@@ -1,4 +1,4 @@
-"""Iterative fits resume from their folder after a kill, bitwise equal, also on other numbers of workers."""
+"""Killed iterative fits resume from their folder with the same bits, and on other numbers of workers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from ripieno.algorithms import fit_checkpoint
 from test_survivors import FITS, fitted
 from varied import exhaustively
 
+pytestmark = pytest.mark.usefixtures("estimator_modules")
+
 EVERY = 2
-#: With as many workers these have the same bits, and this one is as near.
+#: This estimator has nearly the same result with as many workers; all others have the same bits.
 NEAR = ("spectral",)
 #: The result of this estimator depends on the placement of rows on workers.
 OTHERS = ("sgd",)
@@ -88,7 +90,7 @@ def test_a_fit_that_was_killed_resumes_from_the_last_multiple_of_every(tmp_path,
         ("spectral", rp.SpectralEmbedding(2, random_state=0), "count was"),
     ],
 )
-def test_a_fit_refuses_the_folder_of_another(tmp_path, name, other, says):
+def test_a_fit_refuses_the_folder_of_a_different_fit(tmp_path, name, other, says):
     fitted(name, checkpoint=tmp_path)
     with pytest.raises(rp.CheckpointError, match=says):
         other.set_params(checkpoint=tmp_path).fit(*FITS[name].data)
@@ -101,7 +103,7 @@ def test_a_graph_of_other_edges_is_reported(tmp_path):
         rp.BFS(source=0, checkpoint=tmp_path).fit(edges[:, ::-1])
 
 
-def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job_of):
+def test_a_max_iter_below_the_iterations_of_the_checkpoint_is_refused(tmp_path, job_of):
     with pytest.raises(rp.RankFailed):
         job_of(2).run(killed, "pagerank", tmp_path, 5)
     with pytest.raises(rp.CheckpointError, match=r"after \d+ iterations, and max_iter=2 is lower"):
@@ -109,12 +111,12 @@ def test_fewer_iterations_than_were_kept_are_refused(tmp_path, job_of):
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"])
-def test_a_number_of_iterations_that_is_none_is_reported(tmp_path, every):
+def test_an_invalid_every_is_reported(tmp_path, every):
     with pytest.raises(rp.InputError, match=r"every=.*: expected a whole number >= 1, or None"):
         fitted("bfs", checkpoint=tmp_path, every=every)
 
 
-def test_how_often_nothing_is_kept_is_no_question():
+def test_every_is_refused_if_checkpoints_have_no_place():
     with pytest.raises(
         rp.InputError,
         match="every=5: there is nowhere to save checkpoints: expected a folder, checkpoint=, or local workers",

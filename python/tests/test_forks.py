@@ -154,7 +154,7 @@ print("went on")
 """
 
 
-def test_a_forked_process_that_ends_in_good_order_harms_no_rank(tmp_path):
+def test_a_forked_process_that_exits_normally_harms_no_rank(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "ripieno", "run", "--workers", "2", str(script)]

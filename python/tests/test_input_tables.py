@@ -23,6 +23,7 @@ from ripieno.input.columns import TableOptions
 from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.formats import arrays
 from ripieno.input.matrix import open_source
+from varied import exhaustively
 
 COUNTS = range(1, 21)
 CSVS = {
@@ -43,7 +44,7 @@ def whole(text, **options):
 
 
 @pytest.mark.parametrize("name", CSVS)
-@pytest.mark.parametrize("header", ["n,x,word\n", "\N{BOM}n;x;word\n", 'n\tx\t"word"\r\n', None])
+@pytest.mark.parametrize("header", ["\N{BOM}n;x;word\n", None, *exhaustively("n,x,word\n", 'n\tx\t"word"\r\n')])
 def test_splits_of_csv_are_all_records_once_and_in_order(tmp_path, name, header):
     delimiter = next((mark for mark in ";\t" if mark in (header or "")), ",")
     body = CSVS[name].replace(", ", " ").replace(",", delimiter)

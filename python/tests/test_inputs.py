@@ -236,7 +236,9 @@ def test_members_of_archives_and_arrays_need_no_alignment(tmp_path):
     np.testing.assert_array_equal(model.labels_, rp.KMeans(4, random_state=0).fit(X).labels_)
 
 
-@pytest.mark.parametrize(("workers", "names"), [(1, ["plain.npy"]), (2, ["bytes.txt"]), (3, ["bare.csv", "plain.npy"])])
+@pytest.mark.parametrize(
+    ("workers", "names"), [*exhaustively((1, ["plain.npy"]), (2, ["bytes.txt"])), (3, ["bare.csv", "plain.npy"])]
+)
 def test_files_are_clustered_as_their_array(write, workers, names):
     paths = [write(name) for name in names]
     rows = open_source(paths).read_share(0, 1).points

@@ -11,7 +11,7 @@ from operations import OPS
 from ripieno import keyed
 from varied import exhaustively
 
-WORLDS = [1, 2, 3]
+WORLDS = [1, 3, *exhaustively(2)]
 DTYPES = ["float32", "float64", "int32", "int64", "uint64"]
 WORDS = np.array(["", "é", "日本", "a" * 40, "fig", *(f"word {number}" for number in range(60))])
 
@@ -362,7 +362,7 @@ def fails_on_rank(comm, how):
     comm.barrier()
 
 
-@pytest.mark.parametrize("how", ["combine", "partitioner", "on_block"])
+@pytest.mark.parametrize("how", ["combine", *exhaustively("partitioner", "on_block")])
 def test_an_exception_of_a_function_reaches_the_caller(how):
     with rp.launch(workers=2) as job, pytest.raises(KeyError, match="mine") as caught:
         job.run(fails_on_rank, how)

@@ -9,6 +9,7 @@ import pytest
 import ripieno as rp
 from full_disk import files_of_at_most
 from ripieno import keyed
+from varied import exhaustively
 
 LIMIT_BYTES = 50_000
 
@@ -41,7 +42,7 @@ def same_within_a_limit(comm, folder, kind):
     assert os.listdir(folder) == []
 
 
-@pytest.mark.parametrize("p", [1, 2])
+@pytest.mark.parametrize("p", [2, *exhaustively(1)])
 @pytest.mark.parametrize("kind", ["int64", "string"])
 def test_results_are_the_same_within_a_memory_limit(world, p, kind, tmp_path):
     world(p).run(same_within_a_limit, str(tmp_path), kind)

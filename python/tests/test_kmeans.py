@@ -174,7 +174,7 @@ def test_an_error_in_an_own_row_of_a_worker_names_the_row(world, digits):
         world(2).run(fit_own, [0, 1000, len(digits)], points, np.ones(len(digits)), options)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, *exhaustively(2)])
 def test_both_models_of_threads_produce_the_same_bits(digits, workers):
     fits = [
         rp.KMeans(100, workers=workers, threads=3, thread_model=model, random_state=0, max_iter=5).fit(digits)
@@ -184,8 +184,8 @@ def test_both_models_of_threads_produce_the_same_bits(digits, workers):
     assert first == second
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("init", ["k-means||", "random"])
+@pytest.mark.parametrize("workers", [2, *exhaustively(1)])
+@pytest.mark.parametrize("init", ["k-means||", *exhaustively("random")])
 def test_bounds_change_only_the_number_of_comparisons(world, workers, init):
     rows = np.random.default_rng(0).normal(size=(30, 24)).repeat(100, axis=0)
     rows += 0.3 * np.random.default_rng(1).normal(size=rows.shape)

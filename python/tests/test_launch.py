@@ -62,7 +62,7 @@ def test_a_single_worker_is_the_calling_process():
     assert open_descriptors() == before
 
 
-def test_lambdas_and_local_classes_travel_both_ways(world):
+def test_lambdas_and_local_classes_are_sent_both_ways(world):
     class Local:
         def __init__(self, value):
             self.value = value
@@ -91,7 +91,7 @@ def own_rows(comm, source):
 
 
 @pytest.mark.parametrize(("can_read", "kind"), [(True, "Borrowed"), (False, "ndarray")])
-def test_rows_of_a_fit_stay_where_they_are_if_workers_can_read_them_and_else_are_shared(can_read, kind):
+def test_rows_of_a_fit_are_shared_only_if_workers_cannot_read_the_callers_memory(can_read, kind):
     rows = np.random.default_rng(0).normal(size=(10_001, 3))
     with rp.launch(workers=3) as job:
         for member in job.members:
@@ -104,7 +104,7 @@ def test_rows_of_a_fit_stay_where_they_are_if_workers_can_read_them_and_else_are
     assert [found for _, _, found in small] == ["ndarray"] * 3
 
 
-def test_what_was_lent_is_read_by_slices_and_a_process_that_has_ended_is_reported():
+def test_borrowed_arrays_are_read_by_slices_and_an_ended_owner_is_reported():
     array = np.arange(60, dtype=np.float32).reshape(10, 3, 2)
     borrowed = Borrowed.of(array)
     for rows in (slice(None), slice(2, 5), slice(4, 4), slice(9, 30), slice(7, 3)):
@@ -161,7 +161,7 @@ def test_arrays_among_the_arguments_are_read_only_at_every_size_and_stay_the_cal
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_arrays_arrive_as_they_are(world, workers):
+def test_arrays_keep_their_kind_type_and_values(world, workers):
     kinds = arrays_of_all_kinds(50)
     for result in world(workers).run(lambda comm, kinds: kinds, kinds):
         for expected, got in zip(arrays_in(kinds), arrays_in(result), strict=True):
@@ -492,7 +492,7 @@ def test_a_killed_worker_is_named_in_time(waiting):
 
 
 @pytest.mark.parametrize("victim", [0, *exhaustively(1, 2)])
-def test_a_worker_killed_before_it_has_met_the_others_is_named_in_time(monkeypatch, victim):
+def test_a_worker_killed_before_the_rendezvous_is_named_in_time(monkeypatch, victim):
     start = LocalJob._start_one
 
     def start_and_kill(job, name, number, pump):
@@ -649,7 +649,7 @@ FAILURES += [lambda comm: undefined]  # noqa: F821
     [lose_rank_1, leave_one_computing, *exhaustively(meet_a_mismatch, raise_where_all_look, FAILURES[-1])],
     ids=lambda program: program.__name__,
 )
-def test_a_job_goes_on_after_a_failure_with_its_broadcast_values(program):
+def test_a_job_continues_after_a_failure_with_its_broadcast_values(program):
     with rp.launch(workers=2) as job, job.broadcast(np.arange(50_000)) as table:
         job.run(lambda comm: comm.kept.update(old=1))
         with suppress(rp.RipienoError, ValueError, NameError):
@@ -661,7 +661,7 @@ def test_a_job_goes_on_after_a_failure_with_its_broadcast_values(program):
         assert rows == [(pid, 2 * 1_249_975_000, 0) for pid in job.pids]
 
 
-def test_a_single_worker_goes_on_after_a_failure_likewise():
+def test_a_single_worker_continues_after_a_failure():
     with rp.launch(workers=1) as job, job.broadcast(np.arange(50_000)) as table:
         job.run(lambda comm: comm.kept.update(old=1))
         with pytest.raises(ValueError, match="everywhere") as caught:
@@ -812,7 +812,7 @@ def test_programs_of_several_threads_wait_for_their_turn(workers):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_listener_that_would_run_a_program_is_refused_instead_of_waiting_for_itself(workers):
+def test_a_program_run_by_an_event_callback_is_refused(workers):
     with rp.launch(workers=workers, on_event=lambda _: job.run(ranks)) as job:
         with pytest.raises(
             rp.InputError, match="already running a program; neither the program nor its event functions"
@@ -839,7 +839,7 @@ def test_waiting_threads_are_notified_when_the_job_is_closed():
                 each.result()
 
 
-def test_each_thread_hears_the_events_of_its_own_programs():
+def test_each_thread_receives_the_events_of_its_own_programs():
     heard = {name: [] for name in range(3)}
 
     def fit(name):
@@ -873,7 +873,7 @@ def kept_values(comm):
 
 
 @pytest.mark.parametrize("drop", ["released", "forgotten", "forgotten in another thread", "replaced"])
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2, *exhaustively(1)])
 def test_ranks_release_unreferenced_broadcast_values(world, workers, drop):
     job = world(workers)
     gc.collect()
@@ -974,7 +974,7 @@ def test_a_program_that_workers_cannot_import_is_reported(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_in_the_event_listener_is_the_callers_and_the_job_goes_on(workers):
+def test_an_exception_of_an_event_callback_reaches_the_caller_and_the_job_continues(workers):
     def listen(event):
         raise LookupError("listener")
 
@@ -1153,7 +1153,7 @@ def test_workers_end_when_their_launcher_is_killed(tmp_path, wait):
     assert gone_within(PROMPT_S, pids)
 
 
-def test_functions_and_classes_of_the_main_script_travel(tmp_path):
+def test_functions_and_classes_of_the_main_script_reach_the_workers(tmp_path):
     script = tmp_path / "main.py"
     script.write_text(
         textwrap.dedent("""
@@ -1211,14 +1211,14 @@ def output_of(folder, text, *arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["spawn", *exhaustively("fork")])
 def test_objects_of_the_main_script_can_be_pickled_inside_a_rank(tmp_path, method):
     assert output_of(tmp_path, PICKLING + "    print(launched(sys.argv[1]))", method) == (
         "[(True, True, 2), (True, True, 2)]\n"
     )
 
 
-@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+@pytest.mark.parametrize("method", ["forkserver", *exhaustively("spawn")])
 def test_a_child_of_multiprocessing_may_launch(tmp_path, method):
     end = """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(sys.argv[1])) as pool:

@@ -151,7 +151,7 @@ def test_bad_parameters_are_named_with_their_value(parameters, message):
         rp.LogisticRegression(**parameters).fit(X, LABELS[2])
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [2, *exhaustively(1)])
 def test_invalid_rows_and_classes_are_reported(world, tmp_path, workers):
     model = rp.LogisticRegression(engine=world(workers))
     bad = X.copy()
@@ -203,9 +203,7 @@ def _killed_after(iteration, folder, solver, workers):
     os.close(kept)
 
 
-@pytest.mark.parametrize(
-    ("solver", "workers"), [("lbfgs", 2), *exhaustively(("lbfgs", 1), ("newton-cg", 1), ("gd", 1))]
-)
+@pytest.mark.parametrize(("solver", "workers"), exhaustively(("lbfgs", 2), ("lbfgs", 1), ("newton-cg", 1), ("gd", 1)))
 def test_a_killed_fit_continues_and_ends_with_the_same_bits(world, tmp_path, solver, workers):
     parameters = {"solver": solver, "tol": 1e-6, "max_iter": 2000, "engine": world(workers)}
     expected = rp.LogisticRegression(**parameters).fit(X, LABELS[4])

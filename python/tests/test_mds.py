@@ -104,7 +104,9 @@ def test_steps_match_the_formula(world, workers):
 ANNEALED = {"method": "da-smacof", "cooling": 0.6, "n_init": 2}
 
 
-@pytest.mark.parametrize("parameters", [{}, {"weights": W}, ANNEALED, ANNEALED | {"weights": W}, {"n_init": 3}])
+@pytest.mark.parametrize(
+    "parameters", [{"weights": W}, *exhaustively({}, ANNEALED, {"n_init": 3}), ANNEALED | {"weights": W}]
+)
 def test_the_result_has_the_same_bits_for_any_number_of_workers_and_threads(world, parameters):
     models = [
         rp.MDS(random_state=3, max_iter=15, engine=world(workers), **parameters).fit(WHOLE) for workers in (1, 2, 3)

@@ -32,7 +32,7 @@ def add_up(comm, folder, victims, at):
 
 
 @pytest.mark.parametrize("at", [17, *exhaustively(0, 1)])
-@pytest.mark.parametrize("victims", [[0], [0, 1], *exhaustively([2])])
+@pytest.mark.parametrize("victims", [[0, 1], *exhaustively([0], [2])])
 @pytest.mark.parametrize("policy", ["shrink", "respawn"])
 def test_shared_state_exists_while_one_rank_is_alive(tmp_path, policy, victims, at):
     with rp.launch(workers=3, threads=1, on_failure=policy) as job:
@@ -58,7 +58,7 @@ def keep_rows(comm, folder, victims, rows):
     return received, mine.tolist()
 
 
-@pytest.mark.parametrize("victim", [0, 3, *exhaustively(1, 2)])
+@pytest.mark.parametrize("victim", [3, *exhaustively(0, 1, 2)])
 @pytest.mark.parametrize("policy", ["shrink", "respawn"])
 def test_own_state_of_ranks_is_copied_to_neighbors(tmp_path, policy, victim):
     rows = np.arange(103)

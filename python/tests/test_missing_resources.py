@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
+from varied import exhaustively
 
 
 def exhaust(what: str) -> None:
@@ -64,7 +65,14 @@ def share(comm: rp.Communicator, what: str, mark: Path) -> None:
     [
         (borrow, "descriptors", "shared-memory"),
         (borrow, "memory", "shared-memory"),
-        *[(each, "descriptors", links) for each in (connect, accept, share) for links in ("shared-memory", "tcp")],
+        (connect, "descriptors", "tcp"),
+        (accept, "descriptors", "shared-memory"),
+        (share, "descriptors", "tcp"),
+        *exhaustively(
+            (connect, "descriptors", "shared-memory"),
+            (accept, "descriptors", "tcp"),
+            (share, "descriptors", "shared-memory"),
+        ),
     ],
 )
 def test_a_rank_with_a_shortage_for_a_link_is_the_reported_one(tmp_path, program, what, links):

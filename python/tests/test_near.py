@@ -29,7 +29,7 @@ def near(rows, **parameters):
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
-@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+@pytest.mark.parametrize("dtype", [np.uint8, *exhaustively(np.float64)])
 def test_an_approximate_fit_has_a_small_measured_loss(world, rows, workers, dtype):
     X, weights = rows.astype(dtype), np.random.default_rng(SEED).random(len(rows)) + 0.5
     events: list[dict] = []

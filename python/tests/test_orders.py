@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.errors import CollectiveMismatch, InputError
+from varied import exhaustively
 
 ORDERS = [None, "racks", "given", "random", "random:7"]
 
@@ -62,7 +63,10 @@ def test_the_environment_overrides_the_choice_and_an_argument_the_environment(mo
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("rng", "RIPIENO_ALGORITHM: algorithm=rng: expected one of"), ("allreduse=ring", "collective=allreduse")],
+    [
+        ("rng", "RIPIENO_ALGORITHM: algorithm=rng: expected one of"),
+        *exhaustively(("allreduse=ring", "collective=allreduse")),
+    ],
 )
 def test_an_unknown_name_in_the_environment_is_reported_at_the_start(monkeypatch, text, message):
     monkeypatch.setenv("RIPIENO_ALGORITHM", text)

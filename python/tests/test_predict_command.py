@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -157,25 +158,25 @@ def test_models_that_cannot_be_applied_are_reported(folder, capfd):
         rp.PCA.load("result")
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda folder: (folder / "model.json").write_text("{"), "model.json is damaged"),
-        (lambda folder: (folder / "model.json").write_text("[]"), "expected an object"),
-        (lambda folder: changed_field(folder, "parameters", None), "'parameters' is None, expected a dict"),
-        (lambda folder: changed_field(folder, "column_count", 5), r"has the shape \(3, 4\): expected \(3, 5\)"),
-        (lambda folder: (folder / "centroids.npy").unlink(), "centroids.npy does not exist"),
-        (lambda folder: (folder / "centroids.npy").write_bytes(b"\x93NUMPY\x01"), "centroids.npy is damaged"),
-        (lambda folder: np.save(folder / "centroids.npy", np.full((3, 4), np.nan)), "not finite"),
-        (lambda folder: np.save(folder / "labels.npy", np.array([{}] * 60)), "labels.npy is damaged"),
-    ],
-)
-def test_a_damaged_result_is_rejected(folder, damage, message):
-    assert main(["kmeans", "rows.npy", "-k", "3", "-q"]) == 0
-    damage(folder / "result")
+DAMAGES = [
+    (lambda folder: (folder / "model.json").write_text("{"), "model.json is damaged"),
+    (lambda folder: (folder / "model.json").write_text("[]"), "expected an object"),
+    (lambda folder: changed_field(folder, "parameters", None), "'parameters' is None, expected a dict"),
+    (lambda folder: changed_field(folder, "column_count", 5), r"has the shape \(3, 4\): expected \(3, 5\)"),
+    (lambda folder: (folder / "centroids.npy").unlink(), "centroids.npy does not exist"),
+    (lambda folder: (folder / "centroids.npy").write_bytes(b"\x93NUMPY\x01"), "centroids.npy is damaged"),
+    (lambda folder: np.save(folder / "centroids.npy", np.full((3, 4), np.nan)), "not finite"),
+    (lambda folder: np.save(folder / "labels.npy", np.array([{}] * 60)), "labels.npy is damaged"),
+]
 
-    with pytest.raises(rp.InputError, match=message):
-        rp.KMeans.load("result")
+
+def test_a_damaged_result_is_refused(folder):
+    assert main(["kmeans", "rows.npy", "-k", "3", "-q"]) == 0
+    for number, (damage, message) in enumerate(DAMAGES):
+        copied = shutil.copytree(folder / "result", folder / f"damaged{number}")
+        damage(copied)
+        with pytest.raises(rp.InputError, match=message):
+            rp.KMeans.load(copied)
 
 
 def changed_field(folder, name, value):

@@ -43,7 +43,7 @@ def assert_equal(found, expected):
 
 @pytest.mark.parametrize("workers", SEVERAL_WORKERS)
 @pytest.mark.parametrize("init", ["k-means||", "k-means++", "random"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+@pytest.mark.parametrize("dtype", [np.uint8, *exhaustively(np.float32, np.float64)])
 def test_few_rows_are_clustered_as_by_one_rank_for_any_type_and_the_start(world, workers, init, dtype):
     for row_count, n_clusters in [(1, 1), (2, 1), (3, 1), (3, 2), (3, 3)]:
         rows = some_rows(row_count, dtype)

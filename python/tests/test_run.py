@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import ripieno as rp
 from launcher_environments import TOKEN
+from ripieno.cli.run import run_command
 from ripieno.launch import limits
 from ripieno.launch.script import environment, host_names
 from ripieno.launch.script import run as launch_run
@@ -68,7 +69,7 @@ def test_every_rank_runs_the_script_with_its_arguments(script):
     assert (sorted(done.stdout.splitlines()), done.stderr, done.returncode) == (expected, "", 0)
 
 
-def test_rooms_of_the_package_hide_no_packages_of_their_names(tmp_path):
+def test_subpackages_hide_no_other_packages_of_the_same_name(tmp_path):
     (tmp_path / "script.py").write_text(
         "import sys, ripieno; from pathlib import Path\n"
         "sys.stdout.write(f'{Path(ripieno.__file__).parent in map(Path, sys.path)}\\n')"  # in one piece
@@ -79,7 +80,7 @@ def test_rooms_of_the_package_hide_no_packages_of_their_names(tmp_path):
     assert done.stdout.split() == ["False", "False"], done.stderr
 
 
-def test_output_passes_unmarked_on_request(script):
+def test_output_has_no_prefix_on_request(script):
     done = run("-n", 2, "--no-prefix", script, "say")
 
     assert sorted(line[0] for line in done.stdout.splitlines()) == ["0", "1"]
@@ -126,10 +127,9 @@ def test_a_traceback_begins_in_the_script(tmp_path, monkeypatch, lines, begins, 
 @pytest.mark.parametrize(
     "words",
     [
-        ["python", "script.py"],
-        ["python3", "-u", "script.py"],
         [sys.executable, "-X", "dev", "-Wignore", "-O", "script.py"],
         ["python", "-m", "script"],
+        *exhaustively(["python", "script.py"], ["python3", "-u", "script.py"]),
     ],
     ids=" ".join,
 )
@@ -152,11 +152,12 @@ def test_commands_after_mpirun_run(script, monkeypatch, count, words):
         (["python", "nowhere.py"], "'nowhere.py' is not a file"),
     ],
 )
-def test_input_that_cannot_be_run_behind_pythons_name_is_reported(words, sentence):
-    done = run("-n", 2, *words)
+def test_arguments_after_the_name_of_python_that_cannot_run_are_reported(words, sentence, capsys):
+    with pytest.raises(SystemExit) as end:
+        run_command(["-n", "2", *words], prog_name="ripieno run")
 
-    assert done.returncode == 2
-    assert sentence in " ".join(done.stderr.split())
+    assert end.value.code == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
 
 
 def test_options_of_the_interpreter_reach_the_ranks(tmp_path):
@@ -186,7 +187,7 @@ def test_the_culprits_exit_code_is_waited_for(tmp_path):
     assert run("-n", 3, path).returncode == 7
 
 
-def test_a_rank_killed_before_the_others_have_met_it_is_named_in_time(tmp_path):
+def test_a_rank_killed_before_the_rendezvous_is_named_in_time(tmp_path):
     path = tmp_path / "early.py"
     path.write_text(
         "import os, time\nimport ripieno as rp\n"
@@ -201,7 +202,7 @@ def test_a_rank_killed_before_the_others_have_met_it_is_named_in_time(tmp_path):
     assert is_prompt(waited_s)
 
 
-def test_threads_of_a_script_may_run_on_after_its_last_line(tmp_path, monkeypatch, capfd):
+def test_threads_of_a_script_may_continue_after_its_last_line(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(limits, "CULPRIT_S", 1.0)
     path = tmp_path / "late.py"
     path.write_text(
@@ -212,7 +213,7 @@ def test_threads_of_a_script_may_run_on_after_its_last_line(tmp_path, monkeypatc
     assert sorted(capfd.readouterr().out.splitlines()) == ["[rank 0] late", "[rank 1] late"]
 
 
-def test_a_rank_that_hangs_up_on_its_launcher_has_failed(tmp_path, monkeypatch, capfd):
+def test_a_rank_that_closes_the_connection_to_its_launcher_has_failed(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(limits, "CULPRIT_S", 0.2)
     path = tmp_path / "daemon.py"
     path.write_text("import os, time\nif os.environ['RANK'] == '1':\n    os.closerange(3, 100)\ntime.sleep(60)\n")

@@ -41,7 +41,7 @@ def test_a_row_draws_the_same_number_for_any_division_of_rows(cuts, seed, stream
 
 
 @pytest.mark.parametrize("init", INITS)
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [True, *exhaustively(False)])
 def test_the_number_of_workers_does_not_change_the_start(world, digits, init, weighted):
     weights = np.arange(len(digits), dtype=np.float64) % 5 if weighted else None
     alone = start(world, 1, digits, init, 30, seed=3, weights=weights)[0]
@@ -97,7 +97,7 @@ def test_every_blob_is_found(init):
     assert distances.min(axis=1).max() < 0.1
 
 
-@pytest.mark.parametrize("init", ["k-means++", "k-means||"])
+@pytest.mark.parametrize("init", ["k-means||", *exhaustively("k-means++")])
 def test_results_are_as_good_as_those_of_scikit_learn(digits, init):
     ours = [rp.KMeans(20, init=init, random_state=seed).fit(digits).inertia_ for seed in range(5)]
     theirs = [SklearnKMeans(20, n_init=1, random_state=seed).fit(digits).inertia_ for seed in range(5)]
@@ -131,7 +131,7 @@ def test_the_number_of_workers_does_not_change_the_start_of_many_clusters(world,
             np.testing.assert_array_equal(centroids, alone)
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [3, *exhaustively(1)])
 def test_many_centroids_are_different_rows_while_different_rows_exist(world, workers):
     points = np.repeat(np.arange(1100.0), 2)[:, None]
 
@@ -140,7 +140,7 @@ def test_many_centroids_are_different_rows_while_different_rows_exist(world, wor
         assert len(centroids) == n_clusters and len(np.unique(centroids)) == different
 
 
-@pytest.mark.parametrize("row_count", [2500, 25_000])
+@pytest.mark.parametrize("row_count", [2500, *exhaustively(25_000)])
 def test_rows_without_weight_are_never_chosen_for_many_clusters(world, row_count):
     points = np.arange(row_count, dtype=np.float64)[:, None]
     weights = (np.arange(row_count) % 2).astype(np.float64)
@@ -150,7 +150,7 @@ def test_rows_without_weight_are_never_chosen_for_many_clusters(world, row_count
     assert (centroids % 2 == 1).all() and len(np.unique(centroids)) == 1200
 
 
-@pytest.mark.parametrize("row_count", [5000, 15_000])
+@pytest.mark.parametrize("row_count", [5000, *exhaustively(15_000)])
 def test_many_clusters_start_as_well_as_by_k_means_plus_plus(world, row_count):
     points = blobs(row_count, 4)
 
@@ -186,7 +186,7 @@ def test_the_lowest_keys_of_all_ranks_are_found_in_order(world, keys, count):
         np.testing.assert_array_equal(numbers, expected)
 
 
-@pytest.mark.parametrize(("init", "n_clusters"), [("k-means++", 1000), ("k-means||", 1200)])
+@pytest.mark.parametrize(("init", "n_clusters"), [*exhaustively(("k-means++", 1000)), ("k-means||", 1200)])
 def test_long_seedings_report_their_progress(init, n_clusters):
     events = []
 

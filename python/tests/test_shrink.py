@@ -45,7 +45,7 @@ def expected(ranks):
     return [float(sum(ranks)), ranks[-1], list(ranks), sorted([*rows, (5, float(len(ranks)))])]
 
 
-def goes_on(comm, victims, during):
+def continues(comm, victims, during):
     """Return the final results of the calls. `victims` end at the start, `during` end while others shrink."""
     own = comm.rank
     # After another rank's end, the following calls fail immediately.
@@ -62,7 +62,7 @@ def goes_on(comm, victims, during):
             comm = comm.shrink()
 
 
-def assert_the_others_go_on(workers, victims, during=None, links="auto"):
+def assert_the_others_continue(workers, victims, during=None, links="auto"):
     during = during or {}
     gone = victims.keys() | during.keys()
     left = [rank for rank in range(workers) if rank not in gone]
@@ -70,7 +70,7 @@ def assert_the_others_go_on(workers, victims, during=None, links="auto"):
     with rp.launch(workers=workers, on_failure="shrink", **options) as job, warnings.catch_warnings():
         # A program that shrinks by itself is not restarted.
         warnings.simplefilter("error")
-        assert job.run(goes_on, victims, during) == [expected(left)] * len(left)
+        assert job.run(continues, victims, during) == [expected(left)] * len(left)
         assert sorted(job.lost) == sorted(gone) and job.workers == len(left)
         assert job.run(lambda comm: comm.allreduce(1)) == [len(left)] * len(left)
 
@@ -78,30 +78,30 @@ def assert_the_others_go_on(workers, victims, during=None, links="auto"):
 @pytest.mark.parametrize("workers", [3, *exhaustively(2, 4)])
 def test_the_others_continue_without_any_killed_rank(workers):
     for victim in range(workers):
-        assert_the_others_go_on(workers, {victim: "kill"}, links="tcp" if victim % 2 else "shared-memory")
+        assert_the_others_continue(workers, {victim: "kill"}, links="tcp" if victim % 2 else "shared-memory")
 
 
 @pytest.mark.parametrize("workers", exhaustively(5, 6))
 def test_the_others_of_many_continue_without_the_first_or_the_last(workers):
-    assert_the_others_go_on(workers, {0: "kill"})
-    assert_the_others_go_on(workers, {workers - 1: "kill"}, links="tcp")
+    assert_the_others_continue(workers, {0: "kill"})
+    assert_the_others_continue(workers, {workers - 1: "kill"}, links="tcp")
 
 
 @pytest.mark.parametrize(("workers", "victim"), [(4, 0), *exhaustively((2, 0), (2, 1), (4, 2))])
 def test_the_others_continue_without_a_rank_that_hangs(workers, victim):
-    assert_the_others_go_on(workers, {victim: "stop"})
+    assert_the_others_continue(workers, {victim: "stop"})
 
 
 @pytest.mark.parametrize(
     "victims", [{0: "stop", 2: "kill"}, *exhaustively({0: "kill", 1: "kill"}, {1: "kill", 3: "kill"})]
 )
 def test_the_others_continue_when_two_end_at_once(victims):
-    assert_the_others_go_on(4, victims)
+    assert_the_others_continue(4, victims)
 
 
 @pytest.mark.parametrize("during", [{0: "kill"}, *exhaustively({3: "kill"}, {1: "stop"})])
 def test_the_others_continue_when_one_more_ends_while_they_shrink(during):
-    assert_the_others_go_on(4, {2: "kill"}, during)
+    assert_the_others_continue(4, {2: "kill"}, during)
 
 
 def test_a_rank_that_continues_too_late_gets_an_error(tmp_path):
@@ -136,7 +136,7 @@ def test_a_rank_that_continues_too_late_gets_an_error(tmp_path):
         assert list(job.lost) == [1]
 
 
-def test_a_rank_that_comes_too_late_to_shrink_is_lost_although_it_is_alive(tmp_path):
+def test_a_live_rank_that_shrinks_too_late_is_lost(tmp_path):
     shrunk, told_of_it = tmp_path / "shrunk", tmp_path / "told"
 
     def program(comm):
@@ -239,7 +239,7 @@ def test_objects_of_the_old_communicator_report_that_it_has_shrunk():
         assert job.run(program) == [(2, [0, 1], True)] * 2
 
 
-def test_ranks_that_called_different_things_all_continue():
+def test_ranks_in_different_calls_all_continue():
     def program(comm):
         with pytest.raises(rp.CollectiveMismatch):
             comm.barrier() if comm.rank == 0 else comm.allreduce(1)
@@ -254,7 +254,7 @@ def test_ranks_that_called_different_things_all_continue():
 
 def test_without_on_failure_the_launcher_ends_all_ranks():
     with rp.launch(workers=3) as job, pytest.raises(rp.RankFailed) as failed:
-        job.run(goes_on, {1: "kill"}, {})
+        job.run(continues, {1: "kill"}, {})
     assert failed.value.rank == 1
 
 
@@ -295,7 +295,7 @@ def test_scripts_continue_without_ranks(tmp_path, how, victims):
         assert all(f"rank {rank} of" in ended.stderr for rank in victims), ended.stderr
 
 
-def test_a_script_that_does_not_continue_fails_as_ever(tmp_path):
+def test_a_script_that_does_not_shrink_fails_with_the_signal_of_the_rank(tmp_path):
     path = tmp_path / "script.py"
     path.write_text(textwrap.dedent(SCRIPT).replace("comm = comm.shrink()", "raise"))
     command = [*COMMAND, "-n", "3", "--on-failure", "shrink", str(path), "kill", "1"]

@@ -66,7 +66,7 @@ def test_labels_match_scikit_learn(matrix):
     assert ours.inertia_ == pytest.approx(theirs.inertia_, rel=1e-9)
 
 
-@pytest.mark.parametrize("init", ["random", "k-means++", "k-means||"])
+@pytest.mark.parametrize("init", ["k-means||", *exhaustively("random", "k-means++")])
 def test_every_start_is_the_same_for_any_number_of_workers(world, matrix, init):
     models = [fitted(matrix, workers, world, init=init, n_init=2) for workers in (1, 3)]
     np.testing.assert_array_equal(models[1].labels_, models[0].labels_)
@@ -117,7 +117,7 @@ def test_an_invalid_number_is_reported_with_its_position(matrix):
         fitted(matrix).predict(matrix[:, :80])
 
 
-@pytest.mark.parametrize("name", ["rows.npz", "rows.libsvm"])
+@pytest.mark.parametrize("name", ["rows.libsvm", *exhaustively("rows.npz")])
 def test_labels_of_sparse_files_match_their_matrix(tmp_path, matrix, name):
     path, start, out = tmp_path / name, tmp_path / "start.npy", tmp_path / "out"
     np.save(start, np.random.default_rng(SEED).permutation(matrix.toarray())[:K])

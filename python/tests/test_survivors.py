@@ -18,6 +18,8 @@ from sklearn.datasets import load_digits
 from varied import exhaustively
 from watching import gone_within
 
+pytestmark = pytest.mark.usefixtures("estimator_modules")
+
 #: Maximum time for a killed process to end.
 GONE_S = 60.0
 
@@ -33,7 +35,7 @@ def ratings():
 
 @dataclass(frozen=True)
 class SurvivorFit:
-    """A fit, its compared attributes, and the number of checkpoints before a worker dies."""
+    """An estimator with its data, the attribute to compare, and the number of checkpoints before a worker is killed."""
 
     kind: type
     parameters: dict[str, Any]
@@ -42,8 +44,8 @@ class SurvivorFit:
     #: Whether results are bitwise equal for every number of workers.
     exact: bool = False
     struck: int = 3
-    #: Unit of work in its numbered events.
-    tells: str | None = "iteration"
+    #: Key of the number in its events, or None if its events have no numbers.
+    event_key: str | None = "iteration"
 
 
 FITS = {
@@ -53,7 +55,7 @@ FITS = {
         {"n_clusters": 10, "random_state": 1, "batch_size": 100, "max_iter": 1, "max_no_improvement": None},
         (DIGITS,),
         "cluster_centers_",
-        tells="step",
+        event_key="step",
     ),
     "als": SurvivorFit(
         rp.ALS, {"rank": 4, "max_iter": 12, "random_state": 0}, (ratings(),), "item_factors_", exact=True
@@ -78,49 +80,53 @@ FITS = {
         {"random_state": 0, "max_iter": 8, "tol": None},
         (DIGITS[:300], load_digits().target[:300]),
         "coef_",
-        tells="epoch",
+        event_key="epoch",
     ),
     "pca": SurvivorFit(
         rp.PCA,
         {"n_components": 4, "svd_solver": "randomized", "iterated_power": 7, "random_state": 0},
         (DIGITS,),
         "components_",
-        tells=None,
+        event_key=None,
     ),
-    "bfs": SurvivorFit(rp.BFS, {"source": 0}, (nx.path_graph(20),), "distances_", exact=True, tells=None),
+    "bfs": SurvivorFit(rp.BFS, {"source": 0}, (nx.path_graph(20),), "distances_", exact=True, event_key=None),
     "components": SurvivorFit(
-        rp.ConnectedComponents, {}, (nx.path_graph(2000),), "labels_", exact=True, struck=1, tells=None
+        rp.ConnectedComponents, {}, (nx.path_graph(2000),), "labels_", exact=True, struck=1, event_key=None
     ),
     "diameter": SurvivorFit(
-        rp.EffectiveDiameter, {"random_state": 0}, (nx.path_graph(20),), "pairs_", exact=True, tells=None
+        rp.EffectiveDiameter, {"random_state": 0}, (nx.path_graph(20),), "pairs_", exact=True, event_key=None
     ),
     "spectral": SurvivorFit(
         rp.SpectralEmbedding,
         {"n_components": 1, "random_state": 0, "tol": 1e-9},
         (nx.karate_club_graph(),),
         "embedding_",
-        tells=None,
+        event_key=None,
     ),
 }
 
+#: `test_fit_folders.py` tests the state of every fit. These fits keep it in memory, each kind of it once.
 CASES = [
     ("kmeans", "shrink", 0),
     ("kmeans", "respawn", 2),
-    *exhaustively(
-        ("kmeans", "shrink", 2), ("kmeans", "respawn", 0), ("logistic", "shrink", 2), ("pagerank", "respawn", 2)
-    ),
-    ("mini-batch", "respawn", 0),
     ("als", "shrink", 0),
     ("mds", "respawn", 2),
-    ("layout", "shrink", 2),
-    ("logistic", "respawn", 0),
     ("pagerank", "shrink", 0),
     ("sgd", "respawn", 0),
-    ("pca", "respawn", 2),
-    ("bfs", "shrink", 0),
-    ("components", "shrink", 2),
-    ("diameter", "shrink", 0),
-    ("spectral", "shrink", 2),
+    *exhaustively(
+        ("kmeans", "shrink", 2),
+        ("kmeans", "respawn", 0),
+        ("mini-batch", "respawn", 0),
+        ("layout", "shrink", 2),
+        ("logistic", "shrink", 2),
+        ("logistic", "respawn", 0),
+        ("pagerank", "respawn", 2),
+        ("pca", "respawn", 2),
+        ("bfs", "shrink", 0),
+        ("components", "shrink", 2),
+        ("diameter", "shrink", 0),
+        ("spectral", "shrink", 2),
+    ),
 ]
 
 
@@ -132,7 +138,7 @@ def fitted(name, comm=None, **options):
 
 @pytest.fixture(scope="module")
 def undisturbed():
-    """Return a fit by three workers without a death."""
+    """Return a function that fits with three workers of which none is killed."""
     with rp.launch(workers=3, threads=1) as job:
         yield functools.cache(lambda name: fitted(name, engine=job))
 
@@ -165,8 +171,8 @@ def fit_and_strike(comm, name, victim, mark, struck=None, **options):
     """Run a fit and kill a rank during it. Return its result, and the events that rank 0 received."""
     fit, replies = FITS[name], []
     strike_after(comm, struck or fit.struck, victim, mark)
-    if fit.tells is not None:
-        options["on_iteration"] = lambda event: replies.append(event.get(fit.tells))
+    if fit.event_key is not None:
+        options["on_iteration"] = lambda event: replies.append(event.get(fit.event_key))
     model = fitted(name, comm, **options)
     return getattr(model, fit.result), replies, model.resumed_from_, mark.exists()
 
@@ -185,15 +191,15 @@ def test_a_fit_continues_when_a_worker_dies(tmp_path, undisturbed, surviving, na
     else:
         # Other numbers of workers sum in another order.
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
-    # A rank that dies while others store a checkpoint leaves them the previous one.
+    # If a rank is killed while others store a checkpoint, they have the previous one.
     assert resumed_from >= max(fit.struck - 1, 1)
-    if fit.tells is not None:
+    if fit.event_key is not None:
         # Only the current iteration is repeated.
         assert next(each for each in received if each is not None) == resumed_from + 1
 
 
-@pytest.mark.parametrize(("name", "struck"), [("kmeans", 2), ("pagerank", 2), ("logistic", 1)])
-def test_memory_has_the_state_after_each_second_iteration_with_every_2(tmp_path, undisturbed, surviving, name, struck):
+@pytest.mark.parametrize(("name", "struck"), [("kmeans", 2), *exhaustively(("pagerank", 2), ("logistic", 1))])
+def test_with_every_2_memory_has_the_state_after_each_second_iteration(tmp_path, undisturbed, surviving, name, struck):
     job = surviving["respawn"]
     with pytest.warns(RuntimeWarning, match=r"rank 1 on .*begins again"):
         found, _, resumed_from, has_struck = job.run(fit_and_strike, name, 1, tmp_path / "mark", struck, every=2)[0]
@@ -201,7 +207,7 @@ def test_memory_has_the_state_after_each_second_iteration_with_every_2(tmp_path,
     assert np.array_equal(found, getattr(undisturbed(name), FITS[name].result))
 
 
-def test_each_fit_of_a_program_resumes_from_its_own_state(tmp_path):
+def test_each_fit_of_a_program_resumes_from_its_own_state(tmp_path, world, surviving):
     def two_fits(comm):
         rows = np.random.default_rng(0).normal(size=(2, 300, 4))
         models = []
@@ -211,20 +217,22 @@ def test_each_fit_of_a_program_resumes_from_its_own_state(tmp_path):
             models.append(rp.KMeans(20, random_state=0, tol=0.0).fit(each, comm=comm))
         return [(model.inertia_, model.resumed_from_) for model in models]
 
-    with rp.launch(workers=2, threads=1) as job:
-        expected = [inertia for inertia, _ in job.run(two_fits)[0]]
-    with rp.launch(workers=2, threads=1, on_failure="shrink") as job, pytest.warns(RuntimeWarning):
+    # A job that raises stores no checkpoints, so no rank is killed.
+    expected = [inertia for inertia, _ in world(3).run(two_fits)[0]]
+    job = surviving["shrink"]
+    job.resize(3)
+    with pytest.warns(RuntimeWarning):
         (first, _), (second, resumed_from) = job.run(two_fits)[0]
     assert [first, second] == pytest.approx(expected, rel=1e-9) and resumed_from >= 1
 
 
 def with_a_strike(mark, program, comm, *arguments):
-    """Run a fit's program with one dying worker."""
+    """Run the program of a fit, and kill a worker during it."""
     strike_after(comm, 3, 2, mark)
     return program(comm, *arguments)
 
 
-def test_a_fit_with_workers_of_its_own_continues_too(tmp_path):
+def test_a_fit_that_launches_its_workers_continues_on_the_survivors(tmp_path):
     class Struck(rp.KMeans):
         def _run_fit(self, program, *arguments, **options):
             return super()._run_fit(functools.partial(with_a_strike, tmp_path / "mark", program), *arguments, **options)
@@ -258,7 +266,7 @@ def test_kmeans_resumes_from_its_folder_to_the_same_bits(tmp_path, workers, undi
     assert len(model.report_.iterations) == model.n_iter_ - model.resumed_from_
 
 
-def test_several_runs_continue_within_the_run_that_was_left(tmp_path):
+def test_a_fit_with_several_runs_resumes_within_the_interrupted_run(tmp_path):
     class Stop(Exception):
         pass
 
@@ -285,7 +293,7 @@ def test_kmeans_refuses_a_checkpoint_of_another_fit(tmp_path):
         rp.KMeans(30, checkpoint=tmp_path, random_state=1, tol=0.0, max_iter=1).fit(DIGITS)
 
 
-def test_on_failure_defaults_to_the_policy_of_the_job():
+def test_on_failure_is_only_accepted_without_a_job_and_with_a_known_policy():
     with rp.launch(workers=1) as job, pytest.raises(rp.InputError, match="has its own setting: leave it out"):
         rp.KMeans(2, engine=job, on_failure="shrink").fit(DIGITS)
     with pytest.raises(rp.InputError, match="on_failure='stop': expected one of raise, shrink, respawn"):

@@ -255,7 +255,7 @@ def test_grep_prints_as_grep_does(tmp_path, capfdbinary):
     assert printed_by(capfdbinary, "nowhere", a, b) == (1, b"")
 
 
-@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("in_place", [False, *exhaustively(True)])
 def test_the_partitions_of_a_partition_file_are_searched_as_files(tmp_path, capfdbinary, in_place):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"line {number}\n" for number in range(1000)))

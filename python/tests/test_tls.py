@@ -22,6 +22,7 @@ from ripieno.launch.engine import member_server, remote, survey
 from ripieno.launch.process.channel import HungUp
 from ripieno.launch.script import environment
 from stand_in_engine import StandIn
+from varied import exhaustively
 from watching import EVENT_TIMEOUT_S
 
 HOST = "127.0.0.1"
@@ -134,8 +135,15 @@ SUM = """
 """
 
 
-@pytest.mark.parametrize("store", [False, True], ids=["in a directory", "at a port"])
-@pytest.mark.parametrize("tls", [("1", "1"), ("1", "0"), ("0", "1")])
+@pytest.mark.parametrize(
+    ("store", "tls"),
+    [
+        (True, ("1", "1")),
+        (True, ("1", "0")),
+        (False, ("0", "1")),
+        *exhaustively((False, ("1", "1")), (False, ("1", "0")), (True, ("0", "1"))),
+    ],
+)
 def test_ranks_of_a_launcher_connect_if_all_encrypt_or_none(tmp_path, store, tls):
     variables = {}
     if store:
@@ -196,7 +204,7 @@ def captured(namespace: str) -> Iterator[list[bytes]]:
 
 
 @needs_lab
-@pytest.mark.parametrize("option", [["--no-tls"], ["--tls"], []], ids=["plain", "encrypted", "by default"])
+@pytest.mark.parametrize("option", [["--no-tls"], *exhaustively(["--tls"]), []])
 def test_a_capture_of_encrypted_ranks_shows_no_plain_text(option, capfd):
     with Lab(racks=1, hosts=2, rate="1gbit") as lab:
         words = ["--name", lab.name, *option, sys.executable, "-c", SPEAK]

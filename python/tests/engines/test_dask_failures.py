@@ -16,6 +16,7 @@ import ripieno as rp
 from dask_cases import INSIDE, PROMPT_S, RESTART_S, launch, place, ranks_left
 from ripieno import errors
 from ripieno.launch.engine.remote import RemoteChannel
+from varied import exhaustively
 from watching import comes_true, gone_within, under_load
 
 distributed = pytest.importorskip("distributed", reason="needs Dask: pip install 'ripieno[dask]'")
@@ -262,7 +263,7 @@ except KeyboardInterrupt:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, *exhaustively(signal.SIGINT)])
 def test_ranks_leave_when_the_launching_process_ends(dask_client, number):
     """One rank communicates, one computes, and one cannot be interrupted and ends with its worker."""
     command = [sys.executable, "-c", SCRIPT, dask_client.scheduler.address]

@@ -15,6 +15,7 @@ import ripieno as rp
 from hadoop import Hadoop
 from ripieno.files import sources as files
 from ripieno.files.results import new_file, new_folder, save_array
+from varied import exhaustively
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -55,7 +56,7 @@ def written(mini_hadoop: Hadoop, kind: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize("kind", ["npy", "npz", "parquet", "csv"])
+@pytest.mark.parametrize("kind", ["npy", "parquet", *exhaustively("npz", "csv")])
 def test_kmeans_of_files_in_hdfs_has_the_bits_of_kmeans_of_the_array(mini_hadoop, folder, kind):
     source = folder + written(mini_hadoop, kind)
     options = {"n_clusters": 5, "random_state": 0, "max_iter": 5, "tol": 0, "workers": 2, "threads": 1}

@@ -218,6 +218,7 @@ System.exit(0)
 """
 
 
+@pytest.mark.exhaustive
 def test_the_example_of_the_page_runs_in_a_spark_shell(tmp_path):
     if spark_sessions.missing() is not None:
         pytest.skip(str(spark_sessions.missing()))
@@ -240,7 +241,7 @@ def test_the_example_of_the_page_runs_in_a_spark_shell(tmp_path):
     assert "sums 499500.0 1000.0" in ran.stdout and "centers 1000" in ran.stdout, ran.stdout
 
 
-@pytest.mark.parametrize("case", ["array", *exhaustively("aggregate", "kmeans")])
+@pytest.mark.parametrize("case", exhaustively("array", "aggregate", "kmeans"))
 def test_the_jvm_is_measured_against_spark_flink_and_python(tmp_path, case):
     if spark_sessions.missing() is not None:
         pytest.skip(str(spark_sessions.missing()))

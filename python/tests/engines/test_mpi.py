@@ -17,6 +17,7 @@ import ripieno as rp
 from launcher_environments import TOKEN
 from ripieno.launch.process import processes
 from ripieno.launch.script import launchers
+from varied import exhaustively
 
 FAILURE_S = 10.0
 # A command of each, as on the page, and the package of the program.
@@ -189,7 +190,10 @@ def test_a_program_of_the_page_runs(folder):
     assert (done.returncode, done.stdout.split()) == (0, ["[499500.0,", "499500.0]"] * 2), done.stderr
 
 
-@pytest.mark.parametrize("number", range(len(list(launched.commands("engines/mpi.md")))))
+COMMAND_COUNT = len(list(launched.commands("engines/mpi.md")))
+
+
+@pytest.mark.parametrize("number", [0, *exhaustively(*range(1, COMMAND_COUNT))])
 def test_a_command_of_the_page_runs(folder, number):
     launched.prepare(folder, "engines/mpi.md")
     command = list(launched.commands("engines/mpi.md"))[number]

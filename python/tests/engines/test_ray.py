@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.errors import EngineError, InputError, RankFailed, TooFewSlots
+from varied import exhaustively
 from watching import comes_true, gone_within, under_load
 
 # Maximum time that a user waits for an error.
@@ -305,7 +306,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs/engines/ray.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
+@pytest.mark.parametrize("number", [0, *exhaustively(*range(1, len(BLOCKS)))])
 def test_an_example_of_the_page_runs(ray_nodes, number):
     run_alone(BLOCKS[number])
 

@@ -18,6 +18,7 @@ from launcher_environments import TOKEN
 from ripieno.launch.engines import slurm as engine
 from ripieno.launch.engines import started
 from slurm_cluster import CommandResult, SlurmCluster
+from varied import exhaustively
 from watching import comes_true
 
 # Maximum time that a user waits for the end of a job after a rank has failed: 2 s for detection, 1 s for Slurm to end
@@ -213,7 +214,10 @@ def test_a_rank_has_the_cpus_that_were_requested(slurm):
     assert sorted(found) == [(2, node, "2") for node in slurm_cluster.NODES]
 
 
-@pytest.mark.parametrize("number", range(len(list(launched.commands("engines/slurm.md")))))
+COMMAND_COUNT = len(list(launched.commands("engines/slurm.md")))
+
+
+@pytest.mark.parametrize("number", [0, *exhaustively(*range(1, COMMAND_COUNT))])
 def test_a_command_of_the_page_runs(slurm, folder, number):
     launched.prepare(folder, "engines/slurm.md")
     command = list(launched.commands("engines/slurm.md"))[number]

@@ -40,6 +40,7 @@ def test_the_example_of_the_readme_runs(spark_local):
     assert sorted(row.x for row in space["result"].collect()) == [x - 4.0 for x in range(9)]
 
 
+@pytest.mark.exhaustive
 def test_the_python_of_the_page_runs(spark_local, capfd):
     space = {"__name__": "__main__"}
     for block in blocks("python"):

@@ -39,7 +39,8 @@ def environment(mini_hadoop: hadoop.Hadoop, tmp_path: Path) -> dict[str, str]:
     )
 
 
-def test_the_page_runs_as_it_is_printed(environment, mini_hadoop: hadoop.Hadoop, tmp_path):
+@pytest.mark.exhaustive
+def test_the_commands_of_the_page_print_its_output(environment, mini_hadoop: hadoop.Hadoop, tmp_path):
     for block in launched.blocks(PAGE, "python"):
         name = block.partition("\n")[0].removeprefix("# ")
         (tmp_path / name).write_text(block)

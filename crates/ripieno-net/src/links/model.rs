@@ -1,5 +1,5 @@
-//! Model-checks the shared-memory protocols: all interleavings of two threads, and all values that a weakly ordered
-//! memory may return.
+//! Model-checks the shared-memory protocols: interleavings of two threads, and all values that a weakly ordered memory
+//! may return.
 
 use super::atomics::AtomicWord;
 use super::doorbell::{announce, claim};
@@ -8,6 +8,17 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+
+/// Largest number of involuntary context switches in an interleaving, unless `make test-all` sets `RIPIENO_EXHAUSTIVE`.
+const PREEMPTIONS_MAX: usize = 4;
+
+fn model(check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    if std::env::var_os("RIPIENO_EXHAUSTIVE").is_none() {
+        builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    }
+    builder.check(check);
+}
 
 impl AtomicWord for AtomicU64 {
     type Inline = UnsafeCell<u8>;
@@ -158,7 +169,7 @@ fn count_of(byte: u8) -> usize {
 }
 
 fn check_arrival(receive: fn(&ModelRing<2>, &mut Consumer<SLOTS>, u8) -> Option<u8>) {
-    loom::model(move || {
+    model(move || {
         let shared = ModelRing::<2>::new();
         let peer = shared.clone();
         let sender = thread::spawn(move || {
@@ -185,7 +196,7 @@ fn check_arrival(receive: fn(&ModelRing<2>, &mut Consumer<SLOTS>, u8) -> Option<
 
 #[test]
 fn a_rank_parked_for_bytes_is_always_woken() {
-    loom::model(|| {
+    model(|| {
         let shared = ModelRing::<2>::new();
         let peer = shared.clone();
         let sender = thread::spawn(move || {
@@ -206,7 +217,7 @@ fn a_rank_parked_for_bytes_is_always_woken() {
 
 #[test]
 fn a_rank_parked_for_space_is_always_woken() {
-    loom::model(|| {
+    model(|| {
         let shared = ModelRing::<1>::new();
         let mut producer = Producer::new(1);
         assert!(shared.send(&mut producer, 1));

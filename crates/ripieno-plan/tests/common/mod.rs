@@ -121,6 +121,18 @@ impl DataLayout {
     }
 }
 
+/// Return the world sizes from `first` to `last`. Unless `is_exhaustive`, these are the sizes up to 13, the powers of
+/// two and their neighbors: algorithms treat the sizes between them alike.
+pub fn world_sizes(first: usize, last: usize) -> impl Iterator<Item = usize> {
+    let is_near_power = |p: usize| (p - 1..=p + 1).any(|near| near.is_power_of_two());
+    (first..=last).filter(move |&p| p <= 13 || is_near_power(p) || is_exhaustive())
+}
+
+/// Return whether `RIPIENO_EXHAUSTIVE` requests every world size. `make test-all` sets it.
+pub fn is_exhaustive() -> bool {
+    std::env::var_os("RIPIENO_EXHAUSTIVE").is_some()
+}
+
 /// Return the roots that lead to different plans.
 pub fn roots(collective: Collective, p: usize) -> std::ops::Range<usize> {
     match collective {

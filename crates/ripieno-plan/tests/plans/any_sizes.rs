@@ -1,6 +1,6 @@
 //! Laws for irregular sizes: chunks of any length, including empty ones, and messages cut into segments.
 
-use crate::common::DataLayout;
+use crate::common::{DataLayout, is_exhaustive};
 use proptest::prelude::*;
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
@@ -13,6 +13,8 @@ fn counts() -> impl Strategy<Value = Vec<usize>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if is_exhaustive() { 256 } else { 64 }))]
+
     #[test]
     fn every_algorithm_keeps_its_promise_for_chunks_of_any_size(
         counts in counts(),

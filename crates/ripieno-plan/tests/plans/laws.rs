@@ -1,8 +1,8 @@
-//! Laws of all algorithms in the catalogue, for every world size up to 64 and every root. Here every rank is its own
-//! node, so a two-level algorithm equals the algorithm selected between nodes. `two_levels.rs` tests nodes with several
-//! ranks.
+//! Laws of all algorithms in the catalogue, for world sizes up to 64 (`common::world_sizes`) and every root. Here every
+//! rank is its own node, so a two-level algorithm equals the algorithm selected between nodes. `two_levels.rs` tests
+//! nodes with several ranks.
 
-use crate::common::{DataLayout, roots};
+use crate::common::{DataLayout, roots, world_sizes};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check;
 use ripieno_plan::theory::TheoryError;
@@ -10,21 +10,15 @@ use ripieno_plan::{
     Algorithm, Buffer, Collective, FaultKind, Group, Needs, Op, Plan, PlanFault, Promise, Span, Theory, TheoryCase,
     choose_in_rank_order, promises,
 };
-use std::ops::RangeInclusive;
 
-/// Return the world sizes to check: up to 64, or up to the variable `RIPIENO_WORLD_SIZE_MAX`.
-fn world_sizes() -> RangeInclusive<usize> {
-    let max = std::env::var("RIPIENO_WORLD_SIZE_MAX").map(|text| text.parse().unwrap());
-    1..=max.unwrap_or(64)
-}
-
+const WORLD_SIZE_MAX: usize = 64;
 /// Smaller than for the other laws, because the cost simulation of a plan takes longer than its check.
-const COST_WORLD_SIZES: RangeInclusive<usize> = 1..=33;
+const COST_WORLD_SIZE_MAX: usize = 33;
 
 /// Check all algorithms of a collective, and their bytes and hops against their theory.
 fn law(collective: Collective) {
     for algorithm in Algorithm::of(collective) {
-        for p in world_sizes() {
+        for p in world_sizes(1, WORLD_SIZE_MAX) {
             for element_count in [2 * p + 3, p / 2, 0] {
                 check_all_roots(algorithm, p, element_count, |case, plans| {
                     algorithm.theory.check(case, plans).map(|_| ())
@@ -127,7 +121,7 @@ fn every_span_reaches_its_neighbor() {
 #[test]
 fn every_algorithm_takes_the_predicted_number_of_rounds() {
     for algorithm in ALGORITHMS {
-        for p in COST_WORLD_SIZES {
+        for p in world_sizes(1, COST_WORLD_SIZE_MAX) {
             check_all_roots(algorithm, p, 2 * p + 3, |case, plans| algorithm.theory.check_rounds(case, plans));
         }
     }
@@ -191,7 +185,7 @@ fn a_function_combines_in_rank_order_or_is_rejected() {
         let chosen = choose_in_rank_order(collective).unwrap();
         for algorithm in Algorithm::of(collective) {
             assert_eq!(algorithm.in_rank_order, std::ptr::eq(algorithm, chosen), "{}", algorithm.name);
-            for p in COST_WORLD_SIZES {
+            for p in world_sizes(1, COST_WORLD_SIZE_MAX) {
                 for root in roots(collective, p) {
                     let layout = DataLayout::even(p, 2 * p + 3);
                     let requests = layout.requests(collective, root, 0, Op::Function);
@@ -284,7 +278,7 @@ fn every_file_of_an_algorithm_is_in_the_list() {
 #[test]
 fn every_choice_is_an_algorithm_of_its_collective() {
     for collective in Collective::catalogued() {
-        for p in world_sizes() {
+        for p in world_sizes(1, WORLD_SIZE_MAX) {
             for bytes in [0, 1, 1 << 14, (1 << 14) + 1, 1 << 20, 1 << 30] {
                 assert_eq!(ripieno_plan::choose(collective, &Group::new(0, p), bytes).collective(), collective);
             }

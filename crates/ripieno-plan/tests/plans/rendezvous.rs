@@ -1,7 +1,7 @@
 //! Rendezvous: an entry states whether its algorithm runs over unbuffered links. Then a receiver may read the sender's
 //! memory without a copy.
 
-use crate::common::{DataLayout, roots, topologies};
+use crate::common::{DataLayout, roots, topologies, world_sizes};
 use ripieno_plan::catalogue::ALGORITHMS;
 use ripieno_plan::check::check_rendezvous;
 use ripieno_plan::{Algorithm, Op, Order, PlacementUse, Plan};
@@ -18,7 +18,7 @@ fn an_algorithm_runs_over_unbuffered_links_if_its_entry_says_so() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Return all ranks' plans for every world size up to 32 and every root; for two-level algorithms with one to four
+/// Return all ranks' plans for world sizes up to 32 and every root; for two-level algorithms with one to four
 /// ranks per node.
 fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> {
     let collective = algorithm.collective();
@@ -33,7 +33,7 @@ fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> 
             roots(collective, topology.size()).map(plans).collect::<Vec<_>>()
         }));
     }
-    Box::new((1..=32).flat_map(move |p| [2 * p + 3, p / 2].map(|element_count| (p, element_count))).flat_map(
+    Box::new(world_sizes(1, 32).flat_map(move |p| [2 * p + 3, p / 2].map(|element_count| (p, element_count))).flat_map(
         move |(p, element_count)| {
             let layout = DataLayout::for_algorithm(algorithm, p, element_count);
             let plans = |root| algorithm.plans(&layout.requests(collective, root, (root + 1) % p, Op::Sum)).ok();

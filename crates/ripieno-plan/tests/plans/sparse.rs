@@ -1,6 +1,7 @@
-//! Laws of sparse reductions, for every number of ranks and every factorization of it.
+//! Laws of sparse reductions, for numbers of ranks up to 33 (`common::world_sizes`) and every factorization of them.
 
 use crate::common::butterflies::{ConfiguredButterfly, CuttingTeam, RankKeys, configured, machines, shapes, take_step};
+use crate::common::world_sizes;
 use ripieno_plan::check::{check, check_rendezvous};
 use ripieno_plan::sparse::team::{SingleThread, WorkTeam};
 use ripieno_plan::sparse::{Butterfly, Configurator, Degrees, EXAMPLE_COUNT};
@@ -13,9 +14,9 @@ fn row() -> Span {
     Span::whole(Buffer::MAIN, 2, 4)
 }
 
-/// Every ordered factorization of every number of ranks, including numbers with folded ranks.
+/// Every ordered factorization of the numbers of ranks, including numbers with folded ranks.
 fn worlds() -> impl Iterator<Item = Degrees> {
-    (1..=33).flat_map(|p| {
+    world_sizes(1, 33).flat_map(|p| {
         let folded = Degrees::all_smooth(p).into_iter().filter(|degrees| degrees.folded() > 0);
         Degrees::all(p).into_iter().chain(folded)
     })

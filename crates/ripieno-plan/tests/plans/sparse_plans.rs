@@ -1,6 +1,7 @@
 //! Plans of sparse reductions: their cost, and the detection of every removed or changed operation.
 
 use crate::common::butterflies::{RankKeys, configured, random};
+use crate::common::world_sizes;
 use ripieno_plan::check::check;
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::sparse::{Butterfly, Degrees, Layer};
@@ -11,9 +12,9 @@ const ELEMENT_BYTES: usize = 4;
 /// A union is dense only if it contains its whole range.
 const NEVER_DENSE: f64 = f64::INFINITY;
 
-/// Every ordered factorization of every number of ranks up to `most`.
+/// Every ordered factorization of the numbers of ranks up to `most`.
 fn worlds(most: usize) -> impl Iterator<Item = Degrees> {
-    (1..=most).flat_map(Degrees::all)
+    world_sizes(1, most).flat_map(Degrees::all)
 }
 
 fn plans(degrees: &Degrees, keys: &RankKeys, row_bytes: usize, op: Op) -> Vec<Plan> {

@@ -210,20 +210,20 @@ pub fn a_message_truncated_by_a_close_is_an_error(pair: impl Fn() -> LinkPair) {
     receiver.drain(3);
 }
 
-/// Transfer 256 MiB from one thread to another.
+/// Transfer 64 MiB from one thread to another.
 pub fn a_long_stream_arrives_completely(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
-    let total_bytes = 256 << 20;
+    let total_bytes = 64 << 20;
     thread::scope(|scope| {
         scope.spawn(|| PatternStream::new(first).exchange(total_bytes, 0));
         scope.spawn(|| PatternStream::new(second).exchange(0, total_bytes));
     });
 }
 
-/// Transfer 64 MiB in each direction between two threads that both send and receive.
+/// Transfer 16 MiB in each direction between two threads that both send and receive.
 pub fn both_directions_progress_concurrently(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
-    let total_bytes = 64 << 20;
+    let total_bytes = 16 << 20;
     thread::scope(|scope| {
         scope.spawn(|| PatternStream::new(first).exchange(total_bytes, total_bytes));
         scope.spawn(|| PatternStream::new(second).exchange(total_bytes, total_bytes));

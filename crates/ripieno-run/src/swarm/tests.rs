@@ -435,7 +435,7 @@ fn several_values_share_the_same_links() {
 fn the_other_ranks_get_the_value_when_a_rank_dies() {
     let bytes = 60 * BLOCK_BYTES;
     for (discipline, is_silent) in disciplines().flat_map(|discipline| [(discipline, false), (discipline, true)]) {
-        for victim in 1..6 {
+        for victim in [1, 3, 5] {
             let mut world = SwarmWorld::new(6);
             world.begin(0, bytes, discipline);
             (0..25).for_each(|_| _ = world.turn());
