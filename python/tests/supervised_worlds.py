@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ripieno.launch import limits
-from ripieno.launch.supervisor import ALL_HUNG_UP, Ending, Event, Policy, RankState, Supervisor, Verdict
+from ripieno.launch.supervisor import ALL_DISCONNECTED, Ending, Event, Policy, RankState, Supervisor, Verdict
 
 KINDS = ("job", "engine", "script")
 #: Limit of the virtual time of a world.
@@ -91,7 +91,7 @@ class World:
                 self.on_failure,
                 is_script=self.kind == "script",
                 stop_limit_s=stop_limit_s,
-                within_s=60.0 if self.meets else None,
+                rendezvous_limit_s=60.0 if self.meets else None,
             ),
             0.0,
             RankState.STARTING if self.meets or self.kind == "script" else RankState.RUNNING,
@@ -164,7 +164,7 @@ class World:
             self.at(fault.at + 0.1, self._strike, fault)
         self.at(self.finish_s + 0.1, self._finish)
         for rank in range(self.size) if self.cut_s < HORIZON_S else ():
-            late_s = limits.DELIVERY_HEARTBEATS * self.heartbeat_s + self.jitter_s(0.5 * limits.CULPRIT_S)
+            late_s = limits.DELIVERY_HEARTBEATS * self.heartbeat_s + self.jitter_s(0.5 * limits.OWN_REPORT_S)
             self._tell_at(self.cut_s + late_s, self.supervisor.leaves, rank, is_evidence=True)
         self.tick()
         supervisor = self.supervisor
@@ -189,9 +189,9 @@ class World:
         self.supervisor.set_time(self.now)
         self.supervisor.inspect(self.now, self.is_stopped)
         self.supervisor.tick(self.now)
-        self.is_suspended |= (Event.SUSPENDED, None) in self.supervisor.news
-        self.reported |= {rank for event, rank in self.supervisor.news if event is Event.LOST}
-        self.supervisor.news.clear()
+        self.is_suspended |= (Event.SUSPENDED, None) in self.supervisor.events
+        self.reported |= {rank for event, rank in self.supervisor.events if event is Event.LOST}
+        self.supervisor.events.clear()
 
     def is_stopped(self, rank: int) -> bool:
         return self.ranks[rank].is_alive and self.now < self.ranks[rank].stopped_until
@@ -228,7 +228,7 @@ class World:
         if self.kind == "engine":
             self.tell(self.jitter_s(), self.supervisor.leaves, dead, is_evidence=True)
             if self.random.random() < 0.7:
-                self.tell(self.random.uniform(0.0, 1.5), self.supervisor.engine_says, dead, cause, is_evidence=True)
+                self.tell(self.random.uniform(0.0, 1.5), self.supervisor.engine_reports, dead, cause, is_evidence=True)
                 if self.random.random() < 0.5:
                     # It ends the others, too.
                     for other in range(self.size):
@@ -294,10 +294,10 @@ class World:
             self._notice(rank, failed, is_silence)
             return
         if self.now < LATE_S:
-            # The news arrive after the interruption.
+            # The events arrive after the interruption.
             self.at(self.now + 2.0, self._notice_from, rank, by, failed, is_silence)
         if not self.hears(rank, failed) or not self.ranks[failed].is_alive or self.is_stopped(failed):
-            # Without the news, it misses the heartbeats.
+            # Without the events, it misses the heartbeats.
             self.at(self.now + self.heartbeat_s, self._notice, rank, failed, True)
 
     def _notice(self, rank: int, failed: int, is_silence: bool) -> None:
@@ -434,7 +434,7 @@ class World:
     def _check_time(self, verdict: Verdict) -> None:
         first_s = self.first_evidence_s
         if self.on_failure == "raise" and self.replicas == 1 and first_s is not None and self.kind != "script":
-            bound_s = limits.CULPRIT_S + limits.WITNESSES_S + limits.CULPRIT_S
+            bound_s = limits.OWN_REPORT_S + limits.OTHER_REPORTS_S + limits.OWN_REPORT_S
             waited_s = self.now - first_s
             assert waited_s <= bound_s + 1e-6 or self._was_paused(first_s), f"waited {waited_s:.2f} s for a verdict"
 
@@ -449,7 +449,7 @@ class World:
             # Faults that the launcher does not hear of do not count.
             assert verdict.ending is not Ending.ABANDONED
             if not lasting and verdict.ending is not Ending.DONE:
-                assert verdict.cause == ALL_HUNG_UP, "a single rank is blamed"
+                assert verdict.cause == ALL_DISCONNECTED, "a single rank is blamed"
             return
         if not lasting:
             assert verdict.ending is Ending.DONE, "a failure without a fault"

@@ -178,7 +178,7 @@ def test_a_place_that_cannot_be_written_is_named_on_every_rank_and_nothing_stays
 
 
 def with_damaged_copies(comm, given, folder, are_all):
-    write = file_distribution.copied
+    write = file_distribution.write_copies
 
     def spoil(*args):
         names = write(*args)
@@ -188,13 +188,13 @@ def with_damaged_copies(comm, given, folder, are_all):
                 copy.write(b"damaged")
         return names
 
-    file_distribution.copied = spoil
+    file_distribution.write_copies = spoil
     try:
         places = [f"{folder}/a", f"{folder}/b"]
         options = {"strategy": "shared-file", "places": places, "block_bytes": BLOCK_BYTES}
         return comm.distribute([given], f"{folder}/{{rank}}/f", **options)
     finally:
-        file_distribution.copied = write
+        file_distribution.write_copies = write
 
 
 @pytest.mark.parametrize("are_all", [False, True])

@@ -89,7 +89,7 @@ def name() -> str:
 @pytest.fixture
 def hasty(monkeypatch) -> None:
     """Give the ranks of a run hardly any time after a failure."""
-    monkeypatch.setattr(limits, "WITNESSES_S", 0.1)
+    monkeypatch.setattr(limits, "OTHER_REPORTS_S", 0.1)
 
 
 @contextmanager
@@ -425,14 +425,14 @@ def test_a_pulled_cable_is_silent_and_a_healed_one_continues_with_the_same_conne
         assert ask(asking, 10.0) == "1"
 
         lab.fail(cable)
-        assert lab.silent() == {cable}
+        assert lab.disconnected() == {cable}
         # Long enough for failed retransmissions.
         assert ask(asking, 0.5) == "silence"
 
         lab.heal(cable)
         assert ask(asking, 30.0) == "1"
 
-    assert not lab.silent()
+    assert not lab.disconnected()
     assert best_mbit(lab, [(1, 3)], 2_000_000, enough=0.9 * PAYLOAD_MBIT) < 1.1 * PAYLOAD_MBIT
 
 
@@ -707,7 +707,7 @@ def test_a_machine_without_namespaces_is_left_without(name):
 @needs_lab
 def test_a_guard_leaves_the_lab_of_another_owner_alone(name):
     with Lab(hosts=1, name=name) as lab:
-        assert registry.remove(name, of=1) == 0
+        assert registry.remove(name, owner_pid=1) == 0
         assert lab.run(["true"]) == 0
 
 

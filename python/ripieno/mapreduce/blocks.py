@@ -52,7 +52,7 @@ class Reducer:
             return
         begin = time.perf_counter()
         try:
-            with self._ledger.page() as added:
+            with self._ledger.collecting() as added:
                 given = _reduced(self._reduce, block)
                 try:
                     result = as_keyed(given)

@@ -317,5 +317,5 @@ def noted(where: str) -> Iterator[None]:
 
 def _mapped(part: WorkerState, task: Task, data: Any) -> tuple[Task, Any, Amounts]:
     assert part.program is not None, "functions come before the first step"
-    with noted(f"in {task}"), part.ledger.page() as amounts:
+    with noted(f"in {task}"), part.ledger.collecting() as amounts:
         return task, part.program.map(data, part.value), amounts
