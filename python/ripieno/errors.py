@@ -11,7 +11,7 @@ class RipienoError(Exception):
 
 
 class RankFailed(RipienoError):
-    """A rank ended, sent no heartbeats or raised. Raised on the other ranks and, without a better report, in the caller.
+    """A rank ended, sent no heartbeats or raised. Raised on other ranks and, without a better report, in the caller.
 
     Parameters
     ----------

@@ -16,10 +16,10 @@ MEMBER = "import pickle, sys; from ripieno.launch.member import serve; serve(**p
 class Processes(Run):
     """Rank processes; `logs` has the standard error of each, once it has ended.
 
-    They have `patience_s` to end.
+    They have `grace_s` to end.
     """
 
-    patience_s = 5.0
+    grace_s = 5.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Processes(Run):
         while self.processes:
             child = self.processes.pop(0)
             try:
-                child.wait(self.patience_s)
+                child.wait(self.grace_s)
             except subprocess.TimeoutExpired:
                 child.kill()
             with child.stderr:

@@ -114,7 +114,7 @@ def test_a_file_with_other_bytes_is_left_unless_it_may_be_overwritten(world, tmp
     out = f"{tmp_path}/{{rank}}/f"
     rows = world(3).run(distributed, str(given), out)[0]
     assert [row.state for row in rows] == ["fetched", "failed", "fetched"]
-    assert "it exists and holds something else" in rows[1].error
+    assert "it exists and has other contents" in rows[1].error
     assert (tmp_path / "1" / "f").read_bytes() == sample(5001)[:5000]
     rows = world(3).run(distributed, str(given), out, overwrite=True)[0]
     assert [row.state for row in rows] == ["found", "fetched", "found"]

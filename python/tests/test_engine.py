@@ -25,7 +25,7 @@ from ripieno.launch.engine import member_server, remote
 from ripieno.launch.engine.contract import EngineJob, _own_folders
 from ripieno.launch.job.programs import EventOptions
 from ripieno.launch.job.stand_ins import Here
-from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.channel import ConnectionClosed
 from stand_in_engine import StandIn
 from varied import exhaustively
 from watching import (
@@ -160,7 +160,7 @@ def test_a_rank_named_by_the_engine_is_blamed_before_the_first_closed_connection
         threading.Event().wait()
 
     with engine.launch(3, on_event=end) as job, pytest.raises(rp.RankFailed, match="its node is lost") as caught:
-        engine.run.patience_s = 0.1
+        engine.run.grace_s = 0.1
         job.run(program)
     assert caught.value.rank == 2
 
@@ -224,7 +224,7 @@ class StillJob(EngineJob):
     def _gathered(self, *args):
         members = super()._gathered(*args)
         self.engine.still.send_signal(signal.SIGSTOP)
-        self.engine.run.patience_s = 0.1
+        self.engine.run.grace_s = 0.1
         return members
 
 
@@ -428,7 +428,7 @@ def test_unauthenticated_peers_that_would_take_all_descriptors_keep_no_member_ou
     with descriptors(max(map(int, os.listdir("/proc/self/fd"))) + 40):
         crowd = subprocess.Popen([sys.executable, "-c", CROWD, HOST, str(listening.port), TOKEN.hex()])
         [(join, channel)] = heard(listening, 30.0)
-    assert join.host == "there" and listening.lack is None
+    assert join.host == "there" and listening.missing_resource is None
     channel.send("joined")
     channel.close()
     assert crowd.wait(30.0) == 0
@@ -444,8 +444,8 @@ def test_a_shortage_of_the_launching_process_is_reported():
                 while True:
                     taken.enter_context(open(os.devnull))
             waiting.connect((HOST, listening.port))
-            assert comes_true_within(patience_s, lambda: listening.lack is not None)
-            assert "raise its limit (ulimit -n)" in listening.lack
+            assert comes_true_within(patience_s, lambda: listening.missing_resource is not None)
+            assert "raise its limit (ulimit -n)" in listening.missing_resource
         joined(listening)
         listening.close()
 
@@ -485,7 +485,7 @@ def test_unauthenticated_peers_do_not_outlive_the_server(listening):
         # It may not have been accepted yet.
         with suppress(ConnectionResetError):
             assert stranger.recv(100) == b""
-    with pytest.raises(HungUp):
+    with pytest.raises(ConnectionClosed):
         channel.receive(PATIENCE_S)
     channel.close()
     assert comes_true(lambda: _greeters() == 0, PROMPT_S)
@@ -509,7 +509,7 @@ def test_a_member_waits_until_the_launching_process_has_time_for_it(monkeypatch)
     sending.join()
     assert kind == "result"
     assert np.array_equal(received, result)
-    with pytest.raises(HungUp, match=r"made no progress for 0.2 s"):
+    with pytest.raises(ConnectionClosed, match=r"made no progress for 0.2 s"):
         server_end.send("run", result)
     member_end.close()
     server_end.close()

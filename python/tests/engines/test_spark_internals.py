@@ -102,5 +102,5 @@ def test_missing_classes_of_the_jvm_are_reported_with_its_version(spark_local, c
     spark = spark_local.sparkContext
 
     said = rf"^Spark {spark.version} lacks internals that ripieno .* uses \(.*{why}.*\)"
-    with pytest.raises(EngineError, match=said), internals._known(spark):
+    with pytest.raises(EngineError, match=said), internals._naming_version(spark):
         missing(spark)
