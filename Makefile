@@ -23,6 +23,9 @@ CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
 # One build makes the Rust tests, and the Python and JVM libraries that the other tests load.
 CARGO_TESTS := --workspace --locked --features ripieno-python/extension-module
+# Bounds of the exhaustive Rust tests in `make test`: world sizes of the laws, preemptions of the model checker, random
+# cases and seeds. `make test-all` and `cargo test` have none.
+RUST_BOUNDS := RIPIENO_WORLD_SIZE_MAX=33 LOOM_MAX_PREEMPTIONS=3 PROPTEST_CASES=64 RIPIENO_SEEDS=100
 # The existing native module: `make setup` builds it optimized, `make test` builds it with the tests. Default: the latter.
 MODULE := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.developed)
 # The same for the jars: from `make jvm` or `make engines`.
@@ -62,14 +65,14 @@ test: ## Run the Rust and Python tests that need no engine
 
 test-all: setup ## Run every test: all world sizes, benchmarks, examples, pages and schedules, and all engines
 	@status=0; \
-	$(MAKE) --no-print-directory run-tests MARKS="-m ''" || status=1; \
+	$(MAKE) --no-print-directory run-tests MARKS="-m ''" RUST_BOUNDS= || status=1; \
 	$(MAKE) --no-print-directory test-engines MARKS="-m ''" || status=1; \
 	exit $$status
 
 # Rust tests run in parallel with the Python tests. The Python tests take longer, so Rust results are printed last.
 run-tests:
 	@mkdir -p target; status=0; \
-	{ $(TIMED) rust -- cargo test $(CARGO_TESTS) --no-fail-fast --tests && rust=0 || rust=1; \
+	{ $(RUST_BOUNDS) $(TIMED) rust -- cargo test $(CARGO_TESTS) --no-fail-fast --tests && rust=0 || rust=1; \
 	  $(TIMED) rust-documentation -- cargo test $(CARGO_TESTS) --no-fail-fast --doc || rust=1; \
 	  exit $$rust; } >$(CARGO_LOG) 2>&1 & rust=$$!; \
 	RIPIENO_TEST_TIMES=python $(PYTEST) -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(MARKS) 2>&1 \

@@ -238,7 +238,7 @@ def _volumes(*, quick: bool) -> str:
             return [each["out_rows"] for each in configured.volumes]
 
         measured = ROW_BYTES * np.sum(_threads(ranks, held), axis=0)
-        data = design.HeldData(ranks, case.features, case.curve, ROW_BYTES)
+        data = design.DataDistribution(ranks, case.features, case.curve, ROW_BYTES)
         predicted = design.volumes(design.price(data, PacketCurve.network(), degrees), data)
         panels[f"{degrees}, {case.features:,} features at {density}"] = (predicted, measured.tolist())
     return report.volume_chart(panels)

@@ -119,7 +119,7 @@ def _way(
             "volumes": (held * ROW_BYTES).tolist(),
         }
         if case.edges is None:
-            data = design.HeldData(comm.world_size, case.features, case.curve, ROW_BYTES)
+            data = design.DataDistribution(comm.world_size, case.features, case.curve, ROW_BYTES)
             found["predicted_s"] = design.price(data, curve, configured.degrees)["seconds"]
         reduce = lambda: configured.reduce(values)  # noqa: E731
     right = np.array_equal(reduce(), expected)

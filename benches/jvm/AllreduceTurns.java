@@ -17,7 +17,7 @@ public final class AllreduceTurns {
     int length = Integer.parseInt(words[4]);
     double[] array = new double[length];
     DoubleBuffer buffer = ByteBuffer.allocateDirect(8 * length).order(ByteOrder.nativeOrder()).asDoubleBuffer();
-    try (Communicator comm = Communicator.meeting(rank, size, words[1]).over(Path.of(words[0]))) {
+    try (Communicator comm = Communicator.rendezvous(rank, size, words[1]).over(Path.of(words[0]))) {
       for (int turn = -2; turn < Integer.parseInt(words[5]); turn++) {
         Arrays.fill(array, 1.0);
         buffer.duplicate().put(array);

@@ -41,8 +41,8 @@ class Communicator:
         tls: bool | None = None,
         flight_folder: str | None = None,
     ) -> Communicator: ...
-    # Blocking in-place collectives. With `later` they start only and return a handle. `form` describes call properties
-    # that all ranks must share besides count and type of the elements; default: the shape of the first array.
+    # Blocking in-place collectives. With `later`, a call only starts the collective and returns a handle. `form`
+    # describes properties of the call that must be equal on all ranks; default: the shape of the first array.
     def broadcast(
         self,
         array: NDArray[Any],
@@ -178,9 +178,9 @@ class Communicator:
         memory_limit_bytes: int | None = None,
         on_block: Callable[[KeyedArrays], object] | None = None,
     ) -> tuple[KeyedArrays | None, dict[str, Any]]: ...
-    # A reduction of rows by a function. It is a Python function that receives the addresses of the lower ranks' rows
-    # (updated in place) and of the other rows, and their size in bytes; or the address of a native function; or an
-    # operation name and the type of the values.
+    # Reduce rows by a function. `combine` is a Python function, the address of a native function, or "argmin" or
+    # "argmax" with the type of the values. A Python function receives the address of the rows of lower ranks, which it
+    # updates, the address of the other rows, and their size in bytes.
     def reduce_by(
         self,
         array: NDArray[Any],
@@ -206,10 +206,10 @@ class Communicator:
     def abort(self, cause: str, traceback: str) -> None: ...
     def withdraw(self) -> None: ...
     def close(self) -> None: ...
-    def invite(self) -> PendingMesh: ...
+    def pending_mesh(self) -> PendingMesh: ...
     def statistics(self) -> dict[str, float]: ...
     def flight(self, count: int | None = None) -> dict[str, Any]: ...
-    def reading(self, now_s: float) -> dict[str, Any]: ...
+    def traffic(self, now_s: float) -> dict[str, Any]: ...
     def second_choices(self) -> list[tuple[int, str]]: ...
 
 @final
@@ -221,7 +221,7 @@ class ValueMemory:
 @final
 class PendingMesh:
     address: str
-    def meet(self, addresses: list[str], memory: ValueMemory) -> Broadcasts: ...
+    def connect(self, addresses: list[str], memory: ValueMemory) -> Broadcasts: ...
 
 @final
 class Broadcasts:
@@ -254,8 +254,8 @@ class BlockFile:
 
 @final
 class Variable:
-    def want(self) -> None: ...
-    def wait(self) -> Shown: ...
+    def start_fetch(self) -> None: ...
+    def wait(self) -> ValueBuffer: ...
     def note_use(self) -> None: ...
     def has_ended(self) -> bool: ...
     def progress(self) -> tuple[int, int, int, bool]: ...
@@ -266,16 +266,16 @@ class Variable:
     def delivery(self) -> dict[str, Any] | None: ...
 
 @final
-class Shown:
+class ValueBuffer:
     def sync(self, path: str) -> None: ...
     if sys.version_info >= (3, 12):
         def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class PlainCalls:
-    """The calls of a communicator on plain arrays and numbers.
+    """Calls of a communicator on plain arrays and numbers.
 
-    Each returns whether it made the call, or the call's result, or NotImplemented.
+    Each method returns whether it made the call, or the result of the call, or NotImplemented.
     """
 
     def __new__(cls, communicator: Communicator) -> Self: ...
@@ -286,7 +286,7 @@ class PlainCalls:
     def allgather(self, array: object, /) -> bool: ...
     def barrier(self) -> None: ...
 
-# First messages of object transfers. They contain a kind, a number chosen by the program, and the bytes or their count.
+# First messages of object transfers. A message has a kind, and either the content in bytes or its length.
 FRAME_ROOM_BYTES: int
 
 def frame(kind: int, content: bytes | int, /) -> NDArray[np.uint8]: ...
@@ -295,13 +295,13 @@ def broadcast_frame(
     comm: Communicator, kind: int, content: bytes | int, root: int, algorithm: str | None, form: str, /
 ) -> None: ...
 
-# Short objects. Each call reports whether it is complete, and returns its result or the remaining work.
-WITHIN_BYTES: int
+# Transfer of short objects. Each call reports whether it is complete, and returns the result or the data that remains.
+MAX_INLINE_BYTES: int
 PICKLE: int
 HEAD: int
 BLOB: int
-#: The call signature of integers that are summed.
-WHOLE: str
+#: The form of Python integers in a sum.
+INTEGER_FORM: str
 
 def send_object(comm: Communicator, value: object, to: int, form: str, /) -> Any: ...
 def receive_object(comm: Communicator, source: int, form: str, /) -> tuple[bool, Any]: ...
@@ -336,7 +336,7 @@ def doctor(
 ) -> dict[str, Any]: ...
 def simd_level() -> str: ...
 
-# Sparse reductions; see `Communicator.sparse`. Arrays are flat, with `width` elements per row.
+# Sparse reductions, see `Communicator.sparse`. Arrays are flat, with `width` elements per row.
 
 DENSE_ABOVE: float
 
@@ -378,7 +378,7 @@ def sparse_reduce(
     threads: int,
 ) -> None: ...
 
-# Keyed data. Keys are an int64 array, or the offsets (key count + 1) and bytes of strings.
+# Keyed data. Keys are an int64 array, or the offsets (one more than keys) and the bytes of strings.
 
 _KeyArrays: TypeAlias = NDArray[np.int64] | tuple[NDArray[np.int64], NDArray[np.uint8]]
 
@@ -420,7 +420,7 @@ def measure(
     into: NDArray[Any] | None = None,
     *,
     budget_s: float,
-    apart: bool = False,
+    separate: bool = False,
     algorithm: str | None = None,
 ) -> list[float]: ...
 def choice(communicator: Communicator, collective: str, size_bytes: int) -> str: ...
@@ -432,11 +432,11 @@ class Tunnel:
     def wait(self, timeout_s: float) -> bool: ...
 
 @final
-class Reception:
-    def __new__(cls, listener: int, token: bytes, tls: bool | None) -> Reception: ...
+class MemberAcceptor:
+    def __new__(cls, listener: int, token: bytes, tls: bool | None) -> MemberAcceptor: ...
     def fileno(self) -> int: ...
     def due_s(self) -> float | None: ...
-    def lack(self) -> str | None: ...
+    def shortage(self) -> str | None: ...
     def next_member(self) -> tuple[int, tuple[Tunnel, int] | None] | None: ...
 
 def introduce_member(socket: int, token: bytes, tls: bool | None, timeout_s: float) -> tuple[Tunnel, int] | None: ...
@@ -444,14 +444,14 @@ def tls_cipher() -> str: ...
 def line_s() -> float: ...
 def memory_pass(thread_count: int, size_bytes: int, budget_s: float) -> tuple[float, float]: ...
 
-# Kernel threads. `thread_times` returns, per member of each team: its index, its system thread id, its orders, and its
-# seconds of computing and of waiting. `thread_turn` returns the seconds of a number of phases with a given number of
-# work rounds each.
+# Kernel threads. `thread_times` returns for each member of each team its index, its system thread id, its number of
+# orders, and its seconds of computing and of waiting. `thread_turn` returns the seconds of `phases` phases with
+# `rounds` rounds of work each.
 
 def pin_threads(cores: Sequence[int]) -> None: ...
 def pinned_cores() -> list[int]: ...
 def thread_times() -> list[tuple[int, int, int, float, float]]: ...
-def thread_turn(way: str, threads: int, phases: int, rounds: int) -> float: ...
+def thread_turn(dispatch: str, threads: int, phases: int, rounds: int) -> float: ...
 def rounds_per_us() -> float: ...
 
 # The kernels; see `ripieno.kernels` for shapes and meaning.
@@ -557,7 +557,7 @@ def logistic_loss(
     rows: Any,
     classes: NDArray[np.int32],
     coef: NDArray[np.float64],
-    chances: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
     gradient: NDArray[np.float64],
     threads: int,
 ) -> float: ...
@@ -580,7 +580,7 @@ def sgd_epoch(
 ) -> float: ...
 def logistic_curvature(
     rows: Any,
-    chances: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
     direction: NDArray[np.float64],
     product: NDArray[np.float64],
     threads: int,
@@ -645,7 +645,7 @@ def attraction(
     threads: int,
 ) -> None: ...
 
-# Where the stub shows no default, one thread computes.
+# By default, one thread computes.
 def first_non_finite(points: NDArray[Any], threads: int = ...) -> tuple[int, int] | None: ...
 
 # The design of sparse reductions; see `ripieno.sparse.design`.
@@ -655,7 +655,7 @@ EFFICIENT_SHARE: float
 
 @final
 class PacketCurve:
-    """Seconds per packet by packet size, with back-to-back sends on every rank, and the latency of the last one."""
+    """Seconds per packet, by packet size, if every rank sends packets without a pause; and the latency of a packet."""
 
     points: list[tuple[float, float]]
     latency_s: float
@@ -674,7 +674,7 @@ class PacketCurve:
 
 @final
 class DensityCurve:
-    """The density of the union of a number of ranks' feature sets."""
+    """The density of the union of several ranks' feature sets, by number of ranks."""
 
     alpha: float | None
     lambda_0: float | None
@@ -702,7 +702,7 @@ def design_estimate(
     packets: PacketCurve,
 ) -> dict[str, Any]: ...
 
-# Simulated clusters. Links are (seconds per message, seconds per byte). A transfer is (sender, receiver, bytes, start,
+# Simulated clusters. A link is (seconds per message, seconds per byte). A transfer is (sender, receiver, bytes, start,
 # end, kind of link).
 COLLECTIVES: list[str]
 OPERATIONS_MAX: int
@@ -762,7 +762,7 @@ def explain(
     cluster: Cluster, collective: str, bytes: int, order: str | None = None, root: int = 0
 ) -> dict[str, Any]: ...
 
-# Graph kernels; see `ripieno.graph` for their semantics. A malformed line raises ValueError with (offset, reason).
+# Graph kernels, see `ripieno.graph`. A malformed line raises ValueError with (offset, reason).
 _Parsed: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]
 
 def parse_pairs(text: bytes, third: str) -> _Parsed: ...
@@ -798,27 +798,27 @@ def pagerank_step(
     threads: int,
 ) -> tuple[float, float]: ...
 
-#: String columns: start of each string and end of the last, (n + 1,) int64, and their bytes, uint8.
+#: Columns of strings: the start of each string and the end of the last one, (n + 1,) int64, and the bytes, uint8.
 _Strings: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint8]]
 
-# String numbers sorted by bytes; the sort is stable.
+# Return the indices that sort strings by their bytes; the sort is stable.
 def order_of_strings(offsets: NDArray[np.int64], data: NDArray[np.uint8], descending: bool) -> NDArray[np.int64]: ...
 
-# The pieces of `data` that begin at `starts`, concatenated.
+# Concatenate the pieces of `data` that begin at `starts`.
 def joined_pieces(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> NDArray[np.uint8]: ...
 
-# The columns of features by name, among `column_count`, and their signs.
+# Return the columns of named features among `column_count`, and their signs.
 def feature_places(
     offsets: NDArray[np.int64], data: NDArray[np.uint8], column_count: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]: ...
 
 @final
 class WordCounts:
-    """Counts of the distinct words of texts; words are maximal runs of bytes without ASCII white space.
+    """Counts of the distinct words of texts. A word is a maximal run of bytes without ASCII white space.
 
-    With `lower`, ASCII capitals are converted to lower case.
+    With `lower`, ASCII letters are converted to lower case.
     """
 
     size_bytes: int
@@ -831,7 +831,7 @@ class WordCounts:
 
 @final
 class LineSearch:
-    """A search for the lines of texts that match a pattern, in the syntax of Rust's crate regex unless `fixed`.
+    """Search for the lines of texts that match a pattern: a regular expression of Rust's crate regex, unless `fixed`.
 
     Raises InputError if the pattern is not a valid regular expression.
     """

@@ -33,5 +33,11 @@ class SupportsDlpack(Protocol):
 #: An object other than a NumPy array that can be viewed as one without a copy.
 Foreign: TypeAlias = "array[Any] | memoryview | SupportsDlpack"
 
+#: How threads execute the phases of a kernel.
+ThreadModel = Literal["fork-join", "bsp"]
+
+#: Treatment of rows with missing values: leave them out, or put the mean of the column.
+Missing = Literal["drop", "mean"]
+
 #: Whether each rank of a common fit has its own rows, or all ranks have the same rows.
 Rows = Literal["own", "shared"]

@@ -150,7 +150,7 @@ class MissingIndicesError(RipienoError, KeyError):
         indices = "index" if self.count == 1 else "indices"
         more = ", …" if self.count > len(self.examples) else ""
         return (
-            f"{self.count} wanted {indices} that no rank contributes: {', '.join(map(str, self.examples))}{more}; "
+            f"{self.count} requested {indices} that no rank contributes: {', '.join(map(str, self.examples))}{more}; "
             'contribute them, leave them out, or accept zeros for them (missing="zero")'
         )
 

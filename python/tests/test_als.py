@@ -18,7 +18,7 @@ import pytest
 import ripieno as rp
 from ripieno.algorithms.als import estimator as als
 from ripieno.algorithms.als.exchange import FactorTransfer
-from ripieno.algorithms.als.program import ALSOptions, start_factors
+from ripieno.algorithms.als.program import ALSOptions, initial_item_factors
 from ripieno.algorithms.als.ratings import RatingSide, even_cuts
 from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
@@ -60,7 +60,7 @@ def start_of(ratings):
     options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NO_CHECKPOINTS, True)
     none = np.empty(0)
     side = RatingSide(counts, np.array([0, len(counts)]), range(len(counts)), none, none, none)
-    return start_factors(options, side).astype(np.float64)
+    return initial_item_factors(options, side).astype(np.float64)
 
 
 def plain(ratings, implicit, iterations=ITERATIONS):
@@ -156,7 +156,7 @@ def _moved(comm, cuts, columns, way):
     exchange = FactorTransfer(comm, "items", cuts, columns[comm.rank], 4, way)
     sent = comm.stats()["bytes_sent"]
     table = exchange((own[:, None] * [1, 10, 100, 1000]).astype(np.float32))
-    return table[exchange.columns], exchange.way, comm.stats()["bytes_sent"] - sent
+    return table[exchange.columns], exchange.exchange, comm.stats()["bytes_sent"] - sent
 
 
 @pytest.mark.parametrize("workers", [2, 3])

@@ -105,6 +105,7 @@ MODULES_OF = {
         "dividing",
     ),
     "algorithms": (
+        "methods",
         "checks",
         "clock",
         "inputs",

@@ -27,7 +27,7 @@ right = np.random.default_rng(0).integers(0, 256, size, np.uint8)
 variable = comm.broadcast_variable(right if comm.rank == 0 else None, strategy=strategy)
 if comm.rank == pulled:
     native = variable._native
-    native.want()
+    native.start_fetch()
     while not native.progress()[0]:
         time.sleep(0.001)
     (folder / "begun").touch()

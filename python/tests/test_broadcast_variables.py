@@ -160,7 +160,7 @@ variable = comm.broadcast_variable(given, strategy=strategy, block_bytes=block_b
 comm.barrier()
 if comm.rank == victim:
     native = variable._held()
-    native.want()
+    native.start_fetch()
     # Once some of it has come, or was given, the others know of this rank.
     while not any(native.progress()[:2]):
         time.sleep(0.001)

@@ -1,4 +1,4 @@
-"""Estimators import scikit-learn without the large libraries that it rarely uses."""
+"""Estimators and commands import large libraries only when they use them."""
 
 from __future__ import annotations
 
@@ -27,3 +27,17 @@ assert sklearn.utils.fixes._mode([1, 2, 2]).mode == 2
 
 def test_pandas_and_statistics_are_imported_on_first_use():
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+
+
+def test_the_help_of_a_command_needs_no_large_library():
+    imports = """
+import sys
+from importlib import import_module
+from ripieno.cli import COMMANDS
+
+for place, _ in COMMANDS.values():
+    import_module(f"ripieno.cli.{place.partition(':')[0]}")
+large = {"matplotlib", "pandas", "polars", "pyarrow", "scipy", "skimage", "sklearn"}
+assert not large & sys.modules.keys(), large & sys.modules.keys()
+"""
+    subprocess.run([sys.executable, "-c", imports], check=True)

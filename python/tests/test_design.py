@@ -53,7 +53,7 @@ def test_the_network_of_the_yahoo_graph_depends_on_the_efficient_packet(capsys):
 
 def test_the_gain_of_the_best_network_is_bounded():
     for features, density, more_bytes in ((60_000_000, 0.21, 1.6), (1_400_000_000, 0.035, 2.0)):
-        data = design.HeldData(64, features, DensityCurve.power_law(features, 1.1, density), 4)
+        data = design.DataDistribution(64, features, DensityCurve.power_law(features, 1.1, density), 4)
 
         def designs(alpha_s, latency_s, data=data):
             curve = PacketCurve([(size, alpha_s + 1e-10 * size) for size in (1.0, 1e12)], latency_s)
@@ -83,7 +83,7 @@ def test_the_explanation_is_for_eyes_too(capsys):
 
 
 def test_volumes_match_all_ranks():
-    data = design.HeldData(64, 60_000_000, DensityCurve.power_law(60_000_000, 1.1, 0.21), 4)
+    data = design.DataDistribution(64, 60_000_000, DensityCurve.power_law(60_000_000, 1.1, 0.21), 4)
     priced = design.price(data, PacketCurve.network(), "8x4x2")
 
     expected = [60e6 * 4 * 64 * data.out.density(k) / k for k in (1, 8, 32, 64)]

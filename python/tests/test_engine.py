@@ -428,7 +428,7 @@ def test_unauthenticated_peers_that_would_take_all_descriptors_keep_no_member_ou
     with descriptors(max(map(int, os.listdir("/proc/self/fd"))) + 40):
         crowd = subprocess.Popen([sys.executable, "-c", CROWD, HOST, str(listening.port), TOKEN.hex()])
         [(join, channel)] = heard(listening, 30.0)
-    assert join.host == "there" and listening.missing_resource is None
+    assert join.host == "there" and listening.shortage is None
     channel.send("joined")
     channel.close()
     assert crowd.wait(30.0) == 0
@@ -444,8 +444,8 @@ def test_a_shortage_of_the_launching_process_is_reported():
                 while True:
                     taken.enter_context(open(os.devnull))
             waiting.connect((HOST, listening.port))
-            assert comes_true_within(patience_s, lambda: listening.missing_resource is not None)
-            assert "raise its limit (ulimit -n)" in listening.missing_resource
+            assert comes_true_within(patience_s, lambda: listening.shortage is not None)
+            assert "raise its limit (ulimit -n)" in listening.shortage
         joined(listening)
         listening.close()
 

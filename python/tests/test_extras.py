@@ -29,7 +29,7 @@ except rp.MissingExtra as error:
     ("program", "extra"),
     [
         ("import ripieno.report", "reports"),
-        ("import ripieno.features", "pictures"),
+        ("from ripieno.features import open_picture", "pictures"),
         ("rp.lightgbm", "lightgbm"),
     ],
 )

@@ -153,7 +153,7 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
 
 def test_how_often_nothing_is_kept_ends_a_command_with_a_sentence(folder, capfd):
     assert main(["als", "ratings.csv", "--rank", "2", "--every", "3", "-q"]) == 2
-    assert "every=3: checkpoints have no place: expected a folder, checkpoint=" in capfd.readouterr().err
+    assert "every=3: there is nowhere to save checkpoints: expected a folder, checkpoint=" in capfd.readouterr().err
 
 
 def test_pca_resumes_from_a_folder(folder):

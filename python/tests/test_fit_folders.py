@@ -40,20 +40,20 @@ def job_of():
 
 def killed(comm, name, folder, iteration, every=EVERY):
     """Run a fit with rank 0 killed after `iteration` iterations, before the next checkpoint."""
-    has_turn = fit_checkpoint.WriteSchedule.has
+    is_due = fit_checkpoint.WriteSchedule.is_due
 
-    def has_turn_or_dies(self, number):
+    def is_due_or_dies(self, number):
         if comm.rank == 0 and number > iteration:
             if comm.world_size == 1:
                 raise StopFit
             os.kill(os.getpid(), signal.SIGKILL)
-        return has_turn(self, number)
+        return is_due(self, number)
 
-    fit_checkpoint.WriteSchedule.has = has_turn_or_dies
+    fit_checkpoint.WriteSchedule.is_due = is_due_or_dies
     try:
         fitted(name, comm=comm, checkpoint=folder, every=every)
     finally:
-        fit_checkpoint.WriteSchedule.has = has_turn
+        fit_checkpoint.WriteSchedule.is_due = is_due
 
 
 @pytest.mark.parametrize(("name", "workers"), CASES)
@@ -116,7 +116,8 @@ def test_a_number_of_iterations_that_is_none_is_reported(tmp_path, every):
 
 def test_how_often_nothing_is_kept_is_no_question():
     with pytest.raises(
-        rp.InputError, match="every=5: checkpoints have no place: expected a folder, checkpoint=, or local workers"
+        rp.InputError,
+        match="every=5: there is nowhere to save checkpoints: expected a folder, checkpoint=, or local workers",
     ):
         fitted("kmeans", every=5)
 

@@ -191,11 +191,11 @@ def test_an_approximation_is_near_the_exact_layout_and_labeled_as_one(world, wor
 
 @pytest.mark.parametrize(("dim", "chosen"), [(2, "barnes-hut"), (4, "exact")])
 def test_many_vertices_are_approximated_in_two_and_three_dimensions_by_default(monkeypatch, dim, chosen):
-    monkeypatch.setattr(program, "EXACT_LIMIT", 33)
+    monkeypatch.setattr(program, "MAX_EXACT_VERTEX_COUNT", 33)
     model = rp.FruchtermanReingold(dim, iterations=1).fit(CLUB)
     assert model.approximation_ == chosen
     assert rp.FruchtermanReingold(dim, iterations=1, approximation="exact").fit(CLUB).approximation_ == "exact"
-    monkeypatch.setattr(program, "EXACT_LIMIT", 34)
+    monkeypatch.setattr(program, "MAX_EXACT_VERTEX_COUNT", 34)
     assert rp.FruchtermanReingold(dim, iterations=1).fit(CLUB).approximation_ == "exact"
 
 

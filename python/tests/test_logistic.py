@@ -132,7 +132,7 @@ def test_a_warm_start_continues_where_the_last_fit_ended():
         second = model.fit(X, LABELS[4]).objective_
     assert second < first
 
-    with pytest.warns(ConvergenceWarning, match="max_iter=1, the gradient is still larger than tol=0.0001"):
+    with pytest.warns(ConvergenceWarning, match=r"max_iter=1\), the gradient is still larger than tol=0.0001"):
         rp.LogisticRegression(max_iter=1).fit(X, LABELS[2])
 
 

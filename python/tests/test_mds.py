@@ -216,7 +216,7 @@ def rows_of(weights=None):
 @pytest.mark.parametrize("weights", [None, (W + 2 * np.eye(70)).astype(np.float32)], ids=["alike", "weighted"])
 def test_a_trial_position_is_evaluated_as_if_the_point_were_there(weights):
     at, there = np.random.default_rng(1).normal(size=(2, 70, 2))
-    errors, steps = Relocations(rows_of(weights), at, 1)._measured(there)
+    errors, steps = Relocations(rows_of(weights), at, 1)._measure(there)
 
     for point in range(70):
         moved = at.copy()
@@ -235,12 +235,12 @@ def test_points_on_the_wrong_side_leap_back():
     wrong[[3, 40]] = -3 * wrong[[3, 40]]
     rows = RowBlock(distances.astype(np.float32), None, (70,), 0, 1.0, float(distances.max()))
     targets = flat[np.random.default_rng(0).integers(70, size=(4, 70))]
-    found = Relocations(rows, wrong, 1).better(targets)
+    found = Relocations(rows, wrong, 1).improved(targets)
 
     others = np.setdiff1d(np.arange(70), [3, 40])
     assert np.linalg.norm(found[[3, 40]] - flat[[3, 40]], axis=1).max() < 0.5
     assert np.linalg.norm(found[others] - flat[others], axis=1).max() < 1.0
-    np.testing.assert_allclose(Relocations(rows, flat, 1).better(targets), flat, atol=1e-6)
+    np.testing.assert_allclose(Relocations(rows, flat, 1).improved(targets), flat, atol=1e-6)
 
 
 @any_world_size

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms.kmeans.near import FIRST_PROBES, NearPasses
+from ripieno.algorithms.kmeans.near import FIRST_PROBE_COUNT, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.cli import main
 from varied import exhaustively
@@ -73,7 +73,7 @@ def test_an_exact_fit_loses_nothing(rows):
 
 def test_the_allowed_loss_decides_the_number_of_probed_groups(rows):
     passes = NearPasses(WeightedRows(rows, None, 0, len(rows)), 10_000, threads=1)
-    first = FIRST_PROBES / 400
+    first = FIRST_PROBE_COUNT / 400
     # The first pass has no previous centroids, so its loss does not predict later losses.
     for sums, expected in [
         ((512.0, 110.0, 100.0), first),

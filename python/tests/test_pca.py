@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.algorithms.pca import estimator as pca
 from sklearn.decomposition import PCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -122,7 +123,7 @@ def test_float32_rows_may_be_as_small_or_large_as_their_type_allows(scale):
 @everywhere
 def test_existing_ranks_fit(world, workers):
     def program(comm):
-        return [rp.PCA(2, svd_solver=solver, random_state=0).fit(X, comm=comm).components_ for solver in pca.SOLVERS]
+        return [rp.PCA(2, svd_solver=solver, random_state=0).fit(X, comm=comm).components_ for solver in PCA_SOLVERS]
 
     for found in world(workers).run(program):
         for components in found:

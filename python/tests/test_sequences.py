@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms.mds.sequences import Sequences, _half, edit_distances
+from ripieno.algorithms.mds.sequences import Sequences, _own_half, edit_distances
 from ripieno.cli import main
 from ripieno.input.shares import even_range
 from varied import exhaustively
@@ -40,7 +40,7 @@ def test_ranks_compute_or_get_every_distance_once(count, world_size):
     for rank, (first, last) in enumerate(ranges):
         times[first:last, first:last] += 1
         for other in range(world_size):
-            mine, theirs = _half(ranges, rank, other)
+            mine, theirs = _own_half(ranges, rank, other)
             times[mine, theirs] += 1
             times[theirs, mine] += 1
 
@@ -151,7 +151,7 @@ def test_values_that_are_no_sequences_are_reported(bad, message):
 
 
 def test_sequences_without_a_metric_of_theirs_are_refused():
-    with pytest.raises(rp.InputError, match="metric='cosine': sequences have one of levenshtein"):
+    with pytest.raises(rp.InputError, match="metric='cosine': sequences require one of levenshtein"):
         rp.MDS(metric="cosine").fit(Sequences.of(SEQUENCES))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms.sgd import estimator as sgd
-from ripieno.algorithms.sgd.program import _epochs_without_gain
+from ripieno.algorithms.sgd.program import _epochs_without_improvement
 from ripieno.algorithms.sgd.rows import hashed
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -241,8 +241,9 @@ def test_the_descent_ends_when_some_epochs_bring_nothing(tol, epochs):
 
 
 def test_one_bad_epoch_is_not_the_end():
-    assert [_epochs_without_gain(losses, 0.1) for losses in ([3.0], [3.0, 3.5, 3.0], [3.0, 3.5, 2.5])] == [0, 2, 0]
-    assert _epochs_without_gain([3.0, 2.0, 1.95, 1.8, 1.75], 0.1) == 1
+    histories = ([3.0], [3.0, 3.5, 3.0], [3.0, 3.5, 2.5])
+    assert [_epochs_without_improvement(losses, 0.1) for losses in histories] == [0, 2, 0]
+    assert _epochs_without_improvement([3.0, 2.0, 1.95, 1.8, 1.75], 0.1) == 1
 
 
 def test_a_model_that_was_not_fitted_raises():

@@ -182,7 +182,7 @@ def test_missing_indices_are_an_error_on_every_rank_or_zero(world):
     for error in np.ravel(world(3).run(missing_ones)):
         assert isinstance(error, rp.RipienoError) and isinstance(error, KeyError)
         assert (error.count, error.examples) == (4, [55, 60, 61, 62])
-        assert str(error).startswith("4 wanted indices that no rank contributes: 55, 60, 61, 62; contribute them")
+        assert str(error).startswith("4 requested indices that no rank contributes: 55, 60, 61, 62; contribute them")
         assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
@@ -211,7 +211,7 @@ def wrong_arguments(comm):
     ]:
         with pytest.raises(rp.InputError, match=text):
             call()
-    with pytest.raises(rp.InputError, match=r"rank 1 asked for size=1, .* rank 0 for size=0, .*: expected the same"):
+    with pytest.raises(rp.InputError, match=r"rank 1 passed size=1, .* rank 0 passed size=0, .*: expected the same"):
         comm.sparse([], [], size=comm.rank)
     comm.barrier()
 

@@ -20,8 +20,12 @@ def seeds(default: str) -> range:
     return range(int(first), int(end))
 
 
+#: Worlds in which a rank that was stopped briefly was blamed. None of the first 2,000 seeds finds this.
+RARE_SEEDS = (267_852, 277_475, 277_954, 973_549)
+
+
 def test_simulated_worlds_obey_the_laws_of_supervision():
-    for seed in seeds("0..2000"):
+    for seed in (*RARE_SEEDS, *seeds("0..2000")):
         try:
             World(seed).check()
         except AssertionError as error:

@@ -15,7 +15,7 @@ import ripieno as rp
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from ripieno.algorithms.vertices import bfs, components, diameter, spectral
-from ripieno.algorithms.vertices.components_program import _unmixed
+from ripieno.algorithms.vertices.components_program import _inverse_mixed
 from ripieno.algorithms.vertices.diameter_program import effective_diameter
 from ripieno.kernels.hashing import mixed
 from scipy.sparse.csgraph import connected_components, laplacian
@@ -100,7 +100,7 @@ def test_a_long_path_is_one_component_after_few_rounds(world):
 
 def test_shuffled_numbers_are_found_again():
     numbers = np.array([0, 1, 2, 12345, (1 << 62) - 1, *np.random.default_rng(0).integers(0, 1 << 62, 100)])
-    assert_array_equal(_unmixed(mixed(numbers)), numbers)
+    assert_array_equal(_inverse_mixed(mixed(numbers)), numbers)
 
 
 @every_graph

@@ -8,53 +8,53 @@ use std::cell::Cell;
 pub struct FuzzAllocator;
 
 thread_local! {
-    static HELD: Cell<isize> = const { Cell::new(0) };
-    static MOST: Cell<isize> = const { Cell::new(0) };
+    static CURRENT_BYTES: Cell<isize> = const { Cell::new(0) };
+    static PEAK_BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
 /// Reset the counters of the calling thread.
-pub(crate) fn begin() {
-    HELD.set(0);
-    MOST.set(0);
+pub(crate) fn reset() {
+    CURRENT_BYTES.set(0);
+    PEAK_BYTES.set(0);
 }
 
-/// Return the peak memory of this thread in bytes, relative to the last [`begin`].
-pub(crate) fn most_bytes() -> usize {
-    MOST.get().max(0) as usize
+/// Return the peak memory of this thread in bytes, relative to the last [`reset`].
+pub(crate) fn peak_bytes() -> usize {
+    PEAK_BYTES.get().max(0) as usize
 }
 
-fn note(bytes: isize) {
+fn count(bytes: isize) {
     // The counters of a thread that is ending are no longer accessible.
-    let _ = HELD.try_with(|held| {
-        let now = held.get() + bytes;
-        held.set(now);
-        MOST.set(MOST.get().max(now));
+    let _ = CURRENT_BYTES.try_with(|current_bytes| {
+        let now = current_bytes.get() + bytes;
+        current_bytes.set(now);
+        PEAK_BYTES.set(PEAK_BYTES.get().max(now));
     });
 }
 
 // SAFETY: all methods delegate to the system allocator.
 unsafe impl GlobalAlloc for FuzzAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note(layout.size() as isize);
-        // SAFETY: the caller's guarantees are passed on.
+        count(layout.size() as isize);
+        // SAFETY: the caller guarantees the requirements of the system allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        note(layout.size() as isize);
-        // SAFETY: the caller's guarantees are passed on.
+        count(layout.size() as isize);
+        // SAFETY: the caller guarantees the requirements of the system allocator.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note(size as isize - layout.size() as isize);
-        // SAFETY: the caller's guarantees are passed on.
+        count(size as isize - layout.size() as isize);
+        // SAFETY: the caller guarantees the requirements of the system allocator.
         unsafe { System.realloc(memory, layout, size) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        note(-(layout.size() as isize));
-        // SAFETY: the caller's guarantees are passed on.
+        count(-(layout.size() as isize));
+        // SAFETY: the caller guarantees the requirements of the system allocator.
         unsafe { System.dealloc(memory, layout) }
     }
 }

@@ -11,14 +11,14 @@
 //! Cost: some 100 ns per input, in addition to its reader.
 
 mod counting;
-mod damage;
+mod mutation;
 mod random;
 mod watch;
 
 pub use counting::FuzzAllocator;
 pub use random::FuzzRandom;
 
-use damage::damaged;
+use mutation::mutated;
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,14 +27,14 @@ use std::path::PathBuf;
 use watch::ReaderWatch;
 
 /// Default number of inputs per reader in the tests.
-const USUAL_INPUTS: u64 = 20_000;
+const DEFAULT_INPUT_COUNT: u64 = 20_000;
 /// Largest number of inputs with new outcomes that are kept for further mutation.
-const KEPT_MAX: usize = 512;
+const POOL_GROWTH_INPUT_COUNT_MAX: usize = 512;
 /// Largest growth of a mutated input over the longest valid one.
 const GROWTH_BYTES: usize = 256;
 
 /// Corpus file for an input that a reader does not finish.
-const STUCK: &str = "stuck";
+const STUCK_FILE_NAME: &str = "stuck";
 
 /// Configuration of a fuzz test for one reader.
 pub struct Fuzz {
@@ -68,31 +68,31 @@ impl Fuzz {
     pub fn run<Outcome: Hash>(self, mut reader: impl FnMut(&[u8]) -> Outcome) {
         let mut pool = self.corpus();
         pool.extend(self.valid.iter().cloned());
-        assert!(!self.valid.is_empty(), "{}: undamaged input is valid", self.name);
+        assert!(!self.valid.is_empty(), "{}: expected at least one valid input", self.name);
         let longest = pool.iter().map(Vec::len).max().unwrap_or(0) + GROWTH_BYTES;
         let (mut outcomes, mut most_bytes) = (BTreeSet::new(), 0);
-        let watch = ReaderWatch::begin(self.corpus.join(STUCK));
+        let watch = ReaderWatch::begin(self.corpus.join(STUCK_FILE_NAME));
         let mut reader = |input: &[u8]| {
             watch.note(input);
             reader(input)
         };
         for (number, input) in pool.iter().enumerate() {
-            outcomes.insert(self.outcome(&format!("of the pool, {number}"), input, &mut reader, &mut most_bytes));
+            outcomes.insert(self.outcome(&format!("{number} of the pool"), input, &mut reader, &mut most_bytes));
         }
 
         let begin = variable("RIPIENO_FUZZ_FIRST").unwrap_or(0);
-        let count = variable("RIPIENO_FUZZ_INPUTS").unwrap_or(USUAL_INPUTS).div_ceil(self.share);
-        let room = pool.len() + KEPT_MAX;
+        let count = variable("RIPIENO_FUZZ_INPUTS").unwrap_or(DEFAULT_INPUT_COUNT).div_ceil(self.share);
+        let pool_limit = pool.len() + POOL_GROWTH_INPUT_COUNT_MAX;
         for number in begin..begin + count {
-            let input = damaged(&pool, longest, &mut FuzzRandom::new(number));
+            let input = mutated(&pool, longest, &mut FuzzRandom::new(number));
             let outcome = self.outcome(&number.to_string(), &input, &mut reader, &mut most_bytes);
-            if outcomes.insert(outcome) && pool.len() < room {
+            if outcomes.insert(outcome) && pool.len() < pool_limit {
                 self.keep(outcome, &input);
                 pool.push(input);
             }
         }
-        let (name, kinds, inputs) = (self.name, outcomes.len(), count + pool.len() as u64);
-        println!("{name}: {inputs} inputs, {kinds} outcomes, {most_bytes} bytes of memory at most");
+        let (name, outcome_count, input_count) = (self.name, outcomes.len(), count + pool.len() as u64);
+        println!("{name}: {input_count} inputs, {outcome_count} outcomes, {most_bytes} bytes of memory at most");
     }
 
     fn outcome<Outcome: Hash>(
@@ -102,20 +102,24 @@ impl Fuzz {
         reader: &mut impl FnMut(&[u8]) -> Outcome,
         most_bytes: &mut usize,
     ) -> u64 {
-        counting::begin();
+        counting::reset();
         let outcome = catch_unwind(AssertUnwindSafe(|| reader(input)));
-        let taken = counting::most_bytes();
-        *most_bytes = taken.max(*most_bytes);
-        let reported = |what: &str| {
+        let used_bytes = counting::peak_bytes();
+        *most_bytes = used_bytes.max(*most_bytes);
+        let reported = |problem: &str| {
             let file = self.write("found", input);
-            format!("{}, input {number}, {what}; it is in {file}", self.name)
+            format!("{}, input {number}, {problem}; saved as {file}", self.name)
         };
         let outcome = outcome.unwrap_or_else(|panic| {
-            eprintln!("{}", reported("made its reader panic"));
+            eprintln!("{}", reported("made the reader panic"));
             resume_unwind(panic)
         });
         let allowed = (self.allowed_bytes)(input.len());
-        assert!(taken <= allowed, "{}", reported(&format!("took {taken} bytes of memory where {allowed} are allowed")));
+        assert!(
+            used_bytes <= allowed,
+            "{}",
+            reported(&format!("used {used_bytes} bytes of memory: expected at most {allowed}"))
+        );
         let mut hasher = DefaultHasher::new();
         outcome.hash(&mut hasher);
         hasher.finish()

@@ -27,7 +27,7 @@ impl ReaderWatch {
                 if *number == seen {
                     let _ = file.parent().map(std::fs::create_dir_all);
                     let written = std::fs::write(&file, input);
-                    eprintln!("a reader hangs at {input:?}; it is in {}: {written:?}", file.display());
+                    eprintln!("a reader does not finish {input:?}; saved as {}: {written:?}", file.display());
                     std::process::exit(1);
                 }
                 seen = *number;
@@ -36,7 +36,7 @@ impl ReaderWatch {
         ReaderWatch { current, _until: until }
     }
 
-    /// Record the input that the reader starts.
+    /// Record the input that the reader starts to process.
     pub fn note(&self, input: &[u8]) {
         let (number, current) = &mut *self.current.lock().unwrap();
         *number += 1;

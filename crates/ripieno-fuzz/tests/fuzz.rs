@@ -27,23 +27,23 @@ fn a_careful_reader_passes() {
 }
 
 #[test]
-fn a_reader_that_panics_far_inside_is_found_and_its_input_is_kept() {
-    let careless = |bytes: &[u8]| match read(bytes) {
-        Ok(found) if found.first() == Some(&11) && found.len() > 2 => panic!("it was three"),
+fn a_panic_deep_in_a_reader_is_found_and_its_input_is_saved() {
+    let panicking = |bytes: &[u8]| match read(bytes) {
+        Ok(found) if found.first() == Some(&11) && found.len() > 2 => panic!("unexpected element"),
         found => found.map(|found| (found.len(), found.first().copied())),
     };
-    let _ = std::fs::remove_dir_all(folder("careless"));
-    assert!(catch_unwind(|| fuzz("careless").run(careless)).is_err());
-    let kept = std::fs::read(format!("{}/tests/corpus/careless/found", folder("careless"))).unwrap();
-    assert!(catch_unwind(|| careless(&kept)).is_err());
+    let _ = std::fs::remove_dir_all(folder("panicking"));
+    assert!(catch_unwind(|| fuzz("panicking").run(panicking)).is_err());
+    let saved = std::fs::read(format!("{}/tests/corpus/panicking/found", folder("panicking"))).unwrap();
+    assert!(catch_unwind(|| panicking(&saved)).is_err());
 }
 
 #[test]
 fn a_reader_that_trusts_a_length_is_found() {
-    let believing = |bytes: &[u8]| {
+    let trusting = |bytes: &[u8]| {
         let length = bytes.first_chunk().map_or(0, |length| u16::from_le_bytes(*length));
-        let _ = std::fs::remove_dir_all(folder("believing"));
+        let _ = std::fs::remove_dir_all(folder("trusting"));
         Vec::<u8>::with_capacity(length.into()).capacity() > 3
     };
-    assert!(catch_unwind(|| fuzz("believing").allowing(|bytes| 16384 + bytes).run(believing)).is_err());
+    assert!(catch_unwind(|| fuzz("trusting").allowing(|bytes| 16384 + bytes).run(trusting)).is_err());
 }

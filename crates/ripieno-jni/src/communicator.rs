@@ -1,12 +1,14 @@
 //! Collectives for Java, in place on direct buffers, blocking or with a handle.
 
-use crate::errors::{Thrown, with_exceptions};
-use crate::meeting::text;
+use crate::errors::{MethodError, with_exceptions};
 use crate::memory::{DirectRegion, HeldBuffers};
+use crate::rendezvous::text;
 use jni::objects::{JClass, JLongArray, JObject, JString};
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned};
-use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Handle, Op, Whole};
+use ripieno::{
+    BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Handle, Op, WholeBuffer,
+};
 
 /// The element types, indexed by their numbers in `Values`.
 const ELEMENTS: [Element; 6] = [Element::I8, Element::I16, Element::I32, Element::I64, Element::F32, Element::F64];
@@ -47,8 +49,8 @@ impl JavaArguments {
         [collective, op]: [jint; 2],
         number: jlong,
         [counts, in_counts]: [&JLongArray<'_>; 2],
-    ) -> Result<JavaArguments, Thrown> {
-        let (counts, in_counts) = (longs(env, counts)?, longs(env, in_counts)?);
+    ) -> Result<JavaArguments, MethodError> {
+        let (counts, in_counts) = (counts_of(env, counts)?, counts_of(env, in_counts)?);
         Ok(JavaArguments { collective, op, number: number as usize, counts, in_counts })
     }
 
@@ -57,33 +59,33 @@ impl JavaArguments {
         let (root, chunks) = (self.number, &self.counts[..]);
         let op = || op(self.op);
         let task = match self.collective {
-            0 => CollectiveTask::Broadcast { root, vector: Whole },
-            1 => CollectiveTask::Reduce { op: op(), root, vector: Whole },
-            2 => CollectiveTask::Allreduce { op: op(), vector: Whole },
-            3 => CollectiveTask::Scan { op: op(), vector: Whole },
-            4 => CollectiveTask::Exscan { op: op(), vector: Whole },
+            0 => CollectiveTask::Broadcast { root, vector: WholeBuffer },
+            1 => CollectiveTask::Reduce { op: op(), root, vector: WholeBuffer },
+            2 => CollectiveTask::Allreduce { op: op(), vector: WholeBuffer },
+            3 => CollectiveTask::Scan { op: op(), vector: WholeBuffer },
+            4 => CollectiveTask::Exscan { op: op(), vector: WholeBuffer },
             5 => CollectiveTask::Allgather { chunks },
             6 => CollectiveTask::ReduceScatter { chunks, op: op() },
             7 => CollectiveTask::Gather { chunks, root },
             8 => CollectiveTask::Scatter { chunks, root },
             9 => CollectiveTask::Alltoall { out_chunks: chunks, in_chunks: &self.in_counts },
-            10 => CollectiveTask::Rotate { distance: self.number, out: Whole, into: Whole },
-            11 => CollectiveTask::PointToPoint { from: rank, to: self.number, vector: Whole },
-            _ => CollectiveTask::PointToPoint { from: self.number, to: rank, vector: Whole },
+            10 => CollectiveTask::Rotate { distance: self.number, out: WholeBuffer, into: WholeBuffer },
+            11 => CollectiveTask::PointToPoint { from: rank, to: self.number, vector: WholeBuffer },
+            _ => CollectiveTask::PointToPoint { from: self.number, to: rank, vector: WholeBuffer },
         };
         let only_reads = matches!(self.collective, 9..=11);
         (task, !only_reads)
     }
 }
 
-fn longs(env: &mut Env<'_>, array: &JLongArray<'_>) -> Result<Vec<usize>, Thrown> {
+fn counts_of(env: &mut Env<'_>, array: &JLongArray<'_>) -> Result<Vec<usize>, MethodError> {
     if array.is_null() {
         return Ok(Vec::new());
     }
     let mut values = vec![0; array.len(env)?];
     array.get_region(env, 0, &mut values)?;
     match values.iter().find(|&&value| value < 0) {
-        Some(value) => Err(Thrown::Input(format!("counts={values:?}: {value} is negative"))),
+        Some(value) => Err(MethodError::Input(format!("counts={values:?}: {value} is negative"))),
         None => Ok(values.into_iter().map(|value| value as usize).collect()),
     }
 }
@@ -123,7 +125,7 @@ extern "system" fn Java_org_ripieno_Native_run<'local>(
     });
 }
 
-/// Start a collective that runs in the background. `kept` is the Java object that owns its memory.
+/// Start a collective in the background. `owner` is the Java object that owns its memory.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_start<'local>(
@@ -140,7 +142,7 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
     first_bytes: jlong,
     second: jlong,
     second_bytes: jlong,
-    kept: JObject<'local>,
+    owner: JObject<'local>,
 ) -> jlong {
     with_exceptions(env, |env| {
         let arguments = JavaArguments::new(env, [collective, operation], number, [&counts, &in_counts])?;
@@ -148,7 +150,7 @@ extern "system" fn Java_org_ripieno_Native_start<'local>(
         let communicator = unsafe { at(communicator) };
         let (task, writes_first) = arguments.task(communicator.rank());
         let (first, second) = (DirectRegion::new(first, first_bytes), DirectRegion::new(second, second_bytes));
-        let held = HeldBuffers::new(first, second, writes_first, env.new_global_ref(kept)?);
+        let held = HeldBuffers::new(first, second, writes_first, env.new_global_ref(owner)?);
         let handle = communicator.start(&task, element(of), None, held)?;
         Ok(Box::into_raw(Box::new(handle)) as jlong)
     })

@@ -9,24 +9,24 @@ use ripieno::net::NetError;
 use ripieno::{Error, JobFailure};
 use std::any::Any;
 
-/// The reason why a call from Java ended without a result.
+/// Error of a native method.
 #[derive(Debug, thiserror::Error)]
-pub enum Thrown {
-    /// The JVM has thrown an exception or refused a request.
+pub enum MethodError {
+    /// The JVM has thrown an exception or rejected a request.
     #[error(transparent)]
-    Machine(#[from] JniError),
+    Jvm(#[from] JniError),
     /// A collective has failed.
     #[error(transparent)]
     Collective(#[from] Error),
     /// The ranks could not connect to each other.
     #[error(transparent)]
-    Meeting(#[from] NetError),
+    Rendezvous(#[from] NetError),
     /// An argument is invalid.
     #[error("{0}")]
     Input(String),
 }
 
-/// The kinds that `Failures.of` knows.
+/// The kinds of exceptions that `Failures.of` creates.
 #[derive(Clone, Copy)]
 #[repr(i32)]
 enum FailureKind {
@@ -41,18 +41,20 @@ enum FailureKind {
     MissingIndices,
 }
 
-impl Thrown {
+impl MethodError {
     fn kind(&self) -> FailureKind {
         match self {
-            Thrown::Machine(_) => FailureKind::Other,
-            Thrown::Input(_) => FailureKind::Input,
-            Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
-                JobFailure::RankFailed { .. } => FailureKind::RankFailed,
-                JobFailure::Mismatch { .. } => FailureKind::Mismatch,
-            },
-            Thrown::Meeting(NetError::Config { .. }) => FailureKind::Input,
-            Thrown::Meeting(_) => FailureKind::Rendezvous,
-            Thrown::Collective(error) => match error {
+            MethodError::Jvm(_) => FailureKind::Other,
+            MethodError::Input(_) => FailureKind::Input,
+            MethodError::Rendezvous(NetError::Failed(failure)) | MethodError::Collective(Error::Failed(failure)) => {
+                match failure {
+                    JobFailure::RankFailed { .. } => FailureKind::RankFailed,
+                    JobFailure::Mismatch { .. } => FailureKind::Mismatch,
+                }
+            }
+            MethodError::Rendezvous(NetError::Config { .. }) => FailureKind::Input,
+            MethodError::Rendezvous(_) => FailureKind::Rendezvous,
+            MethodError::Collective(error) => match error {
                 Error::Closed => FailureKind::Closed,
                 Error::Interrupted => FailureKind::Interrupted,
                 Error::Memory { .. } => FailureKind::Memory,
@@ -69,10 +71,12 @@ impl Thrown {
     /// Return rank, host, cause and traceback of the failed rank, if a rank failed.
     fn failed(&self) -> (jint, &str, &str, &str) {
         match self {
-            Thrown::Meeting(NetError::Failed(failure)) | Thrown::Collective(Error::Failed(failure)) => match failure {
-                JobFailure::RankFailed { rank, host, cause, traceback } => (*rank as jint, host, cause, traceback),
-                JobFailure::Mismatch { .. } => (-1, "", "", ""),
-            },
+            MethodError::Rendezvous(NetError::Failed(failure)) | MethodError::Collective(Error::Failed(failure)) => {
+                match failure {
+                    JobFailure::RankFailed { rank, host, cause, traceback } => (*rank as jint, host, cause, traceback),
+                    JobFailure::Mismatch { .. } => (-1, "", "", ""),
+                }
+            }
             _ => (-1, "", "", ""),
         }
     }
@@ -80,9 +84,9 @@ impl Thrown {
     fn throw(&self, env: &mut Env<'_>) -> Result<(), JniError> {
         const FAILURES: &JNIStr = jni_str!("org/ripieno/Failures");
         let (rank, host, cause, traceback) = self.failed();
-        let (words, host) = (env.new_string(self.to_string())?, env.new_string(host)?);
+        let (message, host) = (env.new_string(self.to_string())?, env.new_string(host)?);
         let (cause, traceback) = (env.new_string(cause)?, env.new_string(traceback)?);
-        let made = env.call_static_method(
+        let throwable = env.call_static_method(
             FAILURES,
             jni_str!("of"),
             jni_sig!(
@@ -90,23 +94,23 @@ impl Thrown {
             ),
             &[
                 JValue::Int(self.kind() as jint),
-                (&words).into(),
+                (&message).into(),
                 JValue::Int(rank),
                 (&host).into(),
                 (&cause).into(),
                 (&traceback).into(),
             ],
         )?;
-        let made: JObject<'_> = made.l()?;
-        let made: JThrowable<'_> = env.cast_local::<JThrowable>(made)?;
-        env.throw(made)
+        let throwable: JObject<'_> = throwable.l()?;
+        let throwable: JThrowable<'_> = env.cast_local::<JThrowable>(throwable)?;
+        env.throw(throwable)
     }
 }
 
 /// Return the result of a native method to Java, or throw its error.
 pub fn with_exceptions<'local, T: Default>(
     mut env: EnvUnowned<'local>,
-    method: impl FnOnce(&mut Env<'local>) -> Result<T, Thrown>,
+    method: impl FnOnce(&mut Env<'local>) -> Result<T, MethodError>,
 ) -> T {
     env.with_env(method).resolve::<Throw>()
 }
@@ -114,13 +118,13 @@ pub fn with_exceptions<'local, T: Default>(
 /// Throws the error or the panic of a native method, and returns a value that Java never sees.
 struct Throw;
 
-impl<T: Default> ErrorPolicy<T, Thrown> for Throw {
+impl<T: Default> ErrorPolicy<T, MethodError> for Throw {
     type Captures<'unowned_env_local: 'native_method, 'native_method> = ();
 
     fn on_error<'unowned_env_local: 'native_method, 'native_method>(
         env: &mut Env<'unowned_env_local>,
         (): &mut (),
-        error: Thrown,
+        error: MethodError,
     ) -> Result<T, JniError> {
         if !env.exception_check() {
             // The pending exception is the intended result.
@@ -134,11 +138,11 @@ impl<T: Default> ErrorPolicy<T, Thrown> for Throw {
         (): &mut (),
         payload: Box<dyn Any + Send>,
     ) -> Result<T, JniError> {
-        let words = payload.downcast_ref::<String>().map(String::as_str);
-        let words = words.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("of unknown reason");
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("unknown reason");
         let _ = env.throw_new(
             jni_str!("java/lang/AssertionError"),
-            jni::strings::JNIString::from(format!("a bug of ripieno: {words}")),
+            jni::strings::JNIString::from(format!("a bug of ripieno: {text}")),
         );
         Ok(T::default())
     }

@@ -1,7 +1,7 @@
-//! Regroup for Java: rows enter as columns, and this rank's rows come back as columns.
+//! Regroup for Java: takes rows as columns, and returns the rows that this rank owns as columns.
 
 use crate::communicator::{at, element, op};
-use crate::errors::{Thrown, with_exceptions};
+use crate::errors::{MethodError, with_exceptions};
 use crate::memory::DirectRegion;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JLongArray};
@@ -10,7 +10,7 @@ use ripieno::keyed::{Aggregation, KeyColumn, KeyedBlock, KeyedCombine, KeyedForm
 use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
 
-/// The number in `KeyedCombine` for rows that are kept.
+/// The number of `Combine.CONCAT` in Java.
 const CONCAT: jint = -1;
 
 /// Send rows to the owners of their keys, and return the address of the block that this rank owns. Keys are int64, or
@@ -42,7 +42,7 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
                 0 => KeyColumn::Int64(keys.elements::<i64>()),
                 _ => KeyColumn::Strings(
                     Strings::new(offsets.elements::<i64>(), keys.read())
-                        .map_err(|bad| Thrown::Input(bad.to_string()))?,
+                        .map_err(|bad| MethodError::Input(bad.to_string()))?,
                 ),
             };
             (columns, DirectRegion::new(values, values_bytes).read())

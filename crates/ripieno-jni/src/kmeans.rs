@@ -1,7 +1,7 @@
 //! K-means kernels for Java, on rows in native memory.
 
 use crate::communicator::element;
-use crate::errors::{Thrown, with_exceptions};
+use crate::errors::{MethodError, with_exceptions};
 use crate::memory::DirectRegion;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JIntArray, JLongArray};
@@ -61,7 +61,7 @@ extern "system" fn Java_org_ripieno_Native_newRows<'local>(
         let values = match element(of) {
             Element::F32 => RowValues::F32(Vec::new()),
             Element::F64 => RowValues::F64(Vec::new()),
-            other => return Err(Thrown::Input(format!("rows of {}: expected float or double", other.name()))),
+            other => return Err(MethodError::Input(format!("rows of {}: expected float or double", other.name()))),
         };
         Ok(Box::into_raw(Box::new(JavaRows { values, columns: columns as usize, bounds: DistanceBounds::new(0) }))
             as jlong)
@@ -234,7 +234,7 @@ fn pass_over<C: Centroid>(
 
 /// Discard the distance bounds, because the rows or the series of centroids change.
 #[unsafe(no_mangle)]
-extern "system" fn Java_org_ripieno_Native_forgetPasses<'local>(
+extern "system" fn Java_org_ripieno_Native_resetBounds<'local>(
     env: EnvUnowned<'local>,
     _class: JClass<'local>,
     rows: jlong,
@@ -287,7 +287,7 @@ extern "system" fn Java_org_ripieno_Native_lowerDistances<'local>(
     });
 }
 
-/// Move centroids to the means of their rows; return the squared shift summed over all centroids.
+/// Move centroids to the means of their rows. Return the sum of the squared shifts.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_recenter<'local>(

@@ -9,6 +9,6 @@ mod communicator;
 mod errors;
 mod keyed;
 mod kmeans;
-mod meeting;
 mod memory;
+mod rendezvous;
 mod sparse;

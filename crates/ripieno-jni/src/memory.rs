@@ -59,23 +59,23 @@ impl DirectRegion {
     }
 }
 
-/// The buffers of a background call, and a reference that keeps Java from freeing them.
+/// The buffers of a background call, and a reference that prevents Java from freeing them.
 pub struct HeldBuffers {
     first: DirectRegion,
     second: DirectRegion,
     writes_first: bool,
-    _kept: Global<JObject<'static>>,
+    _owner: Global<JObject<'static>>,
 }
 
 impl HeldBuffers {
-    /// `kept` is the Java object that owns the regions.
+    /// `owner` is the Java object that owns the regions.
     pub fn new(
         first: DirectRegion,
         second: DirectRegion,
         writes_first: bool,
-        kept: Global<JObject<'static>>,
+        owner: Global<JObject<'static>>,
     ) -> HeldBuffers {
-        HeldBuffers { first, second, writes_first, _kept: kept }
+        HeldBuffers { first, second, writes_first, _owner: owner }
     }
 }
 

@@ -2,18 +2,18 @@
 
 use crate::communicator::{at, element, op};
 use crate::errors::with_exceptions;
-use crate::meeting::text;
 use crate::memory::DirectRegion;
+use crate::rendezvous::text;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JString};
 use jni::sys::{jboolean, jdouble, jint, jlong};
 use ripieno::ElementShape;
 use ripieno::sparse::{SparseForm, SparseOptions, SparseReduce};
 
-/// The value of `Native` for a size that is not set; Java refuses other negative sizes.
+/// The value of a size that is not set. Java rejects other negative sizes.
 const UNSET: jlong = -1;
 
-/// Prepare sparse reductions; indices are int64.
+/// Configure sparse reductions over int64 indices.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 extern "system" fn Java_org_ripieno_Native_sparse<'local>(

@@ -17,7 +17,7 @@ const PHASES: usize = 64;
 const ROUNDS: usize = 2000;
 
 /// The same for created threads, which take longer.
-const MADE_ROUNDS: usize = 100;
+const SPAWNED_ROUNDS: usize = 100;
 
 fn main() {
     let number = |index: usize, default: usize| {
@@ -27,18 +27,19 @@ fn main() {
     let cores = std::thread::available_parallelism().expect("a count of cores");
     println!("{cores} cores, {turns} turns: µs, median (quartiles); voluntary + other context switches of a turn");
     for count in [2, 4, 8] {
-        let nothing = [("a team", PhaseDispatch::ForkJoin, ROUNDS), ("threads made", PhaseDispatch::Made, MADE_ROUNDS)];
+        let nothing =
+            [("a team", PhaseDispatch::ForkJoin, ROUNDS), ("threads made", PhaseDispatch::Spawned, SPAWNED_ROUNDS)];
         let mut cases: Vec<ThreadsCase> =
-            nothing.map(|(name, way, phases)| ThreadsCase::new(name, way, count, phases, 0)).into();
+            nothing.map(|(name, dispatch, phases)| ThreadsCase::new(name, dispatch, count, phases, 0)).into();
         cases.push(ThreadsCase::of_rayon("rayon::broadcast", count, ROUNDS));
         compare(&format!("fork-join of nothing, {count} threads"), turns, &cases);
         let barriers = [("Member::wait", PhaseDispatch::Bsp), ("std::sync::Barrier", PhaseDispatch::StdBarrier)];
-        let cases = barriers.map(|(name, way)| ThreadsCase::new(name, way, count, ROUNDS, 0));
+        let cases = barriers.map(|(name, dispatch)| ThreadsCase::new(name, dispatch, count, ROUNDS, 0));
         compare(&format!("barrier, {count} threads"), turns, &cases);
     }
 
     let rounds = (phase_us as f64 * rounds_per_us()) as usize;
-    let case = |name, way, count| ThreadsCase::new(name, way, count, PHASES, rounds);
+    let case = |name, dispatch, count| ThreadsCase::new(name, dispatch, count, PHASES, rounds);
     compare(
         &format!("phase, {phase_us} µs of one thread's work"),
         turns,
@@ -47,11 +48,11 @@ fn main() {
             case("fork-join, 2 threads", PhaseDispatch::ForkJoin, 2),
             case("parts, 2 threads", PhaseDispatch::Parts, 2),
             case("BSP, 2 threads", PhaseDispatch::Bsp, 2),
-            case("threads made, 2", PhaseDispatch::Made, 2),
+            case("threads made, 2", PhaseDispatch::Spawned, 2),
             case("fork-join, 8 threads", PhaseDispatch::ForkJoin, 8),
             case("parts, 8 threads", PhaseDispatch::Parts, 8),
             case("BSP, 8 threads", PhaseDispatch::Bsp, 8),
-            case("threads made, 8", PhaseDispatch::Made, 8),
+            case("threads made, 8", PhaseDispatch::Spawned, 8),
         ],
     );
 }
@@ -64,8 +65,14 @@ struct ThreadsCase<'a> {
 }
 
 impl<'a> ThreadsCase<'a> {
-    fn new(name: &'static str, way: PhaseDispatch, threads: usize, count: usize, rounds: usize) -> ThreadsCase<'a> {
-        ThreadsCase { name, count, turn: Box::new(move || turn(way, threads, count, rounds)) }
+    fn new(
+        name: &'static str,
+        dispatch: PhaseDispatch,
+        threads: usize,
+        count: usize,
+        rounds: usize,
+    ) -> ThreadsCase<'a> {
+        ThreadsCase { name, count, turn: Box::new(move || turn(dispatch, threads, count, rounds)) }
     }
 
     fn of_rayon(name: &'static str, threads: usize, count: usize) -> ThreadsCase<'a> {
@@ -86,9 +93,9 @@ fn compare(what: &str, turns: usize, cases: &[ThreadsCase]) {
     for _ in 0..turns {
         for (case, found) in cases.iter().zip(&mut found) {
             let before = switches();
-            let took = (case.turn)();
+            let elapsed = (case.turn)();
             let after = switches();
-            found.push((took.as_secs_f64() * 1e6 / case.count as f64, [after[0] - before[0], after[1] - before[1]]));
+            found.push((elapsed.as_secs_f64() * 1e6 / case.count as f64, [after[0] - before[0], after[1] - before[1]]));
         }
     }
     for (case, mut found) in cases.iter().zip(found) {

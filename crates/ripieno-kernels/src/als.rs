@@ -41,7 +41,7 @@ pub struct Ratings<'a> {
 
 /// The objective function.
 #[derive(Clone, Copy, Debug)]
-pub enum Aim<'a> {
+pub enum Feedback<'a> {
     /// The squared errors of the ratings, plus `reg` times the squared factors of a row for each of its ratings.
     Explicit {
         /// Factor of the penalty.
@@ -59,14 +59,16 @@ pub enum Aim<'a> {
     },
 }
 
-impl Aim<'_> {
+impl Feedback<'_> {
     /// Return the weight of a rating in addition to the initial matrix, its factor on the right-hand side, and the
     /// squared error of zero factors.
     #[inline(always)]
-    fn weighed(&self, value: f32) -> (f32, f32, f64) {
+    fn terms(&self, value: f32) -> (f32, f32, f64) {
         match self {
-            Aim::Explicit { .. } => (1.0, value, value as f64 * value as f64),
-            Aim::Implicit { alpha, .. } => (alpha * value, 1.0 + alpha * value, 1.0 + *alpha as f64 * value as f64),
+            Feedback::Explicit { .. } => (1.0, value, value as f64 * value as f64),
+            Feedback::Implicit { alpha, .. } => {
+                (alpha * value, 1.0 + alpha * value, 1.0 + *alpha as f64 * value as f64)
+            }
         }
     }
 
@@ -74,8 +76,8 @@ impl Aim<'_> {
     #[inline(always)]
     fn penalty(&self, count: usize) -> f32 {
         match self {
-            Aim::Explicit { reg } => reg * count as f32,
-            Aim::Implicit { reg, .. } => *reg,
+            Feedback::Explicit { reg } => reg * count as f32,
+            Feedback::Implicit { reg, .. } => *reg,
         }
     }
 }
@@ -121,7 +123,7 @@ pub fn solve_factors(
     ratings: Ratings,
     factors: &[f32],
     rank: usize,
-    aim: Aim,
+    feedback: Feedback,
     solver: Solver,
     out: &mut [f32],
     threads: &Threads,
@@ -129,7 +131,7 @@ pub fn solve_factors(
     let rows = ratings.starts.len() - 1;
     assert_eq!(out.len(), rows * rank, "factors for every row");
     assert_eq!(ratings.columns.len(), ratings.values.len(), "a value for every rating");
-    if let Aim::Implicit { gram, .. } = aim {
+    if let Feedback::Implicit { gram, .. } = feedback {
         assert_eq!(gram.len(), rank * rank, "the scatter matrix has a row for every factor");
     }
     let width = rank.next_multiple_of(LINE);
@@ -154,14 +156,17 @@ pub fn solve_factors(
                 |scratch, (first, out, objective)| {
                     scratch.fit(rank, width);
                     *objective =
-                        threads.simd().run(SolvedRows { ratings, table, rank, width, aim, first, out, scratch });
+                        threads.simd().run(CholeskyRows { ratings, table, rank, width, feedback, first, out, scratch });
                 },
             );
         }
         Solver::Conjugate { steps } => {
             // Square, or empty.
-            let gram =
-                if let Aim::Implicit { gram, .. } = aim { self::table(gram, rank, width, width) } else { Vec::new() };
+            let gram = if let Feedback::Implicit { gram, .. } = feedback {
+                self::table(gram, rank, width, width)
+            } else {
+                Vec::new()
+            };
             let gram = floats(&gram);
             let operations = PART_ENTRIES * 4 * rank * (steps + 1);
             threads.for_each(
@@ -169,8 +174,18 @@ pub fn solve_factors(
                 operations,
                 conjugate::ConjugateScratch::default,
                 |scratch, (first, out, objective)| {
-                    let rows =
-                        conjugate::ImprovedRows { ratings, table, rank, width, aim, steps, first, out, scratch, gram };
+                    let rows = conjugate::ConjugateRows {
+                        ratings,
+                        table,
+                        rank,
+                        width,
+                        feedback,
+                        steps,
+                        first,
+                        out,
+                        scratch,
+                        gram,
+                    };
                     *objective = threads.simd().run(rows);
                 },
             );
@@ -284,18 +299,18 @@ impl AlsScratch {
 }
 
 /// A range of rows, starting with `first`.
-struct SolvedRows<'a> {
+struct CholeskyRows<'a> {
     ratings: Ratings<'a>,
     table: &'a [f32],
     rank: usize,
     width: usize,
-    aim: Aim<'a>,
+    feedback: Feedback<'a>,
     first: usize,
     out: &'a mut [f32],
     scratch: &'a mut AlsScratch,
 }
 
-impl VectorJob for SolvedRows<'_> {
+impl VectorJob for CholeskyRows<'_> {
     type Output = AlsObjective;
 
     #[inline(always)]
@@ -311,7 +326,7 @@ impl VectorJob for SolvedRows<'_> {
         let inverses = &mut floats_mut(&mut self.scratch.inverses)[..rank * V::LANES];
         let mut found = AlsObjective::default();
         for (group, out) in self.out.chunks_mut(V::LANES * rank).enumerate() {
-            let mut asked = [(0.0, 0.0); LINE];
+            let mut row_terms = [(0.0, 0.0); LINE];
             for (lane, out) in out.chunks_exact_mut(rank).enumerate() {
                 let row = self.first + group * V::LANES + lane;
                 let entries = self.ratings.starts[row] as usize..self.ratings.starts[row + 1] as usize;
@@ -319,9 +334,9 @@ impl VectorJob for SolvedRows<'_> {
                     out.fill(0.0);
                     continue;
                 }
-                let penalty = self.aim.penalty(entries.len());
+                let penalty = self.feedback.penalty(entries.len());
                 let (columns, values) = (&self.ratings.columns[entries.clone()], &self.ratings.values[entries]);
-                begin(matrix, width, rank, self.aim);
+                initialize(matrix, width, rank, self.feedback);
                 right.fill(0.0);
                 let has_blocks = columns.len() > BLOCK;
                 if has_blocks {
@@ -330,9 +345,9 @@ impl VectorJob for SolvedRows<'_> {
                 }
                 let mut squares = 0.0;
                 for (columns, values) in columns.chunks(BLOCK).zip(values.chunks(BLOCK)) {
-                    squares += gather::<V>(self.table, columns, values, self.aim, width, gathered, scaled, right);
+                    squares += gather::<V>(self.table, columns, values, self.feedback, width, gathered, scaled, right);
                     let gathered = &gathered[..columns.len() * width];
-                    let scaled = if let Aim::Explicit { .. } = self.aim { gathered } else { &*scaled };
+                    let scaled = if let Feedback::Explicit { .. } = self.feedback { gathered } else { &*scaled };
                     add_products::<V>(gathered, scaled, matrix, width);
                     if has_blocks {
                         move_to(matrix, matrix_sums);
@@ -346,25 +361,25 @@ impl VectorJob for SolvedRows<'_> {
                 for at in 0..rank {
                     matrix[at * width + at] += penalty;
                 }
-                put::<V>(matrix, width, rank, right, lane, systems);
-                asked[lane] = (squares, penalty as f64);
+                store_system::<V>(matrix, width, rank, right, lane, systems);
+                row_terms[lane] = (squares, penalty as f64);
                 out.copy_from_slice(&right[..rank]);
             }
             solve::<V>(rank, systems, inverses);
             let solved = &systems[triangle(rank) * V::LANES..];
-            for ((lane, out), (squares, penalty)) in out.chunks_exact_mut(rank).enumerate().zip(asked) {
+            for ((lane, out), (squares, penalty)) in out.chunks_exact_mut(rank).enumerate().zip(row_terms) {
                 if penalty == 0.0 {
                     continue;
                 }
-                let (mut gained, mut length) = (0.0, 0.0);
+                let (mut right_product, mut length) = (0.0, 0.0);
                 for (out, solved) in out.iter_mut().zip(solved.chunks_exact(V::LANES)) {
                     let x = solved[lane];
-                    gained += *out as f64 * x as f64;
+                    right_product += *out as f64 * x as f64;
                     length += x as f64 * x as f64;
                     *out = x;
                 }
                 // With (A + penalty)·x = b the squared errors, squares − 2·b·x + x·A·x, need no matrix.
-                found.loss += squares - gained - penalty * length;
+                found.loss += squares - right_product - penalty * length;
                 found.penalty += penalty * length;
             }
         }
@@ -382,9 +397,9 @@ fn move_to(values: &mut [f32], sums: &mut [f64]) {
 
 /// Initialize the matrix: zeros, or the scatter matrix of all factors.
 #[inline(always)]
-fn begin(matrix: &mut [f32], width: usize, rank: usize, aim: Aim) {
+fn initialize(matrix: &mut [f32], width: usize, rank: usize, feedback: Feedback) {
     matrix.fill(0.0);
-    if let Aim::Implicit { gram, .. } = aim {
+    if let Feedback::Implicit { gram, .. } = feedback {
         for (to, from) in matrix.chunks_exact_mut(width).zip(gram.chunks_exact(rank)) {
             to[..rank].copy_from_slice(from);
         }
@@ -399,7 +414,7 @@ fn gather<V: Vector>(
     table: &[f32],
     columns: &[i32],
     values: &[f32],
-    aim: Aim,
+    feedback: Feedback,
     width: usize,
     gathered: &mut [f32],
     scaled: &mut [f32],
@@ -409,8 +424,8 @@ fn gather<V: Vector>(
     let mut squares = 0.0;
     for (entry, (&column, &value)) in columns.iter().zip(values).enumerate() {
         let from = table[column as usize * width..][..width].as_ptr();
-        let (beyond, share, square) = aim.weighed(value);
-        let (beyond, share) = (V::splat(beyond), V::splat(share));
+        let (extra_weight, share, square) = feedback.terms(value);
+        let (extra_weight, share) = (V::splat(extra_weight), V::splat(share));
         squares += square;
         for at in (0..width).step_by(V::LANES) {
             // SAFETY: all memory consists of whole lines; `width` and thus `at` are multiples of the lanes. The entry
@@ -418,8 +433,8 @@ fn gather<V: Vector>(
             unsafe {
                 let factors = V::load(from.add(at));
                 factors.store(gathered.as_mut_ptr().add(entry * width + at));
-                if let Aim::Implicit { .. } = aim {
-                    let weighted = factors.multiply_add(beyond, V::splat(0.0));
+                if let Feedback::Implicit { .. } = feedback {
+                    let weighted = factors.multiply_add(extra_weight, V::splat(0.0));
                     weighted.store(scaled.as_mut_ptr().add(entry * width + at));
                 }
                 let sum = right.as_mut_ptr().add(at);
@@ -494,7 +509,7 @@ const fn triangle(row: usize) -> usize {
 
 /// Copy a matrix, given by its upper half, and its right-hand side into one lane of several systems.
 #[inline(always)]
-fn put<V: Vector>(matrix: &[f32], width: usize, rank: usize, right: &[f32], lane: usize, systems: &mut [f32]) {
+fn store_system<V: Vector>(matrix: &[f32], width: usize, rank: usize, right: &[f32], lane: usize, systems: &mut [f32]) {
     for (column, values) in matrix.chunks_exact(width).take(rank).enumerate() {
         for (row, value) in values.iter().enumerate().take(rank).skip(column) {
             systems[(triangle(row) + column) * V::LANES + lane] = *value;
@@ -539,13 +554,13 @@ fn solve<V: Vector>(rank: usize, systems: &mut [f32], inverses: &mut [f32]) {
     }
     let (factor, right) = systems.split_at_mut(triangle(rank) * lanes);
     for row in (0..rank).rev() {
-        let known = load(right, row).multiply_add(load(inverses, row), V::splat(0.0));
+        let solution = load(right, row).multiply_add(load(inverses, row), V::splat(0.0));
         for k in 0..row {
-            let left = load(factor, triangle(row) + k).multiply_subtract_from(known, load(right, k));
+            let left = load(factor, triangle(row) + k).multiply_subtract_from(solution, load(right, k));
             // SAFETY: as above.
             unsafe { left.store(right.as_mut_ptr().add(k * lanes)) };
         }
         // SAFETY: as above.
-        unsafe { known.store(right.as_mut_ptr().add(row * lanes)) };
+        unsafe { solution.store(right.as_mut_ptr().add(row * lanes)) };
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Blocks of rows are compared with the packed centroids in f32 ([`Panels`]), which yields the best and the second-best
 //! score of each row. The distance to the best centroid is then computed directly in f64. If rounding may have swapped
-//! the two, all centroids within the error bound are computed in f64 as well ([`Doubt`]). So a label is the argmin of
+//! the two, all centroids within the error bound are computed in f64 as well ([`ScoreErrorBound`]). So a label is the argmin of
 //! the f64 distances, for any type of points, SIMD level and number of threads.
 //!
 //! There are three other methods. For very few rows or centroids only the f64 distances are computed. With few columns,
@@ -29,7 +29,7 @@ use crate::{Centroid, Matrix, Point, Simd, ThreadModel, Threads};
 pub use bounds::{DistanceBounds, assign_accumulate_within};
 use bytes::{BytesBlock, BytesScratch, Filter};
 pub use near::{NearIndex, assign_accumulate_near};
-pub use probing::{PreviousCentroids, Probing, SomeGroups, compare_groups};
+pub use probing::{CentroidGroups, PreviousCentroids, Probing, compare_groups};
 use regions::{Regions, RegionsBlock};
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -222,7 +222,7 @@ fn optional_chunks<T>(slice: Option<&mut [T]>, length: usize, chunk: usize) -> V
 struct NearestSearch<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
-    way: SearchKind<P::Centroid>,
+    kind: SearchKind<P::Centroid>,
     block_rows: usize,
 }
 
@@ -241,14 +241,14 @@ enum SearchKind<C> {
 /// The centroids in the form for the search in f32.
 struct PackedCentroids<C> {
     panels: Panels,
-    frame: PointTransform<C>,
+    transform: PointTransform<C>,
 }
 
 /// With fewer centroids too little of a panel is used.
-const FEW_CENTROIDS: usize = 5;
+const MAX_DIRECT_CENTROIDS: usize = 5;
 
 /// With fewer rows, packing the centroids is not worthwhile.
-const FEW_ROWS: usize = 16;
+const MAX_DIRECT_ROWS: usize = 16;
 
 /// Buffers of a thread for a block of rows.
 struct AssignScratch {
@@ -256,7 +256,7 @@ struct AssignScratch {
     squared_norms: Vec<f32>,
     lanes: Vec<Lanes>,
     nearest: Vec<Nearest>,
-    doubtful: Vec<(usize, f32)>,
+    ambiguous: Vec<(usize, f32)>,
     tile: Vec<f32>,
     candidates: Vec<(usize, usize)>,
     labels: Vec<i32>,
@@ -272,7 +272,7 @@ impl AssignScratch {
             squared_norms: vec![0.0; block_rows],
             lanes: vec![Lanes::default(); block_rows],
             nearest: vec![Nearest::default(); block_rows],
-            doubtful: Vec::new(),
+            ambiguous: Vec::new(),
             tile: vec![0.0; ROW_STEP * columns],
             candidates: Vec::new(),
             labels: vec![0; block_rows],
@@ -286,12 +286,12 @@ impl AssignScratch {
 const BLOCK_BYTES: usize = 384 << 10;
 
 /// Larger blocks gain nothing: the lanes of their rows must stay in the cache too.
-const BLOCK_ROWS_MAX: usize = 8 * ROW_STEP;
+const MAX_BLOCK_ROWS: usize = 8 * ROW_STEP;
 
 /// Return the number of rows of a block.
 fn block_rows(columns: usize) -> usize {
     let fitting = BLOCK_BYTES / (columns * size_of::<f32>() * ROW_STEP) * ROW_STEP;
-    fitting.clamp(ROW_STEP, BLOCK_ROWS_MAX)
+    fitting.clamp(ROW_STEP, MAX_BLOCK_ROWS)
 }
 
 /// Return the inertia of rows with `columns` columns. It has the same bits for distances of any origin.
@@ -301,9 +301,9 @@ pub fn inertia_of(squared_distances: &[f64], weights: Option<&[f64]>, columns: u
 
 fn inertia(squared_distances: &[f64], weights: Option<&[f64]>, block_rows: usize) -> f64 {
     let blocks = squared_distances.chunks(block_rows).enumerate();
-    let of_blocks = blocks
+    let block_inertias = blocks
         .map(|(block, distances)| block_inertia(distances, weights.map(|weights| &weights[block * block_rows..])));
-    of_blocks.sum()
+    block_inertias.sum()
 }
 
 /// Return the inertia of a block's rows. The first weights belong to them.
@@ -318,18 +318,18 @@ impl<'a, P: Point> NearestSearch<'a, P> {
     fn new(points: Matrix<'a, P>, centroids: Matrix<'a, P::Centroid>, threads: &Threads) -> Self {
         assert!(centroids.rows() > 0, "there is at least one centroid");
         assert!(centroids.rows() <= i32::MAX as usize, "a label is an i32");
-        let has_few = points.columns() <= FEW_COLUMNS;
-        let way = if centroids.rows() <= FEW_CENTROIDS || points.rows() <= FEW_ROWS {
+        let has_few_columns = points.columns() <= FEW_COLUMNS;
+        let kind = if centroids.rows() <= MAX_DIRECT_CENTROIDS || points.rows() <= MAX_DIRECT_ROWS {
             SearchKind::Direct
         } else {
-            let regions = has_few.then(|| Regions::new(points, centroids, threads)).flatten();
+            let regions = has_few_columns.then(|| Regions::new(points, centroids, threads)).flatten();
             SearchKind::new::<P>(centroids, regions, threads)
         };
-        NearestSearch { points, centroids, way, block_rows: block_rows(points.columns()) }
+        NearestSearch { points, centroids, kind, block_rows: block_rows(points.columns()) }
     }
 
     fn block_operations(&self) -> usize {
-        let comparisons = match &self.way {
+        let comparisons = match &self.kind {
             SearchKind::Regions(_) => regions::POINT_COST,
             SearchKind::Packed(_) | SearchKind::Bytes(_) | SearchKind::Direct => self.centroids.rows(),
         };
@@ -337,7 +337,7 @@ impl<'a, P: Point> NearestSearch<'a, P> {
     }
 
     fn scratch(&self) -> AssignScratch {
-        let is_packed = matches!(self.way, SearchKind::Packed(_));
+        let is_packed = matches!(self.kind, SearchKind::Packed(_));
         AssignScratch::new(self.block_rows, if is_packed { self.points.columns() } else { 0 })
     }
 
@@ -371,7 +371,7 @@ impl<'a, P: Point> NearestSearch<'a, P> {
         threads: &Threads,
     ) {
         let points = self.points.row_range(block * self.block_rows, labels.len());
-        self.way.block(points, self.centroids, (labels, squared_distances), within, scratch, threads);
+        self.kind.block(points, self.centroids, (labels, squared_distances), within, scratch, threads);
     }
 }
 
@@ -390,8 +390,8 @@ impl<C: Centroid> SearchKind<C> {
         } else if let Some(filter) = filter() {
             SearchKind::Bytes(Box::new(filter))
         } else {
-            let (panels, frame) = Panels::pack(centroids, threads);
-            SearchKind::Packed(PackedCentroids { panels, frame })
+            let (panels, transform) = Panels::pack(centroids, threads);
+            SearchKind::Packed(PackedCentroids { panels, transform })
         }
     }
 
@@ -473,25 +473,25 @@ impl<P: Point> VectorJob for PackedBlock<'_, P> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(mut self) {
-        self.enter_frame();
+        self.transform_rows();
         let scratch = &mut *self.scratch;
         let row_count = self.points.rows().next_multiple_of(ROW_STEP);
         let rows = &scratch.rows[..row_count * self.points.columns()];
         let (lanes, found) = (&mut scratch.lanes[..], &mut scratch.nearest[..row_count]);
         self.simd.run(NearestRows { rows, panels: &self.packed.panels, lanes, found });
-        self.measure();
-        self.settle::<ROWS>();
+        self.measure_best();
+        self.resolve::<ROWS>();
     }
 }
 
 impl<P: Point> PackedBlock<'_, P> {
     /// Transform the rows, round them to f32, and pad the block with zeros.
     #[inline(always)]
-    fn enter_frame(&mut self) {
+    fn transform_rows(&mut self) {
         let columns = self.points.columns();
         let (rows, fill) = self.scratch.rows.split_at_mut(self.points.rows() * columns);
         for (index, out) in rows.chunks_exact_mut(columns).enumerate() {
-            self.packed.frame.enter(self.points.row(index), out);
+            self.packed.transform.apply(self.points.row(index), out);
             self.scratch.squared_norms[index] = squared_norm(out);
         }
         fill.fill(0.0);
@@ -500,9 +500,9 @@ impl<P: Point> PackedBlock<'_, P> {
     /// Take the best centroid of each row, compute its distance, and record the rows for which another centroid may be
     /// nearer.
     #[inline(always)]
-    fn measure(&mut self) {
-        let doubt = Doubt::new(self.packed);
-        self.scratch.doubtful.clear();
+    fn measure_best(&mut self) {
+        let bound = ScoreErrorBound::new(self.packed);
+        self.scratch.ambiguous.clear();
         for row in 0..self.points.rows() {
             let nearest = self.scratch.nearest[row];
             // NaN scores leave a meaningless index.
@@ -510,34 +510,34 @@ impl<P: Point> PackedBlock<'_, P> {
             let distance = squared_distance(self.points.row(row), self.centroids.row(index));
             self.labels[row] = index as i32;
             self.squared_distances[row] = distance;
-            let limit = nearest.score as f64 - doubt.margin(self.scratch.squared_norms[row], distance);
+            let limit = nearest.score as f64 - bound.margin(self.scratch.squared_norms[row], distance);
             let is_clear = (nearest.runner_up as f64) < limit;
             if !is_clear {
-                self.scratch.doubtful.push((row, (limit as f32).next_down()));
+                self.scratch.ambiguous.push((row, (limit as f32).next_down()));
             }
         }
     }
 
     /// Decide the doubtful rows by the distances of all centroids with a score not below the limit.
     #[inline(always)]
-    fn settle<const ROWS: usize>(&mut self) {
+    fn resolve<const ROWS: usize>(&mut self) {
         let columns = self.points.columns();
         let centroids = self.centroids;
         let scratch = &mut *self.scratch;
-        for doubtful in scratch.doubtful.chunks(ROWS) {
+        for ambiguous in scratch.ambiguous.chunks(ROWS) {
             let mut limits = [f32::INFINITY; ROWS];
-            for (slot, &(row, limit)) in doubtful.iter().enumerate() {
+            for (slot, &(row, limit)) in ambiguous.iter().enumerate() {
                 limits[slot] = limit;
                 let from = &scratch.rows[row * columns..(row + 1) * columns];
                 scratch.tile[slot * columns..(slot + 1) * columns].copy_from_slice(from);
                 self.squared_distances[row] = f64::INFINITY;
             }
-            let (limits, found) = (&limits[..doubtful.len()], &mut scratch.candidates);
+            let (limits, found) = (&limits[..ambiguous.len()], &mut scratch.candidates);
             found.clear();
             self.simd.run(TileFilter { rows: &scratch.tile, limits, panels: &self.packed.panels, found });
             // The padding of the last panel is not a centroid.
             for &(slot, index) in found.iter().filter(|(_, index)| *index < centroids.rows()) {
-                let row = doubtful[slot].0;
+                let row = ambiguous[slot].0;
                 let distance = squared_distance(self.points.row(row), centroids.row(index));
                 // Candidates arrive in ascending order, so ties go to the lowest index.
                 if distance < self.squared_distances[row] {
@@ -570,10 +570,10 @@ fn squared_norm(row: &[f32]) -> f32 {
 /// error, `γ(d + 2)·r²`, and for f64 points the error of their rounding to f32. The decisive f64 distances have `γ` for
 /// `u = 2⁻⁵³`.
 /// Source: Higham, "Accuracy and Stability of Numerical Algorithms", 2nd ed., section 3.1.
-struct Doubt {
+struct ScoreErrorBound {
     form: ScoreForm,
     scale: f64,
-    greatest_norm: f64,
+    max_norm: f64,
     gamma: f64,
     gamma_f64: f64,
     tiny: f64,
@@ -582,19 +582,19 @@ struct Doubt {
 }
 
 /// Above this value the squares may overflow, and the bound is invalid.
-const SQUARED_NORM_MAX: f64 = 1e30;
+const MAX_SQUARED_NORM: f64 = 1e30;
 
 /// Unit roundoff of f32.
 const ROUNDOFF: f64 = f32::EPSILON as f64 / 2.0;
 
-impl Doubt {
-    fn new<C: Centroid>(packed: &PackedCentroids<C>) -> Doubt {
+impl ScoreErrorBound {
+    fn new<C: Centroid>(packed: &PackedCentroids<C>) -> ScoreErrorBound {
         let columns = packed.panels.depth() as f64;
         let terms = (columns + 6.0) * ROUNDOFF;
-        Doubt {
+        ScoreErrorBound {
             form: packed.panels.form(),
-            scale: packed.frame.scale(),
-            greatest_norm: packed.panels.greatest_norm(),
+            scale: packed.transform.scale(),
+            max_norm: packed.panels.max_norm(),
             gamma: if terms < 0.5 { terms / (1.0 - terms) } else { f64::INFINITY },
             gamma_f64: (columns + 16.0) * f64::EPSILON,
             // Loss by underflow, also if some library has enabled flushing to zero.
@@ -608,22 +608,22 @@ impl Doubt {
     /// squared distance to its best centroid (original).
     #[inline(always)]
     fn margin(&self, squared_norm: f32, squared_distance: f64) -> f64 {
-        if squared_norm.is_nan() || squared_norm as f64 > SQUARED_NORM_MAX {
+        if squared_norm.is_nan() || squared_norm as f64 > MAX_SQUARED_NORM {
             return f64::INFINITY;
         }
         // The norm is itself rounded; a thousandth more covers this.
         let norm = (squared_norm as f64).sqrt() * 1.001 + self.tiny_norm;
         let distance = squared_distance.sqrt() * self.scale * 1.001;
-        let off = match self.form {
+        let error = match self.form {
             ScoreForm::Product => {
-                let rival_norm = self.greatest_norm.min(norm + distance);
+                let rival_norm = self.max_norm.min(norm + distance);
                 self.gamma * norm * rival_norm + 1.1 * ROUNDOFF * rival_norm * rival_norm
             }
             ScoreForm::Difference => {
-                let moved = if self.is_rounded { 2.0 * ROUNDOFF * (2.0 * norm + distance) } else { 0.0 };
-                self.gamma * distance * distance + 2.1 * distance * moved + moved * moved
+                let rounding = if self.is_rounded { 2.0 * ROUNDOFF * (2.0 * norm + distance) } else { 0.0 };
+                self.gamma * distance * distance + 2.1 * distance * rounding + rounding * rounding
             }
         };
-        2.0 * (off + self.gamma_f64 * distance * distance + self.tiny * (1.0 + norm + distance))
+        2.0 * (error + self.gamma_f64 * distance * distance + self.tiny * (1.0 + norm + distance))
     }
 }

@@ -16,7 +16,7 @@ pub fn squared_distances<P: Point>(
     out: &mut [P::Centroid],
     threads: &Threads,
 ) {
-    fill(points, centroids, out, Root::Leave, threads);
+    fill(points, centroids, out, DistanceKind::Squared, threads);
 }
 
 /// Write the distance of every row to every centroid, `n × k`, to `out`.
@@ -29,14 +29,14 @@ pub fn distances<P: Point>(
     out: &mut [P::Centroid],
     threads: &Threads,
 ) {
-    fill(points, centroids, out, Root::Take, threads);
+    fill(points, centroids, out, DistanceKind::Distance, threads);
 }
 
 /// Whether to take the square root.
 #[derive(Clone, Copy)]
-enum Root {
-    Take,
-    Leave,
+enum DistanceKind {
+    Distance,
+    Squared,
 }
 
 /// Number of rows that share a centroid while it is in the L1 cache.
@@ -46,7 +46,7 @@ fn fill<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
     out: &mut [P::Centroid],
-    root: Root,
+    kind: DistanceKind,
     threads: &Threads,
 ) {
     assert_eq!(points.columns(), centroids.columns(), "points and centroids have the same columns");
@@ -62,7 +62,7 @@ fn fill<P: Point>(
         || (),
         |(), (block, out)| {
             let points = points.row_range(block * BLOCK_ROWS, out.len() / centroids.rows());
-            threads.simd().run(DistanceBlock { points, centroids, out, root });
+            threads.simd().run(DistanceBlock { points, centroids, out, kind });
         },
     );
 }
@@ -72,7 +72,7 @@ struct DistanceBlock<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
     out: &'a mut [P::Centroid],
-    root: Root,
+    kind: DistanceKind,
 }
 
 impl<P: Point> VectorJob for DistanceBlock<'_, P> {
@@ -85,9 +85,9 @@ impl<P: Point> VectorJob for DistanceBlock<'_, P> {
             let centroid = self.centroids.row(index);
             for row in 0..self.points.rows() {
                 let square = squared_distance(self.points.row(row), centroid);
-                self.out[row * count + index] = P::Centroid::from_f64(match self.root {
-                    Root::Take => square.sqrt(),
-                    Root::Leave => square,
+                self.out[row * count + index] = P::Centroid::from_f64(match self.kind {
+                    DistanceKind::Distance => square.sqrt(),
+                    DistanceKind::Squared => square,
                 });
             }
         }

@@ -60,9 +60,9 @@ pub mod thread_costs;
 mod threads;
 
 pub use accumulate::{CentroidShift, accumulate_run, recenter};
-pub use als::{Aim, AlsObjective, Ratings, Solver, scatter, solve_factors};
+pub use als::{AlsObjective, Feedback, Ratings, Solver, scatter, solve_factors};
 pub use assign::{
-    DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, SomeGroups, assign, assign_accumulate,
+    CentroidGroups, DistanceBounds, NearIndex, PassOutput, PreviousCentroids, Probing, assign, assign_accumulate,
     assign_accumulate_near, assign_accumulate_within, compare_groups, inertia_of, update_min_distances,
 };
 pub use check::first_non_finite;
@@ -70,7 +70,7 @@ pub use distances::{distances, squared_distances};
 pub use forces::{Attraction, BlockShare, attraction, barnes_hut, fixed_point_scale, repulsion};
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
-pub use pairs::{Dissimilarity, MOST_DIMENSIONS, Wanted, guttman, weighted_differences};
+pub use pairs::{Dissimilarity, MOST_DIMENSIONS, PairData, guttman, weighted_differences};
 pub use products::add_products;
 pub use seeding::{Cells, Center, Growth, grow_cells};
 pub use sgd::{

@@ -4,7 +4,7 @@
 //! cache for their contributions to the result. With one column of weights the probability of the second class is the
 //! logistic function of the score. With more columns the probabilities are the softmax of the scores. The last weight
 //! of each column is the intercept.
-//! Cost: `4·k` operations per entry; the sums of each part of the rows, at most [`MOST_PARTS`], are added up in order.
+//! Cost: `4·k` operations per entry; the sums of each part of the rows, at most [`MAX_PART_COUNT`], are added up in order.
 //! Source: Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008,
 //! section 2.
 
@@ -12,15 +12,15 @@ use crate::Threads;
 use std::ops::Range;
 
 /// Largest number of parts, more than the cores of any machine. The result does not depend on the number of threads.
-const MOST_PARTS: usize = 64;
+const MAX_PART_COUNT: usize = 64;
 /// Smallest ratio of entries in a part to weights in its sums.
 const ENTRIES_PER_WEIGHT: usize = 4;
 /// Number of rows per block, so that the processor need not finish one row's sums before the next row starts.
 const BLOCK_ROWS: usize = 32;
 /// Cost of a gathered entry in vectorized operations.
-const GATHERED: usize = 16;
+const GATHER_OPERATIONS: usize = 16;
 /// Smallest number of entries of a part.
-const LEAST_ENTRIES: usize = 1 << 14;
+const MIN_PART_ENTRIES: usize = 1 << 14;
 
 /// Sparse rows with one weight per row.
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +63,8 @@ impl SparseRows<'_> {
 
     /// Divide the rows into ranges. Their number depends only on the sizes.
     fn parts(&self, weight_count: usize) -> Vec<Range<usize>> {
-        let least = LEAST_ENTRIES.max(ENTRIES_PER_WEIGHT * weight_count);
-        let count = (self.values.len() / least).clamp(1, MOST_PARTS);
+        let min_entries = MIN_PART_ENTRIES.max(ENTRIES_PER_WEIGHT * weight_count);
+        let count = (self.values.len() / min_entries).clamp(1, MAX_PART_COUNT);
         let rows = self.count();
         (0..count).map(|part| rows * part / count..rows * (part + 1) / count).collect()
     }
@@ -72,7 +72,7 @@ impl SparseRows<'_> {
 
 /// Return the sum of the losses of the rows. Writes their probabilities, and overwrites the gradient.
 ///
-/// `classes` has the class number of each row; `weights` and `gradient` are `(columns + 1) × k`, `chances` rows × k.
+/// `classes` has the class number of each row; `weights` and `gradient` are `(columns + 1) × k`, `probabilities` rows × k.
 ///
 /// # Panics
 /// If the shapes do not fit.
@@ -80,44 +80,45 @@ pub fn logistic_loss(
     rows: SparseRows,
     classes: &[i32],
     weights: &[f64],
-    chances: &mut [f64],
+    probabilities: &mut [f64],
     gradient: &mut [f64],
     threads: &Threads,
 ) -> f64 {
     rows.check();
     let k = weights.len() / (rows.column_count + 1);
     assert_eq!(classes.len(), rows.count(), "a class for every row");
-    assert_eq!(chances.len(), rows.count() * k, "chances for every row");
+    assert_eq!(probabilities.len(), rows.count() * k, "probabilities for every row");
     let ranges = rows.parts(weights.len());
-    let losses = in_parts(rows, ranges, k, Some(chances), gradient, threads, |range, chances, sums| match k {
-        // With a constant number of columns, a single column needs no loops.
-        1 => loss_of_part(&rows, classes, weights, 1, range, chances, sums),
-        _ => loss_of_part(&rows, classes, weights, k, range, chances, sums),
-    });
+    let losses =
+        in_parts(rows, ranges, k, Some(probabilities), gradient, threads, |range, probabilities, sums| match k {
+            // With a constant number of columns, a single column needs no loops.
+            1 => loss_of_part(&rows, classes, weights, 1, range, probabilities, sums),
+            _ => loss_of_part(&rows, classes, weights, k, range, probabilities, sums),
+        });
     losses.iter().sum()
 }
 
 /// Overwrite `product` with the Hessian times `direction`, both `(columns + 1) × k`.
 ///
-/// `chances` are the probabilities from [`logistic_loss`] at the same weights.
+/// `probabilities` are the probabilities from [`logistic_loss`] at the same weights.
 ///
 /// # Panics
 /// If the shapes do not fit.
 pub fn logistic_curvature(
     rows: SparseRows,
-    chances: &[f64],
+    probabilities: &[f64],
     direction: &[f64],
     product: &mut [f64],
     threads: &Threads,
 ) {
     rows.check();
     let k = direction.len() / (rows.column_count + 1);
-    assert_eq!(chances.len(), rows.count() * k, "chances for every row");
+    assert_eq!(probabilities.len(), rows.count() * k, "probabilities for every row");
     let ranges = rows.parts(direction.len());
     in_parts(rows, ranges, k, None, product, threads, |range, _, sums| {
         match k {
-            1 => curvature_of_part(&rows, chances, direction, 1, range, sums),
-            _ => curvature_of_part(&rows, chances, direction, k, range, sums),
+            1 => curvature_of_part(&rows, probabilities, direction, 1, range, sums),
+            _ => curvature_of_part(&rows, probabilities, direction, k, range, sums),
         }
         0.0
     });
@@ -130,19 +131,19 @@ fn loss_of_part(
     weights: &[f64],
     k: usize,
     range: Range<usize>,
-    chances: &mut [f64],
+    probabilities: &mut [f64],
     sums: &mut [f64],
 ) -> f64 {
     let mut loss = 0.0;
-    for (block, chances) in blocks(range).zip(chances.chunks_mut(BLOCK_ROWS * k)) {
-        for (row, chances) in block.clone().zip(chances.chunks_exact_mut(k)) {
-            scores(rows, row, weights, chances);
+    for (block, probabilities) in blocks(range).zip(probabilities.chunks_mut(BLOCK_ROWS * k)) {
+        for (row, probabilities) in block.clone().zip(probabilities.chunks_exact_mut(k)) {
+            scores(rows, row, weights, probabilities);
         }
-        for (row, chances) in block.clone().zip(chances.chunks_exact_mut(k)) {
-            loss += rows.weights[row] * to_chances(chances, classes[row] as usize);
+        for (row, probabilities) in block.clone().zip(probabilities.chunks_exact_mut(k)) {
+            loss += rows.weights[row] * to_probabilities(probabilities, classes[row] as usize);
         }
-        for (row, chances) in block.zip(chances.chunks_exact(k)) {
-            add_errors(rows, row, chances, classes[row] as usize, sums);
+        for (row, probabilities) in block.zip(probabilities.chunks_exact(k)) {
+            add_errors(rows, row, probabilities, classes[row] as usize, sums);
         }
     }
     loss
@@ -151,7 +152,7 @@ fn loss_of_part(
 #[inline(always)]
 fn curvature_of_part(
     rows: &SparseRows,
-    chances: &[f64],
+    probabilities: &[f64],
     direction: &[f64],
     k: usize,
     range: Range<usize>,
@@ -163,7 +164,7 @@ fn curvature_of_part(
             scores(rows, row, direction, changes);
         }
         for (row, changes) in block.clone().zip(changes.chunks_exact_mut(k)) {
-            to_curvature(changes, &chances[row * k..][..k], rows.weights[row]);
+            to_curvature(changes, &probabilities[row * k..][..k], rows.weights[row]);
         }
         for (row, changes) in block.zip(changes.chunks_exact(k)) {
             add(rows, row, changes, sums);
@@ -181,35 +182,35 @@ fn in_parts(
     rows: SparseRows,
     ranges: Vec<Range<usize>>,
     k: usize,
-    chances: Option<&mut [f64]>,
+    probabilities: Option<&mut [f64]>,
     sums: &mut [f64],
     threads: &Threads,
     work: impl Fn(Range<usize>, &mut [f64], &mut [f64]) -> f64 + Sync,
 ) -> Vec<f64> {
     let count = ranges.len();
     let mut losses = vec![0.0; count];
-    let mut others = vec![0.0; (count - 1) * sums.len()];
+    let mut other_sums = vec![0.0; (count - 1) * sums.len()];
     sums.fill(0.0);
-    let operations = GATHERED * 4 * k * rows.values.len() / count;
+    let operations = GATHER_OPERATIONS * 4 * k * rows.values.len() / count;
     {
-        let own = others.chunks_mut(sums.len());
+        let own = other_sums.chunks_mut(sums.len());
         let own = std::iter::once(&mut *sums).chain(own);
-        let mut rest = chances.unwrap_or_default();
+        let mut rest = probabilities.unwrap_or_default();
         let mut parts = Vec::with_capacity(count);
         for ((range, sums), loss) in ranges.into_iter().zip(own).zip(&mut losses) {
-            let taken = if rest.is_empty() { 0 } else { range.len() * k };
-            let (chances, after) = rest.split_at_mut(taken);
+            let value_count = if rest.is_empty() { 0 } else { range.len() * k };
+            let (probabilities, after) = rest.split_at_mut(value_count);
             rest = after;
-            parts.push((range, chances, sums, loss));
+            parts.push((range, probabilities, sums, loss));
         }
         threads.for_each(
             parts,
             operations,
             || (),
-            |(), (range, chances, sums, loss)| *loss = work(range, chances, sums),
+            |(), (range, probabilities, sums, loss)| *loss = work(range, probabilities, sums),
         );
     }
-    for part in others.chunks(sums.len()) {
+    for part in other_sums.chunks(sums.len()) {
         sums.iter_mut().zip(part).for_each(|(sum, added)| *sum += added);
     }
     losses
@@ -251,16 +252,16 @@ fn dot(columns: &[i32], values: &[f64], weights: &[f64]) -> f64 {
 /// Convert changes of scores to their contributions to a product. With one column the other class is included,
 /// otherwise changes are relative to their mean.
 #[inline(always)]
-fn to_curvature(changes: &mut [f64], chances: &[f64], weight: f64) {
-    let mean: f64 = changes.iter().zip(chances).map(|(change, chance)| change * chance).sum();
-    for (change, chance) in changes.iter_mut().zip(chances) {
-        *change = weight * chance * (*change - mean);
+fn to_curvature(changes: &mut [f64], probabilities: &[f64], weight: f64) {
+    let mean: f64 = changes.iter().zip(probabilities).map(|(change, probability)| change * probability).sum();
+    for (change, probability) in changes.iter_mut().zip(probabilities) {
+        *change = weight * probability * (*change - mean);
     }
 }
 
 /// Convert scores to probabilities and return the row's loss, the negative logarithm of its class's probability.
 #[inline(always)]
-pub(crate) fn to_chances(scores: &mut [f64], class: usize) -> f64 {
+pub(crate) fn to_probabilities(scores: &mut [f64], class: usize) -> f64 {
     if let [score] = scores {
         // This form does not overflow for large scores of either sign.
         let small = (-score.abs()).exp();
@@ -279,17 +280,17 @@ pub(crate) fn to_chances(scores: &mut [f64], class: usize) -> f64 {
 
 /// Add a row's gradient: its weight, times predicted minus true probability, times its entries.
 #[inline(always)]
-fn add_errors(rows: &SparseRows, row: usize, chances: &[f64], class: usize, sums: &mut [f64]) {
-    if let [chance] = chances {
-        return add(rows, row, &[rows.weights[row] * (chance - class as f64)], sums);
+fn add_errors(rows: &SparseRows, row: usize, probabilities: &[f64], class: usize, sums: &mut [f64]) {
+    if let [probability] = probabilities {
+        return add(rows, row, &[rows.weights[row] * (probability - class as f64)], sums);
     }
     let truth = |at: usize| if at == class { 1.0 } else { 0.0 };
-    let k = chances.len();
+    let k = probabilities.len();
     let weight = rows.weights[row];
     for (column, value) in rows.row(row).chain([(rows.column_count, 1.0)]) {
         let sums = &mut sums[column * k..(column + 1) * k];
-        for (at, (sum, chance)) in sums.iter_mut().zip(chances).enumerate() {
-            *sum += weight * value * (chance - truth(at));
+        for (at, (sum, probability)) in sums.iter_mut().zip(probabilities).enumerate() {
+            *sum += weight * value * (probability - truth(at));
         }
     }
 }

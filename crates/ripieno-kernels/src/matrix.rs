@@ -15,7 +15,7 @@ impl<'a, T> Matrix<'a, T> {
     /// If the length is not `rows * columns`, or `columns` is zero.
     pub fn new(values: &'a [T], rows: usize, columns: usize) -> Self {
         assert!(columns > 0, "a matrix has at least one column");
-        assert_eq!(values.len(), rows * columns, "{rows} x {columns} values were announced");
+        assert_eq!(values.len(), rows * columns, "{rows} x {columns} values expected");
         Matrix { values, rows, columns }
     }
 

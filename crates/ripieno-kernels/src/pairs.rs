@@ -17,7 +17,7 @@ use crate::{Matrix, Threads};
 /// Largest number of dimensions, because one sum per dimension is kept.
 pub const MOST_DIMENSIONS: usize = 64;
 /// Number of columns added up in f32. Their positions stay in the L1 cache.
-const CHUNK: usize = 1024;
+const CHUNK_COLUMNS: usize = 1024;
 /// Rows per unit of work.
 const PART_ROWS: usize = 16;
 /// Estimated cost of a pair in vectorized operations.
@@ -45,7 +45,7 @@ impl Dissimilarity for f32 {
 
 /// Data of the pairs of own points and all points, row by row.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a, D> {
+pub struct PairData<'a, D> {
     /// The dissimilarity of each pair.
     pub dissimilarities: &'a [D],
     /// The weight of each pair; ones by default.
@@ -62,15 +62,15 @@ pub struct Wanted<'a, D> {
 /// # Panics
 /// If the shapes do not fit.
 pub fn guttman<D: Dissimilarity>(
-    wanted: Wanted<D>,
+    data: PairData<D>,
     own: Matrix<f32>,
     all: Matrix<f32>,
     out: &mut [f64],
     threads: &Threads,
 ) {
-    assert_eq!(wanted.dissimilarities.len(), own.rows() * all.rows(), "a dissimilarity for every pair");
-    let law = Stress { shift: wanted.shift };
-    over_pairs(law, wanted.dissimilarities, wanted.weights, own, all, out, threads);
+    assert_eq!(data.dissimilarities.len(), own.rows() * all.rows(), "a dissimilarity for every pair");
+    let kernel = Stress { shift: data.shift };
+    sum_over_pairs(kernel, data.dissimilarities, data.weights, own, all, out, threads);
 }
 
 /// Compute for each own point `x` the sum of `w·(x − y)` over all points: the product with the Laplacian matrix of the
@@ -79,16 +79,16 @@ pub fn guttman<D: Dissimilarity>(
 /// # Panics
 /// If the shapes do not fit.
 pub fn weighted_differences(weights: &[f32], own: Matrix<f32>, all: Matrix<f32>, out: &mut [f64], threads: &Threads) {
-    over_pairs::<_, f32>(Unit, &[], Some(weights), own, all, out, threads);
+    sum_over_pairs::<_, f32>(WeightOnly, &[], Some(weights), own, all, out, threads);
 }
 
 /// Contribution of a pair.
-trait Law: Copy + Sync {
+trait PairKernel: Copy + Sync {
     /// Whether the law reads dissimilarities and computes the error of the distances.
-    const MEASURES: bool;
+    const HAS_ERRORS: bool;
 
     /// Preprocess a dissimilarity.
-    fn taken(self, value: f32) -> f32 {
+    fn shifted(self, value: f32) -> f32 {
         value
     }
 
@@ -102,11 +102,11 @@ struct Stress {
     shift: f32,
 }
 
-impl Law for Stress {
-    const MEASURES: bool = true;
+impl PairKernel for Stress {
+    const HAS_ERRORS: bool = true;
 
     #[inline(always)]
-    fn taken(self, value: f32) -> f32 {
+    fn shifted(self, value: f32) -> f32 {
         let rest = value - self.shift;
         if rest > 0.0 { rest } else { 0.0 }
     }
@@ -122,10 +122,10 @@ impl Law for Stress {
 
 /// Only the weight counts.
 #[derive(Clone, Copy)]
-struct Unit;
+struct WeightOnly;
 
-impl Law for Unit {
-    const MEASURES: bool = false;
+impl PairKernel for WeightOnly {
+    const HAS_ERRORS: bool = false;
 
     #[inline(always)]
     fn pair<V: Vector>(self, _: V, _: V) -> (V, V) {
@@ -133,8 +133,8 @@ impl Law for Unit {
     }
 }
 
-fn over_pairs<L: Law, D: Dissimilarity>(
-    law: L,
+fn sum_over_pairs<L: PairKernel, D: Dissimilarity>(
+    kernel: L,
     dissimilarities: &[D],
     weights: Option<&[f32]>,
     own: Matrix<f32>,
@@ -143,7 +143,7 @@ fn over_pairs<L: Law, D: Dissimilarity>(
     threads: &Threads,
 ) {
     let (k, count) = (own.columns(), all.rows());
-    let width = k + if L::MEASURES { 2 } else { 0 };
+    let width = k + if L::HAS_ERRORS { 2 } else { 0 };
     assert_eq!(all.columns(), k, "own points have as many dimensions as all");
     assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
     assert_eq!(out.len(), own.rows() * width, "sums for every point");
@@ -154,9 +154,9 @@ fn over_pairs<L: Law, D: Dissimilarity>(
         let first = part * PART_ROWS;
         let rows = own.row_range(first, out.len() / width);
         let pairs = first * count..(first + rows.rows()) * count;
-        let dissimilarities = if L::MEASURES { &dissimilarities[pairs.clone()] } else { &[] };
+        let dissimilarities = if L::HAS_ERRORS { &dissimilarities[pairs.clone()] } else { &[] };
         let weights = weights.map(|weights| &weights[pairs]);
-        threads.simd().run(OwnPoints { law, dissimilarities, weights, rows, table: &table, out, scratch });
+        threads.simd().run(OwnPoints { kernel, dissimilarities, weights, rows, table: &table, out, scratch });
     });
 }
 
@@ -188,14 +188,14 @@ struct PairScratch {
 
 impl Default for PairScratch {
     fn default() -> PairScratch {
-        let lines = || vec![PanelLine::default(); CHUNK / PanelLine::LEN];
+        let lines = || vec![PanelLine::default(); CHUNK_COLUMNS / PanelLine::LEN];
         PairScratch { dissimilarities: lines(), weights: lines() }
     }
 }
 
 /// Some own points.
 struct OwnPoints<'a, L, D> {
-    law: L,
+    kernel: L,
     dissimilarities: &'a [D],
     weights: Option<&'a [f32]>,
     rows: Matrix<'a, f32>,
@@ -204,7 +204,7 @@ struct OwnPoints<'a, L, D> {
     scratch: &'a mut PairScratch,
 }
 
-impl<L: Law, D: Dissimilarity> VectorJob for OwnPoints<'_, L, D> {
+impl<L: PairKernel, D: Dissimilarity> VectorJob for OwnPoints<'_, L, D> {
     type Output = ();
 
     #[inline(always)]
@@ -218,21 +218,21 @@ impl<L: Law, D: Dissimilarity> VectorJob for OwnPoints<'_, L, D> {
     }
 }
 
-impl<L: Law, D: Dissimilarity> OwnPoints<'_, L, D> {
+impl<L: PairKernel, D: Dissimilarity> OwnPoints<'_, L, D> {
     #[inline(always)]
     fn add_up<V: Vector>(mut self, k: usize) {
         self.out.fill(0.0);
         let (rows, count) = (self.rows.rows(), self.table.count);
-        if L::MEASURES || self.weights.is_some() {
+        if L::HAS_ERRORS || self.weights.is_some() {
             // Memory is read sequentially.
             for row in 0..rows {
-                for first in (0..count).step_by(CHUNK) {
+                for first in (0..count).step_by(CHUNK_COLUMNS) {
                     self.add_chunk::<V>(k, row, first);
                 }
             }
         } else {
             // The positions stay in the nearest cache.
-            for first in (0..count).step_by(CHUNK) {
+            for first in (0..count).step_by(CHUNK_COLUMNS) {
                 for row in 0..rows {
                     self.add_chunk::<V>(k, row, first);
                 }
@@ -244,41 +244,41 @@ impl<L: Law, D: Dissimilarity> OwnPoints<'_, L, D> {
     #[inline(always)]
     fn add_chunk<V: Vector>(&mut self, k: usize, row: usize, first: usize) {
         let count = self.table.count;
-        let taken = CHUNK.min(count - first);
+        let taken = CHUNK_COLUMNS.min(count - first);
         let padded = taken.next_multiple_of(PanelLine::LEN);
         let pairs = row * count + first..row * count + first + taken;
         let dissimilarities = &mut floats_mut(&mut self.scratch.dissimilarities)[..padded];
         let weights = &mut floats_mut(&mut self.scratch.weights)[..padded];
-        if L::MEASURES {
-            let law = self.law;
+        if L::HAS_ERRORS {
+            let kernel = self.kernel;
             let values = &self.dissimilarities[pairs.clone()];
-            dissimilarities.iter_mut().zip(values).for_each(|(to, value)| *to = law.taken(value.widen()));
+            dissimilarities.iter_mut().zip(values).for_each(|(to, value)| *to = kernel.shifted(value.widen()));
             dissimilarities[taken..].fill(0.0);
         }
         let is_weighted = self.weights.is_some() || taken < padded;
         if is_weighted {
             match self.weights {
-                Some(given) => weights[..taken].copy_from_slice(&given[pairs]),
+                Some(all_weights) => weights[..taken].copy_from_slice(&all_weights[pairs]),
                 None => weights[..taken].fill(1.0),
             }
             // The padding of the last line has zero weight.
             weights[taken..].fill(0.0);
         }
         let table = &floats(&self.table.lines)[first..];
-        let chunk = Chunk { here: self.rows.row(row), table, stride: self.table.stride, dissimilarities, weights };
+        let chunk = Chunk { target: self.rows.row(row), table, stride: self.table.stride, dissimilarities, weights };
         let width = self.out.len() / self.rows.rows();
         let out = &mut self.out[row * width..(row + 1) * width];
         if is_weighted {
-            chunk.add_up::<V, L, true>(self.law, k, out);
+            chunk.add_up::<V, L, true>(self.kernel, k, out);
         } else {
-            chunk.add_up::<V, L, false>(self.law, k, out);
+            chunk.add_up::<V, L, false>(self.kernel, k, out);
         }
     }
 }
 
 /// One own point and a chunk of columns, in whole lines.
 struct Chunk<'a> {
-    here: &'a [f32],
+    target: &'a [f32],
     table: &'a [f32],
     stride: usize,
     dissimilarities: &'a [f32],
@@ -287,39 +287,40 @@ struct Chunk<'a> {
 
 impl Chunk<'_> {
     #[inline(always)]
-    fn add_up<V: Vector, L: Law, const WEIGHTED: bool>(&self, law: L, k: usize, out: &mut [f64]) {
+    fn add_up<V: Vector, L: PairKernel, const WEIGHTED: bool>(&self, kernel: L, k: usize, out: &mut [f64]) {
         let zero = V::splat(0.0);
         let one = V::splat(1.0);
-        let mut here = [zero; MOST_DIMENSIONS];
-        for (here, position) in here.iter_mut().zip(&self.here[..k]) {
-            *here = V::splat(*position);
+        let mut target = [zero; MOST_DIMENSIONS];
+        for (target, position) in target.iter_mut().zip(&self.target[..k]) {
+            *target = V::splat(*position);
         }
         let padded = self.weights.len();
         assert!(self.dissimilarities.len() == padded && padded.is_multiple_of(PanelLine::LEN));
         assert!(k == 0 || (k - 1) * self.stride + padded <= self.table.len());
-        let (mut between, mut sums) = ([zero; MOST_DIMENSIONS], [zero; MOST_DIMENSIONS]);
+        let (mut difference, mut sums) = ([zero; MOST_DIMENSIONS], [zero; MOST_DIMENSIONS]);
         let (mut errors, mut squares) = (zero, zero);
         for at in (0..padded).step_by(V::LANES) {
             let mut square = zero;
             for axis in 0..k {
                 // SAFETY: whole lines are within the table by the checks above. Each starts at a line, because the
                 // table and its rows do, and a line is at least as long as a vector of any level.
-                let there = unsafe { V::load(self.table.as_ptr().add(axis * self.stride + at)) };
-                between[axis] = here[axis].subtract(there);
-                square = between[axis].multiply_add(between[axis], square);
+                let source = unsafe { V::load(self.table.as_ptr().add(axis * self.stride + at)) };
+                difference[axis] = target[axis].subtract(source);
+                square = difference[axis].multiply_add(difference[axis], square);
             }
             // SAFETY: as above; the buffers start at a line, too.
-            let wanted = if L::MEASURES { unsafe { V::load(self.dissimilarities.as_ptr().add(at)) } } else { zero };
-            let (mut factor, error) = law.pair(square, wanted);
+            let dissimilarity =
+                if L::HAS_ERRORS { unsafe { V::load(self.dissimilarities.as_ptr().add(at)) } } else { zero };
+            let (mut factor, error) = kernel.pair(square, dissimilarity);
             // SAFETY: as above.
             let weight = if WEIGHTED { unsafe { V::load(self.weights.as_ptr().add(at)) } } else { one };
             if WEIGHTED {
                 factor = factor.multiply(weight);
             }
             for axis in 0..k {
-                sums[axis] = factor.multiply_add(between[axis], sums[axis]);
+                sums[axis] = factor.multiply_add(difference[axis], sums[axis]);
             }
-            if L::MEASURES {
+            if L::HAS_ERRORS {
                 errors = error.multiply_add(weight, errors);
                 squares = square.multiply_add(weight, squares);
             }
@@ -327,7 +328,7 @@ impl Chunk<'_> {
         for (out, sum) in out.iter_mut().zip(&sums[..k]) {
             *out += total(*sum);
         }
-        if L::MEASURES {
+        if L::HAS_ERRORS {
             out[k] += total(errors);
             out[k + 1] += total(squares);
         }

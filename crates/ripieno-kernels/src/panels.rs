@@ -68,7 +68,7 @@ impl<C: Centroid> PointTransform<C> {
     fn around(centroids: Matrix<C>, form: ScoreForm) -> PointTransform<C> {
         let shift = match form {
             ScoreForm::Difference if C::IS_F32 => vec![C::default(); centroids.columns()],
-            _ => rough_mean(centroids),
+            _ => approximate_mean(centroids),
         };
         let mut greatest = C::default();
         for row in centroids.values().chunks_exact(centroids.columns()) {
@@ -86,7 +86,7 @@ impl<C: Centroid> PointTransform<C> {
 
     /// Write `row` in transformed coordinates.
     #[inline(always)]
-    pub(crate) fn enter<P: Point<Centroid = C>>(&self, row: &[P], out: &mut [f32]) {
+    pub(crate) fn apply<P: Point<Centroid = C>>(&self, row: &[P], out: &mut [f32]) {
         for ((out, &value), &shift) in out.iter_mut().zip(row).zip(&self.shift) {
             *out = ((value.widen() - shift) * self.scale).to_f32();
         }
@@ -94,7 +94,7 @@ impl<C: Centroid> PointTransform<C> {
 }
 
 /// Return the mean of a sample of the rows. Any central point is sufficient.
-pub(crate) fn rough_mean<C: Centroid>(centroids: Matrix<C>) -> Vec<C> {
+pub(crate) fn approximate_mean<C: Centroid>(centroids: Matrix<C>) -> Vec<C> {
     const SAMPLE: usize = 128;
     let step = centroids.rows().div_ceil(SAMPLE).max(1);
     let mut sums = vec![0.0; centroids.columns()];
@@ -126,11 +126,11 @@ pub(crate) struct Panels {
     depth: usize,
     width: usize,
     form: ScoreForm,
-    greatest_norm: f64,
+    max_norm: f64,
 }
 
 /// A coordinate of a centroid that makes a difference infinite.
-const FAR_AWAY: f32 = f32::MAX;
+const FAR_COORDINATE: f32 = f32::MAX;
 
 impl Panels {
     /// Pack `centroids`, without repetitions of equal ones. Also returns the transformation.
@@ -147,16 +147,16 @@ impl Panels {
         Panels::packed(centroids, width, |_, _| Vec::new(), threads)
     }
 
-    /// Pack the centroids except the ones that `left_out` returns, given the half norms.
+    /// Pack the centroids except the ones that `excluded` returns, given the half norms.
     fn packed<C: Centroid>(
         centroids: Matrix<C>,
         width: usize,
-        left_out: impl Fn(Matrix<C>, &[f64]) -> Vec<usize>,
+        excluded: impl Fn(Matrix<C>, &[f64]) -> Vec<usize>,
         threads: &Threads,
     ) -> (Panels, PointTransform<C>) {
         let depth = centroids.columns();
         let form = if depth <= FEW_COLUMNS { ScoreForm::Difference } else { ScoreForm::Product };
-        let frame = PointTransform::around(centroids, form);
+        let transform = PointTransform::around(centroids, form);
         let panel_count = centroids.rows().div_ceil(width);
         let mut panels = Panels {
             lines: vec![PanelLine::default(); panel_count * depth * width / PanelLine::LEN],
@@ -164,7 +164,7 @@ impl Panels {
             depth,
             width,
             form,
-            greatest_norm: 0.0,
+            max_norm: 0.0,
         };
 
         let mut half_norms = vec![f64::INFINITY; panel_count * width];
@@ -172,22 +172,22 @@ impl Panels {
             panels.lines.chunks_exact_mut(depth * width / PanelLine::LEN).zip(half_norms.chunks_exact_mut(width));
         threads.for_each(parts.enumerate().collect(), depth * width * 16, || vec![0.0; depth], {
             |row: &mut Vec<f32>, (panel, (lines, half_norms))| {
-                pack_panel(centroids, &frame, form, panel * width, row, lines, half_norms);
+                pack_panel(centroids, &transform, form, panel * width, row, lines, half_norms);
             }
         });
-        let greatest_half_norm = half_norms[..centroids.rows()].iter().fold(0.0, |a: f64, &b| a.max(b));
-        panels.greatest_norm = (2.0 * greatest_half_norm).sqrt();
-        for index in left_out(centroids, &half_norms) {
+        let max_half_norm = half_norms[..centroids.rows()].iter().fold(0.0, |a: f64, &b| a.max(b));
+        panels.max_norm = (2.0 * max_half_norm).sqrt();
+        for index in excluded(centroids, &half_norms) {
             half_norms[index] = f64::INFINITY;
             if form == ScoreForm::Difference {
                 let panel = panels.panel_mut(index / width);
-                put(panel, width, index % width, std::iter::repeat_n(FAR_AWAY, depth));
+                store_coordinates(panel, width, index % width, std::iter::repeat_n(FAR_COORDINATE, depth));
             }
         }
         for (line, half_norms) in panels.half_norms.iter_mut().zip(half_norms.chunks_exact(PanelLine::LEN)) {
             *line = PanelLine::from_fn(|lane| half_norms[lane] as f32);
         }
-        (panels, frame)
+        (panels, transform)
     }
 
     /// Return the number of columns.
@@ -211,8 +211,8 @@ impl Panels {
     }
 
     /// Return the greatest transformed norm of a centroid.
-    pub(crate) fn greatest_norm(&self) -> f64 {
-        self.greatest_norm
+    pub(crate) fn max_norm(&self) -> f64 {
+        self.max_norm
     }
 
     /// Return the coordinates of panel `index`.
@@ -237,7 +237,7 @@ impl Panels {
 
 fn pack_panel<C: Centroid>(
     centroids: Matrix<C>,
-    frame: &PointTransform<C>,
+    transform: &PointTransform<C>,
     form: ScoreForm,
     first: usize,
     row: &mut [f32],
@@ -248,19 +248,19 @@ fn pack_panel<C: Centroid>(
     for (lane, half_norm) in half_norms.iter_mut().enumerate() {
         if first + lane >= centroids.rows() {
             if form == ScoreForm::Difference {
-                put(lines, width, lane, std::iter::repeat_n(FAR_AWAY, row.len()));
+                store_coordinates(lines, width, lane, std::iter::repeat_n(FAR_COORDINATE, row.len()));
             }
             continue;
         }
         let centroid = centroids.row(first + lane);
-        frame.enter(centroid, row);
-        put(lines, width, lane, row.iter().copied());
-        *half_norm = 0.5 * frame.squared_norm(centroid);
+        transform.apply(centroid, row);
+        store_coordinates(lines, width, lane, row.iter().copied());
+        *half_norm = 0.5 * transform.squared_norm(centroid);
     }
 }
 
 /// Write the coordinates of the centroid at `lane` of a panel.
-fn put(panel: &mut [PanelLine], width: usize, lane: usize, coordinates: impl Iterator<Item = f32>) {
+fn store_coordinates(panel: &mut [PanelLine], width: usize, lane: usize, coordinates: impl Iterator<Item = f32>) {
     let lines = panel[lane / PanelLine::LEN..].iter_mut().step_by(width / PanelLine::LEN);
     for (line, coordinate) in lines.zip(coordinates) {
         line.0[lane % PanelLine::LEN] = coordinate;

@@ -111,8 +111,8 @@ impl<T: Centroid> VectorJob for Pack<'_, T> {
                     continue;
                 }
                 let root = weights.map_or(1.0, |weights| weights[row].sqrt());
-                let (to, beyond) = to.split_at_mut(center.len());
-                beyond.fill(T::default());
+                let (to, padding) = to.split_at_mut(center.len());
+                padding.fill(T::default());
                 let root = T::from_f64(root);
                 for ((to, &value), &center) in to.iter_mut().zip(&rows.row(row)[columns.clone()]).zip(center) {
                     *to = (value - center) * root;

@@ -136,7 +136,7 @@ struct CellState<'a, P: Point> {
     /// Prefix sums of the costs.
     sums: Vec<f64>,
     /// The nearest distances with the tried row, and with the best of the trials.
-    tried: Vec<f64>,
+    trial_distances: Vec<f64>,
     best: Vec<f64>,
     center: Vec<P::Centroid>,
 }
@@ -149,7 +149,7 @@ impl<'a, P: Point> CellState<'a, P> {
             row_weights,
             nearest: filled(f64::INFINITY),
             sums: filled(0.0),
-            tried: filled(0.0),
+            trial_distances: filled(0.0),
             best: filled(0.0),
             center: Vec::new(),
         }
@@ -172,10 +172,10 @@ impl<'a, P: Point> CellState<'a, P> {
         let (mut best_row, mut least) = (0, f64::INFINITY);
         for trial in 0..trial_count {
             let row = self.draw(numbers.uniform());
-            let left = self.measure(row);
-            if trial == 0 || left < least {
-                (best_row, least) = (row, left);
-                std::mem::swap(&mut self.tried, &mut self.best);
+            let cost = self.measure(row);
+            if trial == 0 || cost < least {
+                (best_row, least) = (row, cost);
+                std::mem::swap(&mut self.trial_distances, &mut self.best);
             }
         }
         std::mem::swap(&mut self.nearest, &mut self.best);
@@ -191,24 +191,24 @@ impl<'a, P: Point> CellState<'a, P> {
         if row < self.sums.len() { row } else { self.sums.partition_point(|&sum| sum < total) }
     }
 
-    /// Write the nearest distances with an additional center at `row` to `tried` and return the total cost.
+    /// Write the nearest distances with an additional center at `row` to `trial_distances` and return the total cost.
     #[inline(always)]
     fn measure(&mut self, row: usize) -> f64 {
         self.center.clear();
         self.center.extend(self.points.row(row).iter().map(|value| value.widen()));
-        let mut left = 0.0;
-        for (index, tried) in self.tried.iter_mut().enumerate() {
+        let mut cost = 0.0;
+        for (index, trial_distances) in self.trial_distances.iter_mut().enumerate() {
             let distance = squared_distance(self.points.row(index), &self.center);
-            *tried = if distance < self.nearest[index] { distance } else { self.nearest[index] };
-            left += self.row_weights[index] * *tried;
+            *trial_distances = if distance < self.nearest[index] { distance } else { self.nearest[index] };
+            cost += self.row_weights[index] * *trial_distances;
         }
-        left
+        cost
     }
 
     /// Make the row measured last a center.
     #[inline(always)]
     fn accept(&mut self) {
-        std::mem::swap(&mut self.nearest, &mut self.tried);
+        std::mem::swap(&mut self.nearest, &mut self.trial_distances);
     }
 }
 

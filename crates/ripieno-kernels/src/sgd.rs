@@ -15,7 +15,7 @@
 mod occurrences;
 mod owned;
 
-use crate::logistic::to_chances;
+use crate::logistic::to_probabilities;
 pub use occurrences::{OrderedColumns, StepNumbers, sgd_needed_features, sgd_occurrences, sgd_places};
 use occurrences::{StepLists, of_step};
 use owned::OwnedFeatures;
@@ -115,12 +115,12 @@ fn epoch<E>(
     mut exchange: impl FnMut(&mut Vec<f64>, &mut Vec<f64>) -> Result<(), E>,
 ) -> Result<f64, E> {
     let step_count = batches.chunk_lens.len();
-    let occurring = StepLists::new(batches.counts, batches.penalties, step_count);
+    let occurrences = StepLists::new(batches.counts, batches.penalties, step_count);
     let requested = StepLists::new(batches.requested.counts, batches.requested.numbers, step_count);
     let needed = StepLists::new(batches.needed.counts, batches.needed.numbers, step_count);
     let rank_count = requested.rank_count();
     let mut owned = OwnedFeatures::new(&state, k);
-    let (mut sent, mut received, mut of_needed, mut errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut sent, mut received, mut needed_values, mut errors) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut loss = 0.0;
     for &step in order {
         let step = step as usize;
@@ -129,12 +129,12 @@ fn epoch<E>(
         // Values after the features of a chunk belong to earlier steps and are ignored.
         sent.resize(rank_count * chunk_len, 0.0);
         received.resize(sent.len(), 0.0);
-        of_needed.resize(needed.len() * k, 0.0);
+        needed_values.resize(needed.len() * k, 0.0);
 
-        owned.copy_weights(needed, &mut of_needed);
+        owned.copy_weights(needed, &mut needed_values);
         for (rank, chunk) in sent.chunks_exact_mut(chunk_len.max(1)).enumerate() {
             for (place, weights) in requested.of(rank, step).iter().zip(chunk.chunks_exact_mut(k)) {
-                weights.copy_from_slice(&of_needed[*place as usize * k..][..k]);
+                weights.copy_from_slice(&needed_values[*place as usize * k..][..k]);
             }
         }
         exchange(&mut sent, &mut received)?;
@@ -142,7 +142,7 @@ fn epoch<E>(
         let chunks = sent.chunks_exact_mut(chunk_len.max(1)).zip(received.chunks_exact(chunk_len.max(1)));
         for (rank, (gradients, weights)) in chunks.enumerate() {
             let of_features = gradients.chunks_exact_mut(k).zip(weights.chunks_exact(k));
-            for (penalty, (gradient, weight)) in occurring.of(rank, step).iter().zip(of_features) {
+            for (penalty, (gradient, weight)) in occurrences.of(rank, step).iter().zip(of_features) {
                 gradient.iter_mut().zip(weight).for_each(|(gradient, weight)| *gradient = penalty * weight);
             }
         }
@@ -150,14 +150,14 @@ fn epoch<E>(
         loss += batches.add_gradient(rows, descent.loss, &received, &mut sent, &mut errors, k);
         exchange(&mut sent, &mut received)?;
 
-        of_needed.fill(0.0);
+        needed_values.fill(0.0);
         for (rank, chunk) in received.chunks_exact(chunk_len.max(1)).enumerate() {
             for (place, gradient) in requested.of(rank, step).iter().zip(chunk.chunks_exact(k)) {
-                let sums = &mut of_needed[*place as usize * k..][..k];
+                let sums = &mut needed_values[*place as usize * k..][..k];
                 sums.iter_mut().zip(gradient).for_each(|(sum, addend)| *sum += addend);
             }
         }
-        owned.step(descent, needed, &of_needed);
+        owned.step(descent, needed, &needed_values);
     }
     owned.write(state);
     Ok(loss)
@@ -180,8 +180,8 @@ impl StepRows<'_> {
         for (row, scores) in rows.clone().zip(errors.chunks_exact_mut(k)) {
             self.add_scores(row, weights, scores);
         }
-        let of_rows = errors.chunks_exact_mut(k).zip(&self.classes[rows.clone()]);
-        let sum = of_rows.map(|(errors, &class)| loss.to_errors(errors, class as usize)).sum();
+        let row_errors = errors.chunks_exact_mut(k).zip(&self.classes[rows.clone()]);
+        let sum = row_errors.map(|(errors, &class)| loss.to_errors(errors, class as usize)).sum();
         for (row, errors) in rows.zip(errors.chunks_exact(k)) {
             let (places, values) = self.entries(row);
             for (&place, value) in places.iter().zip(values) {
@@ -230,24 +230,24 @@ impl Loss {
     #[inline(always)]
     fn to_errors(self, scores: &mut [f64], class: usize) -> f64 {
         if self == Loss::Logistic {
-            let loss = to_chances(scores, class);
+            let loss = to_probabilities(scores, class);
             match scores {
-                [chance] => *chance -= class as f64,
-                chances => chances[class] -= 1.0,
+                [probability] => *probability -= class as f64,
+                probabilities => probabilities[class] -= 1.0,
             }
             return loss;
         }
         let single = scores.len() == 1;
         let mut loss = 0.0;
         for (at, score) in scores.iter_mut().enumerate() {
-            let side = if class == if single { 1 } else { at } { 1.0 } else { -1.0 };
+            let target = if class == if single { 1 } else { at } { 1.0 } else { -1.0 };
             if self == Loss::Squared {
-                *score -= side;
+                *score -= target;
                 loss += *score * *score / 2.0;
             } else {
-                let lack = 1.0 - side * *score;
-                *score = if lack > 0.0 { -side } else { 0.0 };
-                loss += lack.max(0.0);
+                let margin_deficit = 1.0 - target * *score;
+                *score = if margin_deficit > 0.0 { -target } else { 0.0 };
+                loss += margin_deficit.max(0.0);
             }
         }
         loss
@@ -277,12 +277,12 @@ mod tests {
                     let mut errors = scores.to_vec();
                     loss.to_errors(&mut errors, class);
                     for (at, error) in errors.iter().enumerate() {
-                        let near = |by: f64| {
+                        let loss_at = |by: f64| {
                             let mut scores = scores.to_vec();
                             scores[at] += by;
                             loss.to_errors(&mut scores, class)
                         };
-                        let slope = (near(1e-6) - near(-1e-6)) / 2e-6;
+                        let slope = (loss_at(1e-6) - loss_at(-1e-6)) / 2e-6;
                         assert!((slope - error).abs() < 1e-8, "{loss:?} of {scores:?}, class {class}");
                     }
                 }
@@ -300,7 +300,7 @@ mod tests {
 
     /// Return the loss and the weights and squares, features × k, after steps that process all features. Weights start
     /// at 0.1.
-    fn descended(k: usize) -> (f64, Vec<f64>, Vec<f64>) {
+    fn expected_descent(k: usize) -> (f64, Vec<f64>, Vec<f64>) {
         let (mut weights, mut squares) = (vec![0.1; FEATURE_COUNT * k], vec![0.0; FEATURE_COUNT * k]);
         let (rows, mut loss) = (rows(), 0.0);
         for step in ORDER {
@@ -326,11 +326,11 @@ mod tests {
     }
 
     #[test]
-    fn ranks_together_take_the_steps_of_one() {
+    fn several_ranks_compute_the_steps_of_one_rank() {
         for k in [1, 3] {
-            let (loss, weights, squares) = descended(k);
+            let (loss, weights, squares) = expected_descent(k);
             for p in [1, 2, 4] {
-                let found = by_ranks(p, k);
+                let found = descend_on_ranks(p, k);
                 assert!((found.iter().map(|(loss, ..)| loss).sum::<f64>() - loss).abs() < 1e-12, "{p} ranks");
                 for feature in 0..FEATURE_COUNT {
                     let (_, owned_weights, owned_squares) = &found[feature % p];
@@ -368,11 +368,11 @@ mod tests {
 
     /// Run the epoch on `p` ranks and return the loss, weights and squares of each. The rows of a step are distributed
     /// cyclically. Rank `f % p` owns feature `f`, as its number `f / p`.
-    fn by_ranks(p: usize, k: usize) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
+    fn descend_on_ranks(p: usize, k: usize) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
         let part = |rank: usize| SgdRows::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
         let parts: Vec<SgdRows> = (0..p).map(part).collect();
         let owners: Vec<i32> = (0..FEATURE_COUNT).map(|feature| (feature % p) as i32).collect();
-        let occurring: Vec<_> = parts.iter().map(|part| sgd_occurrences(part.columns(), &owners, p)).collect();
+        let occurrences: Vec<_> = parts.iter().map(|part| sgd_occurrences(part.columns(), &owners, p)).collect();
         let chunk_lens = [FEATURE_COUNT as i64; STEP_COUNT];
 
         let (senders, receivers): (Vec<_>, Vec<_>) = (0..p * p).map(|_| channel::<Vec<f64>>()).unzip();
@@ -382,14 +382,14 @@ mod tests {
             for (rank, part) in parts.iter().enumerate() {
                 let from_all: Vec<_> = receivers.by_ref().take(p).collect();
                 let to_all: Vec<_> = (0..p).map(|peer| senders[peer * p + rank].clone()).collect();
-                let occurring = &occurring;
+                let occurrences = &occurrences;
                 ranks.push(scope.spawn(move || {
-                    let (numbers, counts) = &occurring[rank];
+                    let (numbers, counts) = &occurrences[rank];
                     let (places, penalties) =
                         sgd_places(part.columns(), StepNumbers { numbers, counts }, &chunk_lens, &PENALTIES);
-                    let (requested, requested_counts) = requested_from(rank, occurring, p);
+                    let (requested, requested_counts) = requested_from(rank, occurrences, p);
                     let requested = StepNumbers { numbers: &requested, counts: &requested_counts };
-                    let (needed, met_counts, requested_places) =
+                    let (needed, needed_counts, requested_places) =
                         sgd_needed_features(requested, FEATURE_COUNT, STEP_COUNT);
                     let owner_count = (FEATURE_COUNT - rank).div_ceil(p);
                     let (mut weights, mut squares) = (vec![0.1; owner_count * k], vec![0.0; owner_count * k]);
@@ -400,7 +400,7 @@ mod tests {
                         classes: &part.classes,
                         counts,
                         penalties: &penalties,
-                        needed: StepNumbers { numbers: &needed, counts: &met_counts },
+                        needed: StepNumbers { numbers: &needed, counts: &needed_counts },
                         requested: StepNumbers { numbers: &requested_places, counts: &requested_counts },
                         chunk_lens: &chunk_lens,
                     };
@@ -425,9 +425,9 @@ mod tests {
     }
 
     /// Return the features of each rank owned by `rank`, as local numbers, and their counts.
-    fn requested_from(rank: usize, occurring: &[(Vec<i32>, Vec<i64>)], p: usize) -> (Vec<i32>, Vec<i64>) {
+    fn requested_from(rank: usize, occurrences: &[(Vec<i32>, Vec<i64>)], p: usize) -> (Vec<i32>, Vec<i64>) {
         let mut requested = (Vec::new(), Vec::new());
-        for (numbers, counts) in occurring {
+        for (numbers, counts) in occurrences {
             let start: i64 = counts[..rank * STEP_COUNT].iter().sum();
             let counts = &counts[rank * STEP_COUNT..][..STEP_COUNT];
             let len: i64 = counts.iter().sum();

@@ -188,11 +188,11 @@ impl SparseBlock<'_> {
     #[inline(always)]
     fn distance(&self, row: usize, index: usize) -> f64 {
         let centroid = self.centroids.row(index);
-        let (mut met, mut of_row) = (0.0, 0.0);
+        let (mut present_squares, mut row_sum) = (0.0, 0.0);
         for (column, value) in self.rows.row(row) {
-            met += centroid[column] * centroid[column];
-            of_row += (value - centroid[column]) * (value - centroid[column]);
+            present_squares += centroid[column] * centroid[column];
+            row_sum += (value - centroid[column]) * (value - centroid[column]);
         }
-        (self.packed.squared_norms[index] - met).max(0.0) + of_row
+        (self.packed.squared_norms[index] - present_squares).max(0.0) + row_sum
     }
 }

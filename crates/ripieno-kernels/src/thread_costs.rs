@@ -20,7 +20,7 @@ pub enum PhaseDispatch {
     /// Persistent threads: one task, with a barrier after each phase.
     Bsp,
     /// Threads created for each phase.
-    Made,
+    Spawned,
     /// Threads created for the turn, with the barrier of the standard library.
     StdBarrier,
 }
@@ -35,7 +35,7 @@ impl PhaseDispatch {
         ("fork-join", PhaseDispatch::ForkJoin),
         ("parts", PhaseDispatch::Parts),
         ("bsp", PhaseDispatch::Bsp),
-        ("made", PhaseDispatch::Made),
+        ("made", PhaseDispatch::Spawned),
         ("std-barrier", PhaseDispatch::StdBarrier),
     ];
 }
@@ -44,13 +44,13 @@ impl PhaseDispatch {
 ///
 /// # Panics
 /// If `count` is zero, or the system cannot create more threads.
-pub fn turn(way: PhaseDispatch, count: usize, phases: usize, rounds: usize) -> Duration {
-    turn_of(way, count, phases, rounds, work)
+pub fn turn(dispatch: PhaseDispatch, count: usize, phases: usize, rounds: usize) -> Duration {
+    turn_of(dispatch, count, phases, rounds, work)
 }
 
 /// Return the duration of the phases with the caller's function for the work.
 fn turn_of(
-    way: PhaseDispatch,
+    dispatch: PhaseDispatch,
     count: usize,
     phases: usize,
     rounds: usize,
@@ -59,7 +59,7 @@ fn turn_of(
     let threads = Threads::new(count);
     let share = || work(rounds / count);
     let begin = Instant::now();
-    match way {
+    match dispatch {
         PhaseDispatch::Share => (0..phases).for_each(|_| share()),
         PhaseDispatch::ForkJoin => (0..phases).for_each(|_| threads.run(|_| share())),
         PhaseDispatch::Parts => (0..phases).for_each(|_| parts(&threads, rounds, work)),
@@ -69,10 +69,10 @@ fn turn_of(
                 member.wait();
             }
         }),
-        PhaseDispatch::Made => (0..phases).for_each(|_| made(count, share)),
+        PhaseDispatch::Spawned => (0..phases).for_each(|_| run_on_new_threads(count, share)),
         PhaseDispatch::StdBarrier => {
             let barrier = Barrier::new(count);
-            made(count, || {
+            run_on_new_threads(count, || {
                 for _ in 0..phases {
                     share();
                     barrier.wait();
@@ -88,12 +88,12 @@ fn turn_of(
 pub fn rounds_per_us() -> f64 {
     const ROUNDS: usize = 100_000;
     const TRIES: usize = 50;
-    let took = |_| {
+    let elapsed = |_| {
         let begin = Instant::now();
         work(ROUNDS);
         begin.elapsed().as_secs_f64()
     };
-    ROUNDS as f64 / (0..TRIES).map(took).fold(f64::INFINITY, f64::min) / 1e6
+    ROUNDS as f64 / (0..TRIES).map(elapsed).fold(f64::INFINITY, f64::min) / 1e6
 }
 
 fn parts(threads: &Threads, rounds: usize, work: impl Fn(usize) + Sync) {
@@ -103,7 +103,7 @@ fn parts(threads: &Threads, rounds: usize, work: impl Fn(usize) + Sync) {
     threads.for_each(parts, usize::MAX, || (), |(), rounds| work(rounds));
 }
 
-fn made(count: usize, share: impl Fn() + Sync + Copy + Send) {
+fn run_on_new_threads(count: usize, share: impl Fn() + Sync + Copy + Send) {
     std::thread::scope(|scope| {
         (1..count).for_each(|_| drop(scope.spawn(share)));
         share();
@@ -125,14 +125,14 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     #[test]
-    fn every_way_does_all_shares_of_all_phases_and_none_twice() {
+    fn every_method_runs_each_share_of_each_phase_once() {
         const PHASES: usize = 3;
         const ROUNDS: usize = 240;
-        for (name, way) in PhaseDispatch::ALL {
+        for (name, dispatch) in PhaseDispatch::ALL {
             for count in [1, 2, 3] {
                 let done = AtomicUsize::new(0);
-                turn_of(way, count, PHASES, ROUNDS, |rounds| _ = done.fetch_add(rounds, Relaxed));
-                let shares = if way == PhaseDispatch::Share { 1 } else { count };
+                turn_of(dispatch, count, PHASES, ROUNDS, |rounds| _ = done.fetch_add(rounds, Relaxed));
+                let shares = if dispatch == PhaseDispatch::Share { 1 } else { count };
                 assert_eq!(done.into_inner(), PHASES * ROUNDS / count * shares, "{name}, {count} threads");
             }
         }

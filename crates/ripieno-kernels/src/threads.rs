@@ -27,7 +27,7 @@ pub struct Threads {
 }
 
 /// Number of operations, about 50 µs, below which waking a sleeping thread costs more than it saves.
-const OPERATIONS_WORTH_A_THREAD: usize = 1 << 21;
+const MIN_OPERATIONS_PER_THREAD: usize = 1 << 21;
 
 /// Number of parts per thread, so that the thread that finishes first can take another part.
 const PARTS_PER_THREAD: usize = 4;
@@ -75,7 +75,7 @@ impl Threads {
     /// exceeds the number of threads that can compute concurrently. Free threads take the parts, and a thread that
     /// waits for a core only keeps its part from others.
     pub(crate) fn worth(&self, part_count: usize, operations: usize) -> Threads {
-        let worth = (part_count.saturating_mul(operations) / OPERATIONS_WORTH_A_THREAD + 1).min(part_count);
+        let worth = (part_count.saturating_mul(operations) / MIN_OPERATIONS_PER_THREAD + 1).min(part_count);
         let count = if worth <= 1 { 1 } else { self.count.min(worth).min(team::core_count()) };
         Threads { count, ..*self }
     }

@@ -31,7 +31,7 @@ fn reals(seed: u64, count: usize) -> Vec<f32> {
 }
 
 #[test]
-fn a_cell_that_is_asked_again_continues_as_if_it_had_been_asked_once() {
+fn growing_a_cell_in_two_calls_gives_the_same_centers() {
     let (values, row_weights, ends) = (reals(1, 300 * 3), vec![1.0; 300], [120, 120, 300]);
     let growth = |center_count, until| Growth { trial_count: 3, center_count, until };
     let whole = grown(&values, 3, &row_weights, &ends, growth(20, FOREVER));
@@ -74,7 +74,7 @@ fn centers_are_different_rows_with_mass_until_no_distinct_row_is_left() {
 }
 
 #[test]
-fn first_centers_are_drawn_by_mass_and_second_ones_by_cost() {
+fn first_centers_are_sampled_by_mass_and_second_ones_by_cost() {
     // Ten thousand cells with two near rows and a far row of little weight.
     let cell_count = 10_000;
     let values = [0.0, 1.0, 11.0].repeat(cell_count);

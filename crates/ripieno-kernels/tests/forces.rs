@@ -5,7 +5,7 @@ use ripieno_kernels::{
     Attraction, BlockShare, Matrix, Simd, Threads, attraction, barnes_hut, fixed_point_scale, repulsion,
 };
 
-const WHOLE: BlockShare = BlockShare { index: 0, count: 1 };
+const ALL_PAIRS: BlockShare = BlockShare { index: 0, count: 1 };
 
 /// Return positions in −1 … 1.
 fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
@@ -22,7 +22,7 @@ fn between(all: &[f32], k: usize, row: usize, column: usize) -> Vec<f64> {
 }
 
 /// Compute the repulsion on each point in f64.
-fn pushed_by_hand(all: &[f32], k: usize) -> Vec<f64> {
+fn expected_repulsion(all: &[f32], k: usize) -> Vec<f64> {
     let count = all.len() / k;
     let mut out = vec![0.0; count * k];
     for row in 0..count {
@@ -35,23 +35,23 @@ fn pushed_by_hand(all: &[f32], k: usize) -> Vec<f64> {
     out
 }
 
-fn exactly(all: &[f32], k: usize, share: BlockShare, threads: &Threads) -> Vec<i64> {
+fn exact_repulsion(all: &[f32], k: usize, share: BlockShare, threads: &Threads) -> Vec<i64> {
     let mut out = vec![9; all.len()];
     repulsion(Matrix::new(all, all.len() / k, k), share, &mut out, threads);
     out
 }
 
-fn by_clusters(theta: f32, all: &[f32], k: usize, threads: &Threads) -> (Vec<f64>, u64) {
+fn barnes_hut_repulsion(theta: f32, all: &[f32], k: usize, threads: &Threads) -> (Vec<f64>, u64) {
     let (count, mut out) = (all.len() / k, vec![9.0; all.len()]);
     let pairs = barnes_hut(theta, 0..count, Matrix::new(all, count, k), &mut out, threads);
     (out, pairs)
 }
 
-fn in_ones(fixed: &[i64], point_count: usize) -> Vec<f64> {
+fn to_floats(fixed: &[i64], point_count: usize) -> Vec<f64> {
     fixed.iter().map(|&sum| sum as f64 / fixed_point_scale(point_count)).collect()
 }
 
-fn close(found: &[f64], expected: &[f64], what: &str) {
+fn assert_close(found: &[f64], expected: &[f64], what: &str) {
     let size = expected.iter().fold(0.0f64, |most, value| value.abs().max(most));
     for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
         assert!((found - expected).abs() <= 2e-6 * size, "{what}, entry {at}: {found} for {expected}");
@@ -61,12 +61,12 @@ fn close(found: &[f64], expected: &[f64], what: &str) {
 /// Return the norm of the error relative to the norm of the expected forces.
 fn error(found: &[f64], expected: &[f64]) -> f64 {
     let square = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>();
-    let apart = square(&mut found.iter().zip(expected).map(|(found, expected)| found - expected));
-    (apart / square(&mut expected.iter().copied())).sqrt()
+    let difference = square(&mut found.iter().zip(expected).map(|(found, expected)| found - expected));
+    (difference / square(&mut expected.iter().copied())).sqrt()
 }
 
 /// Return positions that are difficult for trees.
-fn hard_places(k: usize) -> Vec<(&'static str, Vec<f32>)> {
+fn difficult_positions(k: usize) -> Vec<(&'static str, Vec<f32>)> {
     let some = positions(700, k, 5);
     let mut coincident = some.clone();
     coincident[350 * k..].copy_from_slice(&some[..350 * k]);
@@ -87,7 +87,7 @@ fn hard_places(k: usize) -> Vec<(&'static str, Vec<f32>)> {
 }
 
 #[test]
-fn pushes_match_their_formula_on_every_simd_level_and_for_every_number_of_dimensions() {
+fn repulsion_matches_its_formula_on_every_simd_level_in_any_dimension() {
     for simd in Simd::available() {
         for (count, k) in [(0, 2), (1, 2), (90, 2), (257, 3), (1700, 2), (1300, 3), (300, 1), (70, 5), (40, 64)] {
             let mut all = positions(count, k, 8);
@@ -97,22 +97,22 @@ fn pushes_match_their_formula_on_every_simd_level_and_for_every_number_of_dimens
                 all[0] = all[k] + 1e-4;
                 (2..k).for_each(|at| all[at] = all[k + at]);
             }
-            let found = in_ones(&exactly(&all, k, WHOLE, &Threads::with_simd(2, simd)), count);
-            close(&found, &pushed_by_hand(&all, k), &format!("{simd:?}, {count} points of {k} dimensions"));
+            let found = to_floats(&exact_repulsion(&all, k, ALL_PAIRS, &Threads::with_simd(2, simd)), count);
+            assert_close(&found, &expected_repulsion(&all, k), &format!("{simd:?}, {count} points of {k} dimensions"));
         }
     }
 }
 
 #[test]
-fn pushes_of_all_shares_add_up_to_the_same_fixed_point_sums_for_any_number_of_shares_and_threads() {
+fn repulsion_sums_are_equal_for_any_number_of_shares_and_threads() {
     let (count, k) = (2900, 2);
     let all = positions(count, k, 4);
-    let whole = exactly(&all, k, WHOLE, &Threads::new(1));
-    assert_eq!(whole, exactly(&all, k, WHOLE, &Threads::new(3)));
+    let whole = exact_repulsion(&all, k, ALL_PAIRS, &Threads::new(1));
+    assert_eq!(whole, exact_repulsion(&all, k, ALL_PAIRS, &Threads::new(3)));
     for shares in [2, 3, 20] {
         let mut sums = vec![0; count * k];
         for index in 0..shares {
-            let part = exactly(&all, k, BlockShare { index, count: shares }, &Threads::new(2));
+            let part = exact_repulsion(&all, k, BlockShare { index, count: shares }, &Threads::new(2));
             sums.iter_mut().zip(part).for_each(|(sum, part)| *sum += part);
         }
         assert_eq!(whole, sums, "{shares} shares");
@@ -120,7 +120,7 @@ fn pushes_of_all_shares_add_up_to_the_same_fixed_point_sums_for_any_number_of_sh
 }
 
 #[test]
-fn fixed_point_units_are_as_small_as_the_sums_allow() {
+fn the_fixed_point_scale_is_the_largest_without_overflow() {
     assert_eq!(fixed_point_scale(0), 33f64.exp2());
     assert_eq!(fixed_point_scale(1_000_000), 33f64.exp2());
     for count in [1usize << 24, 1 << 31] {
@@ -130,28 +130,28 @@ fn fixed_point_units_are_as_small_as_the_sums_allow() {
 }
 
 #[test]
-fn the_maximum_number_of_points_at_one_position_pushes_without_overflow() {
+fn many_points_at_one_position_do_not_overflow() {
     let count = 3000;
     let mut all = vec![0.0; 2 * count];
     all[0] = 0.01;
-    let found = in_ones(&exactly(&all, 2, WHOLE, &Threads::new(1)), count);
+    let found = to_floats(&exact_repulsion(&all, 2, ALL_PAIRS, &Threads::new(1)), count);
     let expected = 100.0 * (count - 1) as f64;
     assert!((found[0] / expected - 1.0).abs() < 1e-6 && (found[2] + 100.0).abs() < 1e-3, "{:?}", &found[..4]);
 }
 
 #[test]
-fn an_angle_of_zero_is_exact_and_smaller_angles_err_less() {
+fn theta_zero_is_exact_and_smaller_values_are_more_accurate() {
     for simd in Simd::available() {
         for k in [2, 3] {
             let all = positions(3000, k, 2);
             let threads = Threads::with_simd(2, simd);
-            let expected = pushed_by_hand(&all, k);
-            let (found, pairs) = by_clusters(0.0, &all, k, &threads);
-            close(&found, &expected, "an angle of zero");
+            let expected = expected_repulsion(&all, k);
+            let (found, pairs) = barnes_hut_repulsion(0.0, &all, k, &threads);
+            assert_close(&found, &expected, "an angle of zero");
             assert_eq!(pairs, 3000 * 3000);
             let mut before = (0.1, pairs);
             for (theta, most) in [(1.2, 5e-2), (0.9, 2e-2), (0.6, 5e-3), (0.3, 5e-4)] {
-                let (found, pairs) = by_clusters(theta, &all, k, &threads);
+                let (found, pairs) = barnes_hut_repulsion(theta, &all, k, &threads);
                 let error = error(&found, &expected);
                 assert!(error <= most && error < before.0, "{k} dimensions, angle {theta}: {error}");
                 assert!(pairs < 3000 * 3000);
@@ -162,14 +162,14 @@ fn an_angle_of_zero_is_exact_and_smaller_angles_err_less() {
 }
 
 #[test]
-fn points_in_hard_places_are_pushed_as_others() {
+fn difficult_positions_have_accurate_repulsion() {
     for k in [2, 3] {
-        for (name, all) in hard_places(k) {
-            let expected = pushed_by_hand(&all, k);
+        for (name, all) in difficult_positions(k) {
+            let expected = expected_repulsion(&all, k);
             let threads = Threads::new(2);
-            close(&in_ones(&exactly(&all, k, WHOLE, &threads), all.len() / k), &expected, name);
-            close(&by_clusters(0.0, &all, k, &threads).0, &expected, name);
-            let (found, _) = by_clusters(0.5, &all, k, &threads);
+            assert_close(&to_floats(&exact_repulsion(&all, k, ALL_PAIRS, &threads), all.len() / k), &expected, name);
+            assert_close(&barnes_hut_repulsion(0.0, &all, k, &threads).0, &expected, name);
+            let (found, _) = barnes_hut_repulsion(0.5, &all, k, &threads);
             if name == "one place" {
                 assert!(found.iter().all(|&push| push == 0.0), "{name}");
             } else {
@@ -181,13 +181,13 @@ fn points_in_hard_places_are_pushed_as_others() {
 }
 
 #[test]
-fn clusters_save_as_many_pairs_for_unfavorable_positions() {
+fn an_outlier_does_not_increase_the_number_of_pairs() {
     // A quadtree of cells would hold nearly all of these points in one cell.
     let count = 20_000;
     let mut all = positions(count, 2, 6);
-    let (_, usual) = by_clusters(0.7, &all, 2, &Threads::new(2));
+    let (_, usual) = barnes_hut_repulsion(0.7, &all, 2, &Threads::new(2));
     all[0] = 1e9;
-    let (_, outlier) = by_clusters(0.7, &all, 2, &Threads::new(2));
+    let (_, outlier) = barnes_hut_repulsion(0.7, &all, 2, &Threads::new(2));
     assert!(outlier < usual * 13 / 10 && usual < (count * count / 10) as u64, "{outlier} and {usual} pairs");
 }
 
@@ -195,8 +195,8 @@ fn clusters_save_as_many_pairs_for_unfavorable_positions() {
 fn forces_of_own_points_have_the_same_bits_for_any_rank_and_number_of_threads() {
     let (count, k) = (5000, 3);
     let all = positions(count, k, 7);
-    let (whole, pairs) = by_clusters(0.8, &all, k, &Threads::new(1));
-    assert_eq!((whole.clone(), pairs), by_clusters(0.8, &all, k, &Threads::new(3)));
+    let (whole, pairs) = barnes_hut_repulsion(0.8, &all, k, &Threads::new(1));
+    assert_eq!((whole.clone(), pairs), barnes_hut_repulsion(0.8, &all, k, &Threads::new(3)));
     for own in [0..0, 0..1, 17..2500, 2500..5000, 5000..5000] {
         let mut out = vec![9.0; own.len() * k];
         barnes_hut(0.8, own.clone(), Matrix::new(&all, count, k), &mut out, &Threads::new(2));
@@ -205,7 +205,7 @@ fn forces_of_own_points_have_the_same_bits_for_any_rank_and_number_of_threads() 
 }
 
 #[test]
-fn edges_pull_by_their_formula() {
+fn attraction_matches_its_formula() {
     for (count, k) in [(1, 2), (90, 2), (1100, 3)] {
         let all = positions(count, k, 8);
         let first = count / 3;
@@ -221,6 +221,6 @@ fn edges_pull_by_their_formula() {
         }
         let mut out = vec![1.0; (count - first) * k];
         attraction(edges, 0.7, Matrix::new(&all, count, k), &mut out, &Threads::new(2));
-        close(&out, &expected, "pulls");
+        assert_close(&out, &expected, "pulls");
     }
 }

@@ -2,7 +2,7 @@
 
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Reason, Sum, Third, pagerank_step, parse_edges,
+    EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Reason, Sum, ThirdField, pagerank_step, parse_edges,
 };
 
 fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> EdgeColumns {
@@ -17,38 +17,38 @@ fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> EdgeColumns {
 #[test]
 fn lines_of_every_form_are_read() {
     for (text, third, want) in [
-        ("", Third::Refused, edges(&[], &[], &[])),
-        ("# by SNAP\n%\n\n1\t2\n 3  4 \r\n5 6", Third::Refused, edges(&[(1, 2), (3, 4), (5, 6)], &[], &[])),
-        ("7\t1,2, 3\n8\t\n9\t4, \n", Third::Refused, edges(&[(7, 1), (7, 2), (7, 3), (9, 4)], &[], &[8])),
-        ("1 2 0.5\n2\t1\t-3e1\r\n", Third::Weight, edges(&[(1, 2), (2, 1)], &[0.5, -30.0], &[])),
-        ("1 2 0.5 x\n2 1\n", Third::Ignored, edges(&[(1, 2), (2, 1)], &[], &[])),
-        ("4611686018427387903 0\n", Third::Refused, edges(&[(4611686018427387903, 0)], &[], &[])),
+        ("", ThirdField::Rejected, edges(&[], &[], &[])),
+        ("# by SNAP\n%\n\n1\t2\n 3  4 \r\n5 6", ThirdField::Rejected, edges(&[(1, 2), (3, 4), (5, 6)], &[], &[])),
+        ("7\t1,2, 3\n8\t\n9\t4, \n", ThirdField::Rejected, edges(&[(7, 1), (7, 2), (7, 3), (9, 4)], &[], &[8])),
+        ("1 2 0.5\n2\t1\t-3e1\r\n", ThirdField::Weight, edges(&[(1, 2), (2, 1)], &[0.5, -30.0], &[])),
+        ("1 2 0.5 x\n2 1\n", ThirdField::Ignored, edges(&[(1, 2), (2, 1)], &[], &[])),
+        ("4611686018427387903 0\n", ThirdField::Rejected, edges(&[(4611686018427387903, 0)], &[], &[])),
     ] {
         assert_eq!(parse_edges(text.as_bytes(), third), Ok(want), "{text:?}");
     }
 }
 
 #[test]
-fn a_line_that_is_no_edge_is_named() {
+fn an_invalid_line_is_reported() {
     for (line, third, reason) in [
-        ("1", Third::Refused, Reason::TooFewFields),
-        ("1 \r", Third::Refused, Reason::TooFewFields),
-        ("1 2 3", Third::Refused, Reason::ThirdField),
-        ("a b", Third::Refused, Reason::NotAnId),
-        ("1;2", Third::Refused, Reason::NotAnId),
-        ("1 2x", Third::Refused, Reason::NotAnId),
-        ("1 2.5", Third::Refused, Reason::NotAnId),
-        ("-1 2", Third::Refused, Reason::NegativeId),
-        ("1 -2", Third::Refused, Reason::NegativeId),
-        ("1 2,-3", Third::Refused, Reason::NegativeId),
-        ("4611686018427387904 1", Third::Refused, Reason::IdTooLarge),
-        ("99999999999999999999999 1", Third::Refused, Reason::IdTooLarge),
-        ("1 2", Third::Weight, Reason::NotAWeight),
-        ("1 2 nan", Third::Weight, Reason::NotAWeight),
-        ("1 2,3 4", Third::Weight, Reason::NotAWeight),
+        ("1", ThirdField::Rejected, Reason::TooFewFields),
+        ("1 \r", ThirdField::Rejected, Reason::TooFewFields),
+        ("1 2 3", ThirdField::Rejected, Reason::ThirdField),
+        ("a b", ThirdField::Rejected, Reason::NotAnId),
+        ("1;2", ThirdField::Rejected, Reason::NotAnId),
+        ("1 2x", ThirdField::Rejected, Reason::NotAnId),
+        ("1 2.5", ThirdField::Rejected, Reason::NotAnId),
+        ("-1 2", ThirdField::Rejected, Reason::NegativeId),
+        ("1 -2", ThirdField::Rejected, Reason::NegativeId),
+        ("1 2,-3", ThirdField::Rejected, Reason::NegativeId),
+        ("4611686018427387904 1", ThirdField::Rejected, Reason::IdTooLarge),
+        ("99999999999999999999999 1", ThirdField::Rejected, Reason::IdTooLarge),
+        ("1 2", ThirdField::Weight, Reason::NotAWeight),
+        ("1 2 nan", ThirdField::Weight, Reason::NotAWeight),
+        ("1 2,3 4", ThirdField::Weight, Reason::NotAWeight),
     ] {
         let good = match third {
-            Third::Weight => "1 2 3\n",
+            ThirdField::Weight => "1 2 3\n",
             _ => "1 2\n",
         };
         let error = parse_edges(format!("{good}{line}\n{good}").as_bytes(), third).expect_err(line);
@@ -80,12 +80,12 @@ fn by_edge<F: Fold<T>, T: Copy>(
     let of_row = |row: &i64| {
         let entering = (0..sources.len()).filter(|&edge| targets[edge] == *row);
         let values = entering.map(|edge| {
-            let weight = |value| weights.map_or(F::held(value), |weights| F::weighed(value, weights[edge]));
+            let weight = |value| weights.map_or(F::widened(value), |weights| F::weighted(value, weights[edge]));
             x(sources[edge]).into_iter().map(weight).collect::<Vec<_>>()
         });
         values.reduce(|a, b| a.iter().zip(b).map(|(&a, b)| F::fold(a, b)).collect()).expect("a row has an edge")
     };
-    rows.iter().flat_map(of_row).map(F::rounded).collect()
+    rows.iter().flat_map(of_row).map(F::narrowed).collect()
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn weights_have_the_order_of_their_edges() {
 }
 
 #[test]
-fn equal_edges_count_once_or_each() {
+fn duplicate_edges_are_merged_only_on_request() {
     let (sources, targets) = ([4, 4, 4, 6, 6], [1, 1, 2, 1, 1]);
     let once = LocalGraph::new(&sources, &targets, None, true, &Threads::new(1)).unwrap();
     let each = LocalGraph::new(&sources, &targets, None, false, &Threads::new(1)).unwrap();

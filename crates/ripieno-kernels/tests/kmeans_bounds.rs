@@ -45,7 +45,7 @@ fn pass<P: Point>(
 /// Run Lloyd's iteration with and without bounds, and return the fraction of the pairs that each pass compared.
 ///
 /// `disturb` changes the centroids before a pass.
-fn followed<P: Point>(
+fn compared_fractions<P: Point>(
     points: Matrix<P>,
     mut centroids: Vec<P::Centroid>,
     weights: Option<&[f64]>,
@@ -81,10 +81,10 @@ fn f32s(values: &[f64]) -> Vec<f32> {
     values.iter().map(|&x| x as f32).collect()
 }
 
-fn still<C: Centroid>(_: usize, _: &mut [C]) {}
+fn keep_centroids<C: Centroid>(_: usize, _: &mut [C]) {}
 
 #[test]
-fn every_level_type_and_number_of_threads_follows_plain_passes() {
+fn bounds_change_no_result_for_any_level_type_or_number_of_threads() {
     let (rows, columns, count) = (3000, 20, 100);
     let points = clumps(1, rows, columns, 0.3);
     let weights: Vec<f64> = (0..rows).map(|row| (row % 4) as f64).collect();
@@ -94,11 +94,25 @@ fn every_level_type_and_number_of_threads_follows_plain_passes() {
     for (simd, threads) in Simd::available().into_iter().flat_map(|simd| [(simd, 1), (simd, 3)]) {
         let threads = Threads::with_simd(threads, simd);
         let matrix = Matrix::new(&points, rows, columns);
-        let compared = followed(matrix, start.clone(), Some(&weights), UNLIMITED, &threads, still);
+        let compared = compared_fractions(matrix, start.clone(), Some(&weights), UNLIMITED, &threads, keep_centroids);
         assert!(compared[8] < 0.5, "bounds rule nothing out: {compared:?}");
         let floats = f32s(&points);
-        followed(Matrix::new(&floats, rows, columns), f32s(&start), None, UNLIMITED, &threads, still);
-        followed(Matrix::new(&bytes, rows, columns), byte_start.clone(), None, UNLIMITED, &threads, still);
+        compared_fractions(
+            Matrix::new(&floats, rows, columns),
+            f32s(&start),
+            None,
+            UNLIMITED,
+            &threads,
+            keep_centroids,
+        );
+        compared_fractions(
+            Matrix::new(&bytes, rows, columns),
+            byte_start.clone(),
+            None,
+            UNLIMITED,
+            &threads,
+            keep_centroids,
+        );
     }
 }
 
@@ -108,7 +122,14 @@ fn a_limit_of_memory_makes_groups_larger() {
     let points = f32s(&clumps(2, rows, columns, 0.3));
     let start = points[..count * columns].to_vec();
     for limit in [0, 4 * 5000, 4 * 5000 * 3, UNLIMITED] {
-        followed(Matrix::new(&points, rows, columns), start.clone(), None, limit, &Threads::new(2), still);
+        compared_fractions(
+            Matrix::new(&points, rows, columns),
+            start.clone(),
+            None,
+            limit,
+            &Threads::new(2),
+            keep_centroids,
+        );
     }
 }
 
@@ -119,7 +140,7 @@ fn ties_go_to_the_lowest_index_also_between_groups() {
     // Repeated centroids that do not move.
     let start: Vec<f32> = whole[..count / 2 * columns].repeat(2);
     let hold = |_: usize, centroids: &mut [f32]| centroids.copy_from_slice(&start);
-    followed(Matrix::new(&whole, rows, columns), start.clone(), None, UNLIMITED, &Threads::new(2), hold);
+    compared_fractions(Matrix::new(&whole, rows, columns), start.clone(), None, UNLIMITED, &Threads::new(2), hold);
 }
 
 #[test]
@@ -176,8 +197,8 @@ proptest! {
             }
         };
         let threads = Threads::new(2);
-        followed(Matrix::new(&points, rows, columns), start.clone(), None, limit, &threads, disturb_f64);
+        compared_fractions(Matrix::new(&points, rows, columns), start.clone(), None, limit, &threads, disturb_f64);
         let points = f32s(&points);
-        followed(Matrix::new(&points, rows, columns), f32s(&start), None, limit, &threads, disturb_f32);
+        compared_fractions(Matrix::new(&points, rows, columns), f32s(&start), None, limit, &threads, disturb_f32);
     }
 }

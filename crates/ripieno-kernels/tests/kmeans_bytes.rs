@@ -33,7 +33,7 @@ fn outcome<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>, threads:
 }
 
 /// Check on every level that bytes and floats give the same result, and return it.
-fn same(bytes: &[u8], columns: usize, centroids: &[f32], threads: usize) -> BytesPassResult {
+fn check_against_floats(bytes: &[u8], columns: usize, centroids: &[f32], threads: usize) -> BytesPassResult {
     let floats: Vec<f32> = bytes.iter().map(|&byte| byte.into()).collect();
     let (rows, count) = (bytes.len() / columns, centroids.len() / columns);
     let centroids = Matrix::new(centroids, count, columns);
@@ -61,7 +61,7 @@ fn bytes_get_the_labels_of_plain_loops() {
     for (rows, columns, count) in [(400, 9, 6), (181, 64, 49), (90, 513, 130), (17, 30, 300)] {
         let (bytes, centroids) = clumps(1, rows, columns, count);
         let want = expected(Matrix::new(&bytes, rows, columns), Matrix::new(&centroids, count, columns), None);
-        assert_eq!(same(&bytes, columns, &centroids, 3).labels, want.labels);
+        assert_eq!(check_against_floats(&bytes, columns, &centroids, 3).labels, want.labels);
     }
 }
 
@@ -72,7 +72,7 @@ fn ties_and_centroids_that_repeat_go_to_the_lowest_index() {
         let mut numbers = SplitMix64(3);
         let bytes: Vec<u8> = (0..700 * columns).map(|_| (numbers.below(2) * 255) as u8).collect();
         let centroids: Vec<f32> = bytes[..100 * columns].iter().map(|&byte| byte.into()).collect();
-        let got = same(&bytes, columns, &centroids.repeat(3), 2);
+        let got = check_against_floats(&bytes, columns, &centroids.repeat(3), 2);
         assert!(got.labels.iter().all(|&label| label < 100));
     }
 }
@@ -82,7 +82,7 @@ fn centroids_with_equal_bytes_are_compared_exactly() {
     let (bytes, centroids) = clumps(5, 60, 24, 1);
     let mut numbers = SplitMix64(6);
     let near: Vec<f32> = (0..400 * 24).map(|i| centroids[i % 24] + 1e-4 * numbers.real() as f32).collect();
-    let got = same(&bytes, 24, &near, 1);
+    let got = check_against_floats(&bytes, 24, &near, 1);
     let of_one = got.labels.iter().filter(|&&label| label == got.labels[0]).count();
     assert!(of_one < 60, "all rows have one centroid");
 }
@@ -93,7 +93,7 @@ fn centroids_outside_the_byte_range_and_nan_are_handled_as_floats() {
     for far in [1e6, -1e12, 1e18, f32::MAX] {
         let mut moved = centroids.clone();
         moved[3 * 20..4 * 20].fill(far);
-        same(&bytes, 20, &moved, 1);
+        check_against_floats(&bytes, 20, &moved, 1);
     }
     let mut spoilt = centroids;
     (spoilt[0], spoilt[45]) = (f32::NAN, f32::INFINITY);
@@ -108,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn bytes_are_as_good_as_floats(
+    fn bytes_give_the_results_of_floats(
         seed in any::<u64>(),
         rows in 1usize..600,
         columns in 9usize..90,
@@ -121,6 +121,6 @@ proptest! {
             bytes.iter_mut().for_each(|byte| *byte = if *byte < 128 { 0 } else { 255 });
         }
         centroids.iter_mut().for_each(|value| *value = 100.0 + (*value - 100.0) * stretch);
-        same(&bytes, columns, &centroids, 2);
+        check_against_floats(&bytes, columns, &centroids, 2);
     }
 }

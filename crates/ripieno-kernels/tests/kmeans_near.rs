@@ -3,7 +3,7 @@
 
 use crate::common::{SplitMix64, squared_distance};
 use ripieno_kernels::{
-    Matrix, NearIndex, PassOutput, Point, PreviousCentroids, Probing, Simd, SomeGroups, Threads, accumulate_run,
+    CentroidGroups, Matrix, NearIndex, PassOutput, Point, PreviousCentroids, Probing, Simd, Threads, accumulate_run,
     assign_accumulate, assign_accumulate_near, compare_groups, inertia_of, recenter,
 };
 
@@ -149,7 +149,7 @@ fn pass_in_parts<P: Point>(
         let mut starts = vec![0];
         groups.iter().for_each(|&group| starts.push(starts.last().unwrap() + members[group].len()));
         let count = *starts.last().unwrap();
-        let some = SomeGroups {
+        let some = CentroidGroups {
             first: groups[0],
             centroids: Matrix::new(&ordered[begin * d..(begin + count) * d], count, d),
             numbers: &order[begin..begin + count],
@@ -204,7 +204,7 @@ fn no_row_gets_worse_with_groups_in_several_calls() {
 
 #[test]
 #[should_panic(expected = "at least one group")]
-fn no_probes_are_refused() {
+fn a_pass_without_probes_is_rejected() {
     let points = [1.0f32, 2.0];
     pass(Matrix::new(&points, 1, 2), Matrix::new(&points, 1, 2), Some((&mut NearIndex::new(), 0)), &Threads::new(1));
 }

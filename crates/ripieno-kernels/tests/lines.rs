@@ -59,7 +59,7 @@ fn expected(text: &[u8], pattern: &str, ignore_case: bool, invert: bool) -> Vec<
 }
 
 #[test]
-fn lines_are_found_that_match_alone() {
+fn found_lines_are_those_that_match_separately() {
     for text in TEXTS {
         for pattern in PATTERNS {
             for (ignore_case, invert) in [(false, false), (true, false), (false, true), (true, true)] {
@@ -86,7 +86,7 @@ fn lines_are_found_that_match_alone() {
 }
 
 #[test]
-fn fixed_strings_are_no_expressions() {
+fn fixed_strings_are_not_parsed_as_expressions() {
     let find = |pattern, ignore_case| {
         let search = LineQuery { fixed: true, ignore_case, invert: false };
         LineSearch::new(pattern, search).unwrap().find(b"a.c\nabc\nA.C\n(", usize::MAX).numbers
@@ -97,7 +97,7 @@ fn fixed_strings_are_no_expressions() {
 }
 
 #[test]
-fn a_pattern_that_is_no_expression_is_refused_in_one_sentence() {
+fn an_invalid_pattern_is_reported_in_one_sentence() {
     let reported = |pattern| LineSearch::new(pattern, LineQuery::default()).unwrap_err().to_string();
     assert_eq!(reported("a(b"), "unclosed group, at character 2");
     assert_eq!(reported("a\n(b"), "unclosed group, at character 1 of line 2");
@@ -114,7 +114,7 @@ fn lines_are_printed_with_label_and_number() {
 }
 
 #[test]
-fn nothing_is_looked_at_beyond_the_line_of_a_match() {
+fn a_search_does_not_read_beyond_the_line_of_a_match() {
     // One search to the end of the text per line would process 10^12 bytes.
     let patterns = ["q[^z]*end", r"\{[^}]*\}|ERROR", r"(?s)\b\w.*end\z|[E\u{e9}]"];
     let n = 400_000;

@@ -1,7 +1,7 @@
 //! Logistic regression on sparse rows, alternating least squares and scatter matrices, compared with their formulas.
 
 use ripieno_kernels::{
-    Aim, AlsObjective, Matrix, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature,
+    AlsObjective, Feedback, Matrix, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature,
     logistic_loss, scatter, solve_factors,
 };
 
@@ -37,20 +37,20 @@ fn gradients_and_curvature_are_the_slopes_of_the_loss_with_any_number_of_threads
         let (coef, direction) = (numbers(8 * k, 3), numbers(8 * k, 4));
         let found = |step: f64, threads: usize| {
             let moved: Vec<f64> = coef.iter().zip(&direction).map(|(at, along)| at + step * along).collect();
-            let (mut chances, mut gradient) = (vec![0.0; rows * k], vec![9.0; 8 * k]);
+            let (mut probabilities, mut gradient) = (vec![0.0; rows * k], vec![9.0; 8 * k]);
             let threads = Threads::new(threads);
-            let loss = logistic_loss(sparse, &classes, &moved, &mut chances, &mut gradient, &threads);
-            (loss, chances, gradient)
+            let loss = logistic_loss(sparse, &classes, &moved, &mut probabilities, &mut gradient, &threads);
+            (loss, probabilities, gradient)
         };
-        let (loss, chances, gradient) = found(0.0, 1);
-        assert_eq!((loss, chances.clone(), gradient.clone()), found(0.0, 3), "threads change nothing");
+        let (loss, probabilities, gradient) = found(0.0, 1);
+        assert_eq!((loss, probabilities.clone(), gradient.clone()), found(0.0, 3), "threads change nothing");
 
         let step = 1e-4;
         let (before, after) = (found(-step, 1), found(step, 1));
         let slope: f64 = gradient.iter().zip(&direction).map(|(g, d)| g * d).sum();
         assert!(((after.0 - before.0) / (2.0 * step) - slope).abs() < 1e-5 * loss);
         let mut product = vec![9.0; 8 * k];
-        logistic_curvature(sparse, &chances, &direction, &mut product, &Threads::new(2));
+        logistic_curvature(sparse, &probabilities, &direction, &mut product, &Threads::new(2));
         for (at, found) in product.iter().enumerate() {
             let slope = (after.2[at] - before.2[at]) / (2.0 * step);
             assert!((slope - found).abs() < 1e-4 * rows as f64 * 1e-2, "{slope} {found}");
@@ -67,16 +67,23 @@ fn large_scores_have_finite_losses() {
         column_count: 1,
         weights: &[1.0, 1.0],
     };
-    let (mut chances, mut gradient) = ([0.0; 2], [0.0; 2]);
+    let (mut probabilities, mut gradient) = ([0.0; 2], [0.0; 2]);
     let threads = Threads::new(1);
-    assert_eq!(logistic_loss(sparse, &[1, 0], &[1.0, 0.0], &mut chances, &mut gradient, &threads), 0.0);
-    assert_eq!(chances, [1.0, 0.0]);
-    assert_eq!(logistic_loss(sparse, &[0, 1], &[1.0, 0.0], &mut chances, &mut gradient, &threads), 2e4);
+    assert_eq!(logistic_loss(sparse, &[1, 0], &[1.0, 0.0], &mut probabilities, &mut gradient, &threads), 0.0);
+    assert_eq!(probabilities, [1.0, 0.0]);
+    assert_eq!(logistic_loss(sparse, &[0, 1], &[1.0, 0.0], &mut probabilities, &mut gradient, &threads), 2e4);
 }
 
 /// Return the error of `x` in its row's equations, computed directly, and the loss of the row.
-fn missed(x: &[f64], columns: &[i32], values: &[f64], factors: &[f64], rank: usize, aim: (bool, f64)) -> (f64, f64) {
-    let (implicit, reg) = aim;
+fn gradient_and_loss(
+    x: &[f64],
+    columns: &[i32],
+    values: &[f64],
+    factors: &[f64],
+    rank: usize,
+    feedback: (bool, f64),
+) -> (f64, f64) {
+    let (implicit, reg) = feedback;
     let column_count = factors.len() / rank;
     let factor = |column: usize| &factors[column * rank..(column + 1) * rank];
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
@@ -113,16 +120,16 @@ fn factors_solve_the_normal_equations_of_their_row_on_every_simd_level_for_every
                 .map(|at| wide.chunks(rank).map(|row| row[at / rank] * row[at % rank]).sum::<f64>() as f32)
                 .collect();
             for implicit in [false, true] {
-                let aim = if implicit {
-                    Aim::Implicit { reg: 0.5, alpha: 2.0, gram: &gram }
+                let feedback = if implicit {
+                    Feedback::Implicit { reg: 0.5, alpha: 2.0, gram: &gram }
                 } else {
-                    Aim::Explicit { reg: 0.5 }
+                    Feedback::Explicit { reg: 0.5 }
                 };
                 let ratings = Ratings { starts: &starts, columns: &columns, values: &values };
                 let mut out = vec![9.0f32; rows * rank];
                 let threads = Threads::with_simd(2, simd);
                 let AlsObjective { loss, penalty } =
-                    solve_factors(ratings, &factors, rank, aim, Solver::Cholesky, &mut out, &threads);
+                    solve_factors(ratings, &factors, rank, feedback, Solver::Cholesky, &mut out, &threads);
                 assert!(out[..rank].iter().all(|&x| x == 0.0), "no ratings, no factors");
                 let (mut expected, mut lengths) = (0.0, 0.0);
                 for row in 1..rows {
@@ -130,7 +137,7 @@ fn factors_solve_the_normal_equations_of_their_row_on_every_simd_level_for_every
                     let x: Vec<f64> = out[row * rank..(row + 1) * rank].iter().map(|&x| x as f64).collect();
                     let own: Vec<f64> = values[range.clone()].iter().map(|&x| x as f64).collect();
                     let reg = if implicit { 0.5 } else { 0.5 * range.len() as f64 };
-                    let (slope, loss) = missed(&x, &columns[range], &own, &wide, rank, (implicit, reg));
+                    let (slope, loss) = gradient_and_loss(&x, &columns[range], &own, &wide, rank, (implicit, reg));
                     assert!(slope < 2e-3, "{simd:?} rank {rank} implicit {implicit} row {row}: {slope}");
                     expected += loss;
                     lengths += reg * x.iter().map(|x| x * x).sum::<f64>();
@@ -155,7 +162,7 @@ fn many_small_ratings_after_a_large_one_are_not_lost() {
         for simd in Simd::available() {
             let mut out = [0.0];
             let threads = Threads::with_simd(1, simd);
-            solve_factors(ratings, &[4096.0, 1.0], 1, Aim::Explicit { reg: 1e-6 }, solver, &mut out, &threads);
+            solve_factors(ratings, &[4096.0, 1.0], 1, Feedback::Explicit { reg: 1e-6 }, solver, &mut out, &threads);
             assert!((out[0] as f64 - expected).abs() < 2e-5, "{simd:?} {solver:?}: {} {expected}", out[0]);
         }
     }
@@ -202,17 +209,22 @@ fn conjugate_gradients_converge_monotonically_with_the_same_bits_for_any_number_
             let gram: Vec<f32> = (0..rank * rank)
                 .map(|at| factors.chunks(rank).map(|row| row[at / rank] * row[at % rank]).sum::<f32>())
                 .collect();
-            for aim in [Aim::Implicit { reg: 2.0, alpha: 2.0, gram: &gram }, Aim::Explicit { reg: 2.0 }] {
+            for feedback in [Feedback::Implicit { reg: 2.0, alpha: 2.0, gram: &gram }, Feedback::Explicit { reg: 2.0 }]
+            {
                 let found = |solver: Solver, threads: usize| {
                     let mut out: Vec<f32> = numbers(rows * rank, 8).iter().map(|&x| 0.1 * x as f32).collect();
                     let threads = Threads::with_simd(threads, simd);
-                    let objective = solve_factors(ratings, &factors, rank, aim, solver, &mut out, &threads);
+                    let objective = solve_factors(ratings, &factors, rank, feedback, solver, &mut out, &threads);
                     (out, objective)
                 };
                 let minimized = |(out, objective): &(Vec<f32>, AlsObjective)| {
                     let squares = out.chunks(rank).zip(starts.windows(2)).map(|(row, starts)| {
                         let own: f64 = row.iter().map(|&x| x as f64 * x as f64).sum();
-                        if let Aim::Explicit { .. } = aim { own * (starts[1] - starts[0]) as f64 } else { own }
+                        if let Feedback::Explicit { .. } = feedback {
+                            own * (starts[1] - starts[0]) as f64
+                        } else {
+                            own
+                        }
                     });
                     let penalty = 2.0 * squares.sum::<f64>();
                     assert!((objective.penalty - penalty).abs() <= 1e-5 * penalty, "{objective:?} {penalty}");

@@ -1,7 +1,7 @@
 //! Sums over all pairs, compared with plain loops in f64.
 
 use crate::common::SplitMix64;
-use ripieno_kernels::{Matrix, Simd, Threads, Wanted, guttman, weighted_differences};
+use ripieno_kernels::{Matrix, PairData, Simd, Threads, guttman, weighted_differences};
 
 /// Return positions in −1 … 1.
 fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
@@ -17,7 +17,13 @@ fn close(found: &[f64], expected: &[f64], what: &str) {
 }
 
 /// Compute the contributions of all pairs in f64: `factor(distance, pair)` times the difference, and further values.
-fn by_hand(own: &[f32], all: &[f32], k: usize, more: usize, pair: impl Fn(f64, usize) -> (f64, Vec<f64>)) -> Vec<f64> {
+fn reference_sums(
+    own: &[f32],
+    all: &[f32],
+    k: usize,
+    more: usize,
+    pair: impl Fn(f64, usize) -> (f64, Vec<f64>),
+) -> Vec<f64> {
     let (rows, count) = (own.len() / k, all.len() / k);
     let mut out = vec![0.0; rows * (k + more)];
     for row in 0..rows {
@@ -47,7 +53,7 @@ fn a_step_of_majorization_matches_its_formula_on_every_simd_level_and_for_every_
             for (shift, weights) in [(0.0, None), (0.5, None), (0.25, Some(&weights[..]))] {
                 let weight = |pair: usize| weights.map_or(1.0, |weights| f64::from(weights[pair]));
                 let expected = |value: &dyn Fn(usize) -> f64| {
-                    by_hand(&own, &all, k, 2, |distance, pair| {
+                    reference_sums(&own, &all, k, 2, |distance, pair| {
                         let wanted = (value(pair) - f64::from(shift)).max(0.0);
                         let error = distance - wanted;
                         let w = weight(pair);
@@ -56,10 +62,10 @@ fn a_step_of_majorization_matches_its_formula_on_every_simd_level_and_for_every_
                 };
                 let mut out = vec![9.0; rows * (k + 2)];
                 let threads = Threads::with_simd(2, simd);
-                let wanted = Wanted { dissimilarities: &small, weights, shift };
+                let wanted = PairData { dissimilarities: &small, weights, shift };
                 guttman(wanted, from, to, &mut out, &threads);
                 close(&out, &expected(&|pair| f64::from(small[pair])), "i16");
-                let wanted = Wanted { dissimilarities: &real, weights, shift };
+                let wanted = PairData { dissimilarities: &real, weights, shift };
                 guttman(wanted, from, to, &mut out, &threads);
                 close(&out, &expected(&|pair| f64::from(real[pair])), "f32");
             }
@@ -71,7 +77,7 @@ fn a_step_of_majorization_matches_its_formula_on_every_simd_level_and_for_every_
 fn points_at_the_same_position_add_no_direction_and_their_dissimilarity_to_the_stress() {
     for simd in Simd::available() {
         let all = [1.0f32, 2.0, 1.0, 2.0, 4.0, 6.0];
-        let wanted = Wanted { dissimilarities: &[0.0f32, 3.0, 10.0], weights: None, shift: 0.0 };
+        let wanted = PairData { dissimilarities: &[0.0f32, 3.0, 10.0], weights: None, shift: 0.0 };
         let mut out = [9.0; 4];
         let threads = Threads::with_simd(1, simd);
         guttman(wanted, Matrix::new(&all[..2], 1, 2), Matrix::new(&all, 3, 2), &mut out, &threads);
@@ -89,7 +95,7 @@ fn sums_of_a_row_are_the_same_bits_with_any_number_of_threads_and_any_other_rows
         let mut out = vec![0.0; rows * (k + 2)];
         let own = Matrix::new(&all[first * k..(first + rows) * k], rows, k);
         let dissimilarities = &wanted[first * count..(first + rows) * count];
-        let wanted = Wanted { dissimilarities, weights: None, shift: 0.0 };
+        let wanted = PairData { dissimilarities, weights: None, shift: 0.0 };
         guttman(wanted, own, Matrix::new(&all, count, k), &mut out, &Threads::new(threads));
         out
     };
@@ -109,6 +115,6 @@ fn weighted_differences_are_products_with_the_laplacian_of_the_weights() {
         let mut out = vec![9.0; rows * k];
         let threads = Threads::with_simd(2, simd);
         weighted_differences(&weights, Matrix::new(own, rows, k), Matrix::new(&all, count, k), &mut out, &threads);
-        close(&out, &by_hand(own, &all, k, 0, |_, pair| (f64::from(weights[pair]), vec![])), "products");
+        close(&out, &reference_sums(own, &all, k, 0, |_, pair| (f64::from(weights[pair]), vec![])), "products");
     }
 }

@@ -39,7 +39,7 @@ fn every_member_computes_on_its_core_and_the_caller_returns() {
 }
 
 #[test]
-fn a_core_that_the_caller_may_not_use_is_an_error_and_changes_nothing() {
+fn a_forbidden_core_is_an_error_and_changes_nothing() {
     let _turn = TURN.lock().unwrap();
     let beyond = allowed().last().unwrap() + 1;
     for core in [beyond, usize::MAX] {
@@ -67,13 +67,13 @@ fn parts_go_to_no_more_threads_than_can_compute_at_once() {
 }
 
 #[test]
-fn computing_and_waiting_make_up_the_orders_of_a_member() {
+fn time_of_a_member_is_computing_or_waiting() {
     let _turn = TURN.lock().unwrap();
     let (short, long) = (Duration::from_millis(2), Duration::from_millis(30));
     // A count that no other test uses, so that the last member is new.
     let last = 4;
     let before = thread_times().iter().filter(|member| member.index == last).count();
-    assert_eq!(before, 0, "nobody has had so many threads");
+    assert_eq!(before, 0, "no other test uses so many threads");
     Threads::new(last + 1).run(|member| {
         std::thread::sleep(if member.index() == last { long } else { short });
         member.wait();

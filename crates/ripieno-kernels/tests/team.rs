@@ -19,7 +19,7 @@ fn message(outcome: std::thread::Result<()>) -> String {
 }
 
 #[test]
-fn every_part_is_worked_on_once_with_more_threads_than_cores_too() {
+fn every_part_is_processed_once_also_with_more_threads_than_cores() {
     for thread_count in [1, 2, 3, 8, 33] {
         let expected: Vec<usize> = (0..100).map(|value| 2 * value).collect();
         assert_eq!(doubled(100, &Threads::new(thread_count)), expected);
@@ -27,7 +27,7 @@ fn every_part_is_worked_on_once_with_more_threads_than_cores_too() {
 }
 
 #[test]
-fn callers_at_once_have_teams_of_their_own() {
+fn concurrent_callers_have_separate_teams() {
     std::thread::scope(|scope| {
         for caller in 0..6 {
             scope.spawn(move || {
@@ -41,7 +41,7 @@ fn callers_at_once_have_teams_of_their_own() {
 }
 
 #[test]
-fn a_part_may_have_parts_of_its_own() {
+fn a_part_may_start_nested_parts() {
     let sums = Mutex::new(Vec::new());
     Threads::new(3).for_each(
         (0..6).collect(),
@@ -58,7 +58,7 @@ fn a_part_may_have_parts_of_its_own() {
 }
 
 #[test]
-fn a_panic_in_a_part_is_the_callers_and_the_team_continues() {
+fn a_panic_in_a_part_reaches_the_caller_and_the_team_continues() {
     let threads = Threads::new(4);
     for unlucky in 0..20 {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -93,7 +93,7 @@ fn phases_see_all_writes_of_the_previous_phase() {
 }
 
 #[test]
-fn members_that_wait_for_one_that_panics_leave_and_its_message_is_the_callers() {
+fn a_panic_releases_waiting_members_and_reaches_the_caller() {
     for count in [2, 5] {
         for unlucky in 0..count {
             let left = AtomicUsize::new(0);
@@ -106,7 +106,7 @@ fn members_that_wait_for_one_that_panics_leave_and_its_message_is_the_callers() 
                 });
             }));
             assert_eq!(message(outcome), format!("member {unlucky} is unlucky"));
-            assert_eq!(left.into_inner(), 0, "nobody comes past the barrier");
+            assert_eq!(left.into_inner(), 0, "no member passes the barrier");
         }
     }
 }

@@ -13,30 +13,31 @@ fn threads_of_this_process() -> BTreeSet<String> {
 }
 
 /// Return the number of threads that arrive at a barrier of `count`.
-fn met(count: usize) -> usize {
-    let come = Mutex::new(BTreeSet::new());
+fn count_at_barrier(count: usize) -> usize {
+    let arrived = Mutex::new(BTreeSet::new());
     Threads::new(count).run(|member| {
-        come.lock().unwrap().insert(member.index());
+        arrived.lock().unwrap().insert(member.index());
         member.wait();
     });
-    come.into_inner().unwrap().len()
+    arrived.into_inner().unwrap().len()
 }
 
 #[test]
-fn threads_stay_from_kernel_to_kernel_and_a_forked_child_makes_its_own() {
+fn threads_persist_between_kernels_and_a_forked_child_creates_its_own() {
     let before = threads_of_this_process();
-    assert_eq!(met(4), 4);
-    let made = threads_of_this_process();
-    assert_eq!(made.len(), before.len() + 3);
+    assert_eq!(count_at_barrier(4), 4);
+    let created = threads_of_this_process();
+    assert_eq!(created.len(), before.len() + 3);
     for count in [2, 4, 3, 1, 4] {
-        assert_eq!(met(count), count);
-        assert_eq!(threads_of_this_process(), made, "no thread is made, and none ends");
+        assert_eq!(count_at_barrier(count), count);
+        assert_eq!(threads_of_this_process(), created, "no thread starts or ends");
     }
 
     // SAFETY: no other thread of this program holds a lock, and the child ends without returning.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        let is_right = threads_of_this_process().len() == 1 && met(3) == 3 && threads_of_this_process().len() == 3;
+        let is_right =
+            threads_of_this_process().len() == 1 && count_at_barrier(3) == 3 && threads_of_this_process().len() == 3;
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(if is_right { 0 } else { 1 }) };
     }
@@ -44,6 +45,6 @@ fn threads_stay_from_kernel_to_kernel_and_a_forked_child_makes_its_own() {
     // SAFETY: waits for our own child; `status` is ours.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert_eq!(status, 0, "the child has a team of its own");
-    assert_eq!(met(4), 4);
-    assert_eq!(threads_of_this_process(), made);
+    assert_eq!(count_at_barrier(4), 4);
+    assert_eq!(threads_of_this_process(), created);
 }

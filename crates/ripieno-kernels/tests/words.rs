@@ -67,13 +67,13 @@ fn words_of_random_bytes_are_the_ones_between_blanks() {
 }
 
 #[test]
-fn few_distinct_words_are_counted_often() {
+fn few_distinct_words_have_high_counts() {
     let words = random_text(400, 5, 1);
     check(&words.repeat(300));
 }
 
 #[test]
-fn words_longer_than_a_window_are_one_each() {
+fn a_word_longer_than_a_window_is_one_word() {
     for length in [8127, 8128, 8191, 8192, 8193, 16383, 16384, 16385, 30_000] {
         let long = b"aB".repeat(length / 2 + 1)[..length].to_vec();
         for text in [&long[..], &[b"x ", &long[..]].concat(), &[&long[..], b"\n", &long[..], b" x"].concat()] {

@@ -14,11 +14,11 @@ use std::time::Instant;
 
 const HEADER: [u8; 32] = [1; 32];
 const PAYLOAD: [u8; 8] = [2; 8];
-const ROUNDS: usize = 1_000;
-const BATCHES: usize = 60;
+const ROUND_COUNT: usize = 1_000;
+const BATCH_COUNT: usize = 60;
 const LARGE_BYTES: [usize; 3] = [1 << 20, 8 << 20, 64 << 20];
-const REPEATS: usize = 20;
-/// Maximum number of bytes per call to a link, as in the executor.
+const REPEAT_COUNT: usize = 20;
+/// Maximum number of bytes per call to a link.
 const SEGMENT_BYTES: usize = 256 << 10;
 /// Number of checks for data between two yields of the core.
 const YIELD_EVERY: u32 = 10_000;
@@ -33,7 +33,7 @@ fn main() {
         Some(text) => text.parse::<usize>().expect("the ring capacity in KiB") << 10,
         None => DEFAULT_CAPACITY_BYTES,
     };
-    println!("rings of {} KiB; 40 B there and back, halved; GB/s one way, best of {REPEATS}", capacity_bytes >> 10);
+    println!("rings of {} KiB; half a round trip of 40 B; GB/s one way, best of {REPEAT_COUNT}", capacity_bytes >> 10);
     println!("{:<16}{:>10}{:>12}{:>12}{:>12}", "", "40 B, ns", "1 MiB", "8 MiB", "64 MiB");
     let copies = LARGE_BYTES.map(memcpy_gb_per_s);
     println!("{:<16}{:>10}{:>12.2}{:>12.2}{:>12.2}", "memcpy", "", copies[0], copies[1], copies[2]);
@@ -44,7 +44,7 @@ fn main() {
 
 fn between_threads(capacity_bytes: usize) {
     let (first, second) = (Doorbell::new().unwrap(), Doorbell::new().unwrap());
-    let (mut here, mut there) = thread::pair(capacity_bytes, first.bell(), second.bell()).unwrap();
+    let (mut here, mut there) = thread::pair(capacity_bytes, first.waker(), second.waker()).unwrap();
     let peer = std::thread::spawn(move || answer(&mut there));
     measure("threads", &mut here);
     peer.join().unwrap();
@@ -58,7 +58,7 @@ fn over_shared_memory(capacity_bytes: usize) {
         .spawn()
         .unwrap();
     let doorbell = Doorbell::new().unwrap();
-    let mut link = shared_memory::connect(&here, &doorbell.bell(), capacity_bytes).unwrap();
+    let mut link = shared_memory::connect(&here, &doorbell.waker(), capacity_bytes).unwrap();
     measure("shared memory", &mut link);
     child.wait().unwrap();
 }
@@ -66,7 +66,7 @@ fn over_shared_memory(capacity_bytes: usize) {
 fn shared_memory_child() {
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let doorbell = Doorbell::new().unwrap();
-    answer(&mut shared_memory::accept(&socket, &doorbell.bell()).unwrap());
+    answer(&mut shared_memory::accept(&socket, &doorbell.waker()).unwrap());
 }
 
 fn over_tcp() {
@@ -79,17 +79,17 @@ fn over_tcp() {
 }
 
 fn measure(name: &str, link: &mut dyn Link) {
-    let latency_ns = best(BATCHES, || {
+    let latency_ns = best(BATCH_COUNT, || {
         let started = Instant::now();
-        for _ in 0..ROUNDS {
+        for _ in 0..ROUND_COUNT {
             send_small(link);
             receive_small(link);
         }
-        started.elapsed().as_secs_f64() * 1e9 / (2 * ROUNDS) as f64
+        started.elapsed().as_secs_f64() * 1e9 / (2 * ROUND_COUNT) as f64
     });
     let data = vec![3u8; LARGE_BYTES[2]];
     let rates = LARGE_BYTES.map(|bytes| {
-        let seconds = best(REPEATS, || {
+        let seconds = best(REPEAT_COUNT, || {
             let started = Instant::now();
             send_large(link, &data[..bytes]);
             receive_small(link);
@@ -101,13 +101,13 @@ fn measure(name: &str, link: &mut dyn Link) {
 }
 
 fn answer(link: &mut dyn Link) {
-    for _ in 0..BATCHES * ROUNDS {
+    for _ in 0..BATCH_COUNT * ROUND_COUNT {
         receive_small(link);
         send_small(link);
     }
     let mut data = vec![0u8; LARGE_BYTES[2]];
     for bytes in LARGE_BYTES {
-        for _ in 0..REPEATS {
+        for _ in 0..REPEAT_COUNT {
             receive_large(link, &mut data[..bytes]);
             send_small(link);
         }
@@ -122,12 +122,12 @@ fn send_small(link: &mut dyn Link) {
 fn receive_small(link: &mut dyn Link) {
     let mut header = [0; 32];
     spin(|| {
-        let shown = link.peek(40).unwrap();
-        let whole = shown.len() >= 40;
-        if whole {
-            header.copy_from_slice(&shown[..32]);
+        let peeked = link.peek(40).unwrap();
+        let is_complete = peeked.len() >= 40;
+        if is_complete {
+            header.copy_from_slice(&peeked[..32]);
         }
-        whole
+        is_complete
     });
     assert_eq!(header, HEADER);
     link.consume(40);
@@ -155,7 +155,7 @@ fn receive_large(link: &mut dyn Link, into: &mut [u8]) {
 
 fn memcpy_gb_per_s(bytes: usize) -> f64 {
     let (from, mut to) = (vec![1u8; bytes], vec![0u8; bytes]);
-    let seconds = best(REPEATS, || {
+    let seconds = best(REPEAT_COUNT, || {
         let started = Instant::now();
         to.copy_from_slice(std::hint::black_box(&from));
         std::hint::black_box(&to);

@@ -93,7 +93,7 @@ impl Acceptor {
     ) -> Option<Answer> {
         while let Some((number, pending)) = self.next() {
             match pending.advance(credentials, authorize) {
-                Answer::Waiting(pending) => self.keep(number, pending),
+                Answer::Waiting(pending) => self.store_pending(number, pending),
                 Answer::Unauthenticated => self.pause_after_step(REJECTION_PAUSE),
                 Answer::WrongToken(stream) => {
                     self.pause_after_step(REJECTION_PAUSE);
@@ -165,13 +165,13 @@ impl Acceptor {
         None
     }
 
-    /// Keep a pending connection until it sends more.
-    fn keep(&mut self, number: Option<u64>, pending: PendingConnection) {
+    /// Store a pending connection until it sends more.
+    fn store_pending(&mut self, number: Option<u64>, pending: PendingConnection) {
         if let Some(number) = number {
             self.pending_connections.insert(number, pending);
             return;
         }
-        if self.pending_connections.len() >= PendingConnection::most() {
+        if self.pending_connections.len() >= PendingConnection::max_count() {
             self.evict_one();
         }
         let tag = epoll::EventData::new_u64(self.next_number);
@@ -181,11 +181,11 @@ impl Acceptor {
         }
     }
 
-    /// Close one pending connection to free its place; return whether that was possible.
+    /// Close one pending connection to make space; return whether there was one.
     fn evict_one(&mut self) -> bool {
         self.pause_after_step(REJECTION_PAUSE);
-        let place = connection_to_evict(self.pending_connections.values());
-        let number = place.and_then(|place| self.pending_connections.keys().nth(place).copied());
+        let index = connection_to_evict(self.pending_connections.values());
+        let number = index.and_then(|index| self.pending_connections.keys().nth(index).copied());
         number.is_some_and(|number| self.pending_connections.remove(&number).is_some())
     }
 

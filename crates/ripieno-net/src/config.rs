@@ -58,7 +58,7 @@ pub enum Encryption {
 
 impl Encryption {
     /// Convert a user's setting: on, off, or unset.
-    pub fn meant_by(tls: Option<bool>) -> Encryption {
+    pub fn from_setting(tls: Option<bool>) -> Encryption {
         match tls {
             None => Encryption::BetweenHosts,
             Some(true) => Encryption::Everywhere,
@@ -124,7 +124,7 @@ pub struct Ports {
 
 impl Ports {
     /// Return the range that contains only this port.
-    pub fn one(port: u16) -> Ports {
+    pub fn single(port: u16) -> Ports {
         Ports { first: port, last: port }
     }
 }

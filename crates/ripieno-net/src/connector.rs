@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Limit of the time to connect to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for authentication on an open connection, before the next address is tried.
-const PROOF_TIMEOUT: Duration = Duration::from_secs(5);
+const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Pause before another attempt, after a missing or unauthenticated answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
@@ -80,7 +80,7 @@ impl Connector {
         let started = Instant::now();
         loop {
             let mut failed = Vec::new();
-            let mut may_come = false;
+            let mut may_recover = false;
             for address in candidates {
                 match self.try_one(peer, purpose, address, deadline) {
                     Ok(stream) => return Ok(Connection { stream, failed }),
@@ -88,12 +88,12 @@ impl Connector {
                         if let Some(cause) = failure.shortage() {
                             return Err(NetError::Os { rank: self.own.rank, what: "open a socket", cause });
                         }
-                        may_come |= matches!(&failure, ConnectFailure::Denied(denied) if !denied.is_proven());
+                        may_recover |= matches!(&failure, ConnectFailure::Denied(denied) if !denied.is_proven());
                         failed.push(Attempt { address: address.clone(), cause: failure.to_string() });
                     }
                 }
             }
-            if !may_come || Instant::now() + RETRY_PAUSE >= deadline {
+            if !may_recover || Instant::now() + RETRY_PAUSE >= deadline {
                 return Err(NetError::Unreachable {
                     rank: self.own.rank,
                     peer: peer.rank,
@@ -122,7 +122,7 @@ impl Connector {
                 let until = Instant::now() + left / (candidates.len() - at) as u32;
                 match self.try_one(peer, purpose, address, until) {
                     Ok(stream) => return Ok(stream),
-                    Err(failure) => has_ended &= failure.is_end(),
+                    Err(failure) => has_ended &= failure.has_ended(),
                 }
             }
             if has_ended {
@@ -171,7 +171,7 @@ impl Connector {
             world_size: self.own.world_size as u32,
             nonce: self.nonce,
         };
-        let deadline = deadline.min(Instant::now() + PROOF_TIMEOUT);
+        let deadline = deadline.min(Instant::now() + AUTHENTICATION_TIMEOUT);
         call(stream, &self.credentials, &greeting, deadline).map_err(ConnectFailure::Denied)
     }
 }
@@ -203,7 +203,7 @@ impl ConnectFailure {
     }
 
     /// Return whether the peer has ended for good.
-    fn is_end(&self) -> bool {
+    fn has_ended(&self) -> bool {
         match self {
             ConnectFailure::Connect(error) => error.kind() == std::io::ErrorKind::ConnectionRefused,
             ConnectFailure::Denied(denied) => denied.is_proven(),
@@ -211,7 +211,7 @@ impl ConnectFailure {
     }
 }
 
-/// Decide whether to accept a caller, before the check whether its place is taken.
+/// Decide whether to accept a caller, before the check for another connection of the same rank.
 pub(crate) fn authorize(own: &PeerAddress, nonce: JobNonce, greeting: &Greeting) -> Result<(), Refusal> {
     let (rank, world_size) = (own.rank as u32, own.world_size as u32);
     match greeting {

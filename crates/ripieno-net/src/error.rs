@@ -20,7 +20,7 @@ pub enum NetError {
     /// The rank found no port to listen on.
     #[error("rank {rank} cannot listen on {host} port {ports}: {cause}; ask for a range of free ports, or for port 0")]
     Bind {
-        /// The rank that wanted to listen.
+        /// The rank that tried to listen.
         rank: usize,
         /// The requested host or address.
         host: String,
@@ -107,7 +107,9 @@ pub enum NetError {
 impl From<NetError> for LinkError {
     fn from(error: NetError) -> LinkError {
         match error {
-            NetError::Os { what, cause, .. } => LinkError::Lacking { what: format!("it cannot {what}: {cause}") },
+            NetError::Os { what, cause, .. } => {
+                LinkError::MissingResource { what: format!("it cannot {what}: {cause}") }
+            }
             error => LinkError::Closed { cause: error.to_string() },
         }
     }

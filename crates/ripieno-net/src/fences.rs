@@ -17,5 +17,5 @@ pub fn can_fence_threads() -> bool {
 /// # Panics
 /// Panics unless [`can_fence_threads`] returns true.
 pub fn fence_threads() {
-    membarrier(MembarrierCommand::PrivateExpedited).expect("a process that could once can always");
+    membarrier(MembarrierCommand::PrivateExpedited).expect("the registration is permanent");
 }

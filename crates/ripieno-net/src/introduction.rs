@@ -137,94 +137,94 @@ mod tests {
     const PROMPT: Duration = Duration::from_secs(10);
     const POLL_TIMEOUT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-    fn reception(credentials: &Credentials) -> (MemberAcceptor, SocketAddr) {
+    fn acceptor(credentials: &Credentials) -> (MemberAcceptor, SocketAddr) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         (MemberAcceptor::new(listener.as_fd(), credentials.clone()).unwrap(), address)
     }
 
     fn credentials(secret: &str, tls: bool) -> Credentials {
-        Credentials { token: crate::Token::from_secret(secret), tls: Encryption::meant_by(Some(tls)) }
+        Credentials { token: crate::Token::from_secret(secret), tls: Encryption::from_setting(Some(tls)) }
     }
 
     /// Receive until `is_over`; return the accepted member.
-    fn receive(reception: &mut MemberAcceptor, is_over: &dyn Fn() -> bool) -> Option<IntroducedMember> {
+    fn receive(acceptor: &mut MemberAcceptor, is_over: &dyn Fn() -> bool) -> Option<IntroducedMember> {
         let deadline = Instant::now() + PROMPT;
         loop {
-            let member = reception.next_member();
+            let member = acceptor.next_member();
             if member.is_some() || is_over() {
                 return member;
             }
-            assert!(Instant::now() < deadline, "nobody comes");
-            poll(&mut [PollFd::new(reception, PollFlags::IN)], Some(&POLL_TIMEOUT)).unwrap();
+            assert!(Instant::now() < deadline, "no member connects");
+            poll(&mut [PollFd::new(acceptor, PollFlags::IN)], Some(&POLL_TIMEOUT)).unwrap();
         }
     }
 
-    fn meet(members: &Credentials, servers: &Credentials) -> [Option<Result<TunneledConnection, ErrorKind>>; 2] {
-        let (mut reception, address) = reception(servers);
+    fn introduce(members: &Credentials, servers: &Credentials) -> [Option<Result<TunneledConnection, ErrorKind>>; 2] {
+        let (mut acceptor, address) = acceptor(servers);
         let member = TcpStream::connect(address).unwrap();
         std::thread::scope(|scope| {
             let joined = scope.spawn(|| join(member.as_fd(), members, PROMPT).map_err(|error| error.kind()));
-            let received = receive(&mut reception, &|| joined.is_finished());
+            let received = receive(&mut acceptor, &|| joined.is_finished());
             [Some(joined.join().unwrap()), received.map(|member| Ok(member.tunneled))]
         })
     }
 
     #[test]
     fn a_member_with_the_token_is_accepted() {
-        let met = meet(&credentials("a", false), &credentials("a", false));
-        assert!(matches!(met, [Some(Ok(None)), Some(Ok(None))]));
+        let results = introduce(&credentials("a", false), &credentials("a", false));
+        assert!(matches!(results, [Some(Ok(None)), Some(Ok(None))]));
     }
 
     #[test]
-    fn bytes_through_a_tunnel_arrive_whole_and_in_order_until_its_end() {
-        let met = meet(&credentials("a", true), &credentials("a", true));
-        let [(there, member), (_, server)] = met.map(|met| met.unwrap().unwrap().unwrap());
+    fn a_tunnel_delivers_all_bytes_in_order_until_its_end() {
+        let results = introduce(&credentials("a", true), &credentials("a", true));
+        let [(there, member), (_, server)] = results.map(|results| results.unwrap().unwrap().unwrap());
         let [mut member, mut server] = [member, server].map(UnixStream::from);
-        let words: Vec<u8> = (0..3_000_000u32).map(|number| (number % 251) as u8).collect();
+        let data: Vec<u8> = (0..3_000_000u32).map(|number| (number % 251) as u8).collect();
         std::thread::scope(|scope| {
-            let told = &words;
+            let sent = &data;
             scope.spawn(move || {
-                member.write_all(told).unwrap();
+                member.write_all(sent).unwrap();
                 member.read_exact(&mut [0; 5]).unwrap();
                 drop(member);
                 assert!(there.wait(PROMPT), "a tunnel ends with its descriptor");
             });
-            let mut received = vec![0; words.len()];
+            let mut received = vec![0; data.len()];
             server.read_exact(&mut received).unwrap();
-            assert!(received == words);
-            server.write_all(b"heard").unwrap();
+            assert!(received == data);
+            server.write_all(b"reply").unwrap();
             assert_eq!(server.read(&mut received).unwrap(), 0, "until the other end is closed");
         });
     }
 
     #[test]
-    fn a_member_and_a_server_of_which_one_encrypts_refuse_each_other() {
+    fn a_member_and_a_server_with_different_tls_settings_refuse_each_other() {
         for tls in [false, true] {
-            let met = meet(&credentials("a", tls), &credentials("a", !tls));
-            assert!(matches!(met, [Some(Err(ErrorKind::ConnectionRefused)), None]));
+            let results = introduce(&credentials("a", tls), &credentials("a", !tls));
+            assert!(matches!(results, [Some(Err(ErrorKind::ConnectionRefused)), None]));
         }
     }
 
     #[test]
     fn a_member_is_notified_that_tokens_differ() {
         for tls in [false, true] {
-            let met = meet(&credentials("a", tls), &credentials("b", tls));
-            assert!(matches!(met, [Some(Err(ErrorKind::PermissionDenied)), None]));
+            let results = introduce(&credentials("a", tls), &credentials("b", tls));
+            assert!(matches!(results, [Some(Err(ErrorKind::PermissionDenied)), None]));
         }
     }
 
     #[test]
     fn a_rank_is_no_member() {
         let credentials = credentials("a", false);
-        let (mut reception, address) = reception(&credentials);
+        let (mut acceptor, address) = acceptor(&credentials);
         let rank = Greeting { purpose: ConnectionPurpose::Data, ..MEMBER };
         std::thread::scope(|scope| {
             let called = scope.spawn(|| {
                 let stream = Stream::connect_tcp(address, PROMPT).unwrap();
                 call(stream, &credentials, &rank, Instant::now() + PROMPT)
             });
-            assert!(receive(&mut reception, &|| called.is_finished()).is_none());
+            assert!(receive(&mut acceptor, &|| called.is_finished()).is_none());
             assert_eq!(called.join().unwrap().unwrap_err(), Denied::Refused(Refusal::Purpose));
         });
     }

@@ -24,7 +24,7 @@ pub mod threads;
 pub mod tls;
 
 pub use config::{Config, Credentials, Encryption, LinkPolicy, MAX_WORLD_SIZE, Ports, Token};
-pub use endpoint::{Alarm, Endpoint};
+pub use endpoint::{Endpoint, FailureHandle};
 pub use error::NetError;
 pub use exchange::Exchange;
 pub use fences::{can_fence_threads, fence_threads};

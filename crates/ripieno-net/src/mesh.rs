@@ -9,13 +9,13 @@ use crate::auth::{Answer, ConnectionPurpose, Greeting, JobNonce, Refusal};
 use crate::config::Config;
 use crate::connector::{Connector, authorize};
 use crate::error::NetError;
-use crate::links::{Bell, Doorbell, TcpLink, WatchedDescriptor};
+use crate::links::{Doorbell, TcpLink, Waker, WatchedDescriptor};
 use crate::listeners::Listeners;
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::shortage::{no_thread, with_advice};
 use crate::stream::Stream;
-use ripieno_run::swarm::{UNSENT_BYTES_MAX, Wires};
-use ripieno_run::{Link, LinkError, Want};
+use ripieno_run::swarm::{PeerLinks, UNSENT_BYTES_MAX};
+use ripieno_run::{Link, LinkError, LinkInterest};
 use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io;
@@ -74,14 +74,14 @@ impl MeshMember {
     }
 
     /// Create the mesh of the members with these addresses, ordered by rank.
-    pub fn meet(self, addresses: &[String]) -> Result<Mesh, NetError> {
+    pub fn connect(self, addresses: &[String]) -> Result<Mesh, NetError> {
         let MeshMember { config, listeners, own } = self;
         let addresses = PeerAddress::read_all(&config, addresses)?;
         check_addresses(&config, &addresses)?;
         let nonce = addresses[0].job_nonce();
         let os = |what| move |error: io::Error| NetError::Os { rank: config.rank, what, cause: with_advice(&error) };
-        let doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
-        let acceptor = Acceptor::new(listeners.listeners).map_err(os("watch its doors"))?;
+        let doorbell = Doorbell::new().map_err(os("create a doorbell in shared memory"))?;
+        let acceptor = Acceptor::new(listeners.listeners).map_err(os("watch its listeners"))?;
         let (opener, opened) = channel();
         Ok(Mesh {
             connector: Arc::new(Connector::new(&config, own.clone(), nonce)),
@@ -105,9 +105,9 @@ impl Mesh {
         self.config.heartbeat_timeout
     }
 
-    /// Return the bell that wakes this mesh from a sleep.
-    pub fn bell(&self) -> Bell {
-        self.doorbell.bell()
+    /// Return the waker that wakes this mesh from a sleep.
+    pub fn waker(&self) -> Waker {
+        self.doorbell.waker()
     }
 
     /// Announce a sleep. The owner must check for work once more before it sleeps.
@@ -120,17 +120,17 @@ impl Mesh {
         self.doorbell.cancel();
     }
 
-    /// Sleep until one of `wants` is ready, a connection arrives, the bell rings, or `timeout` expires.
-    pub fn sleep(&mut self, wants: &[Want], timeout: Duration) {
-        for want in wants.iter().filter(|want| want.readable) {
-            if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) {
+    /// Sleep until one of `interests` is ready, a connection arrives, [`Self::waker`] wakes it, or `timeout` expires.
+    pub fn sleep(&mut self, interests: &[LinkInterest], timeout: Duration) {
+        for interest in interests.iter().filter(|interest| interest.readable) {
+            if let Some(MeshSlot::Open(link)) = self.slots.get_mut(&interest.link.peer) {
                 link.prepare_sleep();
             }
         }
         let acceptor = WatchedDescriptor { fd: self.acceptor.as_fd(), readable: true, writable: false };
-        let links = wants.iter().filter_map(|want| match self.slots.get(&want.link.peer)? {
+        let links = interests.iter().filter_map(|interest| match self.slots.get(&interest.link.peer)? {
             MeshSlot::Open(link) => {
-                Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
+                Some(WatchedDescriptor { fd: link.as_fd(), readable: interest.readable, writable: interest.writable })
             }
             _ => None,
         });
@@ -138,17 +138,17 @@ impl Mesh {
         let timeout = due.map_or(timeout, |due| timeout.min(due));
         // A failed sleep ends immediately; the caller checks again.
         if let Ok(true) = self.doorbell.wait(std::iter::once(acceptor).chain(links), timeout) {
-            self.note_ready(wants);
+            self.note_ready(interests);
         }
     }
 
     /// Mark the links that became ready during the sleep.
-    fn note_ready(&mut self, wants: &[Want]) {
+    fn note_ready(&mut self, interests: &[LinkInterest]) {
         // The first descriptor is the acceptor.
         let mut index = 1;
-        for want in wants {
-            let Some(MeshSlot::Open(link)) = self.slots.get_mut(&want.link.peer) else { continue };
-            link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
+        for interest in interests {
+            let Some(MeshSlot::Open(link)) = self.slots.get_mut(&interest.link.peer) else { continue };
+            link.note_ready(self.doorbell.was_readable(index), self.doorbell.was_writable(index));
             index += 1;
         }
     }
@@ -184,7 +184,7 @@ impl Mesh {
         self.slots.insert(peer, link.map_or_else(MeshSlot::Closed, MeshSlot::Open));
     }
 
-    fn take_opened(&mut self) {
+    fn store_opened(&mut self) {
         while let Ok((peer, outcome)) = self.opened.try_recv() {
             match (self.slots.get_mut(&peer), outcome) {
                 (Some(MeshSlot::Opening { until, cause }), Err(error @ LinkError::Closed { .. }))
@@ -211,12 +211,12 @@ impl Mesh {
         // Longer than the connecting thread's deadline, because the thread reports a more precise cause.
         self.slots.insert(peer, MeshSlot::Opening { until: deadline + SIMULTANEOUS_OPEN_TIMEOUT, cause });
         let (connector, address) = (self.connector.clone(), self.addresses[peer].clone());
-        let (opener, bell) = (self.opener.clone(), self.doorbell.bell());
+        let (opener, waker) = (self.opener.clone(), self.doorbell.waker());
         let connect = move || {
             let reached = connector.connect_by_tcp(&address, ConnectionPurpose::Data, deadline);
             // The mesh may be gone already.
             let _ = opener.send((address.rank, reached.map(|it| it.stream).map_err(LinkError::from)));
-            bell.ring();
+            waker.wake();
         };
         if let Err(error) = std::thread::Builder::new().name("ripieno-open".to_string()).spawn(connect) {
             self.open(peer, Err(no_thread(&error)));
@@ -234,10 +234,10 @@ fn expects(own: usize, slot: Option<&MeshSlot>, greeting: &Greeting) -> Result<(
     }
 }
 
-impl Wires for Mesh {
+impl PeerLinks for Mesh {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         if !matches!(self.slots.get(&peer), Some(MeshSlot::Open(_))) {
-            self.take_opened();
+            self.store_opened();
         }
         if !self.slots.contains_key(&peer) {
             self.connect(peer);
@@ -250,7 +250,7 @@ impl Wires for Mesh {
     }
 
     fn new_peers(&mut self) -> Vec<usize> {
-        self.take_opened();
+        self.store_opened();
         self.accept();
         std::mem::take(&mut self.new_peers)
     }

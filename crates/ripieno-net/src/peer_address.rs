@@ -75,7 +75,7 @@ impl PeerAddress {
     /// Parse the records of all ranks, and check that they belong to one job.
     pub fn read_all(config: &Config, strings: &[String]) -> Result<Vec<PeerAddress>, NetError> {
         if strings.len() != config.world_size {
-            let cause = format!("it gave {} strings for a world of {}", strings.len(), config.world_size);
+            let cause = format!("it returned {} strings for a world of {}", strings.len(), config.world_size);
             return Err(NetError::Exchange { rank: config.rank, cause, elapsed_ms: 0 });
         }
         strings.iter().enumerate().map(|(peer, text)| PeerAddress::read(config, peer, text)).collect()
@@ -114,7 +114,7 @@ impl PeerAddress {
             return disagree(format!("rank {rank} {own} and rank {peer} {other}"));
         }
         if address.rank != peer {
-            return disagree(format!("the string in place {peer} is of rank {}", address.rank));
+            return disagree(format!("the string at position {peer} is of rank {}", address.rank));
         }
         Ok(address)
     }
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn another_token_another_version_and_another_order_are_reported_on_every_rank() {
+    fn a_wrong_token_version_or_order_is_reported() {
         let (configs, strings) = addresses(&["a", "b", "a"]);
         let (peer, text) = cause(PeerAddress::read_all(&configs[2], &strings));
         assert!(peer == 1 && text.contains("tokens differ"), "{text}");

@@ -104,7 +104,7 @@ fn check_listening(config: &Config) -> Check {
     let advice = "ask for port 0 or for a range of free ports, on a host name or address of this machine";
     match Listeners::open(config) {
         Ok(listeners) => {
-            check("listening", ProbeOutcome::Good, format!("TCP port {} could be had", listeners.port), "")
+            check("listening", ProbeOutcome::Good, format!("TCP port {} is available", listeners.port), "")
         }
         Err(error) => check("listening", ProbeOutcome::Bad, error, advice),
     }
@@ -114,13 +114,13 @@ fn check_addresses(addresses: &Addresses) -> Check {
     let advice = "this host works alone; to work with others it needs an interface that is up and has an address";
     let usable: Vec<String> = addresses.usable.iter().map(ToString::to_string).collect();
     match usable.is_empty() {
-        false => check("addresses", ProbeOutcome::Good, format!("others may reach {}", usable.join(", ")), ""),
+        false => check("addresses", ProbeOutcome::Good, format!("other hosts may reach {}", usable.join(", ")), ""),
         true => check("addresses", ProbeOutcome::Warning, addresses.explain(), advice),
     }
 }
 
 fn check_host_name(host: &str, named: &io::Result<Addresses>) -> Check {
-    let advice = "nothing to do while addresses are offered; do not give this name as the host to listen on";
+    let advice = "nothing to do while addresses are offered; do not listen on this name";
     match named {
         Ok(named) if !named.usable.is_empty() => {
             let usable: Vec<String> = named.usable.iter().map(ToString::to_string).collect();
@@ -132,22 +132,21 @@ fn check_host_name(host: &str, named: &io::Result<Addresses>) -> Check {
 }
 
 fn check_unix_sockets(config: &Config) -> Check {
-    let advice = "ranks of this host will talk over TCP";
+    let advice = "ranks of this host will use TCP";
     let any_port = Config { ports: Default::default(), host: None, ..config.clone() };
     match Listeners::open(&any_port) {
         Ok(Listeners { unix: Some(_), .. }) => {
-            check("Unix sockets", ProbeOutcome::Good, "abstract names can be had", "")
+            check("Unix sockets", ProbeOutcome::Good, "abstract names are available", "")
         }
-        Ok(_) => check("Unix sockets", ProbeOutcome::Warning, "abstract names cannot be had", advice),
+        Ok(_) => check("Unix sockets", ProbeOutcome::Warning, "abstract names are not available", advice),
         Err(error) => check("Unix sockets", ProbeOutcome::Warning, error, advice),
     }
 }
 
 fn check_shared_memory() -> Check {
-    let advice =
-        "ranks of this host will talk over TCP; a sandbox may forbid memfd_create, eventfd or passing descriptors";
+    let advice = "ranks of this host will use TCP; a sandbox may forbid memfd_create, eventfd or passing descriptors";
     match share_memory() {
-        Ok(()) => check("shared memory", ProbeOutcome::Good, "memory can be made, passed and mapped", ""),
+        Ok(()) => check("shared memory", ProbeOutcome::Good, "memory can be created, passed and mapped", ""),
         Err(error) => check("shared memory", ProbeOutcome::Warning, error, advice),
     }
 }
@@ -156,8 +155,8 @@ fn check_shared_memory() -> Check {
 fn share_memory() -> io::Result<()> {
     let (first, second) = UnixStream::pair()?;
     let (here, there) = (Doorbell::new()?, Doorbell::new()?);
-    let offer = shared_memory::offer(&first, &here.bell(), 1 << 16)?;
-    shared_memory::accept(&second, &there.bell())?;
+    let offer = shared_memory::offer(&first, &here.waker(), 1 << 16)?;
+    shared_memory::accept(&second, &there.waker())?;
     offer.finish(&first).map(drop)
 }
 
@@ -165,16 +164,14 @@ fn check_cores(config: &Config) -> Check {
     let cores = core_count();
     let found = format!("{cores} cores may be used");
     match config.world_size > cores {
-        true => {
-            check("cores", ProbeOutcome::Warning, found, "if all ranks run on this host, they take turns on its cores")
-        }
+        true => check("cores", ProbeOutcome::Warning, found, "if all ranks run on this host, they share its cores"),
         false => check("cores", ProbeOutcome::Good, found, ""),
     }
 }
 
 fn check_descriptors(config: &Config) -> Check {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let needed = DESCRIPTORS_PER_PEER * config.world_size as u64 + DESCRIPTORS_BESIDES;
+    let needed = DESCRIPTORS_PER_PEER * config.world_size as u64 + OTHER_DESCRIPTOR_COUNT;
     let found = format!("{limit} files may be open, {needed} may be needed by {} ranks", config.world_size);
     match limit < needed {
         true => check("open files", ProbeOutcome::Warning, found, "raise it with `ulimit -n`"),
@@ -182,10 +179,10 @@ fn check_descriptors(config: &Config) -> Check {
     }
 }
 
-/// A shared-memory link holds the peer's bell (2 descriptors) and a socket; rank 0 also holds a control connection.
+/// A shared-memory link holds the peer's waker (2 descriptors) and a socket; rank 0 also holds a control connection.
 const DESCRIPTORS_PER_PEER: u64 = 4;
-/// Listeners, event descriptors, the process's own bell, and files of the program.
-const DESCRIPTORS_BESIDES: u64 = 64;
+/// Listeners, event descriptors, the process's own waker, and files of the program.
+const OTHER_DESCRIPTOR_COUNT: u64 = 64;
 
 #[cfg(test)]
 mod tests {
@@ -193,7 +190,7 @@ mod tests {
     use crate::config::{Ports, Token};
 
     #[test]
-    fn a_sound_host_is_found_sound_and_a_port_in_use_is_not() {
+    fn a_working_host_passes_and_a_port_in_use_is_reported() {
         let mut config = Config::new(0, 1, Token::from_secret("test"));
         let report = probe(&config);
         assert_ne!(report.worst(), ProbeOutcome::Bad, "{report:?}");
@@ -201,7 +198,7 @@ mod tests {
         let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = holder.local_addr().unwrap().port();
         config.host = Some("127.0.0.1".to_string());
-        config.ports = Ports::one(port);
+        config.ports = Ports::single(port);
         let report = probe(&config);
         let bad: Vec<&Check> = report.checks.iter().filter(|check| check.outcome == ProbeOutcome::Bad).collect();
         assert!(bad.len() == 1 && bad[0].found.contains(&port.to_string()), "{report:?}");

@@ -7,11 +7,11 @@ use std::io;
 /// Return the resource that `error` reports as exhausted and a recommended action, if any.
 pub(crate) fn shortage(error: &io::Error) -> Option<String> {
     let advice = match Errno::from_io_error(error)? {
-        Errno::MFILE => "this process may have no more open files: raise its limit (ulimit -n)",
-        Errno::NFILE => "this host may have no more open files: raise its limit (fs.file-max)",
+        Errno::MFILE => "this process has reached its limit of open files: raise it (ulimit -n)",
+        Errno::NFILE => "this host has reached its limit of open files: raise it (fs.file-max)",
         Errno::NOMEM => {
-            "this process may have no more memory: raise its limit (ulimit -v, or its cgroup's), or that of its \
-             mappings (vm.max_map_count)"
+            "this process has reached its limit of memory (ulimit -v, or its cgroup's) or of mappings \
+             (vm.max_map_count): raise it"
         }
         _ => return None,
     };
@@ -25,7 +25,9 @@ pub(crate) fn with_advice(error: &io::Error) -> String {
 
 /// Return the error for a connection that failed because no thread could start.
 pub(crate) fn no_thread(error: &io::Error) -> LinkError {
-    LinkError::Lacking { what: format!("it cannot start a thread: {error}; allow it more (ulimit -u)") }
+    LinkError::MissingResource {
+        what: format!("it cannot start a thread: {error}; raise its limit of threads (ulimit -u)"),
+    }
 }
 
 #[cfg(test)]

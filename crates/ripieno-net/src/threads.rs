@@ -1,12 +1,12 @@
 //! Runs the ranks of a world as threads of one process: a fabric with its membership in a table in memory.
 
 use crate::host::{core_count, host_name};
-use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, thread};
+use crate::links::{DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, Waker, thread};
 use crate::monitor::lock;
-use ripieno_run::membership::{BlockedWaits, CallHistory, describe, describe_pair, is_one_collective};
+use ripieno_run::membership::{BlockedWaits, CallHistory, describe, describe_pair, is_same_collective};
 use ripieno_run::{
-    Blocking, CollectiveId, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, Remote,
-    Topology, Want,
+    Blocking, CollectiveId, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId,
+    LinkInterest, Remote, Topology,
 };
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ struct ThreadWorld {
     started: Instant,
     has_core_per_rank: bool,
     topology: Arc<Topology>,
-    bells: Vec<Bell>,
+    wakers: Vec<Waker>,
     failed: AtomicBool,
     failure: Mutex<Option<JobFailure>>,
     histories: Vec<Mutex<CallHistory>>,
@@ -36,7 +36,7 @@ struct ThreadWorld {
     /// Whether each rank has left normally.
     left: Vec<AtomicBool>,
     /// Link ends that were created by the peer and not yet taken by their rank.
-    waiting: Mutex<BTreeMap<(usize, LinkId), RingLink>>,
+    unclaimed: Mutex<BTreeMap<(usize, LinkId), RingLink>>,
 }
 
 impl ThreadFabric {
@@ -53,13 +53,13 @@ impl ThreadFabric {
             started: Instant::now(),
             has_core_per_rank: doorbells.len() <= core_count(),
             topology: Arc::new(topology),
-            bells: doorbells.iter().map(Doorbell::bell).collect(),
+            wakers: doorbells.iter().map(Doorbell::waker).collect(),
             failed: AtomicBool::new(false),
             failure: Mutex::default(),
             histories: (0..world_size).map(|_| Mutex::default()).collect(),
             waits: Mutex::default(),
             left: (0..world_size).map(|_| AtomicBool::new(false)).collect(),
-            waiting: Mutex::default(),
+            unclaimed: Mutex::default(),
         });
         let fabric = |(rank, doorbell)| ThreadFabric {
             rank,
@@ -76,14 +76,14 @@ impl ThreadFabric {
     }
 
     fn open_link(&self, id: LinkId) -> Result<RingLink, LinkError> {
-        let mut waiting = lock(&self.world.waiting);
-        if let Some(link) = waiting.remove(&(self.rank, id)) {
+        let mut unclaimed = lock(&self.world.unclaimed);
+        if let Some(link) = unclaimed.remove(&(self.rank, id)) {
             return Ok(link);
         }
-        let (own, others) = (self.world.bells[self.rank].clone(), self.world.bells[id.peer].clone());
-        let pair = thread::pair(DEFAULT_CAPACITY_BYTES, own, others);
+        let (own, peer) = (self.world.wakers[self.rank].clone(), self.world.wakers[id.peer].clone());
+        let pair = thread::pair(DEFAULT_CAPACITY_BYTES, own, peer);
         let (link, other) = pair.map_err(|error| LinkError::Closed { cause: error.to_string() })?;
-        waiting.insert((id.peer, id.other_end(self.rank)), other);
+        unclaimed.insert((id.peer, id.other_end(self.rank)), other);
         Ok(link)
     }
 }
@@ -95,7 +95,7 @@ impl Drop for ThreadFabric {
         }
         self.close();
         // Peers that request a link from now on find its other end closed.
-        lock(&self.world.waiting).retain(|(rank, _), _| *rank != self.rank);
+        lock(&self.world.unclaimed).retain(|(rank, _), _| *rank != self.rank);
     }
 }
 
@@ -103,7 +103,7 @@ impl ThreadWorld {
     fn fail(&self, failure: JobFailure) {
         lock(&self.failure).get_or_insert(failure);
         self.failed.store(true, Ordering::Release);
-        self.bells.iter().for_each(Bell::ring);
+        self.wakers.iter().for_each(Waker::wake);
     }
 
     fn failure(&self) -> Option<JobFailure> {
@@ -128,7 +128,7 @@ impl ThreadWorld {
 
     /// Return whether `rank` has not reached `id`.
     fn is_absent(&self, rank: usize, id: CollectiveId) -> bool {
-        lock(&self.histories[rank]).lasts().lack(id)
+        lock(&self.histories[rank]).last_calls().left_before(id)
     }
 
     fn mismatch(&self, id: CollectiveId) -> JobFailure {
@@ -163,7 +163,7 @@ struct ThreadRemote {
 
 impl Remote for ThreadRemote {
     fn wake(&self) {
-        self.world.bells[self.rank].ring();
+        self.world.wakers[self.rank].wake();
     }
 
     fn report(&self, failure: JobFailure) {
@@ -177,7 +177,7 @@ impl Fabric for ThreadFabric {
     }
 
     fn world_size(&self) -> usize {
-        self.world.bells.len()
+        self.world.wakers.len()
     }
 
     fn topology(&self) -> Arc<Topology> {
@@ -233,7 +233,7 @@ impl Fabric for ThreadFabric {
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         let described = |rank: usize, header| (rank, lock(&self.world.histories[rank]).describe(header));
-        let failure = match is_one_collective(&mine, &theirs) {
+        let failure = match is_same_collective(&mine, &theirs) {
             true => self.world.mismatch(mine.collective_id()),
             false => JobFailure::Mismatch {
                 description: describe_pair([described(self.rank, mine), described(peer, theirs)]),
@@ -266,7 +266,7 @@ impl Fabric for ThreadFabric {
         self.doorbell.prepare();
     }
 
-    fn park(&mut self, _wants: &[Want], timeout: Duration) {
+    fn park(&mut self, _interests: &[LinkInterest], timeout: Duration) {
         // A failed sleep ends immediately; the caller checks again.
         let _ = self.doorbell.wait([], timeout);
     }

@@ -1,6 +1,6 @@
-//! A doorbell wakes its owner only after a ring or at the timeout.
+//! A doorbell wakes its owner only after a wake-up or at the timeout.
 
-use ripieno_net::links::{Bell, Doorbell, WatchedDescriptor};
+use ripieno_net::links::{Doorbell, Waker, WatchedDescriptor};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -10,7 +10,7 @@ const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(20);
 
 #[test]
-fn a_sleeper_without_a_ring_wakes_at_the_timeout() {
+fn a_parked_rank_without_a_wake_up_wakes_at_the_timeout() {
     let mut doorbell = Doorbell::new().unwrap();
     let started = Instant::now();
     doorbell.prepare();
@@ -20,43 +20,43 @@ fn a_sleeper_without_a_ring_wakes_at_the_timeout() {
 }
 
 #[test]
-fn a_ring_between_prepare_and_wait_is_kept() {
+fn a_wake_up_between_prepare_and_wait_is_not_lost() {
     let mut doorbell = Doorbell::new().unwrap();
     doorbell.prepare();
-    doorbell.bell().ring();
+    doorbell.waker().wake();
     assert!(doorbell.wait([], LONG).unwrap());
     doorbell.cancel();
 
     doorbell.prepare();
-    assert!(!doorbell.wait([], SHORT).unwrap(), "a ring wakes once");
+    assert!(!doorbell.wait([], SHORT).unwrap(), "a wake-up counts once");
     doorbell.cancel();
 }
 
 #[test]
 fn a_rank_that_does_not_sleep_is_not_disturbed() {
     let mut doorbell = Doorbell::new().unwrap();
-    doorbell.bell().ring();
+    doorbell.waker().wake();
     doorbell.prepare();
     assert!(!doorbell.wait([], SHORT).unwrap());
     doorbell.cancel();
 }
 
 #[test]
-fn a_bell_rings_through_the_descriptors_sent_to_a_peer() {
+fn a_waker_works_through_the_descriptors_sent_to_a_peer() {
     let mut doorbell = Doorbell::new().unwrap();
-    let own = doorbell.bell();
+    let own = doorbell.waker();
     let [eventfd, page] = own.fds().map(|fd| fd.try_clone_to_owned().unwrap());
-    let peer = Bell::from_fds(eventfd, page).unwrap();
+    let peer = Waker::from_fds(eventfd, page).unwrap();
     std::thread::scope(|scope| {
         doorbell.prepare();
-        scope.spawn(|| peer.ring());
+        scope.spawn(|| peer.wake());
         assert!(doorbell.wait([], LONG).unwrap());
         doorbell.cancel();
     });
 }
 
 #[test]
-fn a_watched_socket_wakes_for_bytes_for_room_and_for_its_end() {
+fn a_watched_socket_wakes_for_bytes_space_and_its_end() {
     let mut doorbell = Doorbell::new().unwrap();
     let (here, mut there) = UnixStream::pair().unwrap();
     let mut sleep = |readable, writable, timeout| {
@@ -70,5 +70,5 @@ fn a_watched_socket_wakes_for_bytes_for_room_and_for_its_end() {
     there.write_all(b"x").unwrap();
     assert!(sleep(true, false, LONG));
     drop(there);
-    assert!(sleep(false, false, LONG), "the end of a socket is always news");
+    assert!(sleep(false, false, LONG), "the end of a socket always wakes");
 }

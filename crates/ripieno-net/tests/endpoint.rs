@@ -15,8 +15,11 @@ fn every_pair_exchanges_bytes_over_every_kind_of_link() {
     // Ranks with encryption still share memory on the same host.
     for (links, tls, kind) in kinds.into_iter().chain([(LinkPolicy::Auto, true, LinkKind::SharedMemory)]) {
         for world_size in [1, 2, 3, 5] {
-            let endpoints =
-                connect_threads(world_size, |config| Config { links, tls: Encryption::meant_by(Some(tls)), ..config });
+            let endpoints = connect_threads(world_size, |config| Config {
+                links,
+                tls: Encryption::from_setting(Some(tls)),
+                ..config
+            });
             std::thread::scope(|scope| {
                 for mut endpoint in endpoints {
                     scope.spawn(move || {
@@ -31,14 +34,14 @@ fn every_pair_exchanges_bytes_over_every_kind_of_link() {
 }
 
 #[test]
-fn ranks_of_which_only_one_encrypts_do_not_connect_and_both_report_it() {
+fn ranks_with_different_tls_settings_do_not_connect_and_report_it() {
     let exchanges = ThreadExchange::group(2, TIMEOUT).into_iter().enumerate();
     let threads = exchanges.map(|(rank, mut exchange)| {
         let config = Config {
-            tls: Encryption::meant_by((rank == 1).then_some(true)),
+            tls: Encryption::from_setting((rank == 1).then_some(true)),
             ..Config::new(rank, 2, Token::from_secret("test"))
         };
-        std::thread::spawn(move || Endpoint::meet(config, &mut exchange).map(drop))
+        std::thread::spawn(move || Endpoint::connect(config, &mut exchange).map(drop))
     });
     for thread in threads.collect::<Vec<_>>() {
         let error = thread.join().unwrap().unwrap_err().to_string();
@@ -66,15 +69,15 @@ fn a_reported_failure_wakes_every_parked_rank() {
         cause: "ValueError: no".to_string(),
         traceback: "Traceback: …".to_string(),
     };
-    let culprit = endpoints.pop().unwrap();
+    let reporter = endpoints.pop().unwrap();
     std::thread::scope(|scope| {
         for mut endpoint in endpoints {
             let failure = failure.clone();
             scope.spawn(move || assert_eq!(next_failure(&mut endpoint, Duration::from_secs(2)), Some(failure)));
         }
-        culprit.alarm().report(failure.clone());
+        reporter.failure_handle().report(failure.clone());
         // The rank may leave at once; its report remains the cause.
-        drop(culprit);
+        drop(reporter);
     });
 }
 
@@ -109,7 +112,7 @@ fn a_rank_that_left_while_others_need_it_is_named() {
 }
 
 #[test]
-fn leaving_in_any_order_fails_no_rank_and_takes_no_time() {
+fn leaving_in_any_order_is_fast_and_no_failure() {
     for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2]] {
         let endpoints = connect_threads(3, |config| config);
         let started = Instant::now();
@@ -118,11 +121,11 @@ fn leaving_in_any_order_fails_no_rank_and_takes_no_time() {
             let mut turns: Vec<_> = turns.into_iter().map(Some).collect();
             let mut waits: Vec<_> = waits.into_iter().map(Some).collect();
             for (rank, mut endpoint) in endpoints.into_iter().enumerate() {
-                let place = order.iter().position(|&r| r == rank).unwrap();
-                let wait = waits[place].take().unwrap();
-                let next = turns.get_mut(place + 1).and_then(Option::take);
+                let position = order.iter().position(|&r| r == rank).unwrap();
+                let wait = waits[position].take().unwrap();
+                let next = turns.get_mut(position + 1).and_then(Option::take);
                 scope.spawn(move || {
-                    let _ = (place > 0).then(|| wait.recv());
+                    let _ = (position > 0).then(|| wait.recv());
                     next.map(|next| next.send(()));
                     assert_eq!(endpoint.failure(), None);
                     endpoint.close();

@@ -51,7 +51,7 @@ fn a_rank_that_exits_without_leaving_has_failed() {
 }
 
 #[test]
-fn a_stopped_rank_is_found_by_its_silence() {
+fn a_stopped_rank_is_detected_by_its_silence() {
     for victim in [0, 2] {
         let mut ranks = Role { heartbeat_ms: 1000, ..Role::new(3, "pipe") }.connect_all();
         let stopped = ranks.remove(victim);
@@ -76,7 +76,7 @@ fn messages_sent_before_leaving_still_arrive() {
 }
 
 #[test]
-fn the_ranks_that_stay_are_watched_after_rank_0_has_left() {
+fn remaining_ranks_are_monitored_after_rank_0_has_left() {
     let mut ranks = Role::new(3, "pipe").connect_all();
     ranks[0].send_line("close");
     let killed = ranks.pop().unwrap();

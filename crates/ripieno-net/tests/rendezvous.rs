@@ -1,4 +1,4 @@
-//! Ranks as processes meet through each kind of exchange, and get the reason if they cannot.
+//! Ranks as processes connect through each kind of exchange, and get the reason if they cannot.
 
 use crate::common::TIMEOUT;
 use crate::common::process::{RankProcess, Role, expect_verdict, free_port};
@@ -40,7 +40,7 @@ impl Drop for Directory {
 
 #[test]
 fn ranks_connect_by_every_supplier_and_leave() {
-    let directory = Directory::new("meet");
+    let directory = Directory::new("connect");
     for world_size in [1, 2, 3, 5] {
         let v6 = format!("tcp ::1 {}", free_port("::1"));
         for supplier in [tcp(), v6, directory.supplier(), "pipe".to_string()] {
@@ -54,9 +54,9 @@ fn ranks_connect_by_every_supplier_and_leave() {
 fn a_rank_killed_before_it_connects_is_named_to_all() {
     let directory = Directory::new("killed");
     for supplier in [tcp(), directory.supplier()] {
-        let part = Role::new(3, &supplier);
-        let mut ranks = vec![part.start(0), part.start(1)];
-        let mut victim = Role { hangs_after_exchange: true, ..part }.start(2);
+        let role = Role::new(3, &supplier);
+        let mut ranks = vec![role.start(0), role.start(1)];
+        let mut victim = Role { hangs_after_exchange: true, ..role }.start(2);
         victim.expect("exchanged", TIMEOUT);
         let since = Instant::now();
         victim.signal(Signal::KILL);
@@ -67,8 +67,8 @@ fn a_rank_killed_before_it_connects_is_named_to_all() {
 #[test]
 fn a_rank_killed_in_the_exchange_is_named_to_all() {
     let directory = Directory::new("waiting");
-    let part = Role::new(4, &directory.supplier());
-    let mut ranks = vec![part.start(0), part.start(1), part.start(2)];
+    let role = Role::new(4, &directory.supplier());
+    let mut ranks = vec![role.start(0), role.start(1), role.start(2)];
     let has_joined = || {
         let folder = entries(&directory.0).pop().map(|folder| directory.0.join(folder));
         folder.is_some_and(|folder| (0..3).all(|rank| folder.join(format!("rank-{rank}")).exists()))
@@ -81,28 +81,28 @@ fn a_rank_killed_in_the_exchange_is_named_to_all() {
     let victim = ranks.pop().unwrap();
     let since = Instant::now();
     victim.signal(Signal::KILL);
-    expect_verdict(&mut ranks, 2, "its process ended while the ranks met", since, Duration::from_secs(2));
+    expect_verdict(&mut ranks, 2, "its process ended while the ranks connected", since, Duration::from_secs(2));
 }
 
 #[test]
 fn a_job_killed_in_the_exchange_does_not_disturb_the_next_in_the_same_directory() {
     let directory = Directory::new("stale");
-    let part = Role::new(2, &directory.supplier());
-    let killed = part.start(0);
+    let role = Role::new(2, &directory.supplier());
+    let killed = role.start(0);
     let deadline = Instant::now() + TIMEOUT;
     while !entries(&directory.0).first().is_some_and(|folder| directory.0.join(folder).join("rank-0").exists()) {
         assert!(Instant::now() < deadline);
         std::thread::yield_now();
     }
     drop(killed);
-    part.connect_all().into_iter().rev().for_each(RankProcess::close);
+    role.connect_all().into_iter().rev().for_each(RankProcess::close);
     assert_eq!(entries(&directory.0), [""; 0]);
 }
 
 #[test]
 fn a_rank_with_another_token_is_reported_to_all() {
-    let part = Role::new(2, "pipe");
-    let mut ranks = vec![part.start(0), Role { token: "other".to_string(), ..part }.start(1)];
+    let role = Role::new(2, "pipe");
+    let mut ranks = vec![role.start(0), Role { token: "other".to_string(), ..role }.start(1)];
     crate::common::process::pass_addresses(&mut ranks);
     for rank in &mut ranks {
         let error = rank.expect("error", TIMEOUT);
@@ -111,10 +111,10 @@ fn a_rank_with_another_token_is_reported_to_all() {
 }
 
 #[test]
-fn a_rank_with_another_token_cannot_join_a_store_but_is_noticed() {
-    let part = Role { rendezvous_ms: 1500, ..Role::new(2, &tcp()) };
-    let mut correct_rank = part.start(0);
-    let error = Role { token: "other".to_string(), ..part }.start(1).expect("error", TIMEOUT);
+fn a_rank_with_another_token_cannot_join_a_store_but_is_reported() {
+    let role = Role { rendezvous_ms: 1500, ..Role::new(2, &tcp()) };
+    let mut correct_rank = role.start(0);
+    let error = Role { token: "other".to_string(), ..role }.start(1).expect("error", TIMEOUT);
     assert!(error.contains("tokens differ"), "{error}");
     let error = correct_rank.expect("error", TIMEOUT);
     assert!(error.contains("rank 1") && error.contains("calls came with another token"), "{error}");
@@ -122,16 +122,16 @@ fn a_rank_with_another_token_cannot_join_a_store_but_is_noticed() {
 
 #[test]
 fn a_wrong_world_size_and_a_duplicate_rank_are_reported_to_all() {
-    let part = Role::new(3, &tcp());
-    let other = Role { world_size: 4, ..part.clone() };
-    for mut ranks in [vec![part.start(0), part.start(1), other.start(2)]] {
+    let role = Role::new(3, &tcp());
+    let other = Role { world_size: 4, ..role.clone() };
+    for mut ranks in [vec![role.start(0), role.start(1), other.start(2)]] {
         for rank in &mut ranks {
             let error = rank.expect("error", TIMEOUT);
             assert!(error.contains("world sizes differ: "), "{error}");
         }
     }
-    let part = Role::new(3, &tcp());
-    for rank in &mut [part.start(0), part.start(1), part.start(1)] {
+    let role = Role::new(3, &tcp());
+    for rank in &mut [role.start(0), role.start(1), role.start(1)] {
         let error = rank.expect("error", TIMEOUT);
         assert!(error.contains("rank 1"), "{error}");
     }
@@ -141,8 +141,8 @@ fn a_wrong_world_size_and_a_duplicate_rank_are_reported_to_all() {
 fn a_rank_that_never_starts_is_named_when_time_is_over() {
     let directory = Directory::new("missing");
     for supplier in [tcp(), directory.supplier()] {
-        let part = Role { rendezvous_ms: 500, ..Role::new(3, &supplier) };
-        let mut ranks = [part.start(0), part.start(1)];
+        let role = Role { rendezvous_ms: 500, ..Role::new(3, &supplier) };
+        let mut ranks = [role.start(0), role.start(1)];
         let failures = ranks[0].expect("error", TIMEOUT);
         assert!(failures.contains("rank 2"), "{failures}");
     }
@@ -153,14 +153,14 @@ fn a_port_in_use_is_named() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = holder.local_addr().unwrap().port();
     let mut config = Config::new(0, 1, Token::from_secret("test"));
-    config.ports = Ports::one(port);
+    config.ports = Ports::single(port);
     config.host = Some("127.0.0.1".to_string());
-    let error = Endpoint::meet(config.clone(), &mut |_: &str| panic!("no exchange without a port")).err().unwrap();
+    let error = Endpoint::connect(config.clone(), &mut |_: &str| panic!("no exchange without a port")).err().unwrap();
     assert!(matches!(&error, NetError::Bind { ports, .. } if *ports == port.to_string()), "{error}");
 
     config.world_size = 2;
     let mut store = TcpStore::new(&config, "127.0.0.1", port);
     config.ports = Ports::default();
-    let error = Endpoint::meet(config, &mut store).err().unwrap();
+    let error = Endpoint::connect(config, &mut store).err().unwrap();
     assert!(error.to_string().contains(&port.to_string()), "{error}");
 }

@@ -33,7 +33,7 @@ fn lose_in_order(ranks: &mut Vec<RankProcess>, order: &[usize], signal: Signal) 
 }
 
 #[test]
-fn killed_ranks_are_known_to_all_until_the_last_copy_fails_the_job() {
+fn killed_ranks_are_reported_until_the_last_replica_fails_the_job() {
     for links in ["\"auto\"", "\"tcp\""] {
         for (order, last) in [(vec![0, 1], 2), (vec![3, 2], 0), (vec![2], 0), (vec![1, 0], 3)] {
             let mut ranks = Role { replicas: 2, links, ..Role::new(4, "pipe") }.connect_all();
@@ -52,7 +52,7 @@ fn killed_ranks_are_known_to_all_until_the_last_copy_fails_the_job() {
 }
 
 #[test]
-fn a_stopped_rank_is_found_by_its_silence_also_after_rank_0() {
+fn a_stopped_rank_is_detected_by_its_silence_also_after_rank_0() {
     let mut ranks = Role { replicas: 2, heartbeat_ms: 1000, ..Role::new(4, "pipe") }.connect_all();
     let stopped = lose_in_order(&mut ranks, &[0, 3], Signal::STOP);
     assert_eq!(stopped.len(), 2);

@@ -20,7 +20,7 @@ fn child() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().unwrap());
     let mut doorbell = Doorbell::new().unwrap();
-    let mut link = shared_memory::accept(&socket, &doorbell.bell()).unwrap();
+    let mut link = shared_memory::accept(&socket, &doorbell.waker()).unwrap();
     match role.as_str() {
         "echo" => echo(&mut link, &mut doorbell),
         "flood" => flood(&mut link),
@@ -36,7 +36,7 @@ fn processes_exchange_messages_and_sleep_in_between() {
         send_all(&mut link, &mut doorbell, &message);
         let mut answer = vec![0; message.len()];
         receive_all(&mut link, &mut doorbell, &mut answer);
-        assert!(answer == message, "message {round} comes back as it went");
+        assert!(answer == message, "message {round} is echoed unchanged");
     }
     drop(link);
     assert!(child.wait().unwrap().success(), "the child sees the close and ends");
@@ -56,7 +56,7 @@ fn a_peer_killed_in_the_middle_leaves_memory_usable_and_no_files() {
     child.wait().unwrap();
 
     while link.receive(&mut bytes).unwrap() > 0 {}
-    assert_eq!(link.receive(&mut bytes), Ok(0), "memory does not tell of a death: the socket does");
+    assert_eq!(link.receive(&mut bytes), Ok(0), "only the socket reports a death");
     while link.send(&[&bytes]).unwrap() > 0 {}
     link.flush().unwrap();
     drop(link);
@@ -64,10 +64,9 @@ fn a_peer_killed_in_the_middle_leaves_memory_usable_and_no_files() {
 }
 
 #[test]
-fn a_peer_that_scribbles_over_the_indices_gets_an_error_at_worst() {
+fn a_peer_that_corrupts_the_indices_causes_at_most_an_error() {
     let interesting = [0, 1, 63, 4096, 1 << 16, (1 << 16) + 1, 1 << 32, 1 << 62, 1 << 63, (1 << 63) + 7, u64::MAX];
-    // Two rings of 64 inline slots of 64 bytes, with two lines of 128 bytes each: covers the first, second and last
-    // slots, and all lines.
+    // Words of several slots and packets of the first ring.
     let ring_words = 64 * 8 + 2 * 16;
     let words = (0..16).chain(63 * 8..ring_words).flat_map(|word| [word, ring_words + word]);
     for word in words {
@@ -78,9 +77,9 @@ fn a_peer_that_scribbles_over_the_indices_gets_an_error_at_worst() {
 
             let mut bytes = vec![0; 2 * CAPACITY_BYTES];
             for _ in 0..3 {
-                let shown = link.peek(64).map(<[u8]>::len);
-                assert_within_ring(shown.clone());
-                link.consume(shown.map_or(0, |count| count.min(10)));
+                let peeked = link.peek(64).map(<[u8]>::len);
+                assert_within_ring(peeked.clone());
+                link.consume(peeked.map_or(0, |count| count.min(10)));
                 assert_within_ring(link.receive(&mut bytes));
                 // A peer with a false read position only corrupts the bytes sent to it.
                 let _ = link.send(&[&bytes]);
@@ -98,24 +97,24 @@ fn a_peer_cannot_shrink_the_memory() {
 }
 
 #[test]
-fn memory_that_could_shrink_or_has_no_possible_size_is_refused() {
+fn memory_that_could_shrink_or_has_a_wrong_size_is_rejected() {
     let unsealed = rustix::fs::memfd_create("unsealed", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&unsealed, 1 << 20).unwrap();
     let doorbell = Doorbell::new().unwrap();
-    let page = doorbell.bell();
+    let page = doorbell.waker();
     let [eventfd, page_fd] = page.fds();
     for hostile in [unsealed.as_fd(), page_fd, eventfd] {
         let (here, there) = UnixStream::pair().unwrap();
         send_fds(&here, &[hostile, eventfd, page_fd]).unwrap();
-        assert!(shared_memory::accept(&there, &doorbell.bell()).is_err());
+        assert!(shared_memory::accept(&there, &doorbell.waker()).is_err());
     }
 }
 
 #[test]
-fn descriptors_in_the_wrong_number_are_refused_and_closed() {
+fn a_wrong_number_of_descriptors_is_rejected() {
     let (here, there) = UnixStream::pair().unwrap();
     let doorbell = Doorbell::new().unwrap();
-    send_fds(&here, &doorbell.bell().fds()).unwrap();
+    send_fds(&here, &doorbell.waker().fds()).unwrap();
     assert!(receive_fds::<3>(&there).is_err());
     drop(here);
     assert!(receive_fds::<3>(&there).is_err(), "a closed socket gives no descriptors");
@@ -125,9 +124,9 @@ fn descriptors_in_the_wrong_number_are_refused_and_closed() {
 fn with_raw_peer() -> (RingLink, File) {
     let (here, there) = UnixStream::pair().unwrap();
     let doorbell = Doorbell::new().unwrap();
-    let offer = shared_memory::offer(&here, &doorbell.bell(), CAPACITY_BYTES).unwrap();
+    let offer = shared_memory::offer(&here, &doorbell.waker(), CAPACITY_BYTES).unwrap();
     let [memory, _eventfd, _page]: [OwnedFd; 3] = receive_fds(&there).unwrap();
-    (offer.into_link(doorbell.bell()), File::from(memory))
+    (offer.into_link(doorbell.waker()), File::from(memory))
 }
 
 fn assert_within_ring(moved: Result<usize, LinkError>) {
@@ -144,7 +143,7 @@ fn spawn(role: &str) -> (Child, RingLink, Doorbell) {
         .spawn()
         .unwrap();
     let doorbell = Doorbell::new().unwrap();
-    let link = shared_memory::connect(&here, &doorbell.bell(), CAPACITY_BYTES).unwrap();
+    let link = shared_memory::connect(&here, &doorbell.waker(), CAPACITY_BYTES).unwrap();
     (child, link, doorbell)
 }
 
@@ -154,7 +153,7 @@ fn echo(link: &mut RingLink, doorbell: &mut Doorbell) {
     let mut count = 0;
     loop {
         let mut received = Ok(0);
-        until(doorbell, || {
+        retry_until(doorbell, || {
             received = link.receive(&mut bytes);
             link.flush().unwrap();
             received != Ok(0)
@@ -165,7 +164,7 @@ fn echo(link: &mut RingLink, doorbell: &mut Doorbell) {
         }
         send_all(link, doorbell, &bytes[..count]);
     }
-    assert!(count > 0, "something came before the close");
+    assert!(count > 0, "bytes arrive before the close");
 }
 
 /// Send until the process is killed.
@@ -178,7 +177,7 @@ fn flood(link: &mut RingLink) {
 }
 
 fn send_all(link: &mut RingLink, doorbell: &mut Doorbell, mut message: &[u8]) {
-    until(doorbell, || {
+    retry_until(doorbell, || {
         let sent = link.send(&[message]).unwrap();
         link.flush().unwrap();
         message = &message[sent..];
@@ -188,7 +187,7 @@ fn send_all(link: &mut RingLink, doorbell: &mut Doorbell, mut message: &[u8]) {
 
 fn receive_all(link: &mut RingLink, doorbell: &mut Doorbell, into: &mut [u8]) {
     let mut done = 0;
-    until(doorbell, || {
+    retry_until(doorbell, || {
         done += link.receive(&mut into[done..]).unwrap();
         link.flush().unwrap();
         done == into.len()
@@ -196,7 +195,7 @@ fn receive_all(link: &mut RingLink, doorbell: &mut Doorbell, into: &mut [u8]) {
 }
 
 /// Retry until `done` returns true; sleep in between.
-fn until(doorbell: &mut Doorbell, mut done: impl FnMut() -> bool) {
+fn retry_until(doorbell: &mut Doorbell, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
         doorbell.prepare();

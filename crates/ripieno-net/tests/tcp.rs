@@ -12,7 +12,7 @@ const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(20);
 
 #[test]
-fn a_reset_connection_is_closed_with_the_systems_words() {
+fn a_reset_connection_reports_the_system_error() {
     let (here, there) = connection();
     let mut link = TcpLink::new(here).unwrap();
     sockopt::set_socket_linger(&there, Some(Duration::ZERO)).unwrap();
@@ -30,7 +30,7 @@ fn a_reset_connection_is_closed_with_the_systems_words() {
 }
 
 #[test]
-fn messages_leave_at_once_and_socket_buffers_are_left_to_grow() {
+fn messages_are_sent_at_once_and_buffers_keep_autotuning() {
     let (here, _there) = connection();
     let before = sockopt::socket_send_buffer_size(&here).unwrap();
     let same = here.try_clone().unwrap();
@@ -45,7 +45,7 @@ fn messages_leave_at_once_and_socket_buffers_are_left_to_grow() {
 }
 
 #[test]
-fn a_socket_that_had_nothing_is_left_alone_until_a_sleep_shows_that_it_has() {
+fn an_empty_socket_is_skipped_until_it_is_reported_ready() {
     let (here, mut there) = connection();
     let mut link = TcpLink::new(here).unwrap();
     assert_eq!(link.receive(&mut [0; 8]), Ok(0));
@@ -60,7 +60,7 @@ fn a_socket_that_had_nothing_is_left_alone_until_a_sleep_shows_that_it_has() {
 }
 
 #[test]
-fn a_sleeper_is_woken_for_all_that_it_expects_or_the_end() {
+fn a_parked_rank_is_woken_for_all_expected_bytes_or_the_end() {
     let (here, mut there) = connection();
     let mut link = TcpLink::new(here).unwrap();
     let mut doorbell = Doorbell::new().unwrap();

@@ -1,4 +1,4 @@
-//! Ranks that are threads meet the same requirements.
+//! Ranks that are threads satisfy the same requirements as processes.
 
 use crate::common::{header, next_failure, send_and_receive};
 use ripieno_net::ThreadFabric;

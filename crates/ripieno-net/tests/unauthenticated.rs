@@ -16,14 +16,15 @@ const CONNECTION_COUNT: usize = 300;
 fn many_unauthenticated_peers_do_not_keep_ranks_from_opening_links() {
     let mut endpoints = connect_threads(2, |config| Config { links: LinkPolicy::Tcp, ..config });
     let port = endpoints[1].describe().port;
-    let visit = |bytes: &[u8]| {
+    let connect_and_send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };
-    let silent: Vec<TcpStream> = (0..CONNECTION_COUNT).map(|_| visit(b"")).collect();
-    let slow: Vec<TcpStream> = (0..20).map(|_| visit(b"RIPIENO\x02\x02")).collect();
-    let mut loud: Vec<TcpStream> = (0..20).map(|_| visit(b"GET / HTTP/1.1\r\n\r\n".repeat(40).as_slice())).collect();
+    let silent: Vec<TcpStream> = (0..CONNECTION_COUNT).map(|_| connect_and_send(b"")).collect();
+    let slow: Vec<TcpStream> = (0..20).map(|_| connect_and_send(b"RIPIENO\x02\x02")).collect();
+    let mut wrong_protocol: Vec<TcpStream> =
+        (0..20).map(|_| connect_and_send(b"GET / HTTP/1.1\r\n\r\n".repeat(40).as_slice())).collect();
 
     let started = Instant::now();
     std::thread::scope(|scope| {
@@ -35,7 +36,7 @@ fn many_unauthenticated_peers_do_not_keep_ranks_from_opening_links() {
     assert!(endpoints.iter().all(|endpoint| endpoint.failure().is_none()));
 
     // A connection with a different protocol is closed at once.
-    for stream in &mut loud {
+    for stream in &mut wrong_protocol {
         stream.set_read_timeout(Some(under_load(Duration::from_secs(4)))).unwrap();
         assert!(matches!(stream.read(&mut [0; 8]), Ok(0) | Err(_)));
     }
@@ -48,25 +49,28 @@ fn a_flood_of_unauthenticated_peers_does_not_keep_ranks_from_opening_links() {
 }
 
 fn open_links_under_flood(tls: bool) {
-    let mut endpoints =
-        connect_threads(2, |config| Config { links: LinkPolicy::Tcp, tls: Encryption::meant_by(Some(tls)), ..config });
+    let mut endpoints = connect_threads(2, |config| Config {
+        links: LinkPolicy::Tcp,
+        tls: Encryption::from_setting(Some(tls)),
+        ..config
+    });
     let port = endpoints[1].describe().port;
     let is_over = AtomicBool::new(false);
     let flood = || {
-        let mut held = VecDeque::new();
+        let mut connections = VecDeque::new();
         while !is_over.load(Ordering::Relaxed) {
-            held.extend(TcpStream::connect(("127.0.0.1", port)));
-            if held.len() > CONNECTION_COUNT {
-                held.pop_front();
+            connections.extend(TcpStream::connect(("127.0.0.1", port)));
+            if connections.len() > CONNECTION_COUNT {
+                connections.pop_front();
             }
         }
     };
     std::thread::scope(|scope| {
         (0..3).for_each(|_| drop(scope.spawn(flood)));
         let ranks: Vec<_> = endpoints.iter_mut().map(|each| scope.spawn(move || send_and_receive(each))).collect();
-        let met: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+        let results: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
         is_over.store(true, Ordering::Relaxed);
-        assert!(met.iter().all(Result::is_ok));
+        assert!(results.iter().all(Result::is_ok));
     });
     assert!(endpoints.iter().all(|endpoint| endpoint.failure().is_none()));
 }

@@ -17,8 +17,8 @@ use std::fmt::Write;
 pub const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/algorithms.md");
 
 /// Number of ranks for the counted figures, and for the tables.
-const COUNTED_SIZE: usize = 8;
-const SHOWN_SIZE: usize = 4;
+const COUNTED_RANK_COUNT: usize = 8;
+const TABLE_RANK_COUNT: usize = 4;
 /// Root of the rooted collectives.
 const ROOT: usize = 0;
 /// Distance of the rotation.
@@ -46,9 +46,9 @@ The figures are counted for 8 ranks (two-level: on 4 nodes) and root 0:
 - *rounds*: the same, if a rank sends one message and receives one message at a time;
 - *messages*: number of messages of all ranks;
 - *busiest*: bytes that the busiest rank sends or receives, whichever is more, in `n`;
-- *in all*: bytes that all ranks send, in `n`;
+- *total*: bytes that all ranks send, in `n`;
 - *scratch*: maximum memory of a rank in addition to the vector, in `n`;
-- *lends*: whether links may read the memory of the sender without a copy.
+- *zero-copy*: whether a receiver may read the memory of the sender without a copy.
 
 The tables below each collective list the messages of each round, for 4 ranks (two-level: on 2 nodes) and a vector of 8
 elements. `+>` means that the receiver reduces; `b1` is the output, `b2` scratch memory. The pictures are for 8 ranks
@@ -69,14 +69,14 @@ fn main() -> std::io::Result<()> {
 pub fn document() -> String {
     let mut text = HEAD.to_string();
     for collective in Collective::catalogued() {
-        write!(text, "\n## {}\n\n", collective.name()).expect("a String takes any text");
-        text += "| algorithm | hops | rounds | messages | busiest | in all | scratch | lends | cost |\n";
+        write!(text, "\n## {}\n\n", collective.name()).expect("writing to a String cannot fail");
+        text += "| algorithm | hops | rounds | messages | busiest | total | scratch | zero-copy | cost |\n";
         text += "|---|---|---|---|---|---|---|---|---|\n";
         Algorithm::of(collective).for_each(|algorithm| text += &row(algorithm));
         text.push('\n');
         Algorithm::of(collective).for_each(|algorithm| text += &source(algorithm));
         text += "\n```text\n";
-        let tables: Vec<String> = Algorithm::of(collective).map(shown).collect();
+        let tables: Vec<String> = Algorithm::of(collective).map(round_table).collect();
         text += &tables.join("\n");
         text += "```\n\n";
         Algorithm::of(collective).for_each(|algorithm| text += &picture(algorithm));
@@ -85,11 +85,11 @@ pub fn document() -> String {
 }
 
 fn row(algorithm: &Algorithm) -> String {
-    let layout = DataLayout::equal(COUNTED_SIZE, 8 * COUNTED_SIZE);
+    let layout = DataLayout::equal(COUNTED_RANK_COUNT, 8 * COUNTED_RANK_COUNT);
     let requests = requests(algorithm, &layout);
     let plans = plans(algorithm, &requests);
-    let report = check(&plans, &promises(&requests)).expect("the laws hold");
-    let rounds = cost_s(&plans, &Model::ROUNDS).expect("the laws hold");
+    let report = check(&plans, &promises(&requests)).expect("the plans are valid");
+    let rounds = cost_s(&plans, &Model::ROUNDS).expect("the plans are valid");
 
     let n = TheoryCase::of(&requests).n as f64;
     let sent = |bytes: usize| decimal(bytes as f64 / n);
@@ -115,16 +115,16 @@ fn source(algorithm: &Algorithm) -> String {
     format!("- *{}*: {}.{needs}\n", algorithm.name, algorithm.theory.source)
 }
 
-fn shown(algorithm: &Algorithm) -> String {
-    let layout = DataLayout::equal(SHOWN_SIZE, 2 * SHOWN_SIZE);
+fn round_table(algorithm: &Algorithm) -> String {
+    let layout = DataLayout::equal(TABLE_RANK_COUNT, 2 * TABLE_RANK_COUNT);
     let plans = plans(algorithm, &requests(algorithm, &layout));
-    format!("{}\n{}", algorithm.name, table(&plans).expect("the laws hold"))
+    format!("{}\n{}", algorithm.name, table(&plans).expect("the plans are valid"))
 }
 
 /// Return the link to the diagram drawn by `ripieno explain plans`.
 fn picture(algorithm: &Algorithm) -> String {
     let (collective, name) = (algorithm.collective().name(), algorithm.name);
-    format!("![{collective} by {name} among {COUNTED_SIZE} ranks](algorithms/{collective}-{name}.svg)\n")
+    format!("![{collective} by {name} among {COUNTED_RANK_COUNT} ranks](algorithms/{collective}-{name}.svg)\n")
 }
 
 fn requests<'a>(algorithm: &Algorithm, layout: &'a DataLayout) -> Vec<Request<'a>> {
@@ -133,12 +133,12 @@ fn requests<'a>(algorithm: &Algorithm, layout: &'a DataLayout) -> Vec<Request<'a
 }
 
 fn plans(algorithm: &Algorithm, requests: &[Request]) -> Vec<Plan> {
-    match algorithm.places {
+    match algorithm.placement {
         PlacementUse::TwoLevels => {
             topologies::plans(algorithm, &topologies::grid(requests.len() / 2, 2), Order::Racks, requests)
         }
         PlacementUse::Ignored | PlacementUse::Ordered => {
-            algorithm.plans(requests).expect("equal chunks and an even number of ranks suit all")
+            algorithm.plans(requests).expect("every algorithm supports equal chunks and an even number of ranks")
         }
     }
 }

@@ -5,7 +5,7 @@
 //! world size and root.
 
 use crate::algorithms::ENTRIES;
-use crate::ordered::{Stops, in_order};
+use crate::ordered::{RankOrder, in_order};
 use crate::request::{Collective, PlanFunction, Request};
 use crate::theory::Theory;
 use crate::{Group, Plan};
@@ -25,8 +25,8 @@ pub struct Entry {
     pub planner: PlanFunction,
     /// The predicted cost of its plans.
     pub theory: Theory,
-    /// How the algorithm uses the placement of ranks.
-    pub places: PlacementUse,
+    /// Use of the placement of ranks.
+    pub placement: PlacementUse,
     /// Requirement on the request.
     pub needs: Needs,
     /// Whether one message may contain several chunks, which must then be contiguous.
@@ -66,7 +66,7 @@ pub enum PlacementUse {
     TwoLevels,
 }
 
-/// Requirement of an algorithm on a request. All ranks get the same answer if their requests agree.
+/// Requirement of an algorithm on a request. It gives the same result on all ranks if their requests agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// No requirement.
@@ -103,7 +103,7 @@ impl Needs {
             Needs::Nothing => "nothing",
             Needs::EvenWorld => "an even number of ranks",
             Needs::EqualChunks => "equally long chunks on all ranks",
-            Needs::CommutativeOp => "a commutative operation, and a function need not be one",
+            Needs::CommutativeOp => "a commutative operation; a user function may not be commutative",
         }
     }
 }
@@ -129,8 +129,8 @@ impl Entry {
     /// Create the entry of an algorithm without requirements: it ignores placement, sends chunks one by one, and needs
     /// no buffering links.
     pub const fn new(name: &'static str, planner: PlanFunction, theory: Theory) -> Entry {
-        let (places, needs) = (PlacementUse::Ignored, Needs::Nothing);
-        Entry { name, planner, theory, places, needs, joins_chunks: false, rendezvous: true, in_rank_order: false }
+        let (placement, needs) = (PlacementUse::Ignored, Needs::Nothing);
+        Entry { name, planner, theory, placement, needs, joins_chunks: false, rendezvous: true, in_rank_order: false }
     }
 
     /// Mark the algorithm as combining in rank order.
@@ -138,15 +138,15 @@ impl Entry {
         Entry { in_rank_order: true, ..self }
     }
 
-    /// Plan the algorithm for ranks in the group's order. For chunks, the algorithm must only rely on each rank having
-    /// one chunk.
+    /// Plan the algorithm for ranks in the group's order. The algorithm may only rely on one chunk per rank, not on the
+    /// order of the chunks.
     pub const fn ordered(self) -> Entry {
-        Entry { places: PlacementUse::Ordered, ..self }
+        Entry { placement: PlacementUse::Ordered, ..self }
     }
 
     /// Mark the algorithm as two-level.
     pub const fn two_levels(self) -> Entry {
-        Entry { places: PlacementUse::TwoLevels, ..self }
+        Entry { placement: PlacementUse::TwoLevels, ..self }
     }
 
     /// Set the requirement on requests.
@@ -171,18 +171,18 @@ impl Entry {
 
     /// Whether the algorithm supports the request.
     pub fn applies(&self, group: &Group, request: &Request) -> bool {
-        self.lacking(group, request).is_none()
+        self.unmet_need(group, request).is_none()
     }
 
     /// Return the requirement that the request does not meet, if any.
-    fn lacking(&self, group: &Group, request: &Request) -> Option<Needs> {
+    fn unmet_need(&self, group: &Group, request: &Request) -> Option<Needs> {
         if !self.in_rank_order && request.op().is_some_and(|op| !op.is_commutative()) {
             return Some(Needs::CommutativeOp);
         }
-        (!self.has_needs(group, request)).then_some(self.needs)
+        (!self.meets_needs(group, request)).then_some(self.needs)
     }
 
-    fn has_needs(&self, group: &Group, request: &Request) -> bool {
+    fn meets_needs(&self, group: &Group, request: &Request) -> bool {
         match (self.needs, request) {
             (Needs::Nothing | Needs::CommutativeOp, _) => true,
             (Needs::EvenWorld, _) => group.size() == 1 || group.size().is_multiple_of(2),
@@ -208,15 +208,15 @@ impl Entry {
         group: &'a Group,
         request: impl Fn(usize) -> Request<'a> + 'a,
     ) -> impl Iterator<Item = Result<Plan, Unsuitable>> + 'a {
-        let stops = match self.places {
-            PlacementUse::Ordered => Stops::of(group, request(0).root()),
+        let rank_order = match self.placement {
+            PlacementUse::Ordered => RankOrder::of(group, request(0).root()),
             PlacementUse::Ignored | PlacementUse::TwoLevels => None,
         };
         group.ranks().map(move |rank| {
-            let (group, request) = (group.seen_by(rank), request(rank));
-            match &stops {
-                Some(stops) if self.applies(&group, &request) => {
-                    Ok(stops.planned(rank, &request, |group, request| self.plan_by_rank(group, request)))
+            let (group, request) = (group.for_rank(rank), request(rank));
+            match &rank_order {
+                Some(rank_order) if self.applies(&group, &request) => {
+                    Ok(rank_order.plan(rank, &request, |group, request| self.plan_by_rank(group, request)))
                 }
                 _ => self.plan(&group, &request),
             }
@@ -225,10 +225,10 @@ impl Entry {
 
     /// Return this rank's plan for `request`, which must be for this algorithm's collective.
     pub fn plan(&self, group: &Group, request: &Request) -> Result<Plan, Unsuitable> {
-        if let Some(needs) = self.lacking(group, request) {
+        if let Some(needs) = self.unmet_need(group, request) {
             return Err(Unsuitable { algorithm: self.name, needs });
         }
-        Ok(match self.places {
+        Ok(match self.placement {
             PlacementUse::Ordered => in_order(group, request, |group, request| self.plan_by_rank(group, request)),
             PlacementUse::Ignored | PlacementUse::TwoLevels => self.plan_by_rank(group, request),
         })
@@ -243,12 +243,12 @@ impl Entry {
 /// Assign each entry its index within the list of its collective.
 const fn numbered<const N: usize>(entries: &[Entry]) -> [Algorithm; N] {
     let mut algorithms = [Algorithm { index: 0, entry: entries[0] }; N];
-    let mut place = 1;
-    while place < N {
-        let (before, entry) = (algorithms[place - 1], entries[place]);
+    let mut index = 1;
+    while index < N {
+        let (before, entry) = (algorithms[index - 1], entries[index]);
         let is_first = entry.collective() as u8 != before.entry.collective() as u8;
-        algorithms[place] = Algorithm { index: if is_first { 0 } else { before.index + 1 }, entry };
-        place += 1;
+        algorithms[index] = Algorithm { index: if is_first { 0 } else { before.index + 1 }, entry };
+        index += 1;
     }
     algorithms
 }

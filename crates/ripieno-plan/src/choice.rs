@@ -28,11 +28,11 @@ static NODE: &[ChoiceTable] = &[
         &rows(
             Broadcast,
             [
-                row(FEW, PerRank(128 * KIB), "binomial"),
+                row(FEW_RANKS, PerRank(128 * KIB), "binomial"),
                 // With more ranks than cores, ranks wait for a core at every level of a tree.
-                row(MANY, Bytes(64 * KIB), "k-nomial"),
-                row(MANY, PerRank(128 * KIB), "binomial"),
-                row(MANY, Any, "chain"),
+                row(ANY_RANKS, Bytes(64 * KIB), "k-nomial"),
+                row(ANY_RANKS, PerRank(128 * KIB), "binomial"),
+                row(ANY_RANKS, Any, "chain"),
             ],
         ),
     ),
@@ -41,9 +41,9 @@ static NODE: &[ChoiceTable] = &[
         &rows(
             Reduce,
             [
-                row(FEW, PerRank(128 * KIB), "binomial"),
-                row(MANY, PerRank(128 * KIB), "k-nomial"),
-                row(MANY, Any, "chain"),
+                row(FEW_RANKS, PerRank(128 * KIB), "binomial"),
+                row(ANY_RANKS, PerRank(128 * KIB), "k-nomial"),
+                row(ANY_RANKS, Any, "chain"),
             ],
         ),
     ),
@@ -52,16 +52,16 @@ static NODE: &[ChoiceTable] = &[
         &rows(
             Allreduce,
             [
-                row(FEW, Bytes(64 * KIB), "bidirectional-exchange"),
+                row(FEW_RANKS, Bytes(64 * KIB), "bidirectional-exchange"),
                 // With zero-copy memory, 2 ranks that reduce one half each take 0.5 of the time of a tree, where one
                 // rank reduces everything. With other memory they take 0.9 to 1.3 of it.
                 row(2, Any, "halving-doubling"),
-                row(FEW, Bytes(4096 * KIB), "halving-doubling"),
-                row(FEW, Any, "ring"),
+                row(FEW_RANKS, Bytes(4096 * KIB), "halving-doubling"),
+                row(FEW_RANKS, Any, "ring"),
                 // With many more ranks than cores every message costs a context switch, and a tree sends the fewest
                 // messages.
-                row(MANY, Bytes(512 * KIB), "tree"),
-                row(MANY, Any, "ring"),
+                row(ANY_RANKS, Bytes(512 * KIB), "tree"),
+                row(ANY_RANKS, Any, "ring"),
             ],
         ),
     ),
@@ -70,10 +70,10 @@ static NODE: &[ChoiceTable] = &[
         &rows(
             Allgather,
             [
-                row(FEW, Bytes(512 * KIB), "direct"),
-                row(FEW, Any, "ring"),
-                row(MANY, Bytes(4096 * KIB), "recursive-doubling"),
-                row(MANY, Any, "ring"),
+                row(FEW_RANKS, Bytes(512 * KIB), "direct"),
+                row(FEW_RANKS, Any, "ring"),
+                row(ANY_RANKS, Bytes(4096 * KIB), "recursive-doubling"),
+                row(ANY_RANKS, Any, "ring"),
             ],
         ),
     ),
@@ -82,10 +82,10 @@ static NODE: &[ChoiceTable] = &[
         &rows(
             ReduceScatter,
             [
-                row(FEW, Bytes(512 * KIB), "direct"),
-                row(FEW, Any, "ring"),
-                row(MANY, Bytes(1024 * KIB), "halving"),
-                row(MANY, Any, "ring"),
+                row(FEW_RANKS, Bytes(512 * KIB), "direct"),
+                row(FEW_RANKS, Any, "ring"),
+                row(ANY_RANKS, Bytes(1024 * KIB), "halving"),
+                row(ANY_RANKS, Any, "ring"),
             ],
         ),
     ),
@@ -102,18 +102,18 @@ static NETWORK: &[ChoiceTable] = &[
             Allreduce,
             [
                 row(2, Bytes(256 * KIB), "bidirectional-exchange"),
-                row(FEW, Bytes(2 * KIB), "bidirectional-exchange"),
+                row(FEW_RANKS, Bytes(2 * KIB), "bidirectional-exchange"),
                 // With more ranks, messages cost more than hops: for 32 ranks a tree sends 62 messages, an exchange
                 // 160.
-                row(MANY, Bytes(4 * KIB), "tree"),
-                row(MANY, Bytes(8 * KIB), "double-tree"),
-                // Two hops, but all ranks send to all ranks at once, which suits switches less than a ring.
-                row(FEW, Bytes(256 * KIB), "regroup-allgather"),
-                row(FEW, Any, "ring"),
-                row(MANY, Bytes(16 * KIB), "double-tree"),
+                row(ANY_RANKS, Bytes(4 * KIB), "tree"),
+                row(ANY_RANKS, Bytes(8 * KIB), "double-tree"),
+                // Two hops, but all ranks send to all ranks at once, so switches are more congested than with a ring.
+                row(FEW_RANKS, Bytes(256 * KIB), "regroup-allgather"),
+                row(FEW_RANKS, Any, "ring"),
+                row(ANY_RANKS, Bytes(16 * KIB), "double-tree"),
                 // The same number of bytes as a ring in far fewer rounds, but over longer paths.
-                row(MANY, PerRank(3 * KIB), "halving-doubling"),
-                row(MANY, Any, "ring"),
+                row(ANY_RANKS, PerRank(3 * KIB), "halving-doubling"),
+                row(ANY_RANKS, Any, "ring"),
             ],
         ),
     ),
@@ -126,32 +126,35 @@ static ANYWHERE: &[ChoiceTable] = &[
     ChoiceTable(Gather, &rows(Gather, TREE_OR_DIRECT)),
     ChoiceTable(Scatter, &rows(Scatter, TREE_OR_DIRECT)),
     // On 32 emulated hosts pairwise took 1.03 to 1.09 times as long, with and without packet loss in queues.
-    ChoiceTable(Alltoall, &rows(Alltoall, [row(MANY, Any, "direct")])),
-    ChoiceTable(Barrier, &rows(Barrier, [row(FEW, Any, "dissemination"), row(MANY, Any, "tree")])),
-    ChoiceTable(PointToPoint, &rows(PointToPoint, [row(MANY, Any, "direct")])),
-    ChoiceTable(Scan, &rows(Scan, [row(MANY, Any, "chain")])),
-    ChoiceTable(Exscan, &rows(Exscan, [row(MANY, Any, "chain")])),
-    ChoiceTable(Rotate, &rows(Rotate, [row(MANY, Any, "direct")])),
-    ChoiceTable(NeighbourExchange, &rows(NeighbourExchange, [row(MANY, Any, "direct")])),
+    ChoiceTable(Alltoall, &rows(Alltoall, [row(ANY_RANKS, Any, "direct")])),
+    ChoiceTable(Barrier, &rows(Barrier, [row(FEW_RANKS, Any, "dissemination"), row(ANY_RANKS, Any, "tree")])),
+    ChoiceTable(PointToPoint, &rows(PointToPoint, [row(ANY_RANKS, Any, "direct")])),
+    ChoiceTable(Scan, &rows(Scan, [row(ANY_RANKS, Any, "chain")])),
+    ChoiceTable(Exscan, &rows(Exscan, [row(ANY_RANKS, Any, "chain")])),
+    ChoiceTable(Rotate, &rows(Rotate, [row(ANY_RANKS, Any, "direct")])),
+    ChoiceTable(NeighbourExchange, &rows(NeighbourExchange, [row(ANY_RANKS, Any, "direct")])),
 ];
 
-/// Between hosts, two trees use the full bandwidth like a chain, with fewer hops, until every rank has a segment to
-/// forward.
-const TREES_OR_CHAIN: [NamedRow; 3] =
-    [row(MANY, Bytes(8 * KIB), "binomial"), row(MANY, PerRank(32 * KIB), "double-tree"), row(MANY, Any, "chain")];
+/// Between hosts, two trees use the full bandwidth like a chain, with fewer hops. A chain is faster once every rank has
+/// a segment to forward.
+const TREES_OR_CHAIN: [NamedRow; 3] = [
+    row(ANY_RANKS, Bytes(8 * KIB), "binomial"),
+    row(ANY_RANKS, PerRank(32 * KIB), "double-tree"),
+    row(ANY_RANKS, Any, "chain"),
+];
 /// Between hosts, many streams into one port lose packets, so only short chunks are sent directly.
-const DIRECT_THEN_RING: [NamedRow; 2] = [row(MANY, Bytes(16 * KIB), "direct"), row(MANY, Any, "ring")];
-const TREE_OR_DIRECT: [NamedRow; 2] = [row(MANY, Bytes(16 * KIB), "binomial"), row(MANY, Any, "direct")];
+const DIRECT_THEN_RING: [NamedRow; 2] = [row(ANY_RANKS, Bytes(16 * KIB), "direct"), row(ANY_RANKS, Any, "ring")];
+const TREE_OR_DIRECT: [NamedRow; 2] = [row(ANY_RANKS, Bytes(16 * KIB), "binomial"), row(ANY_RANKS, Any, "direct")];
 
 /// Up to this number of ranks, a link between every pair is cheap, and direct sending has the fewest hops.
-const FEW: usize = 8;
-const MANY: usize = usize::MAX;
+const FEW_RANKS: usize = 8;
+const ANY_RANKS: usize = usize::MAX;
 const KIB: usize = 1 << 10;
 
 /// Return the default algorithm of `collective` for `group` and a vector, or all chunks together, of `bytes`.
 pub fn choose(collective: Collective, group: &Group, bytes: usize) -> &'static Algorithm {
     let is_mixed = 1 < group.topology().node_count() && group.topology().node_count() < group.size();
-    let in_two_levels = |algorithm: &&Algorithm| algorithm.places == PlacementUse::TwoLevels;
+    let in_two_levels = |algorithm: &&Algorithm| algorithm.placement == PlacementUse::TwoLevels;
     let two_level = if is_mixed { Algorithm::of(collective).find(in_two_levels) } else { None };
     two_level.unwrap_or_else(|| first(collective, group, bytes, |_| true))
 }
@@ -171,21 +174,21 @@ fn first(
     collective: Collective,
     group: &Group,
     bytes: usize,
-    is_able: impl Fn(&Algorithm) -> bool,
+    is_allowed: impl Fn(&Algorithm) -> bool,
 ) -> &'static Algorithm {
     let level = if group.topology().node_count() == 1 { NODE } else { NETWORK };
     let ChoiceTable(_, rows) =
-        level.iter().chain(ANYWHERE).find(|table| table.0 == collective).expect("every collective has one");
-    let fits = |row: &&ChoiceRow| row.fits(group.size(), bytes) && is_able(row.algorithm);
-    rows.iter().find(fits).expect("the last row of a table fits always").algorithm
+        level.iter().chain(ANYWHERE).find(|table| table.0 == collective).expect("every collective has a table");
+    let fits = |row: &&ChoiceRow| row.fits(group.size(), bytes) && is_allowed(row.algorithm);
+    rows.iter().find(fits).expect("the last row of a table always fits").algorithm
 }
 
 /// The rows of one collective.
 struct ChoiceTable(Collective, &'static [ChoiceRow]);
 
-/// A row: the algorithm up to a number of ranks and a size.
+/// A row: the algorithm for up to a number of ranks and up to a size.
 struct ChoiceRow {
-    ranks: usize,
+    rank_count_max: usize,
     limit: SizeLimit,
     algorithm: &'static Algorithm,
 }
@@ -202,30 +205,30 @@ enum SizeLimit {
 }
 
 impl ChoiceRow {
-    fn fits(&self, ranks: usize, bytes: usize) -> bool {
+    fn fits(&self, rank_count: usize, bytes: usize) -> bool {
         let limit_bytes = match self.limit {
             Bytes(limit) => limit,
-            PerRank(limit) => limit.saturating_mul(ranks),
+            PerRank(limit) => limit.saturating_mul(rank_count),
             Any => usize::MAX,
         };
-        ranks <= self.ranks && bytes <= limit_bytes
+        rank_count <= self.rank_count_max && bytes <= limit_bytes
     }
 }
 
 /// A row with the name of its algorithm.
 type NamedRow = (usize, SizeLimit, &'static str);
 
-const fn row(ranks: usize, limit: SizeLimit, name: &'static str) -> NamedRow {
-    (ranks, limit, name)
+const fn row(rank_count_max: usize, limit: SizeLimit, name: &'static str) -> NamedRow {
+    (rank_count_max, limit, name)
 }
 
 /// Look up the algorithms of `collective` for the rows. An unknown name is a compile-time error.
 const fn rows<const N: usize>(collective: Collective, named: [NamedRow; N]) -> [ChoiceRow; N] {
-    let mut rows = [const { ChoiceRow { ranks: 0, limit: Any, algorithm: &ALGORITHMS[0] } }; N];
+    let mut rows = [const { ChoiceRow { rank_count_max: 0, limit: Any, algorithm: &ALGORITHMS[0] } }; N];
     let mut index = 0;
     while index < N {
-        let (ranks, limit, name) = named[index];
-        rows[index] = ChoiceRow { ranks, limit, algorithm: algorithm(collective, name) };
+        let (rank_count_max, limit, name) = named[index];
+        rows[index] = ChoiceRow { rank_count_max, limit, algorithm: algorithm(collective, name) };
         index += 1;
     }
     rows
@@ -240,13 +243,13 @@ const fn algorithm(collective: Collective, name: &str) -> &'static Algorithm {
         {
             assert!(
                 matches!(algorithm.entry.needs, Needs::Nothing),
-                "a row names an algorithm that not every call can have"
+                "a table row names an algorithm that has requirements"
             );
             return algorithm;
         }
         index += 1;
     }
-    panic!("a row names an algorithm that the catalogue does not have")
+    panic!("a table row names an algorithm that is not in the catalogue")
 }
 
 const fn is_equal(left: &[u8], right: &[u8]) -> bool {

@@ -15,7 +15,7 @@ pub struct PlanFault {
     /// The affected bytes.
     pub span: Span,
     /// The kind of fault.
-    pub what: FaultKind,
+    pub kind: FaultKind,
 }
 
 /// Kinds of faults in a set of plans.
@@ -36,7 +36,8 @@ pub enum FaultKind {
         /// The sender.
         from: usize,
     },
-    /// The operation receives a different number of bytes than its peer, or its own source side, sends.
+    /// The operation receives a different number of bytes than its peer sends, or writes a different number than it
+    /// reads.
     SizeMismatch {
         /// The sender.
         from: usize,
@@ -101,7 +102,7 @@ impl fmt::Display for PlanFault {
         if let Some(operation) = self.operation {
             write!(f, "operation {operation}, ")?;
         }
-        write!(f, "buffer {} bytes {start_bytes}..{}: {}", buffer.0, self.span.end_bytes(), self.what)
+        write!(f, "buffer {} bytes {start_bytes}..{}: {}", buffer.0, self.span.end_bytes(), self.kind)
     }
 }
 
@@ -109,7 +110,7 @@ impl fmt::Display for FaultKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FaultKind::NoSuchPeer { peer } => write!(f, "there is no peer {peer}"),
-            FaultKind::Undelivered { to } => write!(f, "rank {to} never takes these bytes"),
+            FaultKind::Undelivered { to } => write!(f, "rank {to} never receives these bytes"),
             FaultKind::NeverSent { from } => write!(f, "rank {from} never sends these bytes"),
             FaultKind::SizeMismatch { from, send, sent_bytes } => {
                 write!(f, "operation {send} of rank {from} sends {sent_bytes} bytes")
@@ -118,14 +119,14 @@ impl fmt::Display for FaultKind {
             FaultKind::NoSuchRow { row, row_count } => write!(f, "there is no row {row} among {row_count}"),
             FaultKind::Deadlock { blocked } => write!(f, "deadlock; (rank, operation) that wait: {blocked:?}"),
             FaultKind::MixedOperations { op } => {
-                let or = if op.is_commutative() { "" } else { ", or one of ranks that do not come next" };
-                write!(f, "{op:?} meets a value combined otherwise, or a constant of another operation{or}")
+                let order = if op.is_commutative() { "" } else { ", or the operands are not in rank order" };
+                write!(f, "{op:?} is applied to a value or a constant of another operation{order}")
             }
             FaultKind::Missing { source } => write!(f, "the contribution of rank {source} is missing"),
             FaultKind::Repeated { source, count } => {
-                write!(f, "the contribution of rank {source} is there {count} times")
+                write!(f, "the contribution of rank {source} occurs {count} times")
             }
-            FaultKind::Foreign { source } => write!(f, "bytes of rank {source} that do not belong here"),
+            FaultKind::Foreign { source } => write!(f, "bytes of rank {source} that were not promised"),
             FaultKind::WrongOperation { found } => write!(f, "combined with {found:?}"),
             FaultKind::DifferentBits { other } => write!(f, "rank {other} combined in another order"),
         }

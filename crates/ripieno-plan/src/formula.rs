@@ -26,10 +26,10 @@ pub struct Terms {
 ///
 /// If the text is not a valid formula.
 pub fn value(formula: &str, terms: &Terms) -> f64 {
-    let mut reader = FormulaParser { formula, rest: formula, terms };
-    let value = reader.sum();
-    reader.skip_spaces();
-    if reader.rest.is_empty() { value } else { reader.fail() }
+    let mut parser = FormulaParser { formula, rest: formula, terms };
+    let value = parser.sum();
+    parser.skip_spaces();
+    if parser.rest.is_empty() { value } else { parser.fail() }
 }
 
 /// Whether `formula` depends on the number of segments.
@@ -47,9 +47,9 @@ impl<'a> FormulaParser<'a> {
     fn sum(&mut self) -> f64 {
         let mut sum = self.product();
         loop {
-            if self.takes("+") {
+            if self.accept("+") {
                 sum += self.product();
-            } else if self.takes("-") {
+            } else if self.accept("-") {
                 sum -= self.product();
             } else {
                 return sum;
@@ -60,9 +60,9 @@ impl<'a> FormulaParser<'a> {
     fn product(&mut self) -> f64 {
         let mut product = self.factor();
         loop {
-            if self.takes("·") || self.rest.starts_with('(') {
+            if self.accept("·") || self.rest.starts_with('(') {
                 product *= self.factor();
-            } else if self.takes("/") {
+            } else if self.accept("/") {
                 product /= self.factor();
             } else {
                 return product;
@@ -71,9 +71,9 @@ impl<'a> FormulaParser<'a> {
     }
 
     fn factor(&mut self) -> f64 {
-        if self.takes("(") {
+        if self.accept("(") {
             let value = self.sum();
-            return if self.takes(")") { value } else { self.fail() };
+            return if self.accept(")") { value } else { self.fail() };
         }
         let length = self.rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(self.rest.len());
         let (word, rest) = self.rest.split_at(length);
@@ -86,10 +86,10 @@ impl<'a> FormulaParser<'a> {
             "alpha" => model.alpha_s,
             "beta" => model.beta_s_per_byte,
             "gamma" => model.gamma_s_per_byte,
-            "ceil" => return self.applied(rest, libm::ceil),
-            "floor" => return self.applied(rest, libm::floor),
-            "log2" => return self.applied(rest, libm::log2),
-            "log4" => return self.applied(rest, |value| libm::log2(value) / 2.0),
+            "ceil" => return self.apply(rest, libm::ceil),
+            "floor" => return self.apply(rest, libm::floor),
+            "log2" => return self.apply(rest, libm::log2),
+            "log4" => return self.apply(rest, |value| libm::log2(value) / 2.0),
             number => match number.parse::<u32>() {
                 Ok(number) => f64::from(number),
                 Err(_) => self.fail(),
@@ -100,13 +100,13 @@ impl<'a> FormulaParser<'a> {
     }
 
     /// Apply a function to the factor that follows.
-    fn applied(&mut self, rest: &'a str, function: fn(f64) -> f64) -> f64 {
+    fn apply(&mut self, rest: &'a str, function: fn(f64) -> f64) -> f64 {
         self.rest = rest;
         self.skip_spaces();
         function(self.factor())
     }
 
-    fn takes(&mut self, sign: &str) -> bool {
+    fn accept(&mut self, sign: &str) -> bool {
         let Some(rest) = self.rest.trim_start().strip_prefix(sign) else { return false };
         self.rest = rest;
         self.skip_spaces();
@@ -119,7 +119,7 @@ impl<'a> FormulaParser<'a> {
 
     fn fail(&self) -> ! {
         let at = self.formula.len() - self.rest.len();
-        panic!("formula {:?}: not understood from byte {at} on, {:?}", self.formula, self.rest)
+        panic!("formula {:?}: cannot be parsed from byte {at}, {:?}", self.formula, self.rest)
     }
 }
 
@@ -129,33 +129,36 @@ mod tests {
 
     const MODEL: Model = Model { alpha_s: 1000.0, beta_s_per_byte: 10.0, gamma_s_per_byte: 1.0 };
 
-    fn at(p: usize, formula: &str) -> f64 {
+    fn evaluated(p: usize, formula: &str) -> f64 {
         value(formula, &Terms { p, n: 12, k: 4, d: 3, model: MODEL })
     }
 
     #[test]
-    fn a_formula_evaluates_to_its_text() {
-        assert_eq!(at(5, "(p-1)·(alpha + n·beta)"), 4.0 * (1000.0 + 120.0));
-        assert_eq!(at(4, "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma"), 6000.0 + 1.5 * 120.0 + 0.75 * 12.0);
-        assert_eq!(at(5, "(p-2+k)·(alpha + n/k·beta)"), 7.0 * (1000.0 + 30.0));
-        assert_eq!(at(9, "(ceil(log2 p) - floor(log2 p))·2 + ceil(log4 p)·d"), 2.0 + 6.0);
-        assert_eq!(at(8, "ceil(log2 p) - floor(log2 p)"), 0.0);
+    fn formulas_are_evaluated() {
+        assert_eq!(evaluated(5, "(p-1)·(alpha + n·beta)"), 4.0 * (1000.0 + 120.0));
+        assert_eq!(
+            evaluated(4, "2(p-1)·alpha + 2(p-1)/p·n·beta + (p-1)/p·n·gamma"),
+            6000.0 + 1.5 * 120.0 + 0.75 * 12.0
+        );
+        assert_eq!(evaluated(5, "(p-2+k)·(alpha + n/k·beta)"), 7.0 * (1000.0 + 30.0));
+        assert_eq!(evaluated(9, "(ceil(log2 p) - floor(log2 p))·2 + ceil(log4 p)·d"), 2.0 + 6.0);
+        assert_eq!(evaluated(8, "ceil(log2 p) - floor(log2 p)"), 0.0);
     }
 
     #[test]
-    #[should_panic(expected = "formula \"2·(p-1\": not understood from byte 7 on")]
-    fn a_bracket_that_is_never_closed_is_reported() {
-        at(4, "2·(p-1");
+    #[should_panic(expected = "formula \"2·(p-1\": cannot be parsed from byte 7")]
+    fn an_unclosed_parenthesis_is_reported() {
+        evaluated(4, "2·(p-1");
     }
 
     #[test]
-    #[should_panic(expected = "formula \"p·delta\": not understood from byte 3 on, \"delta\"")]
+    #[should_panic(expected = "formula \"p·delta\": cannot be parsed from byte 3, \"delta\"")]
     fn an_undefined_letter_is_reported() {
-        at(4, "p·delta");
+        evaluated(4, "p·delta");
     }
 
     #[test]
-    fn segments_are_distinguished_from_letters_of_words() {
+    fn a_formula_with_segments_is_recognized() {
         assert!(has_segments("2(floor(log2 p) - 1 + k)·alpha"));
         assert!(!has_segments("2(p-1)·alpha + n·beta"));
     }

@@ -31,7 +31,7 @@ impl Group {
     }
 
     /// Return the same group from the view of `rank`.
-    pub fn seen_by(&self, rank: usize) -> Group {
+    pub fn for_rank(&self, rank: usize) -> Group {
         assert!(rank < self.size, "a rank is a member of its group");
         Group { rank, ..self.clone() }
     }

@@ -33,16 +33,16 @@ impl Order {
         }
     }
 
-    /// Return all ranks of `topology` in this order, starting with `first`, as for a chain from `first` or a ring.
+    /// Return all ranks of `topology` in this order, starting with `first`.
     pub fn ranks(self, topology: &Topology, first: usize) -> Vec<usize> {
         let p = topology.size();
-        let behind = |place: usize, first: usize, count: usize| (place + count - first) % count;
+        let ring_distance = |number: usize, first: usize, count: usize| (number + count - first) % count;
         let mut ranks: Vec<usize> = (0..p).map(|distance| (first + distance) % p).collect();
         match self {
             Order::Given => {}
             Order::Racks => ranks.sort_by_key(|&rank| {
-                let rack = behind(topology.rack(rank), topology.rack(first), topology.rack_count());
-                let node = behind(topology.node(rank), topology.node(first), topology.node_count());
+                let rack = ring_distance(topology.rack(rank), topology.rack(first), topology.rack_count());
+                let node = ring_distance(topology.node(rank), topology.node(first), topology.node_count());
                 // The sort is stable: ranks of a node stay in order.
                 (rack, node)
             }),
@@ -84,9 +84,9 @@ pub fn next_random(state: &mut u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Count the neighbors at different places, for a chain and for the closed ring.
-    fn crossings(ranks: &[usize], place: impl Fn(usize) -> usize) -> (usize, usize) {
-        let differ = |a: usize, b: usize| usize::from(place(a) != place(b));
+    /// Count the neighbors at different locations, for a chain and for the closed ring.
+    fn crossings(ranks: &[usize], location: impl Fn(usize) -> usize) -> (usize, usize) {
+        let differ = |a: usize, b: usize| usize::from(location(a) != location(b));
         let chain = ranks.windows(2).map(|pair| differ(pair[0], pair[1])).sum();
         (chain, chain + differ(ranks[ranks.len() - 1], ranks[0]))
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn racks_and_nodes_are_left_as_rarely_as_possible_from_every_root() {
+    fn chains_and_rings_cross_racks_and_nodes_as_rarely_as_possible() {
         for topology in topologies() {
             let closed = |count: usize| if count > 1 { count } else { 0 };
             for first in 0..topology.size() {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_visits_every_rank_once_and_the_first_first() {
+    fn every_order_starts_with_the_first_rank_and_contains_each_rank_once() {
         for topology in topologies() {
             for order in [Order::Racks, Order::Given, Order::Random(3)] {
                 for first in 0..topology.size() {

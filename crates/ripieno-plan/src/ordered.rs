@@ -11,53 +11,53 @@ use alloc::vec::Vec;
 
 /// Return the result of `plan` for `request` with the ranks of `group` in its order, root first.
 pub(crate) fn in_order(group: &Group, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
-    match Stops::of(group, request.root()) {
-        Some(stops) => stops.planned(group.rank(), request, plan),
+    match RankOrder::of(group, request.root()) {
+        Some(rank_order) => rank_order.plan(group.rank(), request, plan),
         None => plan(group, request),
     }
 }
 
 /// The ranks by position in an order, and the positions by rank.
-pub(crate) struct Stops {
+pub(crate) struct RankOrder {
     ranks: Vec<usize>,
-    places: Vec<usize>,
+    positions: Vec<usize>,
 }
 
-impl Stops {
+impl RankOrder {
     /// Return the positions in the order of `group`, root first, or `None` if the order equals the rank numbers.
-    pub(crate) fn of(group: &Group, root: Option<usize>) -> Option<Stops> {
+    pub(crate) fn of(group: &Group, root: Option<usize>) -> Option<RankOrder> {
         let (order, topology) = (group.order(), group.topology());
         if order.is_given(topology) {
             return None;
         }
         let ranks = order.ranks(topology, root.unwrap_or(0));
-        let mut places = alloc::vec![0; ranks.len()];
-        ranks.iter().enumerate().for_each(|(place, &rank)| places[rank] = place);
-        Some(Stops { ranks, places })
+        let mut positions = alloc::vec![0; ranks.len()];
+        ranks.iter().enumerate().for_each(|(position, &rank)| positions[rank] = position);
+        Some(RankOrder { ranks, positions })
     }
 
     /// Return the plan of `rank`.
-    pub(crate) fn planned(&self, rank: usize, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
-        let placed = |chunks: &[Span]| -> Vec<Span> { self.ranks.iter().map(|&rank| chunks[rank]).collect() };
-        let as_placed = Group::new(self.places[rank], self.ranks.len());
-        let planned = placed_plan(&as_placed, request, placed, plan);
-        planned.with_peers(|place| self.ranks[place])
+    pub(crate) fn plan(&self, rank: usize, request: &Request, plan: impl FnOnce(&Group, &Request) -> Plan) -> Plan {
+        let reordered = |chunks: &[Span]| -> Vec<Span> { self.ranks.iter().map(|&rank| chunks[rank]).collect() };
+        let renumbered = Group::new(self.positions[rank], self.ranks.len());
+        let plan = plan_by_position(&renumbered, request, reordered, plan);
+        plan.with_peers(|position| self.ranks[position])
     }
 }
 
-fn placed_plan(
-    as_placed: &Group,
+fn plan_by_position(
+    group: &Group,
     request: &Request,
-    placed: impl Fn(&[Span]) -> Vec<Span>,
+    reordered: impl Fn(&[Span]) -> Vec<Span>,
     plan: impl FnOnce(&Group, &Request) -> Plan,
 ) -> Plan {
     match *request {
-        Request::Broadcast { vector, .. } => plan(as_placed, &Request::Broadcast { root: 0, vector }),
-        Request::Reduce { vector, op, .. } => plan(as_placed, &Request::Reduce { root: 0, vector, op }),
-        Request::Allreduce { .. } => plan(as_placed, request),
-        Request::Allgather { chunks } => plan(as_placed, &Request::Allgather { chunks: &placed(chunks) }),
+        Request::Broadcast { vector, .. } => plan(group, &Request::Broadcast { root: 0, vector }),
+        Request::Reduce { vector, op, .. } => plan(group, &Request::Reduce { root: 0, vector, op }),
+        Request::Allreduce { .. } => plan(group, request),
+        Request::Allgather { chunks } => plan(group, &Request::Allgather { chunks: &reordered(chunks) }),
         Request::ReduceScatter { chunks, op } => {
-            plan(as_placed, &Request::ReduceScatter { chunks: &placed(chunks), op })
+            plan(group, &Request::ReduceScatter { chunks: &reordered(chunks), op })
         }
         _ => panic!("no algorithm of {} has an order", request.collective().name()),
     }

@@ -243,13 +243,13 @@ impl Plan {
 
     /// Combine `from` into `to`: `to` becomes `to op from`.
     pub fn combine(&mut self, from: Span, to: Span, op: Op) {
-        assert_eq!(from.length_bytes, to.length_bytes, "what is combined is equally long");
+        assert_eq!(from.length_bytes, to.length_bytes, "both operands have the same length");
         self.operations.push(Operation::Combine { from, to, rows: None, op });
     }
 
     /// Combine the packed rows in `from` into `rows` of `to`.
     pub fn combine_rows(&mut self, from: Span, to: Span, rows: Rows, op: Op) {
-        assert_eq!(from.length_bytes, rows.length_bytes(), "what is combined is equally long");
+        assert_eq!(from.length_bytes, rows.length_bytes(), "both operands have the same length");
         self.operations.push(Operation::Combine { from, to, rows: Some(rows), op });
     }
 

@@ -8,7 +8,7 @@ use crate::plan::{Op, Plan};
 use crate::span::Span;
 
 /// Map each kind of argument to its type in a `plan` function.
-macro_rules! planned {
+macro_rules! plan_argument {
     (usize) => {
         usize
     };
@@ -62,8 +62,8 @@ macro_rules! collectives {
         catalogued {
             $($(#[$about:meta])* $collective:ident = $name:literal ($($argument:ident: $kind:ident),*);)*
         }
-        others {
-            $($(#[$planned_about:meta])* $planned:ident = $planned_name:literal;)*
+        uncatalogued {
+            $($(#[$uncatalogued_about:meta])* $uncatalogued:ident = $uncatalogued_name:literal;)*
         }
     ) => {
         /// A collective operation.
@@ -71,13 +71,13 @@ macro_rules! collectives {
         #[repr(u8)]
         pub enum Collective {
             $($(#[$about])* $collective,)*
-            $($(#[$planned_about])* $planned,)*
+            $($(#[$uncatalogued_about])* $uncatalogued,)*
         }
 
         impl Collective {
             /// All collectives.
-            pub const ALL: [Collective; [$($name,)* $($planned_name,)*].len()] =
-                [$(Collective::$collective,)* $(Collective::$planned,)*];
+            pub const ALL: [Collective; [$($name,)* $($uncatalogued_name,)*].len()] =
+                [$(Collective::$collective,)* $(Collective::$uncatalogued,)*];
 
             /// Iterate over the collectives that an algorithm of the catalogue performs.
             pub fn catalogued() -> impl Iterator<Item = Collective> {
@@ -88,7 +88,7 @@ macro_rules! collectives {
             pub fn name(self) -> &'static str {
                 match self {
                     $(Collective::$collective => $name,)*
-                    $(Collective::$planned => $planned_name,)*
+                    $(Collective::$uncatalogued => $uncatalogued_name,)*
                 }
             }
         }
@@ -137,7 +137,7 @@ macro_rules! collectives {
         #[derive(Clone, Copy, Debug)]
         #[allow(missing_docs)]
         pub enum PlanFunction {
-            $($collective(fn(&Group, $(planned!($kind)),*) -> Plan),)*
+            $($collective(fn(&Group, $(plan_argument!($kind)),*) -> Plan),)*
         }
 
         impl PlanFunction {
@@ -193,7 +193,7 @@ collectives! {
         /// Every rank ends with the data that each peer in `into` had for it in `out`. Each peer occurs at most once.
         NeighbourExchange = "neighbour-exchange" (out: Peers, into: Peers);
     }
-    others {
+    uncatalogued {
         /// Every rank ends with the combination of all ranks' rows for the indices it requests. Planned from the index
         /// sets, not by an algorithm of the catalogue.
         SparseReduce = "sparse-reduce";
@@ -209,8 +209,8 @@ pub type PeerSpan = (usize, Span);
 /// A request with spans as its extents: the input of a planner.
 pub type Request<'a> = CollectiveArguments<Span, &'a [Span], &'a [PeerSpan]>;
 
-/// Conversion of the extents of a request. Its methods are called in order: first for the working or input buffer, then
-/// for the output buffer, if there is one.
+/// Conversion of the extents of a request. The methods are called first for the working or input buffer, then for the
+/// output buffer, if there is one.
 pub trait Extents<V, C, P> {
     #[allow(missing_docs)]
     type Vector;
@@ -282,7 +282,7 @@ struct Lengths {
 }
 
 impl Lengths {
-    fn note(&mut self, lengths_bytes: impl Iterator<Item = usize>) {
+    fn record(&mut self, lengths_bytes: impl Iterator<Item = usize>) {
         self.first_bytes.get_or_insert_with(|| lengths_bytes.sum());
     }
 }
@@ -293,14 +293,14 @@ impl Extents<Span, &[Span], &[PeerSpan]> for Lengths {
     type Peers = ();
 
     fn vector(&mut self, vector: Span) {
-        self.note([vector.length_bytes].into_iter());
+        self.record([vector.length_bytes].into_iter());
     }
 
     fn chunks(&mut self, chunks: &[Span]) {
-        self.note(chunks.iter().map(|chunk| chunk.length_bytes));
+        self.record(chunks.iter().map(|chunk| chunk.length_bytes));
     }
 
     fn peers(&mut self, peers: &[PeerSpan]) {
-        self.note(peers.iter().map(|(_, span)| span.length_bytes));
+        self.record(peers.iter().map(|(_, span)| span.length_bytes));
     }
 }

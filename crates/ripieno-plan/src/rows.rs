@@ -20,8 +20,8 @@ impl Rows {
     ///
     /// Unless the numbers ascend strictly and a row has at least one byte.
     pub fn new(numbers: Arc<[u32]>, row_bytes: usize) -> Rows {
-        assert!(numbers.is_sorted_by(|a, b| a < b), "row numbers ascend");
-        assert!(row_bytes > 0, "a row has bytes");
+        assert!(numbers.is_sorted_by(|a, b| a < b), "the row numbers ascend strictly");
+        assert!(row_bytes > 0, "a row has at least one byte");
         Rows { numbers, row_bytes }
     }
 
@@ -45,8 +45,7 @@ impl Rows {
         let width = self.row_bytes / element_bytes;
         let elements = |row: &u32| {
             let first = *row as usize * width;
-            (first..first + width)
-                .map(|element| u32::try_from(element).expect("elements of rows are counted in 32 bits"))
+            (first..first + width).map(|element| u32::try_from(element).expect("element numbers fit into 32 bits"))
         };
         Rows::new(self.numbers.iter().flat_map(elements).collect(), element_bytes)
     }

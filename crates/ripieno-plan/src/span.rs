@@ -51,7 +51,7 @@ impl Span {
 
     /// Return the span of `element_count` elements, starting with element `first`.
     pub fn elements(&self, first: usize, element_count: usize) -> Span {
-        assert!(first + element_count <= self.element_count(), "a part lies within its span");
+        assert!(first + element_count <= self.element_count(), "the elements lie within the span");
         Span {
             start_bytes: self.start_bytes + first * self.element_bytes,
             length_bytes: element_count * self.element_bytes,
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_cover_the_span_without_gap_and_cut_no_element() {
+    fn chunks_cover_the_span_without_gaps_and_divide_no_element() {
         for count in 1..=9 {
             for elements in 0..40 {
                 let span = Span::whole(Buffer::MAIN, elements, 4);

@@ -4,7 +4,7 @@
 //! most one.
 
 use crate::fault::PlanFault;
-use crate::matching::stretches;
+use crate::matching::byte_runs;
 use crate::plan::{Operation, Plan};
 use crate::simulate::{Model, SimulatedTransfer, timeline};
 use crate::span::Span;
@@ -23,7 +23,7 @@ pub fn table(plans: &[Plan]) -> Result<String, PlanFault> {
     let mut text = String::new();
     for round in transfers.chunk_by(|a, b| a.end_s == b.end_s) {
         let row: Vec<String> = round.iter().map(|transfer| cell(plans, transfer)).collect();
-        writeln!(text, "round {}: {}", round[0].end_s, row.join("   ")).expect("a String takes any text");
+        writeln!(text, "round {}: {}", round[0].end_s, row.join("   ")).expect("writing to a String cannot fail");
     }
     Ok(text)
 }
@@ -32,14 +32,14 @@ fn cell(plans: &[Plan], transfer: &SimulatedTransfer) -> String {
     let SimulatedTransfer { sender, send, receiver, receive, .. } = *transfer;
     let (send, receive) = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
     let arrow = if matches!(receive, Operation::Reduce { .. }) { "+>" } else { "->" };
-    let at = receive.rows().map(|_| alloc::format!(" at {}", place(stretches::written(receive))));
-    alloc::format!("{sender} {arrow} {receiver} {}{}", place(stretches::read(send)), at.unwrap_or_default())
+    let at = receive.rows().map(|_| alloc::format!(" at {}", format_runs(byte_runs::written(receive))));
+    alloc::format!("{sender} {arrow} {receiver} {}{}", format_runs(byte_runs::read(send)), at.unwrap_or_default())
 }
 
-/// Format stretches of one buffer.
-fn place(stretches: impl Iterator<Item = Span>) -> String {
+/// Format byte runs of one buffer.
+fn format_runs(spans: impl Iterator<Item = Span>) -> String {
     let (mut buffer, mut runs) = (String::new(), Vec::new());
-    for span in stretches {
+    for span in spans {
         if span.buffer.0 > 0 {
             buffer = alloc::format!("b{}", span.buffer.0);
         }

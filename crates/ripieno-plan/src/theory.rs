@@ -62,20 +62,20 @@ pub struct TheoryCase<'a> {
 
 /// Error: plans violate their promise or their theory.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Untrue {
+pub enum TheoryError {
     /// The plans do not perform the request.
     Plans(PlanFault),
     /// The plans perform the request, but not as the theory predicts.
-    Theory(Misstatement),
+    Theory(WrongPrediction),
 }
 
 /// A prediction that the plans do not fulfill.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Misstatement {
+pub struct WrongPrediction {
     /// The kind of prediction.
-    pub claim: Claim,
+    pub quantity: Quantity,
     /// The smallest and the largest allowed value.
-    pub stated: RangeInclusive<f64>,
+    pub predicted: RangeInclusive<f64>,
     /// The value of the plans.
     pub found: f64,
     /// Number of ranks.
@@ -88,7 +88,7 @@ pub struct Misstatement {
 
 /// Predictions of a theory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum Quantity {
     /// Bytes sent by this rank.
     SentBytes(usize),
     /// Length of the longest chain of dependent messages.
@@ -114,29 +114,29 @@ pub(crate) fn ceil_log2(p: usize) -> usize {
 
 impl Theory {
     /// Check the plans of all ranks against the promises of `case`, and their bytes and hops against the theory.
-    pub fn check(&self, case: &TheoryCase, plans: &[Plan]) -> Result<Report, Untrue> {
-        let report = check(plans, &promises(case.requests)).map_err(Untrue::Plans)?;
+    pub fn check(&self, case: &TheoryCase, plans: &[Plan]) -> Result<Report, TheoryError> {
+        let report = check(plans, &promises(case.requests)).map_err(TheoryError::Plans)?;
         for (rank, traffic) in report.ranks.iter().enumerate() {
-            case.holds(Claim::SentBytes(rank), exactly((self.sent_bytes)(case, rank)), traffic.sent_bytes)?;
+            case.check_range(Quantity::SentBytes(rank), exactly((self.sent_bytes)(case, rank)), traffic.sent_bytes)?;
         }
         // The checker does not count empty messages.
         let is_empty = |operation: &Operation| !operation.is_local() && operation.length_bytes() == 0;
         if !plans.iter().flat_map(Plan::operations).any(is_empty) {
-            case.holds(Claim::Hops, (self.hops)(case), report.round_count)?;
+            case.check_range(Quantity::Hops, (self.hops)(case), report.round_count)?;
         }
         Ok(report)
     }
 
     /// Check the rounds of the plans of all ranks for `case`.
-    pub fn check_rounds(&self, case: &TheoryCase, plans: &[Plan]) -> Result<(), Untrue> {
-        let round_count = cost_s(plans, &Model::ROUNDS).map_err(Untrue::Plans)?;
-        case.holds(Claim::Rounds, (self.rounds)(case), round_count as usize)
+    pub fn check_rounds(&self, case: &TheoryCase, plans: &[Plan]) -> Result<(), TheoryError> {
+        let round_count = cost_s(plans, &Model::ROUNDS).map_err(TheoryError::Plans)?;
+        case.check_range(Quantity::Rounds, (self.rounds)(case), round_count as usize)
     }
 
     /// Check the time of the plans of all ranks for `case`, which must have equally long chunks.
-    pub fn check_cost(&self, case: &TheoryCase, plans: &[Plan], model: &Model) -> Result<(), Untrue> {
+    pub fn check_cost(&self, case: &TheoryCase, plans: &[Plan], model: &Model) -> Result<(), TheoryError> {
         let Some(formula) = self.cost.formula() else {
-            return case.chosen().theory.check_cost(case, plans, model);
+            return case.default_algorithm().theory.check_cost(case, plans, model);
         };
         let segment_counts = if formula::has_segments(formula) { &SEGMENT_COUNTS[..] } else { &[1] };
         for &k in segment_counts {
@@ -146,7 +146,11 @@ impl Theory {
             };
             let stated_s = formula::value(formula, &case.terms(k, model));
             let Some((least, greatest)) = self.cost.factors(case.p, k) else { continue };
-            case.within(Claim::Cost(k), least * stated_s..=greatest * stated_s, found_s.map_err(Untrue::Plans)?)?;
+            case.within(
+                Quantity::Cost(k),
+                least * stated_s..=greatest * stated_s,
+                found_s.map_err(TheoryError::Plans)?,
+            )?;
         }
         Ok(())
     }
@@ -198,7 +202,7 @@ impl<'a> TheoryCase<'a> {
         let case = TheoryCase { p: requests.len(), n: first.length_bytes(), root: first.root().unwrap_or(0), requests };
         match first {
             // Data that a rank keeps for itself does not count as sent.
-            Request::NeighbourExchange { .. } => TheoryCase { n: case.given_bytes(0), ..case },
+            Request::NeighbourExchange { .. } => TheoryCase { n: case.out_bytes(0), ..case },
             _ => case,
         }
     }
@@ -236,7 +240,7 @@ impl<'a> TheoryCase<'a> {
     }
 
     /// Return the bytes that `rank` sends to others in collectives where ranks have separate data for each peer.
-    pub fn given_bytes(&self, rank: usize) -> usize {
+    pub fn out_bytes(&self, rank: usize) -> usize {
         let to_others = |spans: &mut dyn Iterator<Item = (usize, usize)>| {
             spans.filter(|(to, _)| *to != rank).map(|(_, length_bytes)| length_bytes).sum()
         };
@@ -265,7 +269,7 @@ impl<'a> TheoryCase<'a> {
     }
 
     /// Return the algorithm that the default choice selects for this call.
-    pub(crate) fn chosen(&self) -> &'static Algorithm {
+    pub(crate) fn default_algorithm(&self) -> &'static Algorithm {
         let request = &self.requests[0];
         choose(request.collective(), &Group::new(0, self.p), request.length_bytes())
     }
@@ -274,43 +278,48 @@ impl<'a> TheoryCase<'a> {
         Terms { p: self.p, n: self.n, k, d: self.peer_count(), model: *model }
     }
 
-    fn holds(&self, claim: Claim, stated: RangeInclusive<usize>, found: usize) -> Result<(), Untrue> {
-        self.within(claim, *stated.start() as f64..=*stated.end() as f64, found as f64)
+    fn check_range(
+        &self,
+        quantity: Quantity,
+        predicted: RangeInclusive<usize>,
+        found: usize,
+    ) -> Result<(), TheoryError> {
+        self.within(quantity, *predicted.start() as f64..=*predicted.end() as f64, found as f64)
     }
 
-    fn within(&self, claim: Claim, stated: RangeInclusive<f64>, found: f64) -> Result<(), Untrue> {
-        if stated.contains(&found) {
+    fn within(&self, quantity: Quantity, predicted: RangeInclusive<f64>, found: f64) -> Result<(), TheoryError> {
+        if predicted.contains(&found) {
             return Ok(());
         }
         let TheoryCase { p, n, root, .. } = *self;
-        Err(Untrue::Theory(Misstatement { claim, stated, found, p, n, root }))
+        Err(TheoryError::Theory(WrongPrediction { quantity, predicted, found, p, n, root }))
     }
 }
 
-impl fmt::Display for Untrue {
+impl fmt::Display for TheoryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Untrue::Plans(fault) => write!(f, "{fault}"),
-            Untrue::Theory(misstatement) => write!(f, "{misstatement}"),
+            TheoryError::Plans(fault) => write!(f, "{fault}"),
+            TheoryError::Theory(prediction) => write!(f, "{prediction}"),
         }
     }
 }
 
-impl fmt::Display for Misstatement {
+impl fmt::Display for WrongPrediction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Misstatement { claim, stated, found, p, n, root } = self;
-        match (stated.start(), stated.end()) {
-            (least, greatest) if least == greatest => write!(f, "you state {least} ")?,
-            (least, greatest) => write!(f, "you state {least} to {greatest} ")?,
+        let WrongPrediction { quantity, predicted, found, p, n, root } = self;
+        match (predicted.start(), predicted.end()) {
+            (least, greatest) if least == greatest => write!(f, "expected {least} ")?,
+            (least, greatest) => write!(f, "expected {least} to {greatest} ")?,
         }
-        match claim {
-            Claim::SentBytes(rank) => write!(f, "bytes, the plans send {found} (rank {rank}, ")?,
-            Claim::Hops => write!(f, "hops, the plans take {found} (")?,
-            Claim::Rounds => write!(f, "rounds, the plans take {found} (")?,
-            Claim::Cost(k) => write!(f, "s, the plans take {found} (k {k}, ")?,
+        match quantity {
+            Quantity::SentBytes(rank) => write!(f, "bytes, the plans send {found} (rank {rank}, ")?,
+            Quantity::Hops => write!(f, "hops, the plans take {found} (")?,
+            Quantity::Rounds => write!(f, "rounds, the plans take {found} (")?,
+            Quantity::Cost(k) => write!(f, "s, the plans take {found} (k {k}, ")?,
         }
         write!(f, "p {p}, n {n}, root {root})")
     }
 }
 
-impl core::error::Error for Untrue {}
+impl core::error::Error for TheoryError {}

@@ -75,10 +75,10 @@ impl Topology {
     }
 
     /// Return the ranks of every node, ascending.
-    pub fn members(&self) -> Vec<Vec<usize>> {
-        let mut members = alloc::vec![Vec::new(); self.node_count];
-        (0..self.size).for_each(|rank| members[self.node(rank)].push(rank));
-        members
+    pub fn ranks_by_node(&self) -> Vec<Vec<usize>> {
+        let mut ranks = alloc::vec![Vec::new(); self.node_count];
+        (0..self.size).for_each(|rank| ranks[self.node(rank)].push(rank));
+        ranks
     }
 
     /// Return the topology of a subset: the `i`-th rank is at the location of `ranks[i]`.
@@ -109,7 +109,7 @@ mod tests {
         let topology = Topology::new(vec![9, 4, 9, 7], vec![1, 0, 1, 0]);
         assert_eq!((topology.nodes(), topology.racks()), (vec![0, 1, 0, 2], vec![0, 1, 0, 1]));
         assert_eq!((topology.size(), topology.node_count(), topology.rack_count()), (4, 3, 2));
-        assert_eq!(topology.members(), [vec![0, 2], vec![1], vec![3]]);
+        assert_eq!(topology.ranks_by_node(), [vec![0, 2], vec![1], vec![3]]);
     }
 
     #[test]
@@ -123,6 +123,9 @@ mod tests {
     fn one_rank_per_node_in_one_rack_is_flat() {
         assert_eq!(Topology::new(vec![5, 3, 8], vec![2, 2, 2]), Topology::flat(3));
         assert_ne!(Topology::new(vec![5, 3, 8], vec![2, 1, 2]), Topology::flat(3));
-        assert_eq!((Topology::flat(3).members(), Topology::flat(0).rack_count()), (vec![vec![0], vec![1], vec![2]], 0));
+        assert_eq!(
+            (Topology::flat(3).ranks_by_node(), Topology::flat(0).rack_count()),
+            (vec![vec![0], vec![1], vec![2]], 0)
+        );
     }
 }

@@ -1,18 +1,18 @@
-//! Fuzz test of the key sets that peers send during the configuration of a sparse reduction: damaged sets are refused
-//! or give a plan.
+//! Fuzz test of the key sets that peers send during the configuration of a sparse reduction: damaged sets are
+//! rejected or produce a plan.
 
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
 use ripieno_plan::Op;
-use ripieno_plan::sparse::team::Alone;
-use ripieno_plan::sparse::{Configuring, Degrees};
+use ripieno_plan::sparse::team::SingleThread;
+use ripieno_plan::sparse::{Configurator, Degrees};
 
 #[global_allocator]
 static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
-/// Create two ranks over the keys `0..n`. Each rank contributes the keys that the other wants.
-fn machines(n: u64, keys: [&[u64]; 2], dense_above: f64) -> [Configuring; 2] {
+/// Create two ranks over the keys `0..n`. Each rank contributes the keys that the other requests.
+fn machines(n: u64, keys: [&[u64]; 2], dense_above: f64) -> [Configurator; 2] {
     let machine = |rank: usize| {
-        Configuring::new(rank, &Degrees::direct(2), n, keys[rank].to_vec(), keys[1 - rank].to_vec(), dense_above)
+        Configurator::new(rank, &Degrees::direct(2), n, keys[rank].to_vec(), keys[1 - rank].to_vec(), dense_above)
     };
     [machine(0), machine(1)]
 }
@@ -20,21 +20,21 @@ fn machines(n: u64, keys: [&[u64]; 2], dense_above: f64) -> [Configuring; 2] {
 /// Return the message of rank 1 to rank 0 with its keys.
 fn sent(n: u64, keys: &[u64], dense_above: f64) -> Vec<u8> {
     let [_, machine] = machines(n, [&[1], keys], dense_above);
-    machine.outgoing(0, &Alone).remove(0).1
+    machine.outgoing(0, &SingleThread).remove(0).1
 }
 
 /// Process the message of rank 1 and create a plan.
 fn planned(n: u64, dense_above: f64, message: &[u8]) -> Result<usize, &'static str> {
     let [mut machine, _] = machines(n, [&[1, 12], &[2, 3]], dense_above);
-    machine.absorb(0, &[(1, message)], &Alone).map_err(|malformed| malformed.what)?;
-    let (routes, missing) = machine.finish(&Alone);
+    machine.absorb(0, &[(1, message)], &SingleThread).map_err(|malformed| malformed.reason)?;
+    let (routes, missing) = machine.finish(&SingleThread);
     let plan = routes.plan(4, 4, Op::Sum);
     assert!(missing.examples.len() as u64 <= missing.count);
     Ok(plan.operations().len())
 }
 
 #[test]
-fn damaged_key_sets_are_refused_or_make_a_plan() {
+fn damaged_key_sets_are_rejected_or_produce_a_plan() {
     for (name, n, dense_above) in [
         ("key-sets-short", 200, 0.5),
         ("key-sets-dense", 300, 0.0),

@@ -27,8 +27,8 @@ fn every_algorithm_has_its_textbook_table() {
 fn tables_of(algorithm: &Algorithm) -> String {
     let mut text = String::new();
     for p in if algorithm.needs == Needs::EvenWorld { [2, 4, 6] } else { [3, 4, 5] } {
-        let layout = DataLayout::suiting(algorithm, p, 2 * p);
-        let plans = match algorithm.places {
+        let layout = DataLayout::for_algorithm(algorithm, p, 2 * p);
+        let plans = match algorithm.placement {
             // Two ranks per node.
             PlacementUse::TwoLevels => {
                 let nodes = (0..p).map(|rank| rank / 2).collect();

@@ -9,8 +9,8 @@ use pyo3::sync::PyOnceLock;
 use ripieno::{BufferMemory, Element};
 use std::ffi::c_int;
 
-/// Up to this size, a copy takes a few microseconds, and the interpreter need not be released.
-pub const SHORT_BYTES: usize = 64 << 10;
+/// Maximum size of a short array. Copying it takes a few microseconds, so the interpreter need not be released.
+pub const MAX_SHORT_BYTES: usize = 64 << 10;
 
 /// The memory of an array, valid during the call that received the array.
 #[derive(Clone, Copy)]
@@ -23,8 +23,8 @@ pub struct ArrayBytes {
 }
 
 // SAFETY: the memory belongs to an array that the calling thread references until the call returns, and NumPy does not
-// move it. As for any NumPy function that releases the interpreter, the program must not write to an array that another
-// thread uses.
+// move it. Like any NumPy function that releases the interpreter, this requires that the program does not write to an
+// array that another thread uses.
 unsafe impl Send for ArrayBytes {}
 // SAFETY: as above; shared references only read.
 unsafe impl Sync for ArrayBytes {}
@@ -33,7 +33,7 @@ impl ArrayBytes {
     /// Return the memory of `array`, which must be C-contiguous.
     pub fn of(array: &Bound<'_, PyUntypedArray>) -> PyResult<ArrayBytes> {
         if !array.is_c_contiguous() {
-            return Err(errors::input(format!("array of shape {:?}: expected a C-contiguous one", array.shape())));
+            return Err(errors::input(format!("array of shape {:?}: expected a C-contiguous array", array.shape())));
         }
         Ok(ArrayBytes::of_elements(array, element(array)?))
     }
@@ -47,14 +47,14 @@ impl ArrayBytes {
         ArrayBytes { data, length_bytes, writable: fields.flags & NPY_ARRAY_WRITEABLE != 0, element }
     }
 
-    /// Return the memory of `value` for writing, if it is exactly a NumPy array, contiguous, with numbers in native
-    /// byte order.
+    /// Return the memory of `value` for writing, if `value` is a contiguous, writable NumPy array (no subclass) of
+    /// numbers in native byte order.
     #[inline]
     pub fn plain<'a, 'py>(value: &'a Bound<'py, PyAny>) -> Option<(ArrayBytes, &'a Bound<'py, PyUntypedArray>)> {
         ArrayBytes::plain_to_read(value).filter(|(bytes, _)| bytes.writable)
     }
 
-    /// Return the same for reading.
+    /// Return the memory of `value` for reading, if `value` is such an array, writable or not.
     #[inline]
     pub fn plain_to_read<'a, 'py>(
         value: &'a Bound<'py, PyAny>,
@@ -71,9 +71,9 @@ impl ArrayBytes {
         Some((ArrayBytes::of_elements(array, element), array))
     }
 
-    /// Return whether the array has at most [`SHORT_BYTES`].
+    /// Return whether the array has at most [`MAX_SHORT_BYTES`].
     pub fn is_short(self) -> bool {
-        self.length_bytes <= SHORT_BYTES
+        self.length_bytes <= MAX_SHORT_BYTES
     }
 
     /// Copy the bytes to `other`, which must have the same length and be writable.
@@ -92,7 +92,7 @@ impl ArrayBytes {
     /// Return the bytes for writing.
     pub fn write<'a>(self) -> PyResult<&'a mut [u8]> {
         if !self.writable {
-            return Err(errors::input("the array is read-only: expected one to write the result to".to_string()));
+            return Err(errors::input("the array is read-only: expected a writable array for the result".to_string()));
         }
         // SAFETY: see `Send`; the memory is contiguous, `length_bytes` long and NumPy says that it may be written.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.data, self.length_bytes) })
@@ -108,13 +108,13 @@ impl ArrayBytes {
 pub fn empty<'py>(py: Python<'py>, element: Element, shape: &[usize]) -> PyResult<Bound<'py, PyAny>> {
     static TYPES: [PyOnceLock<Py<PyArrayDescr>>; Element::ALL.len()] =
         [const { PyOnceLock::new() }; Element::ALL.len()];
-    let known =
+    let descr =
         TYPES[element as usize].get_or_try_init(py, || PyArrayDescr::new(py, element.name()).map(Bound::unbind))?;
     let mut axes: Vec<npy_intp> = shape.iter().map(|&axis| axis as npy_intp).collect();
     // SAFETY: the shape has the given number of axes, and the array takes over a reference to the type. The result is a
     // new reference or null.
     unsafe {
-        let descr = known.bind(py).clone().into_dtype_ptr();
+        let descr = descr.bind(py).clone().into_dtype_ptr();
         let array = PY_ARRAY_API.PyArray_Empty(py, axes.len() as c_int, axes.as_mut_ptr(), descr, 0);
         Bound::from_owned_ptr_or_err(py, array)
     }

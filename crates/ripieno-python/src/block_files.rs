@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A file and its blocks, until a broadcast takes it.
+/// A file and the digests of its blocks, until a broadcast takes the file.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct BlockFile {
     inner: Mutex<Option<block_file::BlockFile>>,
@@ -18,13 +18,13 @@ pub struct BlockFile {
 
 #[pymethods]
 impl BlockFile {
-    /// Open a complete file, and read all of it.
+    /// Open a complete file and read it.
     #[staticmethod]
     fn read(py: Python<'_>, path: PathBuf, block_bytes: Option<usize>) -> PyResult<BlockFile> {
-        made(&path, py.detach(|| block_file::BlockFile::read(&path, block_bytes)))
+        wrapped(&path, py.detach(|| block_file::BlockFile::read(&path, block_bytes)))
     }
 
-    /// Open a file that may have these blocks; None if its blocks differ, or if it does not exist.
+    /// Open a file if it consists of these blocks. Return None if a block differs or the file does not exist.
     #[staticmethod]
     fn find(
         py: Python<'_>,
@@ -34,11 +34,11 @@ impl BlockFile {
         digests: &[u8],
     ) -> PyResult<Option<BlockFile>> {
         let blocks = blocks(length_bytes, block_bytes, digests)?;
-        let found = py.detach(|| block_file::BlockFile::find(&path, blocks)).transpose();
-        found.map(|found| made(&path, found)).transpose()
+        let opened = py.detach(|| block_file::BlockFile::find(&path, blocks)).transpose();
+        opened.map(|opened| wrapped(&path, opened)).transpose()
     }
 
-    /// Open a file to be filled with these blocks. Blocks that it already has are kept.
+    /// Open or create a file for these blocks. Keep the blocks that the file already has.
     #[staticmethod]
     fn fill(
         py: Python<'_>,
@@ -48,7 +48,7 @@ impl BlockFile {
         digests: &[u8],
     ) -> PyResult<BlockFile> {
         let blocks = blocks(length_bytes, block_bytes, digests)?;
-        made(&path, py.detach(|| block_file::BlockFile::fill(&path, blocks)))
+        wrapped(&path, py.detach(|| block_file::BlockFile::fill(&path, blocks)))
     }
 
     /// Return the offsets of the missing blocks.
@@ -56,7 +56,7 @@ impl BlockFile {
         self.with(|file| file.missing())
     }
 
-    /// Store the missing block at offset `start` if its digest matches, and return whether it does.
+    /// Store the block at offset `start` if its digest matches, and return whether it matches.
     fn put(&self, py: Python<'_>, start: usize, bytes: &[u8]) -> PyResult<bool> {
         py.detach(|| self.with(|file| file.put(start, bytes)))
     }
@@ -68,23 +68,23 @@ impl BlockFile {
 }
 
 impl BlockFile {
-    fn with<R>(&self, look: impl FnOnce(&mut block_file::BlockFile) -> R) -> PyResult<R> {
+    fn with<R>(&self, work: impl FnOnce(&mut block_file::BlockFile) -> R) -> PyResult<R> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        inner.as_mut().map(look).ok_or_else(taken)
+        inner.as_mut().map(work).ok_or_else(in_use)
     }
 
     pub fn take(&self) -> PyResult<block_file::BlockFile> {
-        let taken = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.ok_or_else(self::taken)
+        let file = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
+        file.ok_or_else(in_use)
     }
 }
 
-fn taken() -> PyErr {
-    errors::input("this file is part of a broadcast already".to_string())
+fn in_use() -> PyErr {
+    errors::input("a broadcast already uses this file".to_string())
 }
 
-fn made(path: &Path, made: io::Result<block_file::BlockFile>) -> PyResult<BlockFile> {
-    let file = made.map_err(|error| errors::from_file(&error, path))?;
+fn wrapped(path: &Path, wrapped: io::Result<block_file::BlockFile>) -> PyResult<BlockFile> {
+    let file = wrapped.map_err(|error| errors::from_file(&error, path))?;
     let (blocks, found_bytes) = (file.blocks().clone(), file.found_bytes());
     Ok(BlockFile { inner: Mutex::new(Some(file)), blocks, found_bytes })
 }
@@ -93,7 +93,7 @@ fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<BlockDig
     let (digests, rest) = digests.as_chunks::<{ size_of::<Digest>() }>();
     if block_bytes == 0 || !rest.is_empty() || digests.len() != bytes.div_ceil(block_bytes) {
         return Err(errors::input(format!(
-            "{} digests of blocks of {block_bytes} bytes: not of this file",
+            "{} digests of blocks of {block_bytes} bytes: expected the digests of a file of {bytes} bytes",
             digests.len()
         )));
     }

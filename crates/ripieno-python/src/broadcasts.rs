@@ -17,7 +17,7 @@ use std::ffi::{OsString, c_int};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Memory for the values of this process, and the directory for values beyond its bound.
+/// Memory for the values of this process, and the directory to which it moves values above its bound.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct ValueMemory {
     inner: links::ValueMemory,
@@ -25,30 +25,37 @@ pub struct ValueMemory {
 
 #[pymethods]
 impl ValueMemory {
-    /// Create the memory. Without a bound, the bound is half of the free memory, but at most `most_bytes`.
+    /// Create the memory. The default bound is half of the free memory, at most `most_bytes`.
     #[new]
     fn new(bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
-        ValueMemory { inner: links::ValueMemory::new(bound(bound_bytes, most_bytes), directory) }
+        ValueMemory { inner: links::ValueMemory::new(limit(bound_bytes, most_bytes), directory) }
     }
 
     /// Change the bound.
     fn set_bound(&self, bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
-        self.inner.set_bound(bound(bound_bytes, most_bytes), directory);
+        self.inner.set_limit(limit(bound_bytes, most_bytes), directory);
     }
 
     /// Return the bound and the memory held, in bytes; the number and bytes of the values moved to disk; the directory;
     /// and the error of the last failed move, if any.
     fn tally(&self) -> (usize, usize, u64, u64, OsString, Option<String>) {
-        let it = self.inner.tally();
-        (it.bound_bytes, it.held_bytes, it.spilled_count, it.spilled_bytes, it.directory.into(), it.failure)
+        let stats = self.inner.stats();
+        (
+            stats.limit_bytes,
+            stats.in_memory_bytes,
+            stats.spilled_count,
+            stats.spilled_bytes,
+            stats.directory.into(),
+            stats.failure,
+        )
     }
 }
 
-fn bound(bound_bytes: Option<usize>, most_bytes: usize) -> links::Bound {
-    bound_bytes.map_or(links::Bound::HalfOfFree { most_bytes }, links::Bound::Bytes)
+fn limit(limit_bytes: Option<usize>, most_bytes: usize) -> links::MemoryLimit {
+    limit_bytes.map_or(links::MemoryLimit::HalfOfAvailable { most_bytes }, links::MemoryLimit::Bytes)
 }
 
-/// A listening rank, with an address that the other ranks do not know yet.
+/// A rank that listens for the broadcast connections of the other ranks, before they know its address.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct PendingMesh {
     inner: Mutex<Option<mesh::MeshMember>>,
@@ -62,7 +69,7 @@ pub struct PendingMesh {
 impl PendingMesh {
     pub fn new(config: Config, interruption: Interruption) -> PyResult<PendingMesh> {
         let (rank, world_size) = (config.rank, config.world_size);
-        let inner = mesh::MeshMember::new(config).map_err(errors::from_meeting)?;
+        let inner = mesh::MeshMember::new(config).map_err(errors::from_rendezvous)?;
         let address = inner.address();
         Ok(PendingMesh { inner: Mutex::new(Some(inner)), interruption, rank, world_size, address })
     }
@@ -70,14 +77,14 @@ impl PendingMesh {
 
 #[pymethods]
 impl PendingMesh {
-    /// Start serving, once, with values in `memory`; `addresses` belong to all ranks.
-    fn meet(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
+    /// Connect to the ranks at `addresses`, and serve values in `memory`. May be called once.
+    fn connect(&self, addresses: Vec<String>, memory: &ValueMemory) -> PyResult<Broadcasts> {
         let pending = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let pending = pending.ok_or_else(|| errors::input("it has met already".to_string()))?;
-        let mesh = pending.meet(&addresses).map_err(errors::from_meeting)?;
+        let pending = pending.ok_or_else(|| errors::input("this mesh is connected already".to_string()))?;
+        let mesh = pending.connect(&addresses).map_err(errors::from_rendezvous)?;
         let memory = memory.inner.clone();
         let inner =
-            broadcasts::Broadcasts::new(self.rank, self.world_size, mesh, memory).map_err(errors::from_meeting)?;
+            broadcasts::Broadcasts::new(self.rank, self.world_size, mesh, memory).map_err(errors::from_rendezvous)?;
         Ok(Broadcasts { inner, interruption: self.interruption.clone() })
     }
 }
@@ -91,7 +98,7 @@ pub struct Broadcasts {
 
 #[pymethods]
 impl Broadcasts {
-    /// Offer a value of `length_bytes`, made of pieces with their offsets.
+    /// Offer a value of `length_bytes`, composed of arrays at the given offsets.
     fn offer(
         &self,
         py: Python<'_>,
@@ -114,8 +121,8 @@ impl Broadcasts {
         Ok(self.variable(offered.map_err(failed)?))
     }
 
-    /// Expect a value from `root`, fetched by `leader` if another rank of this host does so. If `is_recorded`, record
-    /// the sender of each block.
+    /// Expect a value from `root`. If another rank of this host fetches it, that rank is `leader`. If `is_recorded`,
+    /// record the sender of each block.
     #[pyo3(signature = (root, leader, *, is_recorded=false))]
     fn expect(&self, root: usize, leader: Option<usize>, is_recorded: bool) -> Variable {
         self.variable(self.inner.expect(root, leader, is_recorded))
@@ -131,7 +138,7 @@ impl Broadcasts {
         Ok(self.variable(self.inner.fetch(root, file.take()?)))
     }
 
-    /// Continue to serve ranks that are fetching values for a limited time, then stop.
+    /// Serve the ranks that are still fetching values, for a limited time. Then stop.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.close());
     }
@@ -150,7 +157,7 @@ impl Broadcasts {
 /// Sender, block, bytes, and the arrival times in seconds of the first and the last byte.
 type FetchTuple = (usize, usize, usize, f64, f64);
 
-/// A value of a communicator's ranks, released when it is dropped.
+/// A broadcast value. Dropping this object releases it.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Variable {
     inner: broadcasts::Variable,
@@ -160,15 +167,15 @@ pub struct Variable {
 #[pymethods]
 impl Variable {
     /// Start fetching the value, unless this has already begun.
-    fn want(&self) {
-        self.inner.want();
+    fn start_fetch(&self) {
+        self.inner.start_fetch();
     }
 
     /// Wait for the value, and return its bytes.
-    fn wait(&self, py: Python<'_>) -> PyResult<Shown> {
+    fn wait(&self, py: Python<'_>) -> PyResult<ValueBuffer> {
         let check = self.interruption.clone().check();
         let waited = py.detach(|| self.inner.wait(&check));
-        waited.map(|value| Shown { value }).map_err(|error| match error {
+        waited.map(|value| ValueBuffer { value }).map_err(|error| match error {
             BroadcastError::Interrupted => {
                 self.interruption.take().unwrap_or_else(|| errors::from_broadcast(&BroadcastError::Interrupted))
             }
@@ -186,14 +193,14 @@ impl Variable {
         self.inner.has_ended()
     }
 
-    /// Return the bytes received, the bytes sent and the size of the value; and whether all live ranks have it.
+    /// Return the bytes received, the bytes sent, the size of the value, and whether all live ranks have the value.
     fn progress(&self) -> (u64, u64, u64, bool) {
         let meter = self.inner.meter();
         (meter.received_bytes(), meter.sent_bytes(), meter.value_bytes(), meter.is_released())
     }
 
-    /// Return the record: senders, blocks, bytes, and the arrival times of the first and the last byte, in seconds
-    /// since the variable began on this rank; and the number of bytes beyond the capacity of the record.
+    /// Return the record of the fetch, and the number of bytes above its capacity. Times are in seconds since the
+    /// variable began on this rank.
     fn record(&self) -> (Vec<FetchTuple>, usize) {
         let record = self.inner.record();
         let to_tuple = |it: &broadcasts::MeteredBlock| {
@@ -217,8 +224,8 @@ impl Variable {
         self.inner.lost().into_iter().collect()
     }
 
-    /// Return, at the root, the ranks that have the value, the ranks that were lost before, and the corrupt blocks as
-    /// (block, source, receiver); None while any rank fetches it.
+    /// Return the ranks that have the value, the ranks that were lost before, and the corrupt blocks as (block, source,
+    /// receiver). Return None while any rank fetches the value. Only the root knows them.
     fn delivery<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(delivery) = self.inner.delivery() else { return Ok(None) };
         let corruptions: Vec<_> = delivery.corruptions.iter().map(|it| (it.block, it.source, it.receiver)).collect();
@@ -230,15 +237,15 @@ impl Variable {
     }
 }
 
-/// The bytes of a value, read-only under Python's buffer protocol.
+/// Read-only buffer with the bytes of a value.
 #[pyclass(frozen, module = "ripieno._native")]
-pub struct Shown {
+pub struct ValueBuffer {
     value: Arc<HostMemory>,
 }
 
 #[pymethods]
-impl Shown {
-    /// Wait until the bytes of a file are on its disk.
+impl ValueBuffer {
+    /// Write the bytes of a file to its disk, and wait until they are there.
     fn sync(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
         py.detach(|| self.value.sync()).map_err(|error| errors::from_file(&error, &path))
     }
@@ -261,5 +268,5 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PendingMesh>()?;
     module.add_class::<Broadcasts>()?;
     module.add_class::<Variable>()?;
-    module.add_class::<Shown>()
+    module.add_class::<ValueBuffer>()
 }

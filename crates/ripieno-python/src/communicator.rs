@@ -2,6 +2,7 @@
 //!
 //! Every collective waits for its end, or with `later=True` returns a handle at once.
 
+use crate::address_exchange::AddressExchange;
 use crate::arrays::ArrayBytes;
 use crate::broadcasts::PendingMesh;
 use crate::errors;
@@ -10,14 +11,13 @@ use crate::handle::{Handle, HandleMemory};
 use crate::interruption::Interruption;
 use crate::keyed::{self, Aggregation, KeyedArrays, RegroupArguments};
 use crate::recorder::{self, RecorderIdentity};
-use crate::supplier::Supplier;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::{Config, Encryption, LinkPolicy, Ports, Token};
 use ripieno::{
     Algorithm, BufferMemory, Collective, CollectiveTask, Element, ElementShape, ElementType, Error, JobFailure,
-    NO_MEMORY, Op, Overrides, Whole,
+    NO_MEMORY, Op, Overrides, WholeBuffer,
 };
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ pub struct Communicator {
 #[derive(Clone)]
 struct Racks {
     names: Vec<Option<String>>,
-    /// Whether they were adopted after the ranks met. The survivors of a failure meet in their former racks.
+    /// Whether the racks were adopted after the ranks connected. Survivors must then adopt them again.
     is_adopted: bool,
 }
 
@@ -69,7 +69,7 @@ impl Racks {
 
     /// Return a number for each rank, equal for equal racks.
     fn numbers(&self) -> Vec<usize> {
-        let first = |name| self.names.iter().position(|other| other == name).expect("the name is one of them");
+        let first = |name| self.names.iter().position(|other| other == name).expect("the name is in the list");
         self.names.iter().map(first).collect()
     }
 }
@@ -107,14 +107,14 @@ impl Communicator {
         config.rack = rack;
         config.ports = ports.map(|(first, last)| Ports { first, last }).unwrap_or_default();
         config.links = parse_links(links)?;
-        config.tls = Encryption::meant_by(tls);
+        config.tls = Encryption::from_setting(tls);
         config.rendezvous_timeout = seconds("rendezvous_timeout_s", rendezvous_timeout_s)?;
         config.heartbeat_timeout = seconds("heartbeat_timeout_s", heartbeat_timeout_s)?;
         let overrides = std::env::var_os("RIPIENO_ALGORITHM").unwrap_or_default();
         let overrides = Overrides::parse(&overrides.to_string_lossy())
             .map_err(|error| errors::input(format!("RIPIENO_ALGORITHM: {error}")))?;
-        let supplier = Supplier::parse(exchange, tcp_store, directory)?;
-        let endpoint = supplier.meet(py, config.clone())?;
+        let address_exchange = AddressExchange::parse(exchange, tcp_store, directory)?;
+        let endpoint = address_exchange.connect(py, config.clone())?;
         let identity = RecorderIdentity::new(&endpoint, flight_folder);
         let hosts = (0..world_size).map(|rank| endpoint.host(rank).to_string()).collect();
         let racks = (0..world_size).map(|rank| endpoint.rack(rank).map(str::to_string)).collect();
@@ -168,7 +168,7 @@ impl Communicator {
         form: Option<&str>,
         later: bool,
     ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Broadcast { root, vector: Whole }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Broadcast { root, vector: WholeBuffer }, array, None, algorithm, form, later)
     }
 
     /// Combine the arrays of all ranks into the root's array. The other arrays are used as scratch memory.
@@ -186,7 +186,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Reduce { op: parse_op(op)?, root, vector: Whole },
+            &CollectiveTask::Reduce { op: parse_op(op)?, root, vector: WholeBuffer },
             array,
             None,
             algorithm,
@@ -208,7 +208,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Allreduce { op: parse_op(op)?, vector: Whole },
+            &CollectiveTask::Allreduce { op: parse_op(op)?, vector: WholeBuffer },
             array,
             None,
             algorithm,
@@ -230,7 +230,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Scan { op: parse_op(op)?, vector: Whole },
+            &CollectiveTask::Scan { op: parse_op(op)?, vector: WholeBuffer },
             array,
             None,
             algorithm,
@@ -252,7 +252,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Exscan { op: parse_op(op)?, vector: Whole },
+            &CollectiveTask::Exscan { op: parse_op(op)?, vector: WholeBuffer },
             array,
             None,
             algorithm,
@@ -325,8 +325,8 @@ impl Communicator {
         self.perform(py, &CollectiveTask::Scatter { chunks: &counts, root }, array, None, algorithm, form, later)
     }
 
-    /// Send `out_counts[rank]` elements of `out_array` to each rank, and receive `in_counts[rank]` into `in_array` from
-    /// each.
+    /// Send `out_counts[rank]` elements of `out_array` to each rank, and receive `in_counts[rank]` elements into
+    /// `in_array` from each.
     #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn alltoall(
@@ -344,7 +344,7 @@ impl Communicator {
         self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
     }
 
-    /// Receive into `in_array` the `out_array` of the rank `distance` before this one, around the ring.
+    /// Send `out_array` to the rank `distance` after this one in the ring, and receive into `in_array`.
     #[pyo3(signature = (out_array, in_array, distance, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn rotate(
@@ -359,7 +359,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::Rotate { distance, out: Whole, into: Whole },
+            &CollectiveTask::Rotate { distance, out: WholeBuffer, into: WholeBuffer },
             out_array,
             Some(in_array),
             algorithm,
@@ -368,8 +368,8 @@ impl Communicator {
         )
     }
 
-    /// Send `count` elements of `out_array` for each `(peer, count)` of `out_peers`, and receive into `in_array` the
-    /// elements of `in_peers`.
+    /// Send `count` elements of `out_array` for each `(peer, count)` of `out_peers`, and receive into `in_array` for
+    /// each of `in_peers`.
     #[pyo3(signature = (out_array, out_peers, in_array, in_peers, algorithm=None, form=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn neighbour_exchange(
@@ -390,7 +390,7 @@ impl Communicator {
     /// Return after every rank has entered the barrier.
     #[pyo3(signature = (algorithm=None, *, later=false))]
     fn barrier(&self, py: Python<'_>, algorithm: Option<&str>, later: bool) -> StartedCall {
-        let task = CollectiveTask::Barrier { token: Whole };
+        let task = CollectiveTask::Barrier { token: WholeBuffer };
         if later {
             return self.begin(py, &task, Element::U8.into(), algorithm, HandleMemory::Token([0]));
         }
@@ -403,7 +403,7 @@ impl Communicator {
     fn send(&self, py: Python<'_>, array: InputArray, to: usize, form: Option<&str>, later: bool) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::PointToPoint { from: self.rank, to, vector: Whole },
+            &CollectiveTask::PointToPoint { from: self.rank, to, vector: WholeBuffer },
             array,
             None,
             None,
@@ -424,7 +424,7 @@ impl Communicator {
     ) -> StartedCall {
         self.perform(
             py,
-            &CollectiveTask::PointToPoint { from: source, to: self.rank, vector: Whole },
+            &CollectiveTask::PointToPoint { from: source, to: self.rank, vector: WholeBuffer },
             array,
             None,
             None,
@@ -434,8 +434,8 @@ impl Communicator {
     }
 
     /// Reduce rows of `row_bytes` bytes by a function. A Python function gets the address of the rows of lower ranks,
-    /// which it changes, the address of the other rows, and their size in bytes. The function may also be the address
-    /// of a foreign function, or an argmin or argmax.
+    /// which it updates, the address of the other rows, and their size in bytes. The function may also be the address
+    /// of a foreign function, or "argmin" or "argmax" with an element type.
     #[pyo3(signature = (array, collective, combine, row_bytes, form, algorithm=None, root=0, counts=None, *,
         later=false))]
     #[allow(clippy::too_many_arguments)]
@@ -456,8 +456,8 @@ impl Communicator {
         functions::perform(py, self, &request, array, combine, row_bytes, form, algorithm, later)
     }
 
-    /// Wait until one of `sources` has sent this rank a message, of this form if one is given, and return its rank;
-    /// None after `timeout_s`.
+    /// Wait until one of `sources` has sent a message to this rank, and return the source; None after `timeout_s`. If
+    /// `form` is given, the message must have this form.
     #[pyo3(signature = (sources, form=None, timeout_s=None))]
     fn await_message(
         &self,
@@ -499,7 +499,7 @@ impl Communicator {
         Ok(self.call(py, |inner| inner.split(color, key))?.map(|inner| self.part(inner)))
     }
 
-    /// Create the communicator of these ranks, in this order. Only these ranks call it.
+    /// Create the communicator of these ranks, in this order. Only these ranks call this.
     fn group(&self, py: Python<'_>, ranks: Vec<usize>) -> PyResult<Communicator> {
         Ok(self.part(self.call(py, |inner| inner.group(&ranks))?))
     }
@@ -509,14 +509,14 @@ impl Communicator {
         Ok(self.part(self.call(py, |inner| inner.replicate(replicas))?))
     }
 
-    /// Create the communicator of the survivors of a failed world. Returns it with their ranks in this one, and the
-    /// failure.
+    /// Create the communicator of the survivors of a failed world. Return it with the former ranks of the survivors,
+    /// and the failure.
     fn shrink(&self, py: Python<'_>) -> PyResult<(Communicator, Vec<usize>, PyErr)> {
-        let left = self.call(py, ripieno::Communicator::shrink)?;
-        let failure = errors::from_collective(Error::Failed(left.failure));
-        let (inner, places) = (left.communicator, left.former_ranks);
+        let survivors = self.call(py, ripieno::Communicator::shrink)?;
+        let failure = errors::from_collective(Error::Failed(survivors.failure));
+        let (inner, places) = (survivors.communicator, survivors.former_ranks);
         let (rank, world_size) = (inner.rank(), inner.world_size());
-        let identity = self.identity.in_world(left.job, rank, world_size);
+        let identity = self.identity.in_world(survivors.job, rank, world_size);
         identity.keep_records(&inner).map_err(errors::from_collective)?;
         inner.set_interrupt(self.interruption.clone().check()).map_err(errors::from_collective)?;
         let racks = self.known_racks().of(&places);
@@ -555,19 +555,19 @@ impl Communicator {
         py.detach(|| self.inner.abort(&self.hosts[self.rank], cause, traceback));
     }
 
-    /// Report to every rank that this rank's program has ended, so that survivors of a failure do not wait for it.
+    /// Report to every rank that this rank's program has ended. Survivors of a failure then do not wait for it.
     fn withdraw(&self, py: Python<'_>) {
         py.detach(|| self.inner.withdraw());
     }
 
-    /// End the runs in flight and leave the job cleanly. A communicator split from another is only closed.
+    /// Complete the runs in flight and leave the job. A part of the world is only closed.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.inner.close());
         self.interruption_of_close().map_or(Ok(()), Err)
     }
 
-    /// Listen for the other ranks of this communicator, which connect for broadcast variables.
-    fn invite(&self) -> PyResult<PendingMesh> {
+    /// Listen for connections of the other ranks of this communicator, for broadcast variables.
+    fn pending_mesh(&self) -> PyResult<PendingMesh> {
         let (rank, world_size) = (self.rank, self.world_size);
         let config = Config { rank, world_size, replicas: 1, ..self.config.clone() };
         PendingMesh::new(config, self.interruption.clone())
@@ -575,7 +575,7 @@ impl Communicator {
 
     /// Return the counters of this communicator.
     fn statistics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        // A thread inside a call acquires the interpreter each time it has slept.
+        // Release the interpreter: a thread in a call acquires it each time it has slept.
         let statistics = self.call(py, ripieno::Communicator::statistics)?;
         let entries = PyDict::new(py);
         entries.set_item("call_count", statistics.call_count)?;
@@ -585,23 +585,23 @@ impl Communicator {
         Ok(entries)
     }
 
-    /// Return the latest collectives of this rank, by default all that are recorded, and the identity of the rank.
+    /// Return the latest `count` collectives of this rank, by default all recorded ones, and the identity of the rank.
     #[pyo3(signature = (count=None))]
     fn flight<'py>(&self, py: Python<'py>, count: Option<usize>) -> PyResult<Bound<'py, PyDict>> {
         let flight = py.detach(|| self.inner.flight(count)).map_err(errors::from_collective)?;
         recorder::flight(py, &self.identity, flight)
     }
 
-    /// Return the world's links in use that are a fallback, by rank: the kind of the link, and the reason.
+    /// Return the fallback links in use, by world rank: the kind of the link, and the reason for the fallback.
     fn second_choices(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
         self.call(py, |inner| inner.second_choices())
     }
 
-    /// Return the communication counters of this rank since the first call of this method, also while another thread is
-    /// in a call. `now_s` is a time on the monotonic clock.
-    fn reading<'py>(&self, py: Python<'py>, now_s: f64) -> PyResult<Bound<'py, PyDict>> {
+    /// Return the communication counters of this rank since the first call of this method. `now_s` is a time on the
+    /// monotonic clock. The method does not wait for calls of other threads.
+    fn traffic<'py>(&self, py: Python<'py>, now_s: f64) -> PyResult<Bound<'py, PyDict>> {
         let now = seconds("now_s", now_s)?;
-        recorder::reading(py, now, self.inner.reading(now))
+        recorder::traffic(py, now, self.inner.traffic(now))
     }
 }
 
@@ -610,9 +610,9 @@ impl Communicator {
         self.racks.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Wrap a communicator of some of the ranks of this one.
+    /// Wrap a communicator of some ranks of this communicator.
     fn part(&self, inner: ripieno::Communicator) -> Communicator {
-        // Ranks in this communicator of the members of the new one.
+        // The rank of each member in this communicator.
         let places: Vec<usize> =
             inner.world_ranks().iter().filter_map(|rank| self.world_ranks.iter().position(|r| r == rank)).collect();
         Communicator {
@@ -631,14 +631,12 @@ impl Communicator {
         }
     }
 
-    /// Return the exception that a signal handler raised while the world was closed. Closing a part of the world does
-    /// not wait.
+    /// Return the exception that a signal handler raised while the world was closed, if any.
     fn interruption_of_close(&self) -> Option<PyErr> {
         self.inner.is_world().then(|| self.interruption.take()).flatten()
     }
 
-    /// Perform a task on arrays: to its end, or asynchronously if `later`. Without `form`, the form is the shape of the
-    /// first array.
+    /// Perform a task on arrays, asynchronously if `later`. The default form is the shape of the first array.
     #[allow(clippy::too_many_arguments)]
     fn perform(
         &self,
@@ -652,7 +650,7 @@ impl Communicator {
     ) -> StartedCall {
         let (bytes, only_reads) = (ArrayBytes::of(main)?, task.only_reads(self.rank));
         let shape = match form {
-            Some(words) => ElementShape::Described(words),
+            Some(form) => ElementShape::Described(form),
             None if main.ndim() == 1 => ElementShape::Line,
             None => ElementShape::Axes(main.shape()),
         };
@@ -666,8 +664,8 @@ impl Communicator {
         self.run(py, task, elements, algorithm, [memory, into]).map(|()| None)
     }
 
-    /// Run a task to its end. The interpreter is only released if the task may wait: releasing and acquiring it takes
-    /// longer than the rest of a short call.
+    /// Run a task. Release the interpreter only if the task may wait, because this takes longer than the rest of a
+    /// short call.
     #[inline]
     pub(crate) fn run(
         &self,
@@ -677,10 +675,10 @@ impl Communicator {
         algorithm: Option<&str>,
         mut memory: [BufferMemory<'_>; 2],
     ) -> PyResult<()> {
-        let apart = &mut |rest: &mut (dyn FnMut() + Send)| py.detach(rest);
-        let brief = self.inner.run_briefly(task, elements, algorithm, &mut memory, apart);
+        let release = &mut |rest: &mut (dyn FnMut() + Send)| py.detach(rest);
+        let brief = self.inner.run_briefly(task, elements, algorithm, &mut memory, release);
         let done = brief.unwrap_or_else(|| py.detach(|| self.inner.run(task, elements, algorithm, memory)));
-        done.map_err(|error| raised(py, error, &self.inner, &self.interruption, &self.identity))
+        done.map_err(|error| exception_of(py, error, &self.inner, &self.interruption, &self.identity))
     }
 
     fn begin(
@@ -689,9 +687,9 @@ impl Communicator {
         task: &CollectiveTask<'_>,
         elements: ElementType<'_>,
         algorithm: Option<&str>,
-        kept: HandleMemory,
+        memory: HandleMemory,
     ) -> StartedCall {
-        let handle = self.call(py, |inner| inner.start(task, elements, algorithm, kept))?;
+        let handle = self.call(py, |inner| inner.start(task, elements, algorithm, memory))?;
         Ok(Some(self.handle(handle, None)))
     }
 
@@ -711,7 +709,7 @@ impl Communicator {
         collective: impl FnOnce(&ripieno::Communicator) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| collective(&self.inner));
-        done.map_err(|error| raised(py, error, &self.inner, &self.interruption, &self.identity))
+        done.map_err(|error| exception_of(py, error, &self.inner, &self.interruption, &self.identity))
     }
 }
 
@@ -732,9 +730,9 @@ impl Drop for Communicator {
     }
 }
 
-/// Return the exception for an error of a collective: the exception of a signal handler, or the error with the last
-/// records.
-pub(crate) fn raised(
+/// Return the exception for an error of a collective: the exception of a signal handler if there is one, else the
+/// error. An error that ends the job carries the latest records.
+pub(crate) fn exception_of(
     py: Python<'_>,
     error: Error,
     inner: &ripieno::Communicator,
@@ -750,7 +748,7 @@ pub(crate) fn raised(
 }
 
 /// Take the exception of a function of the program, if it raised one.
-pub(crate) fn raised_by(raised: &Raised) -> Option<PyErr> {
+pub(crate) fn take_raised(raised: &Raised) -> Option<PyErr> {
     raised.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
@@ -766,7 +764,7 @@ pub fn algorithms(collective: &str) -> PyResult<Vec<&'static str>> {
     Ok(Algorithm::of(parse_collective(collective)?).map(|algorithm| algorithm.name).collect())
 }
 
-/// Describe the resources of this machine for ranks, and its problems.
+/// Return a report on the resources of this machine, and their problems.
 #[pyfunction]
 #[pyo3(signature = (world_size=2, *, bind_host=None, ports=None))]
 pub fn doctor<'py>(
@@ -783,7 +781,7 @@ pub fn doctor<'py>(
     py.import("json")?.call_method1("loads", (text,))
 }
 
-/// Return the collective of this name, with hyphens or underscores, that has algorithms.
+/// Return the collective with this name. The name may have hyphens or underscores.
 pub(crate) fn parse_collective(name: &str) -> PyResult<Collective> {
     let known = Collective::catalogued().find(|known| known.name() == name.replace('_', "-"));
     known.ok_or_else(|| {

@@ -31,11 +31,11 @@ impl PacketCurve {
     #[pyo3(signature = (points, latency_s, crowd_s=0.0))]
     fn new(points: Vec<(f64, f64)>, latency_s: f64, crowd_s: f64) -> PyResult<PacketCurve> {
         let expected = "expected points (bytes, seconds) of ascending bytes, all positive, and seconds of 0 or more";
-        let reported = format!("points={points:?}, latency_s={latency_s}, crowd_s={crowd_s}: {expected}");
-        let sound = crowd_s >= 0.0 && crowd_s.is_finite();
-        let curve = design::PacketCurve::through(points, latency_s).filter(|_| sound);
-        let curve = curve.map(|curve| curve.crowded(crowd_s));
-        curve.map(PacketCurve).ok_or_else(|| errors::input(reported))
+        let message = format!("points={points:?}, latency_s={latency_s}, crowd_s={crowd_s}: {expected}");
+        let is_valid = crowd_s >= 0.0 && crowd_s.is_finite();
+        let curve = design::PacketCurve::through(points, latency_s).filter(|_| is_valid);
+        let curve = curve.map(|curve| curve.with_contention(crowd_s));
+        curve.map(PacketCurve).ok_or_else(|| errors::input(message))
     }
 
     /// Return the default curve for the memory of one node.
@@ -62,7 +62,7 @@ impl PacketCurve {
 
     #[getter]
     fn crowd_s(&self) -> f64 {
-        self.0.crowd_s()
+        self.0.contention_s()
     }
 
     #[getter]
@@ -106,12 +106,12 @@ impl DensityCurve {
             .ok_or_else(|| errors::input(format!("density={density}: expected 0 or more, less than 1")))
     }
 
-    /// Return the curve through densities of unions; each point has a number of sets and a density. The first is for
-    /// one set.
+    /// Return the curve through the densities of unions. Each point is a number of sets and a density; the first point
+    /// is for one set.
     #[staticmethod]
     fn through(points: Vec<(f64, f64)>) -> PyResult<DensityCurve> {
         if points.first().is_none_or(|first| first.0 != 1.0) || !points.windows(2).all(|pair| pair[0].0 < pair[1].0) {
-            return Err(errors::input(format!("points={points:?}: expected (sets, density), by sets, from 1 on")));
+            return Err(errors::input(format!("points={points:?}: expected (sets, density), ascending from 1 set on")));
         }
         Ok(DensityCurve(Curve::Empirical(Empirical::through(points))))
     }
@@ -156,7 +156,7 @@ fn check_law(features: u64, alpha: f64) -> PyResult<()> {
     }
 }
 
-/// Measure packets between all ranks; the communicator keeps the curve.
+/// Measure packets between all ranks, and set the curve on the communicator.
 #[pyfunction]
 fn measure_packets(
     py: Python<'_>,

@@ -1,9 +1,9 @@
-//! Conversion of runtime errors to the classes of `ripieno.errors`.
+//! Conversion of runtime errors to Python exceptions.
 
 use pyo3::call::PyCallArgs;
 use pyo3::exceptions::{PyKeyboardInterrupt, PyMemoryError, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
-use ripieno::broadcasts::{BroadcastEnding, BroadcastError};
+use ripieno::broadcasts::{BroadcastError, TransferError};
 use ripieno::{Error, JobFailure, net::NetError};
 use std::io;
 use std::path::Path;
@@ -26,8 +26,8 @@ pub fn from_collective(error: Error) -> PyErr {
     }
 }
 
-/// Return the Python exception for an error while ranks connect.
-pub fn from_meeting(error: NetError) -> PyErr {
+/// Return the Python exception for an error during the rendezvous of ranks.
+pub fn from_rendezvous(error: NetError) -> PyErr {
     match error {
         NetError::Failed(failure) => from_failure(failure),
         NetError::Config { .. } => raise("InputError", (error.to_string(),)),
@@ -40,28 +40,29 @@ pub fn from_broadcast(error: &BroadcastError) -> PyErr {
     match error {
         BroadcastError::Closed => raise("CommunicatorClosed", (error.to_string(),)),
         BroadcastError::Interrupted => PyKeyboardInterrupt::new_err(()),
-        BroadcastError::Ended(BroadcastEnding::Memory { .. }) => PyMemoryError::new_err(error.to_string()),
+        BroadcastError::Ended(TransferError::Memory { .. }) => PyMemoryError::new_err(error.to_string()),
         BroadcastError::Ended(_) => raise("BroadcastError", (error.to_string(),)),
     }
 }
 
-/// Return the Python exception for an error of the system about a file, with its number.
+/// Return the Python exception for a system error of a file.
 pub fn from_file(error: &io::Error, path: &Path) -> PyErr {
     match error.raw_os_error() {
         Some(number) => Python::attach(|py| {
-            let made = py.import("os").and_then(|os| os.getattr("strerror")?.call1((number,)));
-            made.map_or_else(|failed| failed, |text| PyOSError::new_err((number, text.unbind(), path.to_path_buf())))
+            let exception = py.import("os").and_then(|os| os.getattr("strerror")?.call1((number,)));
+            exception
+                .map_or_else(|failed| failed, |text| PyOSError::new_err((number, text.unbind(), path.to_path_buf())))
         }),
         None => PyOSError::new_err(format!("{}: {error}", path.display())),
     }
 }
 
-/// Return the exception for an invalid argument, found while parsing.
+/// Return the Python exception for an invalid argument.
 pub fn input(message: String) -> PyErr {
     raise("InputError", (message,))
 }
 
-/// Return the exception for data of another rank that cannot be deserialized.
+/// Return the Python exception for data of another rank that cannot be deserialized.
 pub fn serialization(message: String) -> PyErr {
     raise("SerializationError", (message,))
 }
@@ -75,7 +76,7 @@ fn from_failure(failure: JobFailure) -> PyErr {
 
 fn raise(class: &str, args: impl for<'py> PyCallArgs<'py>) -> PyErr {
     Python::attach(|py| {
-        let made = py.import("ripieno.errors").and_then(|errors| errors.getattr(class)?.call1(args));
-        made.map_or_else(|error| error, PyErr::from_value)
+        let exception = py.import("ripieno.errors").and_then(|errors| errors.getattr(class)?.call1(args));
+        exception.map_or_else(|error| error, PyErr::from_value)
     })
 }

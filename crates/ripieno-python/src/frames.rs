@@ -5,60 +5,60 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyInt};
-use ripieno::frame::{Content, MessageFrame, ROOM_BYTES};
-use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Whole};
+use ripieno::frame::{Content, MAX_CONTENT_BYTES, MessageFrame};
+use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, WholeBuffer};
 
 /// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("FRAME_ROOM_BYTES", ROOM_BYTES)?;
+    module.add("FRAME_ROOM_BYTES", MAX_CONTENT_BYTES)?;
     module.add_function(wrap_pyfunction!(frame, module)?)?;
     module.add_function(wrap_pyfunction!(send_frame, module)?)?;
     module.add_function(wrap_pyfunction!(broadcast_frame, module)?)
 }
 
-/// Convert a frame for Python: its kind, and bytes or a number.
+/// Convert a frame to its kind, and its bytes or their number.
 pub fn to_python<'py>(py: Python<'py>, frame: &MessageFrame) -> PyResult<Bound<'py, PyAny>> {
     let tuple = match frame.read() {
-        (kind, Content::Here(bytes)) => (kind, PyBytes::new(py, bytes)).into_pyobject(py),
-        (kind, Content::Later(length)) => (kind, PyInt::new(py, length)).into_pyobject(py),
+        (kind, Content::Inline(bytes)) => (kind, PyBytes::new(py, bytes)).into_pyobject(py),
+        (kind, Content::Separate(length)) => (kind, PyInt::new(py, length)).into_pyobject(py),
     };
     Ok(tuple?.into_any())
 }
 
-fn of_python(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<MessageFrame> {
+fn from_python(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<MessageFrame> {
     let frame = match content.cast::<PyBytes>() {
-        Ok(bytes) => MessageFrame::new(kind, Content::Here(bytes.as_bytes())),
-        Err(_) => MessageFrame::new(kind, Content::Later(content.extract()?)),
+        Ok(bytes) => MessageFrame::new(kind, Content::Inline(bytes.as_bytes())),
+        Err(_) => MessageFrame::new(kind, Content::Separate(content.extract()?)),
     };
-    frame.ok_or_else(|| PyValueError::new_err(format!("a frame has room for {ROOM_BYTES} bytes")))
+    frame.ok_or_else(|| PyValueError::new_err(format!("a frame has at most {MAX_CONTENT_BYTES} bytes of content")))
 }
 
 /// Sends and receives the frames of a communicator.
 pub struct Frames<'a, 'py> {
     pub py: Python<'py>,
     pub comm: &'a Communicator,
-    /// The form that ranks must give alike.
+    /// The form that ranks compare.
     pub form: &'a str,
 }
 
 impl Frames<'_, '_> {
     /// Send a frame to rank `to`.
     pub fn send(&self, mut frame: MessageFrame, to: usize) -> PyResult<()> {
-        let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: Whole };
+        let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: WholeBuffer };
         self.run(&task, None, std::slice::from_mut(&mut frame))
     }
 
     /// Receive the next frame of rank `source`.
     pub fn receive(&self, source: usize) -> PyResult<MessageFrame> {
         let mut frame = MessageFrame::EMPTY;
-        let task = CollectiveTask::PointToPoint { from: source, to: self.rank(), vector: Whole };
+        let task = CollectiveTask::PointToPoint { from: source, to: self.rank(), vector: WholeBuffer };
         self.run(&task, None, std::slice::from_mut(&mut frame))?;
         Ok(frame)
     }
 
-    /// Broadcast the root's frames; all ranks give equally many.
+    /// Broadcast the root's frames. The number of frames is equal on all ranks.
     pub fn broadcast(&self, frames: &mut [MessageFrame], root: usize, algorithm: Option<&str>) -> PyResult<()> {
-        self.run(&CollectiveTask::Broadcast { root, vector: Whole }, algorithm, frames)
+        self.run(&CollectiveTask::Broadcast { root, vector: WholeBuffer }, algorithm, frames)
     }
 
     /// Gather the frames of all ranks; `mine` is the frame of this rank.
@@ -83,11 +83,11 @@ impl Frames<'_, '_> {
     }
 }
 
-/// Create a frame, as an array that is sent later.
+/// Create a frame as an array, to send it later.
 #[pyfunction]
 #[pyo3(signature = (kind, content, /))]
 fn frame<'py>(py: Python<'py>, kind: u64, content: &Bound<'_, PyAny>) -> PyResult<Bound<'py, PyArray1<u8>>> {
-    Ok(of_python(kind, content)?.as_bytes().to_vec().into_pyarray(py))
+    Ok(from_python(kind, content)?.as_bytes().to_vec().into_pyarray(py))
 }
 
 /// Send a frame to rank `to`.
@@ -101,7 +101,7 @@ fn send_frame(
     to: usize,
     form: &str,
 ) -> PyResult<()> {
-    Frames { py, comm, form }.send(of_python(kind, content)?, to)
+    Frames { py, comm, form }.send(from_python(kind, content)?, to)
 }
 
 /// Broadcast a frame, as the root.
@@ -116,5 +116,5 @@ fn broadcast_frame(
     algorithm: Option<&str>,
     form: &str,
 ) -> PyResult<()> {
-    Frames { py, comm, form }.broadcast(&mut [of_python(kind, content)?], root, algorithm)
+    Frames { py, comm, form }.broadcast(&mut [from_python(kind, content)?], root, algorithm)
 }

@@ -1,17 +1,19 @@
-//! Reductions by a user-defined function: a Python function, called with the interpreter held, or a pointer to a
-//! foreign function, called without.
+//! Reductions by a user-defined function: a Python function or a pointer to a foreign function, which is called without
+//! the interpreter.
 
 use crate::arrays::ArrayBytes;
-use crate::communicator::{Communicator, cause_and_traceback, raised_by};
+use crate::communicator::{Communicator, cause_and_traceback, take_raised};
 use crate::errors;
 use crate::handle::{Handle, HandleMemory};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, Whole, place_keeper};
+use ripieno::{
+    CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, WholeBuffer, arg_reduction,
+};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A foreign function. It combines `row_count` rows of `row_bytes` bytes from the first pointer into the rows at the
-/// second, which are from lower ranks.
+/// A foreign function. It combines `row_count` rows of `row_bytes` bytes at `from` into the rows at `into`, which are
+/// from lower ranks.
 type Foreign = unsafe extern "C" fn(from: *const u8, into: *mut u8, row_count: i64, row_bytes: i64);
 
 /// Exception of a Python function, stored for the thread that waits for the call.
@@ -23,10 +25,10 @@ pub enum RowCombiner {
     /// The address of a foreign function.
     #[pyo3(transparent)]
     Address(usize),
-    /// "argmin" or "argmax", and the type of the values.
+    /// "argmin" or "argmax", and the element type of the values.
     #[pyo3(transparent)]
-    Place((String, String)),
-    /// A Python function. It gets the address of the rows of lower ranks, which it changes, the address of the other
+    Extremum((String, String)),
+    /// A Python function. It gets the address of the rows of lower ranks, which it updates, the address of the other
     /// rows, and their size in bytes.
     #[pyo3(transparent)]
     Callable(Py<PyAny>),
@@ -34,7 +36,7 @@ pub enum RowCombiner {
 
 impl RowCombiner {
     fn function(self, comm: &Communicator, row_bytes: usize, raised: &Raised) -> PyResult<Function> {
-        let made = match self {
+        let function = match self {
             RowCombiner::Address(0) => {
                 return Err(errors::input("op: a null pointer: expected a function".to_string()));
             }
@@ -49,10 +51,10 @@ impl RowCombiner {
                     Ok(())
                 })
             }
-            RowCombiner::Place((name, element)) => {
+            RowCombiner::Extremum((name, element)) => {
                 let known = Element::ALL.into_iter().find(|known| known.name() == element);
                 let element = known.ok_or_else(|| errors::input(format!("dtype {element}: expected a number")))?;
-                let (expected_bytes, keep) = place_keeper(element, name == "argmax");
+                let (expected_bytes, keep) = arg_reduction(element, name == "argmax");
                 assert_eq!(expected_bytes, row_bytes, "a row is a value and an index");
                 comm.inner().function(row_bytes, move |into, from| {
                     keep(into, from);
@@ -73,7 +75,7 @@ impl RowCombiner {
                 })
             }
         };
-        made.map_err(errors::from_collective)
+        function.map_err(errors::from_collective)
     }
 }
 
@@ -89,18 +91,17 @@ impl FunctionReduction<'_> {
     fn task(&self) -> PyResult<CollectiveTask<'_>> {
         let op = Op::Function;
         Ok(match self.collective {
-            "reduce" => CollectiveTask::Reduce { op, root: self.root, vector: Whole },
-            "allreduce" => CollectiveTask::Allreduce { op, vector: Whole },
+            "reduce" => CollectiveTask::Reduce { op, root: self.root, vector: WholeBuffer },
+            "allreduce" => CollectiveTask::Allreduce { op, vector: WholeBuffer },
             "reduce_scatter" => CollectiveTask::ReduceScatter { chunks: &self.counts, op },
-            "scan" => CollectiveTask::Scan { op, vector: Whole },
-            "exscan" => CollectiveTask::Exscan { op, vector: Whole },
+            "scan" => CollectiveTask::Scan { op, vector: WholeBuffer },
+            "exscan" => CollectiveTask::Exscan { op, vector: WholeBuffer },
             other => return Err(errors::input(format!("collective={other:?}: expected one that combines"))),
         })
     }
 }
 
-/// Perform the reduction on rows of `row_bytes` of `array`, to its end or asynchronously if `later`. An exception of
-/// the function is raised.
+/// Reduce the rows of `array`, asynchronously if `later`. Raise the exception of the function, if it raised one.
 #[allow(clippy::too_many_arguments)]
 pub fn perform(
     py: Python<'_>,
@@ -117,11 +118,11 @@ pub fn perform(
     let function = combine.function(comm, row_bytes, &raised)?;
     let elements = ElementType { element: bytes.element, shape: ElementShape::Described(form) };
     if later {
-        let kept = HandleMemory::arrays(array, None, false)?;
-        let handle = comm.call(py, |inner| inner.start_by(&task, elements, &function, algorithm, kept))?;
+        let memory = HandleMemory::arrays(array, None, false)?;
+        let handle = comm.call(py, |inner| inner.start_by(&task, elements, &function, algorithm, memory))?;
         return Ok(Some(comm.handle(handle, Some(raised))));
     }
     let vector = bytes.write()?;
     let ended = comm.call(py, |inner| inner.run_by(&task, elements, &function, algorithm, vector));
-    ended.map(|()| None).map_err(|error| raised_by(&raised).unwrap_or(error))
+    ended.map(|()| None).map_err(|error| take_raised(&raised).unwrap_or(error))
 }

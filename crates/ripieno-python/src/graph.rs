@@ -9,7 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    Csr, EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, Third, pagerank_step,
+    Csr, EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, ThirdField, pagerank_step,
 };
 use std::num::NonZeroUsize;
 
@@ -18,7 +18,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<EdgeMatrix>()?;
     module.add_function(wrap_pyfunction!(parse_pairs, module)?)?;
     module.add_function(wrap_pyfunction!(local_graph, module)?)?;
-    module.add_function(wrap_pyfunction!(step_of_pagerank, module)?)
+    module.add_function(wrap_pyfunction!(pagerank_step_py, module)?)
 }
 
 type Ids<'py> = Bound<'py, PyArray1<i64>>;
@@ -29,9 +29,9 @@ type Parsed<'py> = (Ids<'py>, Ids<'py>, RealVector<'py>, Ids<'py>);
 #[pyfunction]
 fn parse_pairs<'py>(py: Python<'py>, text: &[u8], third: &str) -> PyResult<Parsed<'py>> {
     let third = match third {
-        "weight" => Third::Weight,
-        "ignored" => Third::Ignored,
-        "refused" => Third::Refused,
+        "weight" => ThirdField::Weight,
+        "ignored" => ThirdField::Ignored,
+        "refused" => ThirdField::Rejected,
         _ => return Err(errors::input(format!("third={third:?}: expected weight, ignored or refused"))),
     };
     let parsed = py.detach(|| ripieno_kernels::graph::parse_edges(text, third));
@@ -105,7 +105,7 @@ impl EdgeMatrix {
     }
 }
 
-/// A vector, or rows of values, of any type that supports products.
+/// A vector or a matrix of any type that supports products.
 #[derive(FromPyObject)]
 enum ProductValues<'py> {
     F64(PyReadonlyArrayDyn<'py, f64>),
@@ -137,7 +137,7 @@ impl Product<'_> {
             "sum" => self.run::<Sum, T>(py, x, out),
             "min" => self.run::<Min, T>(py, x, out),
             "max" => self.run::<Max, T>(py, x, out),
-            op => Err(errors::input(format!("op={op:?}: expected sum, min, max, or for integers or"))),
+            op => Err(errors::input(format!("op={op:?}: expected sum, min or max, or for integers also or"))),
         }
     }
 
@@ -174,7 +174,7 @@ impl Product<'_> {
                 "x has shape {x:?} and out {out:?}: expected {columns} and {rows} rows of equal width"
             )));
         }
-        if !F::MAY_WEIGH && self.matrix.weights().is_some() {
+        if !F::SUPPORTS_WEIGHTS && self.matrix.weights().is_some() {
             return Err(errors::input(format!(
                 "x has dtype {} and the edges have weights: expected float64 or float32 for sums",
                 x.dtype()
@@ -189,7 +189,7 @@ impl Product<'_> {
 #[pyfunction]
 #[pyo3(name = "pagerank_step")]
 #[allow(clippy::too_many_arguments)]
-fn step_of_pagerank(
+fn pagerank_step_py(
     py: Python<'_>,
     sums: PyReadonlyArray1<'_, f64>,
     places: Option<PyReadonlyArray1<'_, u32>>,
@@ -221,7 +221,7 @@ fn step_of_pagerank(
     Ok((progress.error, progress.dangling))
 }
 
-/// Check that every array has an entry per rank, and that all places are valid indices of the sums.
+/// Check that every array has one entry per vertex of `ranks`, and that all places are valid indices of the sums.
 fn check_step(step: &PageRankStep<'_>, count: usize, contribution_count: usize) -> PyResult<()> {
     let by_vertex = step.places.map_or(("sums", step.sums.len()), |places| ("places", places.len()));
     let lengths = [
@@ -235,11 +235,11 @@ fn check_step(step: &PageRankStep<'_>, count: usize, contribution_count: usize) 
     if let Some((name, length)) = lengths.into_iter().flatten().find(|&(_, length)| length != count) {
         return Err(errors::input(format!("{name} has {length} entries: expected {count}, one per rank")));
     }
-    // One is added, so that the marker of an entry without a sum wraps to 0.
-    let end = step.places.unwrap_or_default().iter().map(|place| place.wrapping_add(1)).max().unwrap_or(0);
-    if end as usize > step.sums.len() {
-        let (place, count) = (end - 1, step.sums.len());
-        return Err(errors::input(format!("places has {place}: expected the number of one of {count} sums")));
+    // The addition wraps the marker of an entry without a sum to 0.
+    let largest_end = step.places.unwrap_or_default().iter().map(|place| place.wrapping_add(1)).max().unwrap_or(0);
+    if largest_end as usize > step.sums.len() {
+        let (place, count) = (largest_end - 1, step.sums.len());
+        return Err(errors::input(format!("places has {place}: expected less than {count}, the number of sums")));
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! Handles of asynchronous calls. The arrays live until the call has ended, even if the handle is dropped.
+//! Handles of asynchronous calls. An array lives until its call has ended, even if the handle is dropped.
 
 use crate::arrays::ArrayBytes;
-use crate::communicator::raised_by;
+use crate::communicator::take_raised;
 use crate::functions::Raised;
 use crate::interruption::Interruption;
 use numpy::PyUntypedArray;
@@ -17,7 +17,7 @@ pub enum HandleMemory {
 }
 
 impl HandleMemory {
-    /// Keep the memory of one or two arrays; only read the first if `only_reads`.
+    /// Reference the memory of one or two arrays. The call only reads the first if `only_reads`.
     pub fn arrays(
         main: &Bound<'_, PyUntypedArray>,
         output: Option<&Bound<'_, PyUntypedArray>>,
@@ -32,19 +32,19 @@ impl HandleMemory {
     }
 }
 
-// SAFETY: the owners reference the arrays, and NumPy does not move their memory. `ripieno` keeps a token in one place
-// until its call has ended. As for any NumPy function that releases the interpreter, the program must not use an array
-// during the call.
+// SAFETY: the owners reference the arrays, and NumPy does not move their memory. `ripieno` does not move a token until
+// its call has ended. Like any NumPy function that releases the interpreter, this requires that the program does not
+// use an array during the call.
 unsafe impl OwnedBuffers for HandleMemory {
     fn buffers(&mut self) -> [BufferMemory<'_>; 2] {
         match self {
-            HandleMemory::Arrays { main, output, .. } => [again(main), again(output)],
+            HandleMemory::Arrays { main, output, .. } => [reborrow(main), reborrow(output)],
             HandleMemory::Token(token) => [BufferMemory::Write(token), BufferMemory::Read(&[])],
         }
     }
 }
 
-fn again<'a>(memory: &'a mut BufferMemory<'static>) -> BufferMemory<'a> {
+fn reborrow<'a>(memory: &'a mut BufferMemory<'static>) -> BufferMemory<'a> {
     match memory {
         BufferMemory::Read(bytes) => BufferMemory::Read(bytes),
         BufferMemory::Write(bytes) => BufferMemory::Write(bytes),
@@ -66,7 +66,7 @@ impl Handle {
     }
 }
 
-/// Wait until one of the handles, all of one world, has ended, and return its index.
+/// Wait until one of the handles has ended, and return its index. All must belong to one world.
 #[pyfunction]
 pub fn wait_any(py: Python<'_>, handles: Vec<Py<Handle>>) -> PyResult<Option<usize>> {
     let Some(first) = handles.first() else { return Ok(None) };
@@ -77,13 +77,13 @@ pub fn wait_any(py: Python<'_>, handles: Vec<Py<Handle>>) -> PyResult<Option<usi
 
 #[pymethods]
 impl Handle {
-    /// Wait until the call has ended, and raise its error if it has failed. A second wait gives the same result.
+    /// Wait until the call has ended, and raise its error if it has failed. A second wait has the same result.
     fn wait(&self, py: Python<'_>) -> PyResult<()> {
         let ended = py.detach(|| self.inner.join());
-        // The references are dropped with the interpreter held.
+        // Drop the references while the interpreter is held.
         drop(self.inner.take());
         ended.map_err(|error| {
-            let raised = self.raised.as_ref().and_then(raised_by);
+            let raised = self.raised.as_ref().and_then(take_raised);
             raised.unwrap_or_else(|| self.interruption.exception(error))
         })
     }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use ripieno::Error;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Exception that a signal handler raised while a call waited.
+/// The exception that a signal handler raised while a call waited, if any.
 #[derive(Clone, Default)]
 pub struct Interruption(Arc<Mutex<Option<PyErr>>>);
 

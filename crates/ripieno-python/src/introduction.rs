@@ -11,7 +11,7 @@ use std::time::Instant;
 /// Forwards the data of an encrypted connection while its descriptor is open.
 #[pyclass(module = "ripieno._native")]
 struct Tunnel {
-    // Python may share the tunnel among threads; the lock lets one of them wait at a time.
+    // Python threads may share the tunnel. Only one of them waits at a time.
     inner: Mutex<tls::Tunnel>,
 }
 
@@ -24,7 +24,7 @@ impl Tunnel {
     }
 }
 
-/// The tunnel of an encrypted connection, and the descriptor that replaces the socket. None without encryption.
+/// The tunnel of an encrypted connection, and the descriptor that replaces its socket. `None` without encryption.
 type Tunneled = Option<(Tunnel, i32)>;
 
 /// Authenticate mutually with the listening side of a connection: each side proves that it knows the token.
@@ -45,18 +45,18 @@ fn introduce_member(
 
 /// Acceptor of authenticated members on a listening socket. Only one thread may use it.
 #[pyclass(module = "ripieno._native")]
-struct Reception {
+struct MemberAcceptor {
     inner: introduction::MemberAcceptor,
 }
 
 #[pymethods]
-impl Reception {
+impl MemberAcceptor {
     /// Create the acceptor on a listening socket.
     #[new]
-    fn new(listener: i32, token: &[u8], tls: Option<bool>) -> PyResult<Reception> {
+    fn new(listener: i32, token: &[u8], tls: Option<bool>) -> PyResult<MemberAcceptor> {
         // SAFETY: the caller keeps the socket open until this returns.
         let listener = unsafe { BorrowedFd::borrow_raw(listener) };
-        Ok(Reception { inner: introduction::MemberAcceptor::new(listener, credentials(token, tls))? })
+        Ok(MemberAcceptor { inner: introduction::MemberAcceptor::new(listener, credentials(token, tls))? })
     }
 
     /// Return a descriptor that becomes readable when `next_member` should be called.
@@ -70,11 +70,12 @@ impl Reception {
     }
 
     /// Return the exhausted resource that prevents this process from accepting members, if any.
-    fn lack(&self) -> Option<&str> {
+    fn shortage(&self) -> Option<&str> {
         self.inner.shortage()
     }
 
-    /// Return the connection of the next authenticated member, with its tunnel if encrypted; None if none is ready.
+    /// Return the connection of the next authenticated member, and its tunnel if it is encrypted. Return None if no
+    /// member is ready.
     fn next_member(&mut self, py: Python<'_>) -> Option<(i32, Tunneled)> {
         let member = py.detach(|| self.inner.next_member())?;
         Some((member.connection.into_raw_fd(), member.tunneled.map(into_python)))
@@ -82,7 +83,7 @@ impl Reception {
 }
 
 fn credentials(token: &[u8], tls: Option<bool>) -> Credentials {
-    Credentials { token: Token::from_secret(token), tls: Encryption::meant_by(tls) }
+    Credentials { token: Token::from_secret(token), tls: Encryption::from_setting(tls) }
 }
 
 fn into_python((inner, end): (tls::Tunnel, OwnedFd)) -> (Tunnel, i32) {
@@ -98,6 +99,6 @@ fn tls_cipher() -> &'static str {
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Tunnel>()?;
     module.add_function(wrap_pyfunction!(tls_cipher, module)?)?;
-    module.add_class::<Reception>()?;
+    module.add_class::<MemberAcceptor>()?;
     module.add_function(wrap_pyfunction!(introduce_member, module)?)
 }

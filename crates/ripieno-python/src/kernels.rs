@@ -1,4 +1,4 @@
-//! Kernels for Python: one function each, for points of three types.
+//! K-means kernels for Python, for points of three element types.
 
 use crate::errors;
 use crate::models::RowArrays;
@@ -251,7 +251,7 @@ where
     })))
 }
 
-/// Groups as arrays, with their centroids, and the centroids of the previous pass.
+/// Groups of centroids, as arrays.
 #[derive(FromPyObject)]
 struct GroupArrays<'py> {
     first: usize,
@@ -262,7 +262,7 @@ struct GroupArrays<'py> {
 
 /// The centroids of the previous pass as arrays.
 #[derive(FromPyObject)]
-struct BeforeArrays<'py> {
+struct PreviousCentroidArrays<'py> {
     places: PyReadonlyArray1<'py, i32>,
     labels: PyReadonlyArray1<'py, i32>,
     first: usize,
@@ -275,13 +275,13 @@ fn compare_groups<'py>(
     points: KernelPoints<'py>,
     probing: PyRef<'py, Probing>,
     groups: GroupArrays<'py>,
-    before: Option<BeforeArrays<'py>>,
+    previous: Option<PreviousCentroidArrays<'py>>,
     labels: PyReadwriteArray1<'py, i32>,
     squared_distances: PyReadwriteArray1<'py, f64>,
     threads: NonZeroUsize,
 ) -> PyResult<()> {
     for_points!(points, array => {
-        compare_groups_of(py, array, &probing.0, &groups, before, labels, squared_distances, threads)
+        compare_groups_of(py, array, &probing.0, &groups, previous, labels, squared_distances, threads)
     })
 }
 
@@ -291,7 +291,7 @@ fn compare_groups_of<'py, P: Point + numpy::Element>(
     points: PyReadonlyArray2<'py, P>,
     probing: &ripieno_kernels::Probing,
     groups: &GroupArrays<'py>,
-    before: Option<BeforeArrays<'py>>,
+    previous: Option<PreviousCentroidArrays<'py>>,
     mut labels: PyReadwriteArray1<'py, i32>,
     mut squared_distances: PyReadwriteArray1<'py, f64>,
     threads: NonZeroUsize,
@@ -302,9 +302,9 @@ where
     let centroids: PyReadonlyArray2<'py, P::Centroid> = groups.centroids.extract()?;
     let (points, centroids) = (matrix(&points)?, matrix(&centroids)?);
     let (first, numbers, starts) = (groups.first, groups.numbers.as_slice()?, &groups.starts[..]);
-    let some = ripieno_kernels::SomeGroups { first, centroids, numbers, starts };
-    let before = match &before {
-        Some(BeforeArrays { places, labels, first }) => Some(ripieno_kernels::PreviousCentroids {
+    let compared = ripieno_kernels::CentroidGroups { first, centroids, numbers, starts };
+    let previous = match &previous {
+        Some(PreviousCentroidArrays { places, labels, first }) => Some(ripieno_kernels::PreviousCentroids {
             places: places.as_slice()?,
             labels: labels.as_slice()?,
             first: *first,
@@ -312,7 +312,9 @@ where
         None => None,
     };
     let into = (labels.as_slice_mut()?, squared_distances.as_slice_mut()?);
-    with_threads(py, threads, |threads| ripieno_kernels::compare_groups(points, probing, some, before, into, threads));
+    with_threads(py, threads, |threads| {
+        ripieno_kernels::compare_groups(points, probing, compared, previous, into, threads)
+    });
     Ok(())
 }
 
@@ -450,7 +452,7 @@ where
     Ok(())
 }
 
-/// The cells as arrays: rows, centers, times and random numbers of each.
+/// Cells as arrays: the rows, the centers, the times and the random streams of each.
 #[derive(FromPyObject)]
 struct CellArrays<'py> {
     row_weights: PyReadonlyArray1<'py, f64>,

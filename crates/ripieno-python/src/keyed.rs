@@ -22,14 +22,14 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<KeyedArrays>()
 }
 
-/// Rows under keys, with equal keys combined.
+/// Rows with keys. Rows of equal keys are combined.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Aggregation {
     form: KeyedForm,
     state: Mutex<AddedRows>,
 }
 
-/// The added rows, until they are taken.
+/// The added rows until they are taken, and their counters.
 #[derive(Default)]
 struct AddedRows {
     rows: Option<keyed::Aggregation>,
@@ -88,8 +88,10 @@ impl Aggregation {
     ) -> PyResult<()> {
         let (keys, values) = (keys.column()?, ArrayBytes::of(values)?);
         if values.element != self.form.element {
-            let (given, expected) = (values.element.name(), self.form.element.name());
-            return Err(errors::input(format!("values of dtype {given}: expected {expected}, as before")));
+            let (dtype, expected) = (values.element.name(), self.form.element.name());
+            return Err(errors::input(format!(
+                "values of dtype {dtype}: expected {expected}, the dtype of the aggregation"
+            )));
         }
         let ranks = ranks.as_ref().map(slice).transpose()?;
         let values = values.read();
@@ -152,7 +154,7 @@ impl Aggregation {
         self.change(py, |state| {
             state.spilled_bytes = state.spilled_bytes();
             state.rows()?;
-            let rows = state.rows.take().expect("it is there");
+            let rows = state.rows.take().expect("`rows` has checked this");
             Ok((rows, state.row_count))
         })
     }
@@ -162,8 +164,8 @@ impl AddedRows {
     fn rows(&mut self) -> Result<&mut keyed::Aggregation, Error> {
         self.rows.as_mut().ok_or_else(|| Error::Argument {
             name: "aggregation",
-            value: "one whose rows were taken".to_string(),
-            expected: "one that was not regrouped, absorbed or made into blocks yet".to_string(),
+            value: "an aggregation without rows".to_string(),
+            expected: "an aggregation that was not regrouped, absorbed or converted to a block before".to_string(),
         })
     }
 
@@ -214,7 +216,7 @@ impl KeyedArrays {
     }
 }
 
-/// Options of a regroup, as given by the caller.
+/// Options of a regroup, as the caller passes them.
 #[derive(Default)]
 pub struct RegroupArguments<'a> {
     /// Description of the call, equal on all ranks.
@@ -230,21 +232,21 @@ pub struct RegroupArguments<'a> {
 
 impl RegroupArguments<'_> {
     fn options(&self, form: &KeyedForm) -> PyResult<Regroup> {
-        let usual = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
-        let usual = self.wave_bytes.map_or(usual, |bytes| usual.in_waves_of(bytes));
+        let default = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
+        let default = self.wave_bytes.map_or(default, |bytes| default.in_waves_of(bytes));
         let request = Regroup {
             call: hash_string(self.call.as_bytes()),
             balanced: self.balanced,
-            eager_bytes: self.eager_bytes.unwrap_or(usual.eager_bytes),
-            pulls: self.pulls.unwrap_or(usual.pulls),
-            threads: self.threads.unwrap_or(usual.threads),
-            ..usual
+            eager_bytes: self.eager_bytes.unwrap_or(default.eager_bytes),
+            pulls: self.pulls.unwrap_or(default.pulls),
+            threads: self.threads.unwrap_or(default.threads),
+            ..default
         };
         Ok(self.memory_limit_bytes.map_or(request, |bytes| request.within(bytes)))
     }
 }
 
-/// Send the rows to the owners of their keys. Return the keys of this rank, unless `on_block` takes them, and
+/// Send the rows to the owners of their keys. Return the keys that this rank owns, unless `on_block` receives them, and
 /// statistics.
 pub fn regroup<'py>(
     py: Python<'py>,
@@ -262,8 +264,8 @@ pub fn regroup<'py>(
             return Ok(());
         };
         Python::attach(|py| {
-            let given = KeyedArrays::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
-            given.map(drop).map_err(|error| {
+            let called = KeyedArrays::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
+            called.map(drop).map_err(|error| {
                 let reported = describe(py, &error);
                 *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
                 reported
@@ -293,7 +295,7 @@ fn describe(py: Python<'_>, error: &PyErr) -> Error {
 
 fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped) -> PyResult<Bound<'py, PyDict>> {
     let Regrouped { waves, rows_in, rows_sent, keys, rows, bytes_sent, spilled_bytes, .. } = *regrouped;
-    let Regrouped { sealing, sizes, exchange, merge, handing_on, .. } = *regrouped;
+    let Regrouped { sealing, sizes, exchange, merge, callback, .. } = *regrouped;
     let entries = PyDict::new(py);
     entries.set_item("waves", waves)?;
     entries.set_item("rows_in", rows_in)?;
@@ -303,7 +305,7 @@ fn statistics<'py>(py: Python<'py>, regrouped: &Regrouped) -> PyResult<Bound<'py
     entries.set_item("bytes_sent", bytes_sent)?;
     entries.set_item("spilled_bytes", spilled_bytes)?;
     let times =
-        [("sealing", sealing), ("sizes", sizes), ("exchange", exchange), ("merge", merge), ("handing_on", handing_on)];
+        [("sealing", sealing), ("sizes", sizes), ("exchange", exchange), ("merge", merge), ("handing_on", callback)];
     for (name, time) in times {
         entries.set_item(format!("{name}_s"), time.as_secs_f64())?;
     }
@@ -327,7 +329,5 @@ fn parse_combine(name: &str) -> PyResult<KeyedCombine> {
 }
 
 pub fn slice<'a, T: numpy::Element>(array: &'a PyReadonlyArray1<'_, T>) -> PyResult<&'a [T]> {
-    array
-        .as_slice()
-        .map_err(|_| errors::input("expected C-contiguous arrays of keys, their places and ranks".to_string()))
+    array.as_slice().map_err(|_| errors::input("expected C-contiguous arrays of keys, offsets and ranks".to_string()))
 }

@@ -1,6 +1,7 @@
 //! `ripieno._native`: the runtime for Python. Every function parses its arguments, releases the interpreter if it may
-//! wait, calls the runtime, and converts the error.
+//! wait, calls the runtime, and converts errors.
 
+mod address_exchange;
 mod arrays;
 mod block_files;
 mod broadcasts;
@@ -28,7 +29,6 @@ mod recorder;
 mod simulation;
 mod sparse;
 mod strings;
-mod supplier;
 mod text;
 mod threads;
 
@@ -42,7 +42,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<plain_calls::PlainCalls>()?;
     module.add_function(wrap_pyfunction!(handle::wait_any, module)?)?;
     block_files::register(module)?;
-    module.add("WHOLE", plain_leaves::WHOLE)?;
+    module.add("INTEGER_FORM", plain_leaves::INTEGER_FORM)?;
     frames::register(module)?;
     objects::register(module)?;
     broadcasts::register(module)?;

@@ -34,22 +34,22 @@ impl Trainer for Training {
     }
 }
 
-/// Route the network calls of this thread's LightGBM through the communicator; `thread` identifies the thread. Return
-/// the addresses of its reduce-scatter and its allgather. After a failure, an exception of class `raises` is raised in
-/// the thread.
+/// Route the network calls of LightGBM on this thread through the communicator. `thread` identifies the thread. Return
+/// the addresses of the reduce-scatter and the allgather. After a failure, the thread gets an exception of class
+/// `raises`.
 #[pyfunction]
 fn lightgbm_enter(comm: Py<Communicator>, thread: c_ulong, raises: Py<PyAny>) -> PyResult<(usize, usize)> {
     lightgbm::enter(Box::new(Training { comm, thread, raises })).map_err(errors::from_collective)
 }
 
-/// End the routing. Return the number of calls and of reductions among them, the bytes, and the error, if any.
+/// End the routing. Return the number of calls and reductions, the bytes, and the error, if any.
 #[pyfunction]
 fn lightgbm_leave(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
-    let exchanged = lightgbm::leave();
+    let statistics = lightgbm::leave();
     let entries = PyDict::new(py);
-    entries.set_item("calls", exchanged.calls)?;
-    entries.set_item("reductions", exchanged.reductions)?;
-    entries.set_item("bytes", exchanged.bytes)?;
-    entries.set_item("error", exchanged.error.map(|error| errors::from_collective(error).into_value(py)))?;
+    entries.set_item("calls", statistics.calls)?;
+    entries.set_item("reductions", statistics.reductions)?;
+    entries.set_item("bytes", statistics.bytes)?;
+    entries.set_item("error", statistics.error.map(|error| errors::from_collective(error).into_value(py)))?;
     Ok(entries)
 }

@@ -17,10 +17,10 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(memory_pass, module)?)
 }
 
-/// Measure the time in seconds of calls of `collective` on `array`, with sums, root 0 and even chunks. An alltoall
-/// receives into `into`.
+/// Measure calls of `collective` on `array` in seconds, with sums, root 0 and equal chunks. An alltoall receives into
+/// `into`. If `separate`, measure single calls, otherwise batches.
 #[pyfunction]
-#[pyo3(signature = (communicator, collective, array, into=None, *, budget_s, apart=false, algorithm=None))]
+#[pyo3(signature = (communicator, collective, array, into=None, *, budget_s, separate=false, algorithm=None))]
 #[allow(clippy::too_many_arguments)]
 fn measure(
     py: Python<'_>,
@@ -29,7 +29,7 @@ fn measure(
     array: &Bound<'_, PyUntypedArray>,
     into: Option<&Bound<'_, PyUntypedArray>>,
     budget_s: f64,
-    apart: bool,
+    separate: bool,
     algorithm: Option<&str>,
 ) -> PyResult<Vec<f64>> {
     let (collective, budget) = (parse_collective(collective)?, seconds("budget_s", budget_s)?);
@@ -38,7 +38,7 @@ fn measure(
     let output = into.map(|into| ArrayBytes::of(into)?.write()).transpose()?.unwrap_or_default();
     communicator.call(py, |comm| {
         let counts = vec![vector.len() / element.size_bytes() / comm.world_size(); comm.world_size()];
-        measuring::measure(comm, budget, apart, |comm| match collective {
+        measuring::measure(comm, budget, separate, |comm| match collective {
             Collective::Broadcast => comm.broadcast(BufferMemory::Write(vector), element, 0, algorithm),
             Collective::Reduce => comm.reduce(vector, element, Op::Sum, 0, algorithm),
             Collective::Allreduce => comm.allreduce(vector, element, Op::Sum, algorithm),
@@ -51,7 +51,7 @@ fn measure(
             other => Err(Error::Argument {
                 name: "collective",
                 value: other.name().to_string(),
-                expected: "one that all ranks call alike".to_string(),
+                expected: "a collective that all ranks call with equal arguments".to_string(),
             }),
         })
     })
@@ -64,7 +64,7 @@ fn choice(py: Python<'_>, communicator: &Communicator, collective: &str, size_by
     communicator.call(py, |comm| Ok(comm.choice(collective, size_bytes)?.name))
 }
 
-/// Return the algorithms that may be preferred, grouped by equal plans; bytes as in an explanation.
+/// Return the algorithms that may be preferred, grouped by equal plans. `bytes` is defined like in `explain`.
 #[pyfunction]
 fn distinct_algorithms(
     py: Python<'_>,
@@ -76,20 +76,21 @@ fn distinct_algorithms(
     communicator.call(py, |comm| Ok(comm.distinct_algorithms(collective, bytes)))
 }
 
-/// Set the algorithms for calls that name none: (maximum total bytes, algorithm), ascending.
+/// Set the algorithms for calls that name none. `rows` are (maximum total bytes, algorithm), ascending.
 #[pyfunction]
 fn prefer(py: Python<'_>, communicator: &Communicator, collective: &str, rows: Vec<(usize, String)>) -> PyResult<()> {
     let collective = parse_collective(collective)?;
     communicator.call(py, |comm| comm.prefer(collective, &rows))
 }
 
-/// Measure the time in seconds for a cache line from core to core.
+/// Measure the time in seconds to move a cache line from core to core.
 #[pyfunction]
 fn line_s(py: Python<'_>) -> f64 {
     py.detach(measuring::line_s)
 }
 
-/// Measure the time in seconds for a thread to add a vector to another, and to copy it, with several threads at once.
+/// Measure the times in seconds in which a thread adds one vector to another, and copies it, with several threads at
+/// once.
 #[pyfunction]
 fn memory_pass(py: Python<'_>, thread_count: usize, size_bytes: usize, budget_s: f64) -> PyResult<(f64, f64)> {
     if thread_count == 0 {

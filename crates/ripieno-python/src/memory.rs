@@ -1,4 +1,4 @@
-//! Memory of the buffer pool under Python's buffer protocol. It returns to the pool when its array is collected.
+//! Buffers of the pool for Python. A buffer returns to the pool when Python collects its array.
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 
 static POOL: LazyLock<BufferPool> = LazyLock::new(BufferPool::default);
 
-/// Memory for a result; ``numpy.frombuffer`` makes an array of it.
+/// Writable buffer for a result. ``numpy.frombuffer`` creates an array on it.
 #[pyclass(module = "ripieno._native")]
 pub struct Memory {
     buffer: PooledBuffer,

@@ -11,7 +11,7 @@ use numpy::{
 use pyo3::prelude::*;
 use ripieno::Element;
 use ripieno_kernels::{
-    Aim, DescentOptions, FeatureState, Loss, OrderedColumns, Ratings, Solver, SparseRows, StepNumbers, StepRows,
+    DescentOptions, FeatureState, Feedback, Loss, OrderedColumns, Ratings, Solver, SparseRows, StepNumbers, StepRows,
 };
 use std::num::NonZeroUsize;
 
@@ -56,14 +56,14 @@ fn logistic_loss(
     rows: RowArrays<'_>,
     classes: PyReadonlyArray1<'_, i32>,
     coef: PyReadonlyArray2<'_, f64>,
-    mut chances: PyReadwriteArray2<'_, f64>,
+    mut probabilities: PyReadwriteArray2<'_, f64>,
     mut gradient: PyReadwriteArray2<'_, f64>,
     threads: NonZeroUsize,
 ) -> PyResult<f64> {
     let (rows, classes, coef) = (rows.parts()?, classes.as_slice()?, coef.as_slice()?);
-    let (chances, gradient) = (chances.as_slice_mut()?, gradient.as_slice_mut()?);
+    let (probabilities, gradient) = (probabilities.as_slice_mut()?, gradient.as_slice_mut()?);
     Ok(with_threads(py, threads, |threads| {
-        ripieno_kernels::logistic_loss(rows, classes, coef, chances, gradient, threads)
+        ripieno_kernels::logistic_loss(rows, classes, coef, probabilities, gradient, threads)
     }))
 }
 
@@ -71,15 +71,15 @@ fn logistic_loss(
 fn logistic_curvature(
     py: Python<'_>,
     rows: RowArrays<'_>,
-    chances: PyReadonlyArray2<'_, f64>,
+    probabilities: PyReadonlyArray2<'_, f64>,
     direction: PyReadonlyArray2<'_, f64>,
     mut product: PyReadwriteArray2<'_, f64>,
     threads: NonZeroUsize,
 ) -> PyResult<()> {
-    let (rows, chances, direction) = (rows.parts()?, chances.as_slice()?, direction.as_slice()?);
+    let (rows, probabilities, direction) = (rows.parts()?, probabilities.as_slice()?, direction.as_slice()?);
     let product = product.as_slice_mut()?;
     with_threads(py, threads, |threads| {
-        ripieno_kernels::logistic_curvature(rows, chances, direction, product, threads);
+        ripieno_kernels::logistic_curvature(rows, probabilities, direction, product, threads);
     });
     Ok(())
 }
@@ -145,7 +145,7 @@ fn sgd_places<'py>(
     Ok((places.into_pyarray(py), penalties.into_pyarray(py)))
 }
 
-type Meetings<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>);
+type NeededFeatures<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<i32>>);
 
 #[pyfunction]
 fn sgd_needed_features<'py>(
@@ -153,7 +153,7 @@ fn sgd_needed_features<'py>(
     requested: StepNumberArrays<'_>,
     feature_count: usize,
     step_count: usize,
-) -> PyResult<Meetings<'py>> {
+) -> PyResult<NeededFeatures<'py>> {
     let requested = requested.parts()?;
     let (features, counts, places) =
         py.detach(|| ripieno_kernels::sgd_needed_features(requested, feature_count, step_count));
@@ -204,7 +204,7 @@ impl DescentNumbers {
             "log_loss" => Loss::Logistic,
             "hinge" => Loss::Hinge,
             "squared_error" => Loss::Squared,
-            other => return Err(errors::input(format!("loss={other}: there is no such loss"))),
+            other => return Err(errors::input(format!("loss={other}: expected log_loss, hinge or squared_error"))),
         };
         Ok(DescentOptions { loss, eta0: self.eta0, rows_per_step: self.rows_per_step })
     }
@@ -255,14 +255,14 @@ fn solve_factors(
     let rank = factors.shape()[1];
     let ratings = Ratings { starts: starts.as_slice()?, columns: columns.as_slice()?, values: values.as_slice()? };
     let (factors, out) = (factors.as_slice()?, out.as_slice_mut()?);
-    let aim = match (alpha, &gram) {
-        (None, None) => Aim::Explicit { reg },
-        (Some(alpha), Some(gram)) => Aim::Implicit { reg, alpha, gram: gram.as_slice()? },
+    let feedback = match (alpha, &gram) {
+        (None, None) => Feedback::Explicit { reg },
+        (Some(alpha), Some(gram)) => Feedback::Implicit { reg, alpha, gram: gram.as_slice()? },
         _ => return Err(errors::input("alpha and gram: expected both or neither".to_string())),
     };
     let solver = steps.map_or(Solver::Cholesky, |steps| Solver::Conjugate { steps });
     let objective = with_threads(py, threads, |threads| {
-        ripieno_kernels::solve_factors(ratings, factors, rank, aim, solver, out, threads)
+        ripieno_kernels::solve_factors(ratings, factors, rank, feedback, solver, out, threads)
     });
     Ok((objective.loss, objective.penalty))
 }

@@ -1,8 +1,8 @@
-//! Short objects: pickled, sent in a first message and deserialized, all in one call.
+//! Transfer of short objects in a single message.
 //!
-//! A call returns whether it is complete, with its result or with the data for the remaining steps: a packed value, and
-//! the contents of the first messages. Objects of Python's own classes are pickled here, and short arrays are sent as
-//! raw bytes. `ripieno.wire.packing` packs any other object.
+//! A call reports whether the transfer is complete. It returns the result, or the data for the remaining steps: a
+//! packed value, and the contents of the first messages. This module pickles objects of built-in classes, and sends
+//! short arrays as raw bytes. `ripieno.wire.packing` packs any other object.
 
 use crate::arrays::{ArrayBytes, empty};
 use crate::communicator::Communicator;
@@ -18,26 +18,26 @@ use ripieno::frame::{Content, MessageFrame, ShortArray};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Kind of a first message with a whole pickle that refers to no buffers.
+/// Kind of a first message with a complete pickle.
 const PICKLE: u64 = 0;
-/// Kind of a first message with the head of a value, or its length; only `ripieno.wire.objects` uses it.
+/// Kind of a first message with the head of a value or its length. Only `ripieno.wire.objects` uses it.
 const HEAD: u64 = 1;
 /// Kind of a first message with the length of a blob.
 const BLOB: u64 = 2;
-/// Kind of a first message with a whole array.
+/// Kind of a first message with a complete array.
 const ARRAY: u64 = 3;
 
-/// Maximum size of a buffer inside the pickle: copying it is cheaper than describing it.
-const WITHIN_BYTES: usize = 1 << 10;
+/// Maximum size of a buffer that is copied into the pickle. Larger buffers are sent separately.
+const MAX_INLINE_BYTES: usize = 1 << 10;
 
 /// Time that this process has spent here on serialization and deserialization.
-static SPENT_NANOSECONDS: AtomicU64 = AtomicU64::new(0);
+static SERIALIZATION_NS: AtomicU64 = AtomicU64::new(0);
 
 type ObjectValue<'a, 'py> = &'a Bound<'py, PyAny>;
 
 /// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add("WITHIN_BYTES", WITHIN_BYTES)?;
+    module.add("MAX_INLINE_BYTES", MAX_INLINE_BYTES)?;
     module.add("PICKLE", PICKLE)?;
     module.add("HEAD", HEAD)?;
     module.add("BLOB", BLOB)?;
@@ -49,7 +49,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(seconds_serializing, module)?)
 }
 
-/// Send a value to rank `to`, if it is short; otherwise send nothing and return it packed.
+/// Send a value to rank `to` if it is short. Otherwise, send nothing and return the packed value.
 #[pyfunction]
 #[pyo3(signature = (comm, value, to, form, /))]
 fn send_object<'py>(
@@ -77,8 +77,8 @@ fn receive_object<'py>(
     value_of(py, Frames { py, comm, form }.receive(source)?)
 }
 
-/// Broadcast the root's value, if it is short. Otherwise, the root has sent nothing and gets the value packed, and
-/// other ranks get the contents of the first message.
+/// Broadcast the root's value if it is short. Otherwise, the root sends nothing and gets the packed value; the other
+/// ranks get the contents of the first message.
 #[pyfunction]
 #[pyo3(signature = (comm, value, root, algorithm, form, /))]
 fn broadcast_object<'py>(
@@ -104,8 +104,8 @@ fn broadcast_object<'py>(
     }
 }
 
-/// Scatter the root's values, if all are short, and return the value of this rank. Otherwise, return the packed values,
-/// which are empty on other ranks, and the contents of the first messages for all ranks.
+/// Scatter the root's values if all are short, and return the value of this rank. Otherwise, return the packed values
+/// (none on other ranks) and the contents of the first messages for all ranks.
 #[pyfunction]
 #[pyo3(signature = (comm, values, root, form, /))]
 fn scatter_object<'py>(
@@ -116,22 +116,22 @@ fn scatter_object<'py>(
     form: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
     let frames = Frames { py, comm, form };
-    let empty = MessageFrame::new(BLOB, Content::Later(0)).expect("there is room for no bytes");
+    let empty = MessageFrame::new(BLOB, Content::Separate(0)).expect("the content is separate");
     let mut all = vec![empty; comm.inner().world_size()];
     let packed: Vec<PackedObject> = values.iter().map(PackedObject::of).collect::<PyResult<_>>()?;
     for (frame, packed) in all.iter_mut().zip(&packed) {
-        *frame = packed.first(py)?;
+        *frame = packed.first_message(py)?;
     }
     frames.broadcast(&mut all, root, None)?;
     if all.iter().all(is_short) {
         return value_of(py, all[frames.rank()]);
     }
     let packed: Vec<_> = packed.iter().map(|packed| packed.to_python(py)).collect::<PyResult<_>>()?;
-    Ok((false, (packed, firsts(py, &all)?).into_pyobject(py)?.into_any()))
+    Ok((false, (packed, values_of(py, &all)?).into_pyobject(py)?.into_any()))
 }
 
-/// Gather every rank's value, if all are short, at the root, or everywhere without a root; None elsewhere. Otherwise,
-/// return this rank's value packed, and the contents of the first messages of all ranks.
+/// Gather every rank's value if all are short. The root, or every rank without a root, gets the values; other ranks get
+/// None. Otherwise, return this rank's packed value and the contents of the first messages of all ranks.
 #[pyfunction]
 #[pyo3(signature = (comm, value, root, algorithm, form, /))]
 fn gather_objects<'py>(
@@ -144,9 +144,9 @@ fn gather_objects<'py>(
     let py = value.py();
     let frames = Frames { py, comm, form };
     let packed = PackedObject::of(value)?;
-    let all = frames.allgather(packed.first(py)?, algorithm)?;
+    let all = frames.allgather(packed.first_message(py)?, algorithm)?;
     if !all.iter().all(is_short) {
-        return Ok((false, (packed.to_python(py)?, firsts(py, &all)?).into_pyobject(py)?.into_any()));
+        return Ok((false, (packed.to_python(py)?, values_of(py, &all)?).into_pyobject(py)?.into_any()));
     }
     if root.is_some_and(|root| root != frames.rank()) {
         return Ok((true, py.None().into_bound(py)));
@@ -159,7 +159,7 @@ fn gather_objects<'py>(
 /// Return the seconds that this process has spent on serialization and deserialization in the functions above.
 #[pyfunction]
 fn seconds_serializing() -> f64 {
-    SPENT_NANOSECONDS.load(Ordering::Relaxed) as f64 / 1e9
+    SERIALIZATION_NS.load(Ordering::Relaxed) as f64 / 1e9
 }
 
 /// A packed value.
@@ -176,9 +176,9 @@ impl<'py> PackedObject<'py> {
         if let Some(content) = short_array(value) {
             return Ok(PackedObject::Array(content));
         }
-        if is_of_python(value) {
+        if is_builtin(value) {
             match timed(|| PackedObject::pickle(value)) {
-                // Values that contain classes of the program may need another pickler.
+                // The value may contain objects of other classes, which need another pickler.
                 Err(error) if error.is_instance_of::<PyException>(py) => {}
                 packed => return packed,
             }
@@ -198,28 +198,28 @@ impl<'py> PackedObject<'py> {
         Ok(PackedObject::Pickle { pickled, buffers })
     }
 
-    /// Return the whole value as a first message, if it fits.
+    /// Return a first message with the complete value, if it fits.
     fn frame(&self) -> Option<MessageFrame> {
         match self {
-            PackedObject::Array(content) => MessageFrame::new(ARRAY, Content::Here(content)),
+            PackedObject::Array(content) => MessageFrame::new(ARRAY, Content::Inline(content)),
             PackedObject::Pickle { pickled, buffers } if buffers.is_empty() => {
-                MessageFrame::new(PICKLE, Content::Here(pickled.as_bytes()))
+                MessageFrame::new(PICKLE, Content::Inline(pickled.as_bytes()))
             }
             PackedObject::Pickle { .. } => None,
         }
     }
 
-    /// Return the whole value as a first message, or a first message with the length of its blob.
-    fn first(&self, py: Python<'py>) -> PyResult<MessageFrame> {
+    /// Return a first message with the complete value, or with the length of its blob.
+    fn first_message(&self, py: Python<'py>) -> PyResult<MessageFrame> {
         if let Some(frame) = self.frame() {
             return Ok(frame);
         }
         let blob_bytes = BLOB_BYTES.import(py, "ripieno.wire.packing", "blob_bytes")?;
         let length = blob_bytes.call1((self.to_python(py)?,))?.extract()?;
-        Ok(MessageFrame::new(BLOB, Content::Later(length)).expect("there is room for no bytes"))
+        Ok(MessageFrame::new(BLOB, Content::Separate(length)).expect("the content is separate"))
     }
 
-    /// Convert for `ripieno.wire.packing`; None if a first message contains the whole value.
+    /// Convert to a value of `ripieno.wire.packing`; None if a first message contains the complete value.
     fn to_python(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         match self {
             PackedObject::Array(_) => Ok(py.None().into_bound(py)),
@@ -230,7 +230,8 @@ impl<'py> PackedObject<'py> {
     }
 }
 
-/// Buffer callback of a pickler: returns whether a buffer is short enough to be inside the pickle. Keeps the long ones.
+/// Buffer callback of a pickler. It returns true for a short buffer, which becomes part of the pickle, and collects the
+/// others.
 #[pyclass(frozen, module = "ripieno._native")]
 struct ShortBuffers {
     long: Py<PyList>,
@@ -241,7 +242,7 @@ impl ShortBuffers {
     fn __call__(&self, buffer: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = buffer.py();
         let raw = buffer.call_method0(intern!(py, "raw"))?;
-        if raw.getattr(intern!(py, "nbytes"))?.extract::<usize>()? <= WITHIN_BYTES {
+        if raw.getattr(intern!(py, "nbytes"))?.extract::<usize>()? <= MAX_INLINE_BYTES {
             return Ok(true);
         }
         let bytes = FROM_BUFFER.import(py, "numpy", "frombuffer")?.call1((raw, intern!(py, "u1")))?;
@@ -250,8 +251,8 @@ impl ShortBuffers {
     }
 }
 
-/// Return whether the class of a value is one of Python's own, which are pickled directly.
-fn is_of_python(value: &Bound<'_, PyAny>) -> bool {
+/// Return whether the class of a value is a built-in class, which is pickled directly.
+fn is_builtin(value: &Bound<'_, PyAny>) -> bool {
     value.is_none()
         || value.is_exact_instance_of::<PyDict>()
         || value.is_exact_instance_of::<PyTuple>()
@@ -263,17 +264,17 @@ fn is_of_python(value: &Bound<'_, PyAny>) -> bool {
 }
 
 fn is_short(frame: &MessageFrame) -> bool {
-    matches!(frame.read(), (PICKLE | ARRAY, Content::Here(_)))
+    matches!(frame.read(), (PICKLE | ARRAY, Content::Inline(_)))
 }
 
-/// Return the value of a first message, if it is whole; otherwise the contents of the message.
+/// Return whether a first message has a complete value, and the value or the contents of the message.
 fn value_of<'py>(py: Python<'py>, frame: MessageFrame) -> PyResult<(bool, Bound<'py, PyAny>)> {
     match frame.read() {
-        (PICKLE, Content::Here(pickled)) => {
+        (PICKLE, Content::Inline(pickled)) => {
             let loads = LOADS.import(py, "pickle", "loads")?;
             timed(|| loads.call1((PyBytes::new(py, pickled),))).map(|value| (true, value))
         }
-        (ARRAY, Content::Here(content)) => Ok((true, array_of(py, content)?)),
+        (ARRAY, Content::Inline(content)) => Ok((true, array_of(py, content)?)),
         _ => Ok((false, to_python(py, &frame)?)),
     }
 }
@@ -287,7 +288,7 @@ fn short_array(value: ObjectValue<'_, '_>) -> Option<Vec<u8>> {
 /// Create an array from its encoding.
 fn array_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     let Some(ShortArray { element, shape, data }) = ShortArray::decode(bytes) else {
-        return Err(errors::serialization("a first message says that it has an array, and has none".to_string()));
+        return Err(errors::serialization("the array in a first message is malformed".to_string()));
     };
     let array = empty(py, element, &shape)?;
     let (into, _) = ArrayBytes::plain(&array).expect("a new array of numbers is plain");
@@ -295,17 +296,17 @@ fn array_of<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
     Ok(array)
 }
 
-/// Return, for each first message, whether it has a whole value, and the value or the contents of the message.
-fn firsts<'py>(py: Python<'py>, frames: &[MessageFrame]) -> PyResult<Vec<(bool, Bound<'py, PyAny>)>> {
+/// Return the result of [`value_of`] for each first message.
+fn values_of<'py>(py: Python<'py>, frames: &[MessageFrame]) -> PyResult<Vec<(bool, Bound<'py, PyAny>)>> {
     frames.iter().map(|frame| value_of(py, *frame)).collect()
 }
 
 /// Add the time of serialization or deserialization to the counter.
 fn timed<T>(work: impl FnOnce() -> T) -> T {
     let started = Instant::now();
-    let made = work();
-    SPENT_NANOSECONDS.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
-    made
+    let result = work();
+    SERIALIZATION_NS.fetch_add(started.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    result
 }
 
 /// Pickle protocol with out-of-band buffers.

@@ -4,7 +4,7 @@ use crate::errors;
 use crate::kernels::with_threads;
 use numpy::{PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use ripieno_kernels::{Dissimilarity, Matrix, Wanted};
+use ripieno_kernels::{Dissimilarity, Matrix, PairData};
 use std::num::NonZeroUsize;
 
 /// Add the kernels to the module.
@@ -60,7 +60,7 @@ fn guttman_of<D: Dissimilarity + numpy::Element>(
     threads: NonZeroUsize,
 ) -> PyResult<()> {
     let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
-    let wanted = Wanted { dissimilarities: dissimilarities.as_slice()?, weights, shift };
+    let wanted = PairData { dissimilarities: dissimilarities.as_slice()?, weights, shift };
     let (own, all, out) = (positions(&own)?, positions(&all)?, out.as_slice_mut()?);
     with_threads(py, threads, |threads| ripieno_kernels::guttman(wanted, own, all, out, threads));
     Ok(())

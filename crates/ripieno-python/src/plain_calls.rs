@@ -1,21 +1,21 @@
-//! Fast path of a communicator: calls on plain arrays and numbers, which programs make in every step.
+//! Fast path of a communicator: calls on plain arrays and numbers.
 //!
-//! Each method returns whether it made the call. If the arguments are not plain, it does nothing, and the caller uses
+//! Each method reports whether it made the call. If the arguments are not plain, it does nothing, and the caller uses
 //! the general path. Both paths send the same data.
 
-use crate::arrays::{ArrayBytes, SHORT_BYTES};
+use crate::arrays::{ArrayBytes, MAX_SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
-use crate::plain_leaves::{Leaf, WHOLE, copied, form_of};
+use crate::plain_leaves::{INTEGER_FORM, Leaf, copied, form_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
-use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, Whole};
+use ripieno::{BufferMemory, CollectiveTask, Element, ElementShape, ElementType, NO_MEMORY, Op, WholeBuffer};
 
-/// Up to this number of ranks, the counts are on the stack.
-const FEW_RANKS: usize = 16;
+/// Maximum number of ranks for which the counts are on the stack.
+const MAX_STACK_RANKS: usize = 16;
 
-/// Maximum number of leaves. With more leaves, the call takes a small share of the time.
-const MOST_LEAVES: usize = 64;
+/// Maximum number of leaves on the fast path.
+const MAX_LEAVES: usize = 64;
 
 /// The calls of a communicator on plain arrays and numbers.
 #[pyclass(frozen, module = "ripieno._native")]
@@ -30,29 +30,29 @@ impl PlainCalls {
         PlainCalls(communicator)
     }
 
-    /// Like `allreduce` of the communicator; a sum without `op`. `value`, if given, is first copied to the array.
+    /// Run `allreduce` in place; without `op`, a sum. If `value` is given, copy it to the array first.
     #[pyo3(signature = (array, op=None, value=None, /))]
     fn allreduce(&self, array: Argument, op: Option<Argument>, value: Option<Argument>) -> PyResult<bool> {
         let Some(op) = op.map_or(Some(Op::Sum), arithmetic) else { return Ok(false) };
-        if value.is_some_and(|value| !value.is(array) && !has_copied(value, array)) {
+        if value.is_some_and(|value| !value.is(array) && !copy_if_short(value, array)) {
             return Ok(false);
         }
         let Some((bytes, array)) = ArrayBytes::plain(array) else { return Ok(false) };
-        self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: Whole })
+        self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: WholeBuffer })
     }
 
-    /// Return the allreduce of a float, a Python integer to be summed, a short array, or a tuple or a list of these.
-    /// The value stays unchanged.
+    /// Return the allreduce of a float, a Python integer (sums only), a short array, or a tuple or list of these. The
+    /// value stays unchanged.
     #[pyo3(signature = (value, op=None, /))]
     fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
         let found = match op.map_or(Some(Op::Sum), arithmetic) {
-            Some(op) => self.combined(value, &CollectiveTask::Allreduce { op, vector: Whole })?,
+            Some(op) => self.combined(value, &CollectiveTask::Allreduce { op, vector: WholeBuffer })?,
             None => None,
         };
         Ok(found.unwrap_or_else(|| value.py().NotImplemented().into_bound(value.py())))
     }
 
-    /// Like `allreduced` at the root; None elsewhere.
+    /// Return the result of `allreduced` at the root, and None elsewhere.
     #[pyo3(signature = (value, root, op=None, /))]
     fn reduced<'py>(
         &self,
@@ -63,7 +63,7 @@ impl PlainCalls {
         let py = value.py();
         let found = match (op.map_or(Some(Op::Sum), arithmetic), self.rank(root)) {
             (Some(op), Some(root)) => {
-                let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: Whole })?;
+                let found = self.combined(value, &CollectiveTask::Reduce { op, root, vector: WholeBuffer })?;
                 found.map(|found| if root == self.0.get().inner().rank() { found } else { py.None().into_bound(py) })
             }
             _ => None,
@@ -71,15 +71,15 @@ impl PlainCalls {
         Ok(found.unwrap_or_else(|| py.NotImplemented().into_bound(py)))
     }
 
-    /// Like `broadcast` of the communicator.
+    /// Run `broadcast` in place.
     #[pyo3(signature = (array, root, /))]
     fn broadcast(&self, array: Argument, root: Argument) -> PyResult<bool> {
         let Some(root) = self.rank(root) else { return Ok(false) };
         let Some((bytes, array)) = ArrayBytes::plain(array) else { return Ok(false) };
-        self.perform(bytes, array, &CollectiveTask::Broadcast { root, vector: Whole })
+        self.perform(bytes, array, &CollectiveTask::Broadcast { root, vector: WholeBuffer })
     }
 
-    /// Like `allgather` of the communicator, for a 1-D array with equally many elements of each rank.
+    /// Run `allgather` in place on a 1-D array with equally many elements per rank.
     #[pyo3(signature = (array, /))]
     fn allgather(&self, array: Argument) -> PyResult<bool> {
         let world_size = self.world_size();
@@ -87,15 +87,15 @@ impl PlainCalls {
             ArrayBytes::plain(array).filter(|(_, line)| line.ndim() == 1 && line.len().is_multiple_of(world_size));
         let Some((bytes, line)) = line else { return Ok(false) };
         let count = line.len() / world_size;
-        if let Some(chunks) = [count; FEW_RANKS].get(..world_size) {
+        if let Some(chunks) = [count; MAX_STACK_RANKS].get(..world_size) {
             return self.perform(bytes, line, &CollectiveTask::Allgather { chunks });
         }
         self.perform(bytes, line, &CollectiveTask::Allgather { chunks: &vec![count; world_size] })
     }
 
-    /// Like `barrier` of the communicator.
+    /// Run `barrier`.
     fn barrier(&self, py: Python<'_>) -> PyResult<()> {
-        self.run(py, &CollectiveTask::Barrier { token: Whole }, Element::U8.into(), BufferMemory::Write(&mut [0]))
+        self.run(py, &CollectiveTask::Barrier { token: WholeBuffer }, Element::U8.into(), BufferMemory::Write(&mut [0]))
     }
 }
 
@@ -110,7 +110,7 @@ impl PlainCalls {
         rank.filter(|&rank| rank < self.world_size())
     }
 
-    /// Perform `task` on a value: a leaf, or a tuple or a list of leaves. None if the value is not plain.
+    /// Perform `task` on a leaf, or a tuple or list of leaves. Return `None` for any other value.
     fn combined<'py>(
         &self,
         value: Argument<'_, 'py>,
@@ -122,12 +122,12 @@ impl PlainCalls {
             return self.leaf(py, &leaf, task).map(Some);
         }
         let items: Vec<Bound<'py, PyAny>> = match (value.cast_exact::<PyTuple>(), value.cast_exact::<PyList>()) {
-            (Ok(tuple), _) if tuple.len() <= MOST_LEAVES => tuple.iter().collect(),
-            (_, Ok(list)) if list.len() <= MOST_LEAVES => list.iter().collect(),
+            (Ok(tuple), _) if tuple.len() <= MAX_LEAVES => tuple.iter().collect(),
+            (_, Ok(list)) if list.len() <= MAX_LEAVES => list.iter().collect(),
             _ => return Ok(None),
         };
         let leaves: Option<Vec<Leaf>> = items.iter().map(|item| Leaf::of(item, is_sum)).collect();
-        let are_short = |leaves: &[Leaf]| leaves.iter().map(Leaf::length_bytes).sum::<usize>() <= SHORT_BYTES;
+        let are_short = |leaves: &[Leaf]| leaves.iter().map(Leaf::length_bytes).sum::<usize>() <= MAX_SHORT_BYTES;
         let Some(leaves) = leaves.filter(|leaves| !leaves.is_empty() && are_short(leaves)) else { return Ok(None) };
         let is_tuple = value.is_instance_of::<PyTuple>();
         let combined = self.leaves(py, &leaves, &form_of(&leaves, is_tuple), task)?;
@@ -143,19 +143,22 @@ impl PlainCalls {
     ) -> PyResult<Bound<'py, PyAny>> {
         if let Leaf::Array(_, array) = leaf {
             let copy = copied(array)?;
-            let (bytes, array) = ArrayBytes::plain(&copy).expect("the copy of a plain array is one");
+            let (bytes, array) = ArrayBytes::plain(&copy).expect("the copy of a plain array is plain");
             self.perform(bytes, array, task)?;
             return Ok(copy);
         }
-        let shape =
-            if matches!(leaf, Leaf::Whole(_)) { ElementShape::Described(WHOLE) } else { ElementShape::Axes(&[]) };
+        let shape = if matches!(leaf, Leaf::Integer(_)) {
+            ElementShape::Described(INTEGER_FORM)
+        } else {
+            ElementShape::Axes(&[])
+        };
         let mut line = Vec::new();
         leaf.put(&mut line);
         self.run(py, task, ElementType { element: leaf.element(), shape }, BufferMemory::Write(&mut line))?;
         leaf.take(py, &mut &*line)
     }
 
-    /// Perform `task` on several leaves of this form, with one call for each element type.
+    /// Perform `task` on several leaves, with one call for each element type.
     fn leaves<'py>(
         &self,
         py: Python<'py>,
@@ -184,13 +187,13 @@ impl PlainCalls {
         let mut combined = Vec::with_capacity(leaves.len());
         for leaf in leaves {
             let (_, line) =
-                rest.iter_mut().find(|(element, _)| *element == leaf.element()).expect("a line for every type");
+                rest.iter_mut().find(|(element, _)| *element == leaf.element()).expect("every element type has a line");
             combined.push(leaf.take(py, line)?);
         }
         Ok(combined)
     }
 
-    /// Perform a task on all of a plain array to its end.
+    /// Perform `task` on a plain array.
     #[inline]
     fn perform(
         &self,
@@ -216,17 +219,17 @@ impl PlainCalls {
     }
 }
 
-/// Copy `value` to `array`, if both are short plain arrays of one form.
-fn has_copied(value: Argument, array: Argument) -> bool {
-    let (Some((from, given)), Some((into, array))) = (ArrayBytes::plain_to_read(value), ArrayBytes::plain(array))
+/// Copy `value` to `array` and return true, if both are short plain arrays of equal type and shape.
+fn copy_if_short(value: Argument, array: Argument) -> bool {
+    let (Some((from, source)), Some((into, array))) = (ArrayBytes::plain_to_read(value), ArrayBytes::plain(array))
     else {
         return false;
     };
-    let has_copied = from.is_short() && from.element == into.element && given.shape() == array.shape();
-    if has_copied {
+    let is_copied = from.is_short() && from.element == into.element && source.shape() == array.shape();
+    if is_copied {
         from.copy_to(into);
     }
-    has_copied
+    is_copied
 }
 
 /// Parse an arithmetic operation, which all numbers support.

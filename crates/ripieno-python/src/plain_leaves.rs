@@ -1,4 +1,4 @@
-//! Tuples and lists of numbers and short arrays, combined leaf by leaf. Leaves of one type are sent together.
+//! Leaves: numbers and short arrays, alone or in tuples and lists. Leaves of one element type are sent together.
 
 use crate::arrays::{ArrayBytes, empty};
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
@@ -8,17 +8,17 @@ use pyo3::types::{PyFloat, PyInt, PyType};
 use ripieno::Element;
 use std::fmt::Write;
 
-/// Form of integers, which are summed exactly in two words, as in `ripieno.wire.wholes`.
-pub const WHOLE: &str = "int";
+/// Form of Python integers. They are summed exactly in two words, like in `ripieno.wire.wholes`.
+pub const INTEGER_FORM: &str = "int";
 /// Mask of the lower word.
-const LOW_BITS: i64 = u32::MAX as i64;
+const LOW_WORD_MASK: i64 = u32::MAX as i64;
 
 /// A number or an array.
 pub enum Leaf<'a, 'py> {
     /// A Python float or, with its class, a NumPy float.
     Float(f64, Option<Bound<'py, PyType>>),
-    /// An integer to be summed.
-    Whole(i64),
+    /// A Python integer, for sums.
+    Integer(i64),
     /// A short array.
     Array(ArrayBytes, &'a Bound<'py, PyUntypedArray>),
 }
@@ -34,7 +34,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
             return number.is_exact_instance_of::<PyFloat>().then(|| Leaf::Float(number.value(), None));
         }
         if let Ok(number) = value.cast_exact::<PyInt>() {
-            return number.extract().ok().filter(|_| is_sum).map(Leaf::Whole);
+            return number.extract().ok().filter(|_| is_sum).map(Leaf::Integer);
         }
         let (bytes, array) = ArrayBytes::plain_to_read(value).filter(|(bytes, _)| bytes.is_short())?;
         Some(Leaf::Array(bytes, array))
@@ -44,7 +44,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
     pub fn element(&self) -> Element {
         match self {
             Leaf::Float(..) => Element::F64,
-            Leaf::Whole(_) => Element::I64,
+            Leaf::Integer(_) => Element::I64,
             Leaf::Array(bytes, _) => bytes.element,
         }
     }
@@ -53,18 +53,18 @@ impl<'a, 'py> Leaf<'a, 'py> {
     pub fn length_bytes(&self) -> usize {
         match self {
             Leaf::Float(..) => 8,
-            Leaf::Whole(_) => 16,
+            Leaf::Integer(_) => 16,
             Leaf::Array(bytes, _) => bytes.read().len(),
         }
     }
 
-    /// Append its elements to a line.
+    /// Append its elements to `line`.
     pub fn put(&self, line: &mut Vec<u8>) {
         match *self {
             Leaf::Float(number, _) => line.extend(number.to_ne_bytes()),
-            Leaf::Whole(number) => {
-                line.extend((number & LOW_BITS).to_ne_bytes());
-                line.extend((number >> LOW_BITS.count_ones()).to_ne_bytes());
+            Leaf::Integer(number) => {
+                line.extend((number & LOW_WORD_MASK).to_ne_bytes());
+                line.extend((number >> LOW_WORD_MASK.count_ones()).to_ne_bytes());
             }
             Leaf::Array(bytes, _) => line.extend_from_slice(bytes.read()),
         }
@@ -73,7 +73,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
     /// Append the form that ranks compare, in the notation of `ripieno.wire.forms`.
     fn add_form(&self, form: &mut String) {
         match self {
-            Leaf::Whole(_) => form.push_str(WHOLE),
+            Leaf::Integer(_) => form.push_str(INTEGER_FORM),
             Leaf::Array(_, array) if array.ndim() > 0 => {
                 let axes: Vec<String> = array.shape().iter().map(usize::to_string).collect();
                 let comma = if axes.len() == 1 { "," } else { "" };
@@ -84,7 +84,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// Take a leaf like this one from the front of `line`, and remove its elements there.
+    /// Remove the elements of a leaf like this one from the front of `line`, and return its value.
     pub fn take(&self, py: Python<'py>, line: &mut &[u8]) -> PyResult<Bound<'py, PyAny>> {
         let mut next = |count: usize| line.split_off(..count).expect("a line has the elements of all its leaves");
         let mut word = || <[u8; 8]>::try_from(next(8)).expect("a word has eight bytes");
@@ -96,16 +96,16 @@ impl<'a, 'py> Leaf<'a, 'py> {
                     None => Ok(PyFloat::new(py, number).into_any()),
                 }
             }
-            Leaf::Whole(_) => {
+            Leaf::Integer(_) => {
                 let [low, high] = [word(), word()].map(|word| i128::from(i64::from_ne_bytes(word)));
-                Ok((low + (high << LOW_BITS.count_ones())).into_pyobject(py)?.into_any())
+                Ok((low + (high << LOW_WORD_MASK.count_ones())).into_pyobject(py)?.into_any())
             }
             Leaf::Array(bytes, array) => {
-                let made = empty(py, bytes.element, array.shape())?;
-                let (bytes, _) = ArrayBytes::plain(&made).expect("a new array of numbers is plain");
+                let array = empty(py, bytes.element, array.shape())?;
+                let (bytes, _) = ArrayBytes::plain(&array).expect("a new array of numbers is plain");
                 let into = bytes.write()?;
                 into.copy_from_slice(next(into.len()));
-                Ok(made)
+                Ok(array)
             }
         }
     }

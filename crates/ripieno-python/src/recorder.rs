@@ -1,15 +1,15 @@
-//! The flight recorder for Python: records as dicts, waits as tuples, errors that carry them.
+//! The flight recorder for Python: converts records and waits, and attaches them to errors.
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::net::Endpoint;
-use ripieno::{CollectiveRecord, Error, FlightRecorder, LinkUsage, Reading, StallInterval};
+use ripieno::{AlgorithmUsage, CollectiveRecord, Error, FlightRecorder, Reading, StallInterval};
 use std::time::Duration;
 
-/// Number of records, and of waits, to keep if they are written to a file: 6 MiB.
-const WRITTEN_COUNT: usize = 65_536;
-/// Number of records that an error carries.
-const CARRIED_COUNT: usize = 64;
+/// Number of records and of waits to keep if they are written to a file. They take 6 MiB.
+const FILE_RECORD_COUNT: usize = 65_536;
+/// Number of records that are attached to an error.
+const ERROR_RECORD_COUNT: usize = 64;
 
 /// The identity of the rank that owns records.
 #[derive(Clone)]
@@ -40,17 +40,17 @@ impl RecorderIdentity {
         RecorderIdentity { job, rank, world_size, ..self.clone() }
     }
 
-    /// Make `communicator` keep the records to be written.
+    /// Make `communicator` keep enough records, if they are written to a file.
     pub fn keep_records(&self, communicator: &ripieno::Communicator) -> Result<(), Error> {
         match self.folder {
-            Some(_) => communicator.keep_records(WRITTEN_COUNT),
+            Some(_) => communicator.keep_records(FILE_RECORD_COUNT),
             None => Ok(()),
         }
     }
 
     /// Return the number of records that an error needs; `None` for all, if they are written to a file.
     pub fn count_for_error(&self) -> Option<usize> {
-        self.folder.is_none().then_some(CARRIED_COUNT)
+        self.folder.is_none().then_some(ERROR_RECORD_COUNT)
     }
 }
 
@@ -101,9 +101,9 @@ fn wait(wait: &StallInterval) -> (u64, u32, u32, f64, f64) {
     (wait.number, wait.peer, wait.peer_count, seconds(wait.since), seconds(wait.until))
 }
 
-/// Return the counters of a gauge at `now`.
-pub fn reading<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResult<Bound<'py, PyDict>> {
-    let usage = |it: &LinkUsage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
+/// Convert the communication counters of a rank, read at `now`.
+pub fn traffic<'py>(py: Python<'py>, now: Duration, reading: Reading) -> PyResult<Bound<'py, PyDict>> {
+    let usage = |it: &AlgorithmUsage| (it.collective.name(), it.algorithm, it.call_count, it.sent_bytes);
     let entries = PyDict::new(py);
     entries.set_item("call_count", reading.call_count)?;
     entries.set_item("bytes_sent", reading.sent_bytes())?;

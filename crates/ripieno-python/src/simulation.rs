@@ -35,8 +35,8 @@ pub struct Cluster(simulation::Cluster);
 
 #[pymethods]
 impl Cluster {
-    /// Create a cluster. Links are (alpha in seconds, beta in seconds per byte); `slow_some` is (count of nodes,
-    /// factor, seed), `slow` has (node, factor), and `dead` has (node, second).
+    /// Create a cluster. A link is (alpha in seconds, beta in seconds per byte). `slow_some` is (number of nodes,
+    /// factor, seed); `slow` lists (node, factor); `dead` lists (node, time of death in seconds).
     #[new]
     #[pyo3(signature = (nodes, racks, *, memory, cable, uplink, core_s_per_byte=0.0, gamma_s_per_byte=0.0,
         segment_bytes=None, relay_bytes=None, queue_bytes=None, packet_bytes=0, slow_some=None, slow=Vec::new(),
@@ -80,7 +80,7 @@ impl Cluster {
     }
 }
 
-/// Simulate a collective; `transfers` requests every message as (sender, receiver, bytes, start, end, kind of link).
+/// Simulate a collective. If `transfers`, return every message as (sender, receiver, bytes, start, end, kind of link).
 #[pyfunction]
 #[pyo3(signature = (cluster, collective, algorithm, bytes, root=0, *, transfers=false))]
 fn simulate<'py>(
@@ -99,7 +99,7 @@ fn simulate<'py>(
     simulation_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?, transfers)
 }
 
-/// Simulate a sparse reduction. Return its seconds, if it ends, and the bytes that each rank sends.
+/// Simulate a sparse reduction. Return its time in seconds, if it ends, and the bytes that each rank sends.
 #[pyfunction]
 fn simulate_sparse(
     py: Python<'_>,
@@ -116,7 +116,7 @@ fn simulate_sparse(
     Ok((simulated.time_s(), simulated.sent_bytes))
 }
 
-/// Price and simulate every algorithm of a collective.
+/// Estimate and simulate the cost of every algorithm of a collective.
 #[pyfunction]
 #[pyo3(signature = (cluster, collective, bytes, order=None, root=0))]
 fn explain<'py>(
@@ -134,8 +134,8 @@ fn explain<'py>(
     explanation_dict(py, &found.map_err(|error| interruption.exception(error))?)
 }
 
-/// Simulate a dynamic broadcast. `late`, `stopped` and `corrupted` have (rank, second); `fetches` requests every block
-/// as (sender, receiver, block, bytes, start, end, kind of link).
+/// Simulate a dynamic broadcast. `late`, `stopped` and `corrupted` list (rank, time in seconds). If `fetches`, return
+/// every block as (sender, receiver, block, bytes, start, end, kind of link).
 #[pyfunction]
 #[pyo3(signature = (cluster, algorithm, bytes, root=0, *, block_bytes=None, late=Vec::new(), stopped=Vec::new(),
     corrupted=Vec::new(), seed=0, fetches=false, order=None))]
@@ -155,8 +155,14 @@ fn distribute<'py>(
     order: Option<Vec<usize>>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = simulation::broadcast_request(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
-    let mut request =
-        SwarmRequest { late, stops: stopped, corruptions: corrupted, seed, keeps_fetches: fetches, ..request };
+    let mut request = SwarmRequest {
+        late_joins: late,
+        suspensions: stopped,
+        corruptions: corrupted,
+        seed,
+        records_fetches: fetches,
+        ..request
+    };
     request.broadcasts[0].block_bytes = block_bytes;
     request.broadcasts[0].order = order.or(request.broadcasts[0].order.take());
     let interruption = Interruption::default();
@@ -233,8 +239,8 @@ fn swarm_dict<'py>(
     dict.set_item("block_bytes", found.manifests[0].block_bytes)?;
     dict.set_item("stripe_count", found.manifests[0].stripe_count)?;
     let outcomes = found.outcomes[0].iter().map(|outcome| match outcome {
-        RankOutcome::Done { at_s, is_right } => {
-            ("done", Some(*at_s), if *is_right { "" } else { "wrong bytes" }.to_string())
+        RankOutcome::Done { at_s, is_valid } => {
+            ("done", Some(*at_s), if *is_valid { "" } else { "wrong bytes" }.to_string())
         }
         RankOutcome::Failed { at_s, failure } => ("failed", Some(*at_s), failure.to_string()),
         RankOutcome::Lost { at_s } => ("lost", Some(*at_s), String::new()),
@@ -249,13 +255,13 @@ fn swarm_dict<'py>(
     dict.set_item("corruptions", corruptions)?;
     dict.set_item("sent_bytes", &found.sent_bytes)?;
     dict.set_item("message_count", found.message_count)?;
-    let busiest = found.loads.iter().max_by(|one, other| one.busy_s.total_cmp(&other.busy_s));
+    let busiest = found.loads.iter().max_by(|a, b| a.busy_s.total_cmp(&b.busy_s));
     dict.set_item("busiest", busiest.map(|load| (load.wire.to_string(), load.bytes, load.busy_s)))?;
     let row = |it: &SimulatedFetch| {
         let kind = kind_name(cluster.kind(it.sender, it.receiver));
         (it.sender, it.receiver, it.block, it.bytes, it.start_s, it.end_s, kind)
     };
-    dict.set_item("fetches", found.fetched.iter().map(row).collect::<Vec<_>>())?;
+    dict.set_item("fetches", found.fetches.iter().map(row).collect::<Vec<_>>())?;
     Ok(dict)
 }
 

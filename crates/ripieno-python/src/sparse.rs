@@ -83,7 +83,7 @@ impl SparseReduce {
     }
 }
 
-/// Prepare reductions.
+/// Configure reductions.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 fn sparse(
@@ -105,7 +105,7 @@ fn sparse(
     Ok(SparseReduce { inner })
 }
 
-/// Prepare and reduce in one pass.
+/// Configure and reduce in one pass.
 #[pyfunction]
 #[allow(clippy::too_many_arguments)]
 fn sparse_reduce(

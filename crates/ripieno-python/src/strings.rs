@@ -36,11 +36,11 @@ fn joined_pieces<'py>(
 ) -> PyResult<Bound<'py, PyArray1<u8>>> {
     let (data, starts, lengths) = (slice(&data)?, slice(&starts)?, slice(&lengths)?);
     let joined = py.detach(|| keyed::joined_pieces(data, starts, lengths));
-    let outside = || errors::input(format!("starts and lengths: pieces that do not lie in {} bytes", data.len()));
-    Ok(joined.ok_or_else(outside)?.into_pyarray(py))
+    let invalid = || errors::input(format!("starts and lengths: expected pieces within {} bytes", data.len()));
+    Ok(joined.ok_or_else(invalid)?.into_pyarray(py))
 }
 
-/// Columns and signs, one of each for each feature.
+/// The column and the sign of each feature.
 type TextPlaces<'py> = (Bound<'py, PyArray1<i32>>, Bound<'py, PyArray1<f64>>);
 
 /// Return the columns of named features among `column_count`, and their signs.

@@ -13,10 +13,10 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<FoundLines>()
 }
 
-/// Strings as columns: the start of each and the end of the last, and their bytes.
+/// Strings as columns: the start of each string and the end of the last one, and the bytes.
 type Strings<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u8>>);
 
-/// The distinct words of texts, counted.
+/// Counts of the distinct words of texts.
 #[pyclass(name = "WordCounts", module = "ripieno._native")]
 struct Words(WordCounts);
 
@@ -40,7 +40,7 @@ impl Words {
         py.detach(|| self.0.add(text));
     }
 
-    /// Take the words and their counts, and remove them here.
+    /// Remove and return the words and their counts.
     fn take<'py>(&mut self, py: Python<'py>) -> (Strings<'py>, Bound<'py, PyArray1<i64>>) {
         let (offsets, data, counts) = self.0.take();
         let counts: Vec<i64> = counts.into_iter().map(|count| count as i64).collect();

@@ -1,4 +1,4 @@
-//! Threads of this process for Python: their pinning, their work and their costs.
+//! Kernel threads of this process for Python: pinning, times, and costs of synchronization.
 
 use crate::errors;
 use pyo3::prelude::*;
@@ -26,7 +26,8 @@ fn pinned_cores() -> Vec<usize> {
     ripieno_kernels::pinned_cores()
 }
 
-/// Return, for every member of every team: index, thread, orders, seconds of computing and of waiting.
+/// Return for every member of every team its index, its system thread id, its number of orders, and its seconds of
+/// computing and of waiting.
 #[pyfunction]
 fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
     let of_member = |member: ripieno_kernels::MemberTimes| {
@@ -36,17 +37,17 @@ fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
     ripieno_kernels::thread_times().into_iter().map(of_member).collect()
 }
 
-/// Measure the seconds of a turn of phases.
+/// Measure the seconds of some phases, each with `rounds` rounds of work, that a team of threads runs by `dispatch`.
 #[pyfunction]
-fn thread_turn(py: Python<'_>, way: &str, threads: NonZeroUsize, phases: usize, rounds: usize) -> PyResult<f64> {
-    let Some(&(_, way)) = PhaseDispatch::ALL.iter().find(|(name, _)| *name == way) else {
+fn thread_turn(py: Python<'_>, dispatch: &str, threads: NonZeroUsize, phases: usize, rounds: usize) -> PyResult<f64> {
+    let Some(&(_, dispatch)) = PhaseDispatch::ALL.iter().find(|(name, _)| *name == dispatch) else {
         let names = PhaseDispatch::ALL.map(|(name, _)| name).join(", ");
-        return Err(errors::input(format!("way={way:?}: expected one of {names}")));
+        return Err(errors::input(format!("dispatch={dispatch:?}: expected one of {names}")));
     };
-    Ok(py.detach(|| thread_costs::turn(way, threads.get(), phases, rounds)).as_secs_f64())
+    Ok(py.detach(|| thread_costs::turn(dispatch, threads.get(), phases, rounds)).as_secs_f64())
 }
 
-/// Measure how many rounds of a turn's work a core does in a microsecond.
+/// Measure the number of work rounds that a core completes in a microsecond.
 #[pyfunction]
 fn rounds_per_us(py: Python<'_>) -> f64 {
     py.detach(thread_costs::rounds_per_us)

@@ -29,7 +29,7 @@ impl Element {
 /// elements.
 pub fn convert(from: Element, to: Element, values: &[u8], into: &mut [u8]) {
     let counts = [values.len() / from.size_bytes(), into.len() / to.size_bytes()];
-    assert_eq!(counts[0], counts[1], "there is a place for each value");
+    assert_eq!(counts[0], counts[1], "both slices have the same number of elements");
     match (from, to) {
         (Element::F16, Element::F64) => convert_each(values, into, f16::to_f64),
         (Element::Bf16, Element::F64) => convert_each(values, into, bf16::to_f64),
@@ -44,8 +44,8 @@ pub fn convert(from: Element, to: Element, values: &[u8], into: &mut [u8]) {
 #[inline(always)]
 fn convert_each<T: Number, U: Number>(values: &[u8], into: &mut [u8], convert: impl Fn(T) -> U) {
     let pairs = values.chunks_exact(size_of::<T>()).zip(into.chunks_exact_mut(size_of::<U>()));
-    for (value, place) in pairs {
-        convert(T::load(value)).store(place);
+    for (value, target) in pairs {
+        convert(T::load(value)).store(target);
     }
 }
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn every_half_survives_its_accumulator() {
+    fn half_precision_values_round_trip_through_float64() {
         for bits in 0..=u16::MAX {
             let (half, brain) = (f16::from_bits(bits), bf16::from_bits(bits));
             let wide: f64 = converted(Element::F16, Element::F64, half);

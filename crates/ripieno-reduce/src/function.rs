@@ -19,7 +19,7 @@ impl Function {
     /// Create a reduction of rows of `row_bytes` bytes. `combine` receives any number of whole rows. If it fails, it
     /// must report the error to the job, because the run cannot continue. Later calls must fail as well.
     pub fn new(row_bytes: usize, combine: impl Fn(&mut [u8], &[u8]) -> bool + Send + Sync + 'static) -> Function {
-        assert!(row_bytes > 0, "a row has a byte");
+        assert!(row_bytes > 0, "a row has at least one byte");
         Function { row_bytes, combine: Arc::new(combine) }
     }
 

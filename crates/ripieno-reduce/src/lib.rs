@@ -9,16 +9,16 @@
 //! for size.
 
 mod accumulators;
+mod arg_reduction;
 mod element;
 mod function;
 mod number;
-mod places;
 pub mod rows;
 
 pub use accumulators::convert;
+pub use arg_reduction::arg_reduction;
 pub use element::Element;
 pub use function::Function;
-pub use places::place_keeper;
 
 use half::{bf16, f16};
 use number::{And, Max, Min, Number, Operator, Or, Prod, Sum, Xor};
@@ -54,8 +54,8 @@ pub struct Reduction {
 impl Reduction {
     /// Return the reduction of `element` by `op`.
     pub fn of(element: Element, op: Op) -> Result<&'static Reduction, UnsupportedOp> {
-        let is_of_bits = matches!(op, Op::And | Op::Or | Op::Xor);
-        if op == Op::Function || element.is_float() && is_of_bits {
+        let is_bitwise = matches!(op, Op::And | Op::Or | Op::Xor);
+        if op == Op::Function || element.is_float() && is_bitwise {
             return Err(UnsupportedOp { op, element });
         }
         Ok(match element {
@@ -84,7 +84,7 @@ fn for_type<T: Number>(op: Op) -> &'static Reduction {
         Op::And => Compiled::<T, And>::REDUCTION,
         Op::Or => Compiled::<T, Or>::REDUCTION,
         Op::Xor => Compiled::<T, Xor>::REDUCTION,
-        Op::Function => unreachable!("a function comes with its schedule"),
+        Op::Function => unreachable!("Reduction::of rejects functions"),
     }
 }
 
@@ -102,7 +102,7 @@ impl<T: Number, O: Operator> Compiled<T, O> {
 
 /// Run the loop that is compiled for the widest vectors of this processor.
 fn widest<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
-    assert_eq!(into.len(), from.len(), "both sides of a reduction are equally long");
+    assert_eq!(into.len(), from.len(), "both operands of a reduction have the same length");
     #[cfg(target_arch = "x86_64")]
     if into.len() >= 64 && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c") {
         // SAFETY: the processor supports the features that the function is compiled for.
@@ -127,8 +127,8 @@ fn each<T: Number, O: Operator>(into: &mut [u8], from: &[u8]) {
 
 /// Combine consecutive rows. Short rows are limited by memory latency, independent of the vector width.
 fn rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
-    assert_eq!(from.len(), numbers.len() * row_bytes, "there are as many rows as numbers");
-    assert!(row_bytes.is_multiple_of(size_of::<T>()), "a row has whole elements");
+    assert_eq!(from.len(), numbers.len() * row_bytes, "there is one row per number");
+    assert!(row_bytes.is_multiple_of(size_of::<T>()), "a row consists of whole elements");
     match row_bytes {
         4 => short_rows::<T, O, 4>(into, from, numbers),
         8 => short_rows::<T, O, 8>(into, from, numbers),
@@ -146,9 +146,9 @@ fn rows<T: Number, O: Operator>(into: &mut [u8], from: &[u8], numbers: &[u32], r
 /// Combine rows of a length known at compile time, which is a few times faster than an inner loop.
 fn short_rows<T: Number, O: Operator, const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: &[u32]) {
     let (rows, _) = from.as_chunks::<ROW_BYTES>();
-    let (places, _) = into.as_chunks_mut::<ROW_BYTES>();
+    let (targets, _) = into.as_chunks_mut::<ROW_BYTES>();
     for (row, &number) in rows.iter().zip(numbers) {
-        each::<T, O>(&mut places[number as usize], row);
+        each::<T, O>(&mut targets[number as usize], row);
     }
 }
 
@@ -165,13 +165,13 @@ mod tests {
     fn combined<T: Number, const N: usize>(element: Element, op: Op, a: [T; N], b: [T; N]) -> Vec<T> {
         let bytes = |values: &[T]| {
             let mut bytes = vec![0; size_of_val(values)];
-            for (value, place) in values.iter().zip(bytes.chunks_exact_mut(size_of::<T>())) {
-                value.store(place);
+            for (value, target) in values.iter().zip(bytes.chunks_exact_mut(size_of::<T>())) {
+                value.store(target);
             }
             bytes
         };
         let mut into = bytes(&a);
-        (Reduction::of(element, op).expect("a meaning").combine)(&mut into, &bytes(&b));
+        (Reduction::of(element, op).expect("the operation is defined").combine)(&mut into, &bytes(&b));
         into.chunks_exact(size_of::<T>()).map(T::load).collect()
     }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn long_vectors_produce_the_results_of_short_ones() {
+    fn long_vectors_give_the_same_results_as_single_elements() {
         let a: [f32; 1000] = std::array::from_fn(|i| i as f32 * 0.37 - 99.0);
         let b: [f32; 1000] = std::array::from_fn(|i| 70.0 - i as f32 * 0.11);
         for op in [Op::Sum, Op::Prod, Op::Min, Op::Max] {
@@ -207,9 +207,9 @@ mod tests {
         for op in [Op::Min, Op::Max] {
             for a in values {
                 for b in values {
-                    let forth = combined(Element::F64, op, [a], [b])[0].to_bits();
-                    let back = combined(Element::F64, op, [b], [a])[0].to_bits();
-                    assert_eq!(forth, back, "{op:?} of {a} and {b}");
+                    let forward = combined(Element::F64, op, [a], [b])[0].to_bits();
+                    let backward = combined(Element::F64, op, [b], [a])[0].to_bits();
+                    assert_eq!(forward, backward, "{op:?} of {a} and {b}");
                 }
             }
         }
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_changes_nothing_that_it_is_combined_with() {
+    fn combining_with_an_identity_changes_nothing() {
         let values: Vec<u8> = (0..64).flat_map(|i| (1000.5 - 30.0 * f64::from(i)).to_ne_bytes()).collect();
         for (element, op, reduction) in all() {
             assert_eq!(reduction.element_bytes, element.size_bytes());
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_combine_as_they_do_one_after_the_other() {
+    fn combining_rows_equals_combining_them_one_by_one() {
         // Out of order, with one repeated number.
         let numbers = [3, 0, 7, 8, 3, 1, 11];
         for (element, op, reduction) in all() {
@@ -270,13 +270,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "out of bounds")]
     fn a_row_that_does_not_exist_is_not_combined() {
-        let sum = Reduction::of(Element::F32, Op::Sum).expect("a meaning");
+        let sum = Reduction::of(Element::F32, Op::Sum).expect("the operation is defined");
         (sum.combine_rows)(&mut [0; 12], &[0; 4], &[3], 4);
     }
 
     #[test]
-    fn bits_of_floats_cannot_be_combined() {
-        let refused = Reduction::of(Element::F32, Op::Xor).expect_err("no meaning");
-        assert_eq!(refused.to_string(), "op xor has no meaning on float32: expected sum, prod, min or max");
+    fn bitwise_operations_on_floats_are_rejected() {
+        let error = Reduction::of(Element::F32, Op::Xor).expect_err("the operation is undefined");
+        assert_eq!(error.to_string(), "op xor has no meaning on float32: expected sum, prod, min or max");
     }
 }

@@ -113,16 +113,16 @@ integer!(i8, i16, i32, i64, u8, u16, u32, u64);
 macro_rules! no_bitwise {
     () => {
         fn all_ones() -> Self {
-            unreachable!("bitwise operations on floats are refused")
+            unreachable!("bitwise operations on floats are rejected")
         }
         fn and(self, _: Self) -> Self {
-            unreachable!("bitwise operations on floats are refused")
+            unreachable!("bitwise operations on floats are rejected")
         }
         fn or(self, _: Self) -> Self {
-            unreachable!("bitwise operations on floats are refused")
+            unreachable!("bitwise operations on floats are rejected")
         }
         fn xor(self, _: Self) -> Self {
-            unreachable!("bitwise operations on floats are refused")
+            unreachable!("bitwise operations on floats are rejected")
         }
     };
 }

@@ -5,7 +5,7 @@
 /// Copy the rows `numbers` of `from` consecutively into `into`. A row has `row_bytes` bytes. Panics if `from` has no
 /// such row, or if the length of `into` differs from the total size of the rows.
 pub fn gather_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
-    assert_eq!(into.len(), numbers.len() * row_bytes, "there is a place for each row");
+    assert_eq!(into.len(), numbers.len() * row_bytes, "into has one row per number");
     match row_bytes {
         4 => gather_short::<4>(into, from, numbers),
         8 => gather_short::<8>(into, from, numbers),
@@ -24,7 +24,7 @@ pub fn gather_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usi
 /// row has `row_bytes` bytes. Panics if `into` has no such row, or if the length of `from` differs from the total size
 /// of the rows.
 pub fn scatter_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: usize) {
-    assert_eq!(from.len(), numbers.len() * row_bytes, "there are as many rows as numbers");
+    assert_eq!(from.len(), numbers.len() * row_bytes, "from has one row per number");
     match row_bytes {
         4 => scatter_short::<4>(into, from, numbers),
         8 => scatter_short::<8>(into, from, numbers),
@@ -41,17 +41,17 @@ pub fn scatter_rows(into: &mut [u8], from: &[u8], numbers: &[u32], row_bytes: us
 
 fn gather_short<const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: &[u32]) {
     let (rows, _) = from.as_chunks::<ROW_BYTES>();
-    let (places, _) = into.as_chunks_mut::<ROW_BYTES>();
-    for (place, &number) in places.iter_mut().zip(numbers) {
-        *place = rows[number as usize];
+    let (targets, _) = into.as_chunks_mut::<ROW_BYTES>();
+    for (target, &number) in targets.iter_mut().zip(numbers) {
+        *target = rows[number as usize];
     }
 }
 
 fn scatter_short<const ROW_BYTES: usize>(into: &mut [u8], from: &[u8], numbers: &[u32]) {
     let (rows, _) = from.as_chunks::<ROW_BYTES>();
-    let (places, _) = into.as_chunks_mut::<ROW_BYTES>();
+    let (targets, _) = into.as_chunks_mut::<ROW_BYTES>();
     for (row, &number) in rows.iter().zip(numbers) {
-        places[number as usize] = *row;
+        targets[number as usize] = *row;
     }
 }
 
@@ -93,7 +93,7 @@ mod tests {
             let before = table.to_vec();
             scatter_rows(table, rows, &NUMBERS, row_bytes);
             for (number, found) in table.chunks(row_bytes).enumerate() {
-                let last = NUMBERS.iter().rposition(|&named| named as usize == number);
+                let last = NUMBERS.iter().rposition(|&target| target as usize == number);
                 let expected = last.map_or(&before[number * row_bytes..], |row| &rows[row * row_bytes..]);
                 assert_eq!(found, &expected[..row_bytes], "row {number} of {row_bytes} bytes");
             }

@@ -10,28 +10,28 @@ use ripieno_run::{Call, CallKind, Element, Header};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-const BATCHES: usize = 200;
+const BATCH_COUNT: usize = 200;
 
 fn main() {
     let per_batch: u64 = match std::env::args().nth(1) {
-        Some(text) => text.parse().expect("how many records per batch"),
+        Some(text) => text.parse().expect("the number of records per batch"),
         None => 100_000,
     };
     let mut recorder = Recorder::default();
-    let record = a_record();
-    let plain = best(per_batch, |sequence| note(&mut recorder, &record, sequence, None));
+    let record = sample_record();
+    let plain = best(per_batch, |sequence| record_one(&mut recorder, &record, sequence, None));
     let start = Instant::now();
-    let clocked = best(per_batch, |sequence| note(&mut recorder, &record, sequence, Some(start)));
-    println!("{plain:.2} ns per record without times, {clocked:.2} ns with two looks at the clock");
+    let clocked = best(per_batch, |sequence| record_one(&mut recorder, &record, sequence, Some(start)));
+    println!("{plain:.2} ns per record without times, {clocked:.2} ns with two clock reads");
 }
 
-fn note(recorder: &mut Recorder, record: &CollectiveRecord, sequence: u64, clock: Option<Instant>) {
-    let now = || clock.expect("only a clock is read").elapsed();
+fn record_one(recorder: &mut Recorder, record: &CollectiveRecord, sequence: u64, clock: Option<Instant>) {
+    let now = || clock.expect("a clock is given").elapsed();
     let ticket = recorder.begin(black_box(record), sequence, clock.map(|_| now()));
     recorder.end(ticket, CollectiveOutcome::Done, now);
 }
 
-fn a_record() -> CollectiveRecord {
+fn sample_record() -> CollectiveRecord {
     let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
     let kind = CallKind::Catalogued { collective, algorithm: 1, op, root: 0, element_count: 1 };
     let header = Header { communicator: 0, sequence: 0, call: Call { kind, element: Element::F64, form: 0 } };
@@ -45,6 +45,6 @@ fn best(per_batch: u64, mut record: impl FnMut(u64)) -> f64 {
         (0..per_batch).for_each(&mut record);
         start.elapsed()
     };
-    let fastest: Duration = (0..BATCHES).map(&mut batch).min().expect("there is a batch");
+    let fastest: Duration = (0..BATCH_COUNT).map(&mut batch).min().expect("there is a batch");
     fastest.as_secs_f64() * 1e9 / per_batch as f64
 }

@@ -169,13 +169,13 @@ impl DescribedCall {
     }
 
     /// Return whether the description of the form is known, or the call has no form.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_described(&self) -> bool {
         self.header.call.form == 0 || !self.form.is_empty()
     }
 
     /// Return a readable description of the call.
     pub fn call(&self) -> String {
-        match self.is_whole() {
+        match self.is_described() {
             true => self.header.call.described(&self.form),
             false => self.header.call.described(&format!("form #{:08x}", self.header.call.form)),
         }
@@ -345,34 +345,34 @@ fn algorithm_name(collective: Collective, index: u8) -> String {
 impl std::fmt::Display for Header {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.call)?;
-        self.number(f)
+        self.write_number(f)
     }
 }
 
 impl std::fmt::Display for DescribedCall {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.call())?;
-        self.header.number(f)
+        self.header.write_number(f)
     }
 }
 
 impl Header {
-    fn number(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn write_number(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = if self.call.concerns_all() { "collective" } else { "message" };
         write!(f, " as its {what} {}", self.sequence)?;
-        of_communicator(f, self.communicator)
+        write_communicator(f, self.communicator)
     }
 }
 
 impl std::fmt::Display for CollectiveId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "collective {}", self.sequence)?;
-        of_communicator(f, self.communicator)
+        write_communicator(f, self.communicator)
     }
 }
 
 /// Append the communicator, unless it is the communicator of all ranks.
-fn of_communicator(f: &mut std::fmt::Formatter<'_>, communicator: u32) -> std::fmt::Result {
+fn write_communicator(f: &mut std::fmt::Formatter<'_>, communicator: u32) -> std::fmt::Result {
     if communicator == 0 { Ok(()) } else { write!(f, " of communicator {communicator}") }
 }
 
@@ -427,7 +427,7 @@ mod tests {
         }
 
         #[test]
-        fn bytes_are_a_header_that_encodes_to_them_or_none(
+        fn a_decoded_header_encodes_to_the_same_bytes(
             mut bytes: [u8; HEADER_BYTES],
             kind in 0u8..20,
             op in 0u8..20,
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_reported_in_words_where_these_are_known() {
+    fn a_known_form_is_described() {
         let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
         let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count: 6 };
         let call = Call { kind, element: Element::I64, form: 0xabc };
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_header_are_refused() {
+    fn invalid_bytes_are_no_header() {
         for at in [28, 30, 31] {
             let mut bytes = [0; HEADER_BYTES];
             bytes[at] = 200;

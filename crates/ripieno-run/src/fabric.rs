@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The reason why a job cannot continue. It is the first failure of the job and equal on all ranks.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 pub enum JobFailure {
-    /// A rank died, fell silent, raised an error or left while other ranks waited for it.
+    /// A rank died, stopped responding, raised an error or left while other ranks waited for it.
     #[error("rank {rank}{} failed: {cause}", on_host(.host))]
     RankFailed {
         /// The failed rank.
@@ -38,7 +38,7 @@ fn on_host(host: &str) -> String {
 }
 
 /// A world formed by the survivors of another one.
-pub struct Shrunk {
+pub struct ShrunkWorld {
     /// This rank's fabric in the new world.
     pub fabric: Box<dyn Fabric>,
     /// Rank in the old world of each rank of the new world.
@@ -49,7 +49,7 @@ pub struct Shrunk {
 
 /// The reason why no world of survivors was formed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotShrunk {
+pub enum ShrinkError {
     /// This rank is not a survivor, or the ranks reached no agreement.
     #[error(transparent)]
     Failed(#[from] JobFailure),
@@ -61,7 +61,7 @@ pub enum NotShrunk {
     Unsupported(&'static str),
 }
 
-/// Purpose of a link between two ranks. Messages have separate links. So a collective never waits behind a message that
+/// Purpose of a link between two ranks. Messages have separate links, so a collective never waits behind a message that
 /// its receiver has not requested yet, nor a message behind a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Channel {
@@ -125,7 +125,7 @@ impl LinkId {
 
 /// Directions of a link that a parked rank waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
+pub struct LinkInterest {
     /// The link.
     pub link: LinkId,
     /// The rank waits for bytes from the peer.
@@ -246,8 +246,8 @@ pub trait Fabric: Send {
 
     /// Agree with all other calling ranks on the survivors of a failed world, and join a new world with them. The links
     /// of this world close. `interrupt` is called from time to time and returns whether to stop waiting.
-    fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
-        Err(NotShrunk::Unsupported("its ranks do not watch over each other as processes do"))
+    fn shrink(&mut self, _interrupt: &mut dyn FnMut() -> bool) -> Result<ShrunkWorld, ShrinkError> {
+        Err(ShrinkError::Unsupported("its ranks do not monitor each other"))
     }
 
     /// Return the handle that other threads use to reach this rank.
@@ -257,8 +257,8 @@ pub trait Fabric: Send {
     /// once more, and calls `park` only if no bytes moved.
     fn prepare_park(&mut self);
 
-    /// Sleep until one of `wants` may have progressed, a link has opened, the job has failed, or `timeout` has passed.
-    fn park(&mut self, wants: &[Want], timeout: Duration);
+    /// Sleep until one of `interests` may have progressed, a link has opened, the job has failed, or `timeout` has passed.
+    fn park(&mut self, interests: &[LinkInterest], timeout: Duration);
 
     /// Cancel `prepare_park`. Called after `park`, or if the last try moved bytes.
     fn cancel_park(&mut self);

@@ -15,7 +15,7 @@ pub mod swarm;
 
 pub use call::{Call, CallKind, CollectiveId, DescribedCall, Element, HEADER_BYTES, Header};
 pub use executor::{BlockingSection, BufferMemory, Executor, PreparedCall, RunEnd, RunError, RunTraffic, Schedule};
-pub use fabric::{Blocking, Channel, Fabric, JobFailure, LinkId, NotShrunk, Remote, Shrunk, Want};
+pub use fabric::{Blocking, Channel, Fabric, JobFailure, LinkId, LinkInterest, Remote, ShrinkError, ShrunkWorld};
 pub use link::{Link, LinkError};
 pub use replicas::Replicas;
 pub use ripieno_plan::Topology;

@@ -14,7 +14,7 @@ pub enum LinkError {
     },
     /// This end lacks a requirement of the link. The peer is not at fault.
     #[error("{what}")]
-    Lacking {
+    MissingResource {
         /// The attempted operation, the error of the operating system, and the remedy.
         what: String,
     },
@@ -24,7 +24,7 @@ impl LinkError {
     /// Return the error of the operating system, or the missing requirement.
     pub fn why(&self) -> &str {
         match self {
-            LinkError::Closed { cause: why } | LinkError::Lacking { what: why } => why,
+            LinkError::Closed { cause: why } | LinkError::MissingResource { what: why } => why,
         }
     }
 }
@@ -59,36 +59,36 @@ pub trait Link: Send {
     }
 
     /// Return the next `length_bytes` sent by the peer without consuming them, once all have arrived. Polls at most
-    /// `look_count` times and makes no system call. Errors of the link are reported by the other methods.
+    /// `poll_count` times and makes no system call. Errors of the link are reported by the other methods.
     fn message(&mut self, _length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
         None
     }
 
     /// Consume the message that [`Self::message`] returned, and publish the freed space as [`Self::flush`] does.
     fn end_message(&mut self, _length_bytes: usize) {
-        unreachable!("a link that shows messages takes them");
+        unreachable!("a link that returns messages implements end_message");
     }
 
     /// Return whether the peer can read `bytes` in place.
-    fn lends(&self, _bytes: &[u8]) -> bool {
+    fn can_send_zero_copy(&self, _bytes: &[u8]) -> bool {
         false
     }
 
     /// Send `bytes`, whole elements, without a copy: the peer receives them next in the stream, but reads them in
-    /// place. Return whether this is possible now. The bytes must not change until [`Self::lent_bytes`] no longer
-    /// counts them or [`Self::recall`] was called.
-    fn lend(&mut self, _bytes: &[u8]) -> Result<bool, LinkError> {
+    /// place. Return whether this is possible now. The bytes must not change until [`Self::unreleased_bytes`] no longer
+    /// counts them or [`Self::revoke_zero_copy`] was called.
+    fn send_zero_copy(&mut self, _bytes: &[u8]) -> Result<bool, LinkError> {
         Ok(false)
     }
 
     /// Return the number of zero-copy bytes that the peer still reads. The peer releases them in order. While there are
     /// any, it wakes this rank at each release.
-    fn lent_bytes(&mut self) -> Result<usize, LinkError> {
+    fn unreleased_bytes(&mut self) -> Result<usize, LinkError> {
         Ok(0)
     }
 
     /// Revoke all zero-copy sends, whatever happens to the memory. The peer sees a closed link on its next read.
-    fn recall(&mut self) {}
+    fn revoke_zero_copy(&mut self) {}
 
     /// Return the number of accepted bytes that still wait on this host.
     fn unsent_bytes(&self) -> Result<usize, LinkError> {

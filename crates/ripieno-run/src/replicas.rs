@@ -18,7 +18,7 @@ impl Replicas {
     /// Return the layout of `world_size` ranks with `count` replicas of each logical rank. `world_size` must be a
     /// multiple of `count`.
     pub fn new(world_size: usize, count: usize) -> Replicas {
-        assert!(count > 0 && world_size.is_multiple_of(count), "every logical rank has as many replicas");
+        assert!(count > 0 && world_size.is_multiple_of(count), "every logical rank has the same number of replicas");
         Replicas { world_size, count }
     }
 
@@ -42,12 +42,12 @@ impl Replicas {
         (self.logical(rank)..self.world_size).step_by(self.logical_count())
     }
 
-    /// Return the ranks of [`Replicas::of`], rotated by the position of `whose` among its own replicas. So the replicas
-    /// of a rank prefer different replicas of another rank.
-    pub fn in_turn(&self, rank: usize, whose: usize) -> impl Iterator<Item = usize> + use<> {
+    /// Return the ranks of [`Replicas::of`], rotated by the position of `viewer` among its own replicas. The replicas of
+    /// a rank therefore prefer different replicas of another rank.
+    pub fn rotated(&self, rank: usize, viewer: usize) -> impl Iterator<Item = usize> + use<> {
         let (logical, logical_count, count) = (self.logical(rank), self.logical_count(), self.count);
-        let first = whose / logical_count;
-        (0..count).map(move |turn| logical + (first + turn) % count * logical_count)
+        let first = viewer / logical_count;
+        (0..count).map(move |step| logical + (first + step) % count * logical_count)
     }
 }
 
@@ -64,7 +64,7 @@ pub enum ReplicaLoss {
     /// The death was already known.
     Known,
     /// Another replica is alive.
-    Spared,
+    Tolerated,
     /// The last replica died, which fails the job.
     Fatal(JobFailure),
 }
@@ -83,7 +83,7 @@ impl Losses {
         self.by_rank.insert(rank, failure.clone());
         match self.replicas.of(rank).all(|replica| self.by_rank.contains_key(&replica)) {
             true => ReplicaLoss::Fatal(self.name_replicas(rank, failure)),
-            false => ReplicaLoss::Spared,
+            false => ReplicaLoss::Tolerated,
         }
     }
 
@@ -131,9 +131,9 @@ mod tests {
     #[test]
     fn the_last_replica_is_fatal_and_states_how_the_others_died() {
         let mut losses = Losses::new(Replicas::new(4, 2));
-        assert_eq!(losses.note(2, died(2)), ReplicaLoss::Spared);
+        assert_eq!(losses.note(2, died(2)), ReplicaLoss::Tolerated);
         assert_eq!(losses.note(2, died(2)), ReplicaLoss::Known);
-        assert_eq!(losses.note(1, died(1)), ReplicaLoss::Spared);
+        assert_eq!(losses.note(1, died(1)), ReplicaLoss::Tolerated);
         let ReplicaLoss::Fatal(failure) = losses.note(0, died(0)) else { panic!("rank 0 had one replica, which died") };
         let reported = "rank 0 on host a failed: its process ended; before that its replica, rank 2 on host a failed";
         assert!(failure.to_string().starts_with(reported), "{failure}");

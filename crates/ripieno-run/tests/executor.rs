@@ -1,4 +1,4 @@
-//! The executor over links that carry a few bytes at a time: results must not depend on how bytes arrive.
+//! The executor over links that carry a few bytes at a time: results must not depend on the sizes of the pieces.
 
 use crate::common::{RankWorld, worlds};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Plan, Rows, Span};
@@ -21,20 +21,20 @@ fn run(
     calls: impl Fn(usize) -> Call + Sync,
     plan: impl Fn(Group) -> Plan + Sync,
 ) -> Vec<Result<Vec<i32>, RunError>> {
-    run_cut(capacity, 7, vectors, calls, plan)
+    run_with_chunks(capacity, 7, vectors, calls, plan)
 }
 
-/// Like `run`, over links that take at most `at_once` bytes at a time.
-fn run_cut(
+/// Like `run`, over links that take at most `chunk_bytes` bytes at a time.
+fn run_with_chunks(
     capacity: usize,
-    at_once: usize,
+    chunk_bytes: usize,
     vectors: Vec<Vec<i32>>,
     calls: impl Fn(usize) -> Call + Sync,
     plan: impl Fn(Group) -> Plan + Sync,
 ) -> Vec<Result<Vec<i32>, RunError>> {
     let p = vectors.len();
     std::thread::scope(|scope| {
-        let ranks: Vec<_> = worlds(p, capacity, at_once)
+        let ranks: Vec<_> = worlds(p, capacity, chunk_bytes)
             .into_iter()
             .zip(vectors)
             .map(|(mut world, vector)| {
@@ -70,7 +70,7 @@ fn ring(group: Group, vector: Span) -> Plan {
 }
 
 #[test]
-fn a_ring_allreduce_sums_however_narrow_the_links() {
+fn a_ring_allreduce_sums_over_narrow_links() {
     for (p, capacity) in [(2, 64), (3, 71), (5, 100)] {
         let vectors: Vec<Vec<i32>> = (0..p).map(|rank| (0..23).map(|i| rank * 100 + i).collect()).collect();
         let sum: Vec<i32> = (0..23).map(|i| vectors.iter().map(|v| v[i]).sum()).collect();
@@ -82,9 +82,11 @@ fn a_ring_allreduce_sums_however_narrow_the_links() {
 }
 
 #[test]
-fn short_messages_are_sent_whole_in_parts_or_later() {
+fn short_messages_arrive_sent_at_once_in_parts_or_late() {
     // The capacity may or may not fit a message of 44 bytes; the link also delays every third message.
-    for (p, capacity, at_once) in [(2, 44, 44), (2, 100, 100), (3, 50, 50), (4, 200, 60), (5, 300, 300), (5, 300, 30)] {
+    for (p, capacity, chunk_bytes) in
+        [(2, 44, 44), (2, 100, 100), (3, 50, 50), (4, 200, 60), (5, 300, 300), (5, 300, 30)]
+    {
         let vectors: Vec<Vec<i32>> = (0..p).map(|rank| vec![1 << rank, 0, 0]).collect();
         let [own, sum, twice] = [0, 1, 2].map(|at| Span::whole(Buffer::MAIN, 3, 4).chunk(at, 3));
         let exchange = |group: Group| {
@@ -99,14 +101,14 @@ fn short_messages_are_sent_whole_in_parts_or_later() {
         };
         let all = (1 << p) - 1;
         let calls = |_| call(Collective::Allreduce, 3);
-        for (rank, result) in run_cut(capacity, at_once, vectors, calls, exchange).into_iter().enumerate() {
-            assert_eq!(result.unwrap(), [1 << rank, all, 2 * all], "p={p} capacity={capacity} at_once={at_once}");
+        for (rank, result) in run_with_chunks(capacity, chunk_bytes, vectors, calls, exchange).into_iter().enumerate() {
+            assert_eq!(result.unwrap(), [1 << rank, all, 2 * all], "p={p} capacity={capacity} at_once={chunk_bytes}");
         }
     }
 }
 
 #[test]
-fn a_chain_passes_every_byte_on() {
+fn a_chain_forwards_every_byte() {
     let vectors = vec![(0..1000).collect(), vec![0; 1000], vec![0; 1000], vec![0; 1000]];
     let whole = Span::whole(Buffer::MAIN, 1000, 4);
     let chain = |group: Group| {
@@ -125,7 +127,7 @@ fn a_chain_passes_every_byte_on() {
 }
 
 #[test]
-fn ranks_that_call_different_collectives_get_the_names_of_both_calls() {
+fn the_error_of_different_collectives_names_both_calls() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
     let calls = |rank: usize| call(if rank == 0 { Collective::Allreduce } else { Collective::Reduce }, 4);
     for result in run(64, vec![vec![1; 4]; 2], calls, |group| ring(group, whole)) {
@@ -145,14 +147,14 @@ fn ranks_that_call_different_collectives_get_the_names_of_both_calls() {
 #[test]
 fn a_stalled_rank_queries_the_call_of_its_peer() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
-    let deaf = |group: Group| {
+    let receive_only = |group: Group| {
         let mut plan = Plan::new();
         if group.rank() == 0 {
             plan.receive(1, whole);
         }
         plan
     };
-    let results = run(64, vec![vec![0; 4]; 2], |_| call(Collective::Broadcast, 4), deaf);
+    let results = run(64, vec![vec![0; 4]; 2], |_| call(Collective::Broadcast, 4), receive_only);
     let Err(RunError::Failed(JobFailure::RankFailed { cause, .. })) = &results[0] else { panic!("{results:?}") };
     assert_eq!(cause, "stalled, waiting for [1]");
 }
@@ -204,7 +206,7 @@ fn local_steps_wait_for_their_bytes_and_not_for_each_other() {
 #[test]
 fn a_rank_of_a_failed_job_neither_sends_nor_continues() {
     let whole = Span::whole(Buffer::MAIN, 4, 4);
-    let failure = JobFailure::Mismatch { description: "told before".to_string() };
+    let failure = JobFailure::Mismatch { description: "reported before".to_string() };
     let mut worlds = worlds(2, 64, 7);
     worlds[1].report(failure.clone());
     let mut plan = Plan::new();
@@ -260,7 +262,7 @@ fn rows_that_feed_themselves_complete() {
 }
 
 #[test]
-fn elements_may_be_longer_than_what_a_link_holds() {
+fn elements_may_exceed_the_capacity_of_a_link() {
     let vectors: Vec<Vec<i32>> = (0..3).map(|rank| (0..120).map(|i| rank * 1000 + i).collect()).collect();
     let sum: Vec<i32> = (0..120).map(|i| vectors.iter().map(|vector| vector[i]).sum()).collect();
     let rows_of_forty = Span::whole(Buffer::MAIN, 3, 160);
@@ -280,15 +282,15 @@ fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<S
     }
     let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: 1 };
     let header = Header { communicator: 0, sequence, call: Call { kind, element: Element::I32, form: 0 } };
-    (header, Arc::new(Schedule::new(&plan).of_message()))
+    (header, Arc::new(Schedule::new(&plan).for_message()))
 }
 
 /// Begin a run on leaked memory. The returned cell receives the result.
 fn submit(executor: &mut Executor, world: &mut RankWorld, run: (Header, Arc<Schedule>)) -> ExecutorEnd {
     let ended = ExecutorEnd::default();
-    let noted = ended.clone();
+    let slot = ended.clone();
     let memory = vec![BufferMemory::Write(vec![0; 4].leak())];
-    let end = Box::new(move |result| noted.set(result).unwrap());
+    let end = Box::new(move |result| slot.set(result).unwrap());
     let Header { communicator, sequence, call } = run.0;
     let prepared = PreparedCall::new(communicator, call, run.1).unwrap();
     executor.submit(world, sequence, prepared, memory, end).unwrap();
@@ -298,7 +300,7 @@ fn submit(executor: &mut Executor, world: &mut RankWorld, run: (Header, Arc<Sche
 type ExecutorEnd = Arc<OnceLock<Result<RunTraffic, RunError>>>;
 
 #[test]
-fn a_run_in_flight_overtakes_those_that_share_no_stream_with_it_and_only_those() {
+fn a_run_overtakes_only_runs_on_other_streams() {
     let mut worlds = worlds(3, 200, 64);
     let mut executors: Vec<Executor> = (0..3).map(|_| Executor::default()).collect();
     let first = submit(&mut executors[0], &mut worlds[0], message(0, 1, 0, 0));
@@ -319,7 +321,7 @@ fn a_run_in_flight_overtakes_those_that_share_no_stream_with_it_and_only_those()
 }
 
 /// Return a splitmix64 generator of numbers below `limit`.
-fn dice(mut state: u64) -> impl FnMut(usize) -> usize {
+fn random(mut state: u64) -> impl FnMut(usize) -> usize {
     move |limit| {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = state;
@@ -331,7 +333,7 @@ fn dice(mut state: u64) -> impl FnMut(usize) -> usize {
 
 /// A call of a random program.
 #[derive(Clone, Copy, Debug)]
-enum Begun {
+enum ProgramCall {
     Collective { number: u64 },
     Message { from: usize, to: usize, number: u64 },
 }
@@ -339,23 +341,23 @@ enum Begun {
 const ELEMENTS: usize = 30;
 
 /// Return the contribution of `rank` to a collective, or the content of a message.
-fn content(begun: Begun, rank: usize) -> Vec<i32> {
+fn content(begun: ProgramCall, rank: usize) -> Vec<i32> {
     let seed = match begun {
-        Begun::Collective { number } => 7 * number as usize + 1000 * rank,
-        Begun::Message { from, to, number } => 100_000 + 10 * number as usize + 1000 * from + 100 * to,
+        ProgramCall::Collective { number } => 7 * number as usize + 1000 * rank,
+        ProgramCall::Message { from, to, number } => 100_000 + 10 * number as usize + 1000 * from + 100 * to,
     };
-    (0..ELEMENTS).map(|place| (seed + place) as i32).collect()
+    (0..ELEMENTS).map(|position| (seed + position) as i32).collect()
 }
 
 /// Begin the call on leaked memory. Return the cell for its result and the memory.
-fn begin(executor: &mut Executor, world: &mut RankWorld, begun: Begun, p: usize) -> (ExecutorEnd, *const u8) {
+fn begin(executor: &mut Executor, world: &mut RankWorld, begun: ProgramCall, p: usize) -> (ExecutorEnd, *const u8) {
     let (rank, whole) = (world.rank, Span::whole(Buffer::MAIN, ELEMENTS, 4));
-    let (sequence, call, schedule, gives) = match begun {
-        Begun::Collective { number } => {
+    let (sequence, call, schedule, is_sender) = match begun {
+        ProgramCall::Collective { number } => {
             let schedule = Schedule::new(&ring(Group::new(rank, p), whole));
             (number, call(Collective::Allreduce, ELEMENTS), schedule, true)
         }
-        Begun::Message { from, to, number } => {
+        ProgramCall::Message { from, to, number } => {
             let mut plan = Plan::new();
             if rank == from {
                 plan.send(to, whole)
@@ -364,38 +366,37 @@ fn begin(executor: &mut Executor, world: &mut RankWorld, begun: Begun, p: usize)
             };
             let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: ELEMENTS as u64 };
             let call = Call { kind, element: Element::I32, form: 0 };
-            (number, call, Schedule::new(&plan).of_message(), rank == from)
+            (number, call, Schedule::new(&plan).for_message(), rank == from)
         }
     };
-    let values = if gives { content(begun, rank) } else { vec![-1; ELEMENTS] };
+    let values = if is_sender { content(begun, rank) } else { vec![-1; ELEMENTS] };
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
     let memory: &'static mut [u8] = bytes.leak();
-    let (ended, place) = (ExecutorEnd::default(), memory.as_ptr());
-    let noted = ended.clone();
+    let (ended, position) = (ExecutorEnd::default(), memory.as_ptr());
+    let slot = ended.clone();
     let prepared = PreparedCall::new(0, call, Arc::new(schedule)).unwrap();
-    let end = Box::new(move |result| noted.set(result).unwrap());
+    let end = Box::new(move |result| slot.set(result).unwrap());
     executor.submit(world, sequence, prepared, vec![BufferMemory::Write(memory)], end).unwrap();
-    (ended, place)
+    (ended, position)
 }
 
 /// Return a random program for each of `p` ranks. All ranks enter the collectives in one order, and each pair of ranks
 /// its messages in one order. Each rank interleaves them differently.
-fn drawn_programs(p: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<Vec<Begun>> {
-    let collectives: Vec<Begun> = (0..3).map(|number| Begun::Collective { number }).collect();
+fn random_programs(p: usize, random: &mut impl FnMut(usize) -> usize) -> Vec<Vec<ProgramCall>> {
+    let collectives: Vec<ProgramCall> = (0..3).map(|number| ProgramCall::Collective { number }).collect();
     let mut messages = Vec::new();
     let mut numbers = vec![0; p * p];
     for _ in 0..4 * p {
-        let from = draw(p);
-        let to = (from + 1 + draw(p - 1)) % p;
-        messages.push(Begun::Message { from, to, number: numbers[from * p + to] });
+        let from = random(p);
+        let to = (from + 1 + random(p - 1)) % p;
+        messages.push(ProgramCall::Message { from, to, number: numbers[from * p + to] });
         numbers[from * p + to] += 1;
     }
-    let concerns =
-        |begun: &Begun, rank| matches!(*begun, Begun::Message { from, to, .. } if from == rank || to == rank);
+    let concerns = |begun: &ProgramCall, rank| matches!(*begun, ProgramCall::Message { from, to, .. } if from == rank || to == rank);
     let mut program = |rank| {
         let (mut ahead, mut program) = (collectives.iter().peekable(), Vec::new());
         for message in messages.iter().filter(|message| concerns(message, rank)) {
-            while ahead.peek().is_some() && draw(3) == 0 {
+            while ahead.peek().is_some() && random(3) == 0 {
                 program.extend(ahead.next().copied());
             }
             program.push(*message);
@@ -407,19 +408,21 @@ fn drawn_programs(p: usize, draw: &mut impl FnMut(usize) -> usize) -> Vec<Vec<Be
 }
 
 #[test]
-fn messages_and_collectives_pass_each_other_in_any_order() {
+fn messages_and_collectives_complete_in_any_interleaving() {
     for seed in 0..200 {
-        let mut draw = dice(seed);
-        let p = 2 + draw(3);
-        let programs = drawn_programs(p, &mut draw);
+        let mut random = random(seed);
+        let p = 2 + random(3);
+        let programs = random_programs(p, &mut random);
         // The capacity may or may not fit a message of 160 bytes.
-        let mut worlds = worlds(p, [64, 200, 4000][draw(3)], 50);
+        let mut worlds = worlds(p, [64, 200, 4000][random(3)], 50);
         let mut executors: Vec<Executor> = (0..p).map(|_| Executor::default()).collect();
         let mut begun: Vec<Vec<(ExecutorEnd, *const u8)>> = vec![vec![]; p];
-        let is_blocked = |program: &[Begun], begun: &[(ExecutorEnd, *const u8)]| {
+        let is_blocked = |program: &[ProgramCall], begun: &[(ExecutorEnd, *const u8)]| {
             // A rank waits for a collective before it begins another call.
             let latest = program[..begun.len()].last().zip(begun.last());
-            latest.is_some_and(|(kind, (ended, _))| matches!(kind, Begun::Collective { .. }) && ended.get().is_none())
+            latest.is_some_and(|(kind, (ended, _))| {
+                matches!(kind, ProgramCall::Collective { .. }) && ended.get().is_none()
+            })
         };
         let mut rounds = 0;
         loop {
@@ -435,20 +438,20 @@ fn messages_and_collectives_pass_each_other_in_any_order() {
                 break;
             }
             rounds += 1;
-            assert!(rounds < 10_000, "seed {seed}: nothing moves in {programs:?}");
+            assert!(rounds < 10_000, "seed {seed}: no progress in {programs:?}");
         }
         for (rank, (program, begun)) in programs.iter().zip(&begun).enumerate() {
-            for (&kind, (ended, place)) in program.iter().zip(begun) {
+            for (&kind, (ended, position)) in program.iter().zip(begun) {
                 assert!(matches!(ended.get(), Some(Ok(_))), "seed {seed}, rank {rank}, {kind:?}: {ended:?}");
                 let expected: Vec<i32> = match kind {
-                    Begun::Message { .. } => content(kind, rank),
-                    Begun::Collective { .. } => {
+                    ProgramCall::Message { .. } => content(kind, rank),
+                    ProgramCall::Collective { .. } => {
                         let all: Vec<Vec<i32>> = (0..p).map(|rank| content(kind, rank)).collect();
-                        (0..ELEMENTS).map(|place| all.iter().map(|values| values[place]).sum()).collect()
+                        (0..ELEMENTS).map(|position| all.iter().map(|values| values[position]).sum()).collect()
                     }
                 };
                 // SAFETY: the memory was leaked, and its run has ended.
-                let bytes = unsafe { std::slice::from_raw_parts(*place, 4 * ELEMENTS) };
+                let bytes = unsafe { std::slice::from_raw_parts(*position, 4 * ELEMENTS) };
                 let got: Vec<i32> = bytes.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect();
                 assert_eq!(got, expected, "seed {seed}, rank {rank}, {kind:?}");
             }
@@ -457,7 +460,7 @@ fn messages_and_collectives_pass_each_other_in_any_order() {
 }
 
 #[test]
-fn a_mismatch_in_one_run_ends_all_that_are_in_flight() {
+fn a_mismatch_in_one_run_ends_all_runs_in_flight() {
     let mut worlds = worlds(3, 64, 64);
     let mut executors: Vec<Executor> = (0..3).map(|_| Executor::default()).collect();
     let parallel = submit(&mut executors[0], &mut worlds[0], message(0, 2, 0, 0));

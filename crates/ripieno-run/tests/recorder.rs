@@ -5,7 +5,7 @@ use ripieno_plan::{Buffer, Collective, Plan, Span};
 use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord};
 use ripieno_run::{
     Blocking, BufferMemory, Call, CallKind, Element, Executor, Fabric, HEADER_BYTES, Header, JobFailure, Link,
-    LinkError, LinkId, PreparedCall, Remote, RunError, Schedule, Topology, Want,
+    LinkError, LinkId, LinkInterest, PreparedCall, Remote, RunError, Schedule, Topology,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ const SLEEP: Duration = Duration::from_millis(99);
 const BYTES: usize = 8;
 
 /// Rank 0's world; each of its sleeps triggers the next event.
-struct Sleepy {
+struct ScriptedFabric {
     world: RankWorld,
     events: VecDeque<RecorderEvent>,
     now: Cell<Duration>,
@@ -30,7 +30,7 @@ enum RecorderEvent {
     Fails,
 }
 
-impl Fabric for Sleepy {
+impl Fabric for ScriptedFabric {
     fn rank(&self) -> usize {
         self.world.rank()
     }
@@ -66,19 +66,19 @@ impl Fabric for Sleepy {
     }
     fn enter(&mut self, _communicator: u32, _header: &[u8; HEADER_BYTES]) {}
     fn stalled(&mut self, _header: Header, peers: &[usize], _blocking: Blocking) {
-        panic!("nobody waits for {peers:?} for so long");
+        panic!("no rank waits for {peers:?} for so long");
     }
     fn remote(&self) -> Arc<dyn Remote> {
         self.world.remote()
     }
     fn prepare_park(&mut self) {}
-    fn park(&mut self, _wants: &[Want], _timeout: Duration) {
+    fn park(&mut self, _interests: &[LinkInterest], _timeout: Duration) {
         self.now.set(self.now.get() + SLEEP);
-        match self.events.pop_front().expect("who sleeps is woken by an event") {
+        match self.events.pop_front().expect("an event ends each sleep") {
             RecorderEvent::Arrives(mut peer) => {
                 let mut send = Plan::new();
                 send.send(0, whole());
-                run(&mut Executor::default(), &mut peer, &send).expect("the link has room for it all");
+                run(&mut Executor::default(), &mut peer, &send).expect("the link has space for all bytes");
             }
             RecorderEvent::Fails => self.world.report(failure()),
         }
@@ -125,7 +125,7 @@ fn receive_by(
     let mut worlds = worlds(3, 1 << 10, 1 << 10).into_iter();
     let mut next = || worlds.next().expect("there are three");
     let (world, first, second) = (next(), next(), next());
-    let mut fabric = Sleepy { world, events: events(first, second).into(), now: Cell::default() };
+    let mut fabric = ScriptedFabric { world, events: events(first, second).into(), now: Cell::default() };
     let mut executor = Executor::default();
     let ended = run(&mut executor, &mut fabric, plan);
     (executor, ended, fabric.now())
@@ -141,24 +141,27 @@ fn the_wait_is_attributed_to_the_last_peer() {
         receive(|first, second| vec![RecorderEvent::Arrives(first), RecorderEvent::Arrives(second)]);
     ended.unwrap();
 
-    let (record, nap) = (only(&executor, now), YIELD + SLEEP);
+    let (record, pause) = (only(&executor, now), YIELD + SLEEP);
     assert_eq!((record.outcome, record.peer_count, record.waited_for()), (CollectiveOutcome::Done, 2, Some(2)));
-    assert_eq!((record.waiting(), record.elapsed(), record.moving()), (2 * nap, Some(2 * nap), Some(Duration::ZERO)));
+    assert_eq!(
+        (record.waiting(), record.elapsed(), record.moving()),
+        (2 * pause, Some(2 * pause), Some(Duration::ZERO))
+    );
     // It waits for both peers at first, then for one.
-    assert_eq!(executor.recorder.waited_for(), [Duration::ZERO, nap / 2, nap / 2 + nap]);
+    assert_eq!(executor.recorder.waited_for(), [Duration::ZERO, pause / 2, pause / 2 + pause]);
     let waits: Vec<_> = executor.recorder.waits().map(|wait| (wait.peer, wait.peer_count, wait.since)).collect();
-    assert_eq!(waits, [(1, 2, Duration::ZERO), (2, 1, nap)]);
+    assert_eq!(waits, [(1, 2, Duration::ZERO), (2, 1, pause)]);
 }
 
 #[test]
-fn a_brief_run_waits_from_when_it_first_offers_its_core() {
+fn the_wait_of_a_brief_run_starts_at_its_first_yield() {
     let mut plan = Plan::new();
     plan.receive(1, whole());
     let (executor, ended, now) = receive_by(&plan, |first, _| vec![RecorderEvent::Arrives(first)]);
     ended.unwrap();
 
     let record = only(&executor, now);
-    assert!(now > YIELD + SLEEP, "it has offered its core several times");
+    assert!(now > YIELD + SLEEP, "it has yielded its core several times");
     assert_eq!((record.start(), record.end(), record.waiting()), (Some(Duration::ZERO), Some(now), now));
     assert_eq!(executor.recorder.waited_for(), [Duration::ZERO, now]);
 }
@@ -174,7 +177,7 @@ fn a_failed_run_records_the_awaited_peers() {
 }
 
 #[test]
-fn a_run_that_never_waits_looks_at_no_clock() {
+fn a_run_that_never_waits_reads_no_clock() {
     let [mut world, mut peer, _]: [RankWorld; 3] =
         worlds(3, 1 << 10, 1 << 10).try_into().ok().expect("there are three");
     let (mut send, mut receive) = (Plan::new(), Plan::new());

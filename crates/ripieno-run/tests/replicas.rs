@@ -26,7 +26,7 @@ type ReplicaEnd = Arc<Mutex<Vec<Result<(), RunError>>>>;
 struct ScheduledCall {
     call: Call,
     plans: Vec<Plan>,
-    given: Vec<ReplicaValues>,
+    inputs: Vec<ReplicaValues>,
     /// Whether results go to a separate output buffer, not in place.
     has_output: bool,
     expected: Vec<ReplicaValues>,
@@ -68,17 +68,17 @@ impl ScheduledCall {
         };
         let plans = (0..m).map(|rank| algorithm.plan(&Group::new(rank, m), &request));
         let plans = plans.collect::<Result<Vec<_>, _>>().ok()?;
-        let given: Vec<ReplicaValues> =
+        let inputs: Vec<ReplicaValues> =
             (0..m).map(|rank| (0..ELEMENT_COUNT).map(|index| (1000 * (rank + 1) + index) as i32).collect()).collect();
         let owner = |index: usize| chunks.iter().position(|chunk| chunk.end_bytes() > index * ELEMENT_BYTES).unwrap();
         let value = |index: usize| match collective {
-            Collective::Allreduce => given.iter().map(|values| values[index]).sum(),
-            Collective::Broadcast => given[m - 1][index],
-            _ => given[owner(index)][index],
+            Collective::Allreduce => inputs.iter().map(|values| values[index]).sum(),
+            Collective::Broadcast => inputs[m - 1][index],
+            _ => inputs[owner(index)][index],
         };
         let expected = vec![(0..ELEMENT_COUNT).map(value).collect(); m];
         let (call, name) = (call(collective, algorithm.index), algorithm.name.to_string());
-        Some(ScheduledCall { call, plans, given, has_output: false, expected, name })
+        Some(ScheduledCall { call, plans, inputs, has_output: false, expected, name })
     }
 
     /// A sparse reduction: rank `r` contributes `10 (r + 1) + key` for some keys and requests other keys.
@@ -96,7 +96,7 @@ impl ScheduledCall {
         ScheduledCall {
             call: of_kind(CallKind::Sparse { configuration: 1, op: Op::Sum, width: 1 }),
             plans: routes.iter().map(|routes| routes.plan(ELEMENT_BYTES, ELEMENT_BYTES, Op::Sum)).collect(),
-            given: (0..m).map(|rank| outs[rank].iter().map(|&key| value(rank, key)).collect()).collect(),
+            inputs: (0..m).map(|rank| outs[rank].iter().map(|&key| value(rank, key)).collect()).collect(),
             has_output: true,
             expected: ins.iter().map(|keys| keys.iter().map(sum).collect()).collect(),
             name: format!("sparse above {dense_above}"),
@@ -129,17 +129,17 @@ impl ReplicaRank {
         let rank = self.world.rank;
         let logical = replicas.logical(rank);
         let schedule = Arc::new(Schedule::replicated(&call.plans[logical], replicas, rank));
-        let main: Vec<u8> = call.given[logical].iter().flat_map(|value| value.to_ne_bytes()).collect();
+        let main: Vec<u8> = call.inputs[logical].iter().flat_map(|value| value.to_ne_bytes()).collect();
         let output = vec![0; if call.has_output { call.expected[logical].len() * ELEMENT_BYTES } else { 0 }];
         self.result = usize::from(call.has_output);
         let buffers = [main, output, vec![0; schedule.scratch_bytes()]];
         self.memory = buffers.into_iter().map(|buffer| Box::into_raw(buffer.into_boxed_slice())).collect();
         // SAFETY: the memory is valid until `finish` or `drop` reclaims it, after the run has ended.
-        let lent = self.memory.iter().map(|&memory| BufferMemory::Write(unsafe { &mut *memory })).collect();
+        let buffers = self.memory.iter().map(|&memory| BufferMemory::Write(unsafe { &mut *memory })).collect();
         let ended = self.ended.clone();
         let end = Box::new(move |result: Result<_, _>| ended.lock().unwrap().push(result.map(|_| ())));
         let prepared = PreparedCall::new(1, call.call, schedule).unwrap();
-        self.executor.submit(&mut self.world, sequence, prepared, lent, end).unwrap();
+        self.executor.submit(&mut self.world, sequence, prepared, buffers, end).unwrap();
     }
 
     /// Return the result of the run, if it has ended.
@@ -168,8 +168,9 @@ impl Drop for ReplicaRank {
 
 /// Execute all `calls` in a world of `replicas`, and check the results of each surviving rank. Each victim dies after
 /// it has sent its number of bytes.
+///
 /// Return the number of bytes that each rank sent, or the failure of the job.
-fn play(
+fn run_calls(
     replicas: Replicas,
     calls: &[&ScheduledCall],
     victims: &[(usize, usize)],
@@ -178,81 +179,81 @@ fn play(
     let p = replicas.count() * replicas.logical_count();
     // Replicas of a rank are visited at different rates, and different logical ranks have different fastest replicas.
     let steps_of = |rank: usize| 1 + (rank * 7 + steps_per_turn) % 3 * steps_per_turn;
-    let mut players: Vec<ReplicaRank> = worlds(p, 40, 7).into_iter().map(|world| ReplicaRank::new(world, 1)).collect();
-    let states: Vec<SendBudget> = players.iter().map(|player| player.world.state.clone()).collect();
+    let mut ranks: Vec<ReplicaRank> = worlds(p, 40, 7).into_iter().map(|world| ReplicaRank::new(world, 1)).collect();
+    let states: Vec<SendBudget> = ranks.iter().map(|rank_state| rank_state.world.state.clone()).collect();
     victims.iter().for_each(|&(rank, bytes)| states[rank].end_after(bytes));
-    players.retain(|player| !player.world.state.is_over());
-    players.iter_mut().for_each(|player| {
-        player.steps_per_turn = steps_of(player.world.rank);
-        player.begin(calls[0], 0, replicas);
+    ranks.retain(|rank_state| !rank_state.world.state.is_over());
+    ranks.iter_mut().for_each(|rank_state| {
+        rank_state.steps_per_turn = steps_of(rank_state.world.rank);
+        rank_state.begin(calls[0], 0, replicas);
     });
     for visit in 0..VISITS_MAX {
-        for player in players.iter_mut().filter(|player| visit % player.steps_per_turn == 0) {
-            player.executor.advance(&mut player.world);
-            let Some(ended) = player.finish().filter(|_| !player.world.state.is_over()) else { continue };
+        for rank_state in ranks.iter_mut().filter(|rank_state| visit % rank_state.steps_per_turn == 0) {
+            rank_state.executor.advance(&mut rank_state.world);
+            let Some(ended) = rank_state.finish().filter(|_| !rank_state.world.state.is_over()) else { continue };
             if let Err(RunError::Failed(failure)) = ended {
                 return Err(failure);
             }
             ended.unwrap();
-            if let Some(&next) = calls.get(player.results.len()) {
-                player.begin(next, player.results.len() as u64, replicas);
+            if let Some(&next) = calls.get(rank_state.results.len()) {
+                rank_state.begin(next, rank_state.results.len() as u64, replicas);
             }
         }
-        players.retain(|player| !player.world.state.is_over());
+        ranks.retain(|rank_state| !rank_state.world.state.is_over());
         // Late messages of slower replicas are discarded, so nothing is in flight at the end.
-        if players.iter().all(|player| player.results.len() == calls.len() && player.executor.is_idle()) {
-            for player in &players {
-                let (rank, names) = (player.world.rank, calls.iter().map(|call| &call.name).collect::<Vec<_>>());
+        if ranks.iter().all(|rank_state| rank_state.results.len() == calls.len() && rank_state.executor.is_idle()) {
+            for rank_state in &ranks {
+                let (rank, names) = (rank_state.world.rank, calls.iter().map(|call| &call.name).collect::<Vec<_>>());
                 let expected = calls.iter().map(|call| &call.expected[replicas.logical(rank)]);
                 let context = format!("{names:?}: rank {rank} of {replicas:?}, {victims:?}, pace {steps_per_turn}");
-                assert!(player.results.iter().eq(expected.clone()), "{context}: {:?}", player.results);
+                assert!(rank_state.results.iter().eq(expected.clone()), "{context}: {:?}", rank_state.results);
             }
             return Ok(states.iter().map(|state| usize::MAX - state.left_bytes()).collect());
         }
     }
-    panic!("{replicas:?} with {victims:?} at pace {steps_per_turn} comes to no end")
+    panic!("{replicas:?} with {victims:?} at pace {steps_per_turn} does not end")
 }
 
 #[test]
-fn replicas_end_with_the_same_values_however_they_race() {
+fn racing_replicas_get_equal_results() {
     for (m, s) in [(1, 2), (2, 2), (3, 2), (2, 3), (4, 2), (3, 3)] {
         let all = ScheduledCall::all(m);
         let calls: Vec<&ScheduledCall> = all.iter().flat_map(|call| [call, call]).collect();
         for steps_per_turn in 0..8 {
-            play(Replicas::new(m * s, s), &calls, &[], steps_per_turn).unwrap();
+            run_calls(Replicas::new(m * s, s), &calls, &[], steps_per_turn).unwrap();
         }
     }
 }
 
 #[test]
-fn a_copy_may_die_at_every_byte_of_every_algorithm() {
+fn a_replica_may_die_at_every_byte_of_every_algorithm() {
     for m in 2..=3 {
         let replicas = Replicas::new(2 * m, 2);
         for (number, call) in ScheduledCall::all(m).into_iter().enumerate() {
             let calls = [&call, &call];
-            let sent = play(replicas, &calls, &[], number).unwrap();
+            let sent = run_calls(replicas, &calls, &[], number).unwrap();
             for bytes in 0..*sent.iter().max().unwrap() {
                 let victim = (bytes + number) % (2 * m);
-                play(replicas, &calls, &[(victim, bytes)], bytes % 5).unwrap();
+                run_calls(replicas, &calls, &[(victim, bytes)], bytes % 5).unwrap();
             }
         }
     }
 }
 
 #[test]
-fn whichever_copies_die_together_one_of_each_is_enough() {
+fn one_live_replica_of_each_rank_suffices() {
     let (m, s) = (2, 3);
     let replicas = Replicas::new(m * s, s);
     for (number, call) in ScheduledCall::all(m).into_iter().enumerate() {
-        let sent = play(replicas, &[&call, &call], &[], number).unwrap();
+        let sent = run_calls(replicas, &[&call, &call], &[], number).unwrap();
         for round in 0..40 {
             // One replica of each logical rank survives, a different one each time.
-            let is_spared = |rank: usize| rank / m == (round + rank % m * (1 + round / s)) % s;
+            let is_survivor = |rank: usize| rank / m == (round + rank % m * (1 + round / s)) % s;
             let bytes = |rank: usize| (round * 37 + rank * 101 + number * 13) % sent[rank].max(1);
             let victims: Vec<(usize, usize)> =
-                (0..m * s).filter(|&rank| !is_spared(rank)).map(|rank| (rank, bytes(rank))).collect();
+                (0..m * s).filter(|&rank| !is_survivor(rank)).map(|rank| (rank, bytes(rank))).collect();
             assert_eq!(victims.len(), m * (s - 1));
-            play(replicas, &[&call, &call], &victims, round % 5).unwrap();
+            run_calls(replicas, &[&call, &call], &victims, round % 5).unwrap();
         }
     }
 }
@@ -263,7 +264,8 @@ fn the_death_of_the_last_replica_fails_every_run_that_needs_it() {
     for (number, call) in ScheduledCall::all(2).into_iter().enumerate().filter(|(_, call)| call.is_symmetric()) {
         for round in 0..20 {
             let victims = [(0, (round * 7 + number) % 40), (2, (round * 3 + number) % 40)];
-            let Err(JobFailure::RankFailed { rank, cause, .. }) = play(replicas, &[&call], &victims, round % 5) else {
+            let Err(JobFailure::RankFailed { rank, cause, .. }) = run_calls(replicas, &[&call], &victims, round % 5)
+            else {
                 panic!("{} ended though both replicas of rank 0 sent half a preamble", call.name)
             };
             assert!((rank == 0 || rank == 2) && cause == "the peer has died", "{rank}: {cause}");

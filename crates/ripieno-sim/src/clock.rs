@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 /// Pending events and the present time.
 pub struct Clock<E> {
     now_s: f64,
-    noted: u64,
+    scheduled_count: u64,
     order: BinaryHeap<ClockEntry>,
     /// Events by slot.
     events: Vec<Option<E>>,
@@ -20,12 +20,12 @@ pub struct Clock<E> {
 struct ClockEntry {
     at_s: f64,
     number: u64,
-    place: u32,
+    slot: u32,
 }
 
 impl<E> Default for Clock<E> {
     fn default() -> Clock<E> {
-        Clock { now_s: 0.0, noted: 0, order: BinaryHeap::new(), events: Vec::new(), free: Vec::new() }
+        Clock { now_s: 0.0, scheduled_count: 0, order: BinaryHeap::new(), events: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -36,14 +36,14 @@ impl<E> Clock<E> {
     }
 
     /// Schedule `event` at `at_s`, or now if that time has passed.
-    pub fn note(&mut self, at_s: f64, event: E) {
-        let place = self.free.pop().unwrap_or_else(|| {
+    pub fn schedule(&mut self, at_s: f64, event: E) {
+        let slot = self.free.pop().unwrap_or_else(|| {
             self.events.push(None);
-            u32::try_from(self.events.len() - 1).expect("so many events have no room in a memory")
+            u32::try_from(self.events.len() - 1).expect("there are fewer than 2^32 pending events")
         });
-        self.events[place as usize] = Some(event);
-        self.order.push(ClockEntry { at_s: at_s.max(self.now_s), number: self.noted, place });
-        self.noted += 1;
+        self.events[slot as usize] = Some(event);
+        self.order.push(ClockEntry { at_s: at_s.max(self.now_s), number: self.scheduled_count, slot });
+        self.scheduled_count += 1;
     }
 
     /// Remove the next event and advance the time to it.
@@ -52,16 +52,16 @@ impl<E> Clock<E> {
         self.take()
     }
 
-    /// Remove the next event if it occurs now, within `tolerance_s`.
-    pub fn also_now(&mut self, tolerance_s: f64) -> Option<E> {
+    /// Remove the next event if it occurs at the present time, within `tolerance_s`.
+    pub fn advance_if_simultaneous(&mut self, tolerance_s: f64) -> Option<E> {
         let is_now = self.order.peek().is_some_and(|next| next.at_s <= self.now_s + tolerance_s);
         if is_now { self.take() } else { None }
     }
 
     fn take(&mut self) -> Option<E> {
-        let place = self.order.pop()?.place;
-        self.free.push(place);
-        self.events[place as usize].take()
+        let slot = self.order.pop()?.slot;
+        self.free.push(slot);
+        self.events[slot as usize].take()
     }
 }
 
@@ -94,7 +94,7 @@ mod tests {
     fn events_at_the_same_time_keep_their_order() {
         let mut clock = Clock::default();
         for (at_s, event) in [(2.0, 'c'), (1.0, 'a'), (2.0, 'd'), (1.0, 'b')] {
-            clock.note(at_s, event);
+            clock.schedule(at_s, event);
         }
 
         let order: Vec<(char, f64)> =
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn past_events_happen_now() {
+    fn an_event_in_the_past_occurs_immediately() {
         let mut clock = Clock::default();
-        clock.note(3.0, 'a');
+        clock.schedule(3.0, 'a');
         clock.advance();
-        clock.note(1.0, 'b');
+        clock.schedule(1.0, 'b');
 
-        assert_eq!((clock.also_now(0.0), clock.now_s()), (Some('b'), 3.0));
-        assert_eq!(clock.also_now(0.0), None);
+        assert_eq!((clock.advance_if_simultaneous(0.0), clock.now_s()), (Some('b'), 3.0));
+        assert_eq!(clock.advance_if_simultaneous(0.0), None);
     }
 }

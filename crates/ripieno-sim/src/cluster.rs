@@ -60,15 +60,15 @@ pub struct Cluster {
 /// Index of a wire.
 pub(crate) type WireIndex = u32;
 
-/// Wires used by one end of a message, each with its seconds per byte.
+/// Wires that one end of a message uses, each with its seconds per byte.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Uses {
+pub(crate) struct WireUses {
     wires: [(WireIndex, f64); 4],
     count: u8,
 }
 
-impl Uses {
-    fn with(mut self, wire: usize, s_per_byte: f64) -> Uses {
+impl WireUses {
+    fn with(mut self, wire: usize, s_per_byte: f64) -> WireUses {
         if s_per_byte > 0.0 {
             self.wires[usize::from(self.count)] = (wire as WireIndex, s_per_byte);
             self.count += 1;
@@ -135,11 +135,11 @@ impl Cluster {
     }
 
     /// Return the kind of the connection between two ranks.
-    pub fn kind(&self, one: usize, other: usize) -> ConnectionKind {
-        let at = &self.topology;
+    pub fn kind(&self, first: usize, second: usize) -> ConnectionKind {
+        let topology = &self.topology;
         match () {
-            () if at.node(one) == at.node(other) => ConnectionKind::Memory,
-            () if at.rack(one) == at.rack(other) => ConnectionKind::Cable,
+            () if topology.node(first) == topology.node(second) => ConnectionKind::Memory,
+            () if topology.rack(first) == topology.rack(second) => ConnectionKind::Cable,
             () => ConnectionKind::Uplink,
         }
     }
@@ -157,7 +157,7 @@ impl Cluster {
         Some(if self.packet_bytes == 0 { unit_bytes } else { unit_bytes.next_multiple_of(self.packet_bytes) })
     }
 
-    /// Return the number of bytes that a sender has sent when the first byte leaves the last switch.
+    /// Return the number of bytes that a sender has sent when the first byte leaves the last switch on the path.
     pub(crate) fn stored_bytes(&self, sender: usize, receiver: usize) -> usize {
         let switch_count = match self.kind(sender, receiver) {
             ConnectionKind::Memory => 0,
@@ -176,51 +176,60 @@ impl Cluster {
     pub(crate) fn name(&self, wire: usize) -> WireName {
         let (p, nodes, racks) = (self.topology.size(), self.topology.node_count(), self.topology.rack_count());
         let (ports, cables) = (2 * p, 2 * (p + nodes));
-        let way = wire.is_multiple_of(2);
+        let is_outgoing = wire.is_multiple_of(2);
         match wire {
-            _ if wire < ports => (if way { WireName::Out } else { WireName::In })(wire / 2),
-            _ if wire < cables => (if way { WireName::CableOut } else { WireName::CableIn })((wire - ports) / 2),
+            _ if wire < ports => (if is_outgoing { WireName::Out } else { WireName::In })(wire / 2),
+            _ if wire < cables => {
+                (if is_outgoing { WireName::CableOut } else { WireName::CableIn })((wire - ports) / 2)
+            }
             _ if wire < cables + 2 * racks => {
-                (if way { WireName::UplinkOut } else { WireName::UplinkIn })((wire - cables) / 2)
+                (if is_outgoing { WireName::UplinkOut } else { WireName::UplinkIn })((wire - cables) / 2)
             }
             _ => WireName::Core,
         }
     }
 
     /// Return the wires used by the sender's end of a message.
-    pub(crate) fn sending(&self, sender: usize, receiver: usize, length_bytes: usize) -> Uses {
+    pub(crate) fn sending(&self, sender: usize, receiver: usize, length_bytes: usize) -> WireUses {
         let uses = self.passing(0, sender, receiver, length_bytes, 0.0);
-        let is_far = self.kind(sender, receiver) == ConnectionKind::Uplink;
-        if is_far { uses.with(self.wire_count() - 1, self.core_s_per_byte) } else { uses }
+        let crosses_racks = self.kind(sender, receiver) == ConnectionKind::Uplink;
+        if crosses_racks { uses.with(self.wire_count() - 1, self.core_s_per_byte) } else { uses }
     }
 
     /// Return the wires used by the receiver's end of a message.
-    pub(crate) fn receiving(&self, sender: usize, receiver: usize, length_bytes: usize, combines: bool) -> Uses {
+    pub(crate) fn receiving(&self, sender: usize, receiver: usize, length_bytes: usize, combines: bool) -> WireUses {
         self.passing(1, receiver, sender, length_bytes, if combines { self.gamma_s_per_byte } else { 0.0 })
     }
 
-    /// Return the wires of `rank`'s end towards `other`. `way` is 0 for output, 1 for input.
-    fn passing(&self, way: usize, rank: usize, other: usize, length_bytes: usize, more_s_per_byte: f64) -> Uses {
-        let (at, p) = (&self.topology, self.topology.size());
-        let kind = self.kind(rank, other);
+    /// Return the wires of `rank`'s end towards `peer`. `direction` is 0 for output, 1 for input.
+    fn passing(
+        &self,
+        direction: usize,
+        rank: usize,
+        peer: usize,
+        length_bytes: usize,
+        extra_s_per_byte: f64,
+    ) -> WireUses {
+        let (topology, p) = (&self.topology, self.topology.size());
+        let kind = self.kind(rank, peer);
         let (alpha_s, beta_s_per_byte) = match kind {
             ConnectionKind::Memory => (self.memory.alpha_s, self.memory.beta_s_per_byte),
             ConnectionKind::Cable => (self.cable.alpha_s, self.cable.beta_s_per_byte),
             ConnectionKind::Uplink => (self.uplink.alpha_s, self.cable.beta_s_per_byte),
         };
-        let starts_s = self.segment_count(length_bytes) as f64 * alpha_s;
-        let slow = self.faults.slowness(at.node(rank));
-        let port = Uses::default()
-            .with(2 * rank + way, slow * (starts_s / length_bytes as f64 + beta_s_per_byte + more_s_per_byte));
+        let latency_s = self.segment_count(length_bytes) as f64 * alpha_s;
+        let slow = self.faults.slowness(topology.node(rank));
+        let port = WireUses::default()
+            .with(2 * rank + direction, slow * (latency_s / length_bytes as f64 + beta_s_per_byte + extra_s_per_byte));
         if kind == ConnectionKind::Memory {
             return port;
         }
-        let has_shared_cable = at.node_count() < p;
+        let has_shared_cable = topology.node_count() < p;
         let cable = if has_shared_cable { slow * beta_s_per_byte } else { 0.0 };
-        let uses = port.with(2 * (p + at.node(rank)) + way, cable);
+        let uses = port.with(2 * (p + topology.node(rank)) + direction, cable);
         if kind == ConnectionKind::Cable {
             return uses;
         }
-        uses.with(2 * (p + at.node_count() + at.rack(rank)) + way, self.uplink.beta_s_per_byte)
+        uses.with(2 * (p + topology.node_count() + topology.rack(rank)) + direction, self.uplink.beta_s_per_byte)
     }
 }

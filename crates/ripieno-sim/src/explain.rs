@@ -18,7 +18,7 @@ use std::fmt;
 pub const EXPLAINED_OPERATIONS_MAX: usize = 400_000;
 
 /// Maximum of operations times ranks, because an operation takes longer among many ranks.
-const EXPLAINED_WORK_MAX: usize = 100_000_000;
+const EXPLAINED_OPERATION_RANKS_MAX: usize = 100_000_000;
 
 /// All candidates for a request.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl fmt::Display for NotSimulated {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NotSimulated::TooLarge { operation_count } => {
-                write!(f, "about {operation_count} operations, which are not played")
+                write!(f, "about {operation_count} operations: too many to simulate")
             }
             NotSimulated::Impossible(error) => error.fmt(f),
         }
@@ -90,17 +90,17 @@ impl Explanation {
     ) -> Result<Explanation, SimulationError> {
         let group = Group::with_topology(0, cluster.topology.clone());
         let terms = terms(request, cluster);
-        let mut budget = EXPLAINED_OPERATIONS_MAX.min(EXPLAINED_WORK_MAX / terms.p);
+        let mut budget = EXPLAINED_OPERATIONS_MAX.min(EXPLAINED_OPERATION_RANKS_MAX / terms.p);
         let mut candidates = Vec::new();
         for (algorithm, terms_s) in by_price(request, &terms) {
-            let simulated = outcome(request, algorithm, order, cluster, &mut budget, is_interrupted);
+            let simulated = simulate_within_budget(request, algorithm, order, cluster, &mut budget, is_interrupted);
             if simulated == Err(NotSimulated::Impossible(NotSimulable::SimulationError(SimulationError::Interrupted))) {
                 return Err(SimulationError::Interrupted);
             }
             let formula = algorithm.theory.cost.to_string();
             candidates.push(Candidate { algorithm: algorithm.name, formula, terms_s, simulated });
         }
-        candidates.sort_by(|one, other| one.time_s().total_cmp(&other.time_s()));
+        candidates.sort_by(|a, b| a.time_s().total_cmp(&b.time_s()));
         let chosen = choose(request.collective(), &group, request.request(0).length_bytes()).name;
         Ok(Explanation { candidates, chosen, model: terms.model, segment_count: terms.k })
     }
@@ -131,7 +131,7 @@ fn by_price(request: &SimulationRequest, terms: &Terms) -> Vec<(&'static Algorit
     };
     let mut found: Vec<_> =
         Algorithm::of(request.collective()).map(|algorithm| (algorithm, terms_s(algorithm))).collect();
-    found.sort_by(|(_, one), (_, other)| price_s(*one).total_cmp(&price_s(*other)));
+    found.sort_by(|(_, a), (_, b)| price_s(*a).total_cmp(&price_s(*b)));
     found
 }
 
@@ -140,7 +140,7 @@ fn price_s(terms_s: Option<[f64; 3]>) -> f64 {
 }
 
 /// Simulate an algorithm if its plans have at most `budget` operations, and reduce the budget accordingly.
-fn outcome(
+fn simulate_within_budget(
     request: &SimulationRequest,
     algorithm: &Algorithm,
     order: Order,
@@ -201,7 +201,7 @@ mod tests {
 
         let explained = Explanation::of(&request, Order::Racks, &cluster, &|| false).unwrap();
 
-        let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
+        let ring = explained.candidates.iter().find(|candidate| candidate.algorithm == "ring").unwrap();
         let terms_s = ring.terms_s.unwrap();
         assert_eq!(terms_s, [56.0, 1792.0, 448.0]);
         assert_eq!(ring.simulated.as_ref().unwrap().time_s, Some(terms_s.iter().sum()));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_is_listed_first_and_the_impossible_last() {
+    fn candidates_are_sorted_by_time_and_impossible_ones_are_last() {
         let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.25, gamma_s_per_byte: 0.0 };
         let request = SimulationRequest::new(Collective::Allgather, 5, 10, 0);
         let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(5, &model), &|| false).unwrap();
@@ -222,13 +222,13 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_are_too_large_are_priced_by_their_formulas() {
+    fn plans_that_are_too_large_get_the_time_of_their_formulas() {
         let model = Model { alpha_s: 4e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
         let request = SimulationRequest::new(Collective::Allreduce, 20_000, 1 << 20, 0);
 
         let explained = Explanation::of(&request, Order::Racks, &Cluster::uniform(20_000, &model), &|| false).unwrap();
 
-        let ring = explained.candidates.iter().find(|each| each.algorithm == "ring").unwrap();
+        let ring = explained.candidates.iter().find(|candidate| candidate.algorithm == "ring").unwrap();
         assert!(
             matches!(ring.simulated, Err(NotSimulated::TooLarge { operation_count }) if operation_count > 100_000_000)
         );

@@ -2,7 +2,7 @@
 
 use ripieno_plan::next_random;
 
-/// Faults of a cluster. They are the same in every run.
+/// Faults of a cluster. Every run has the same faults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClusterFaults {
     /// Slow nodes, each with the slowdown factor of its ports.
@@ -16,16 +16,16 @@ pub struct ClusterFaults {
 impl ClusterFaults {
     /// Slow the ports of `node` down by `factor`.
     pub fn slow(mut self, node: usize, factor: f64) -> ClusterFaults {
-        assert!(factor >= 1.0, "a slow node is no faster than others");
+        assert!(factor >= 1.0, "the slowdown factor is at least 1");
         self.slow_nodes.push((node, factor));
         self
     }
 
     /// Slow `count` of `node_count` nodes down by `factor`. The nodes are drawn with `seed`.
     pub fn slow_some(self, node_count: usize, count: usize, factor: f64, seed: u64) -> ClusterFaults {
-        let mut left: Vec<usize> = (0..node_count).collect();
+        let mut candidates: Vec<usize> = (0..node_count).collect();
         let mut state = seed;
-        let mut drawn = || left.swap_remove((next_random(&mut state) % left.len() as u64) as usize);
+        let mut drawn = || candidates.swap_remove((next_random(&mut state) % candidates.len() as u64) as usize);
         let nodes: Vec<usize> = (0..count.min(node_count)).map(|_| drawn()).collect();
         nodes.into_iter().fold(self, |faults, node| faults.slow(node, factor))
     }
@@ -37,8 +37,8 @@ impl ClusterFaults {
     }
 
     /// Cut the link between two ranks at `at_s` in both directions.
-    pub fn cut(mut self, one: usize, other: usize, at_s: f64) -> ClusterFaults {
-        self.cuts.push(([one, other], at_s));
+    pub fn cut(mut self, first: usize, second: usize, at_s: f64) -> ClusterFaults {
+        self.cuts.push(([first, second], at_s));
         self
     }
 

@@ -4,7 +4,7 @@
 //! For alltoall it is the total that a rank sends. All ranks make the same request.
 
 use crate::Cluster;
-use crate::plans::{OPERATIONS_MAX, PlanSimulation, SimulationError, UNINTERRUPTED_OPERATIONS, simulate};
+use crate::plans::{INTERRUPT_CHECK_OPERATION_COUNT, OPERATIONS_MAX, PlanSimulation, SimulationError, simulate};
 use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Request, Span, Unsuitable};
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub struct SimulationRequest {
 }
 
 /// Number of sampled ranks in an estimate of the plan sizes.
-const SAMPLED_RANKS: usize = 8;
+const SAMPLED_RANK_COUNT: usize = 8;
 
 /// The reason why a request cannot be simulated.
 #[derive(Clone, Debug, PartialEq)]
@@ -101,14 +101,14 @@ impl SimulationRequest {
             Collective::NeighbourExchange => {
                 Request::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
             }
-            Collective::SparseReduce | Collective::Regroup => unreachable!("refused by new"),
+            Collective::SparseReduce | Collective::Regroup => unreachable!("rejected by new"),
         }
     }
 
-    /// Estimate the number of operations of all plans. Samples a few ranks without making the other plans.
+    /// Estimate the number of operations of all plans from the plans of a few ranks.
     pub fn operation_count(&self, algorithm: &Algorithm, order: Order, cluster: &Cluster) -> Result<usize, Unsuitable> {
         let p = cluster.topology.size();
-        let sample_count = SAMPLED_RANKS.min(p);
+        let sample_count = SAMPLED_RANK_COUNT.min(p);
         let mut sampled_count = 0;
         for number in 0..sample_count {
             let rank = number * p / sample_count;
@@ -118,8 +118,8 @@ impl SimulationRequest {
         Ok(sampled_count * p / sample_count)
     }
 
-    /// Simulate the plans of an algorithm on a cluster. `is_interrupted` is called from time to time and stops the
-    /// simulation if it returns true.
+    /// Simulate the plans of an algorithm on a cluster. `is_interrupted` is called from time to time and stops
+    /// the simulation if it returns true.
     pub fn simulate(
         &self,
         algorithm: &Algorithm,
@@ -132,13 +132,13 @@ impl SimulationRequest {
         algorithm.plan(&group, &self.request(0)).map_err(NotSimulable::Unsuitable)?;
         let plans = || {
             let plans = algorithm.plans_of(&group, |rank| self.request(rank));
-            plans.map(|plan| plan.expect("what suits rank 0 suits all"))
+            plans.map(|plan| plan.expect("an algorithm that supports the request of rank 0 supports all"))
         };
-        // Plans are cheap to make. The dependencies of the operations take more time and memory.
+        // Count first: plans are cheap, and the dependencies of the operations take more time and memory.
         let (mut operation_count, mut checked_count) = (0, 0);
         for plan in plans() {
             operation_count += plan.operations().len();
-            if operation_count >= checked_count + UNINTERRUPTED_OPERATIONS {
+            if operation_count >= checked_count + INTERRUPT_CHECK_OPERATION_COUNT {
                 checked_count = operation_count;
                 if is_interrupted() {
                     return Err(NotSimulable::SimulationError(SimulationError::Interrupted));
@@ -157,8 +157,8 @@ fn neighbors(rank: usize, p: usize, bytes: usize) -> (Vec<PeerSpan>, Vec<PeerSpa
     let mut peers = vec![(rank + p - 1) % p, (rank + 1) % p];
     peers.dedup();
     let spans = |buffer: Buffer| {
-        let span = |(place, &peer): (usize, &usize)| {
-            (peer, Span { buffer, start_bytes: place * bytes, length_bytes: bytes, element_bytes: 1 })
+        let span = |(index, &peer): (usize, &usize)| {
+            (peer, Span { buffer, start_bytes: index * bytes, length_bytes: bytes, element_bytes: 1 })
         };
         peers.iter().enumerate().map(span).collect()
     };

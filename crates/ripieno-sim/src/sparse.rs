@@ -3,7 +3,7 @@
 use crate::Cluster;
 use crate::plans::{PlanSimulation, SimulationError, simulate};
 use ripieno_plan::Op;
-use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees};
+use ripieno_plan::sparse::{Configurator, DENSE_ABOVE, Degrees};
 
 /// Simulate a butterfly reduction of rows of `row_bytes` for the keys `0..key_count`.
 ///
@@ -22,11 +22,11 @@ pub fn simulate_sparse_plans(
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<PlanSimulation, SimulationError> {
     let p = cluster.topology.size();
-    assert!(p == degrees.world_size() && p == sets.len(), "a set for each rank");
+    assert!(p == degrees.world_size() && p == sets.len(), "there is one set per rank, and the degrees match");
     let machine = |(rank, keys): (usize, &Vec<u64>)| {
-        Configuring::new(rank, degrees, key_count, keys.clone(), keys.clone(), DENSE_ABOVE)
+        Configurator::new(rank, degrees, key_count, keys.clone(), keys.clone(), DENSE_ABOVE)
     };
     let machines = sets.iter().enumerate().map(machine).collect();
-    let found = Configuring::finish_all(machines).expect("machines understand each other");
+    let found = Configurator::finish_all(machines).expect("all ranks use the same encoding");
     simulate(cluster, found.iter().map(|(routes, _)| routes.plan(row_bytes, 1, Op::Sum)), is_interrupted)
 }

@@ -2,8 +2,9 @@
 //!
 //! A position is the number of bytes that have passed through an operation. As in the executor, an operation waits for
 //! earlier operations of its rank on the same bytes, and whole segments pass at a time. Bytes in transmission belong to
-//! the network, so their memory may be overwritten. An [`OperationWait`] is a linear bound: beyond `at`, an operation
-//! may only be as far as the other one is beyond `threshold`, until the other one has reached `release`.
+//! the network, so their memory may be overwritten. An [`OperationWait`] is a linear bound. Until the other
+//! operation has reached `release`, the waiting operation may only be as far beyond `at` as the other operation is
+//! beyond `threshold`.
 
 use ripieno_plan::{Buffer, Operation, Plan, Span};
 use std::collections::BTreeMap;
@@ -56,7 +57,10 @@ pub(crate) fn of_plan(
             for ((_, start), piece) in pieces.range_mut(range) {
                 let readers = piece.readers.iter().filter(|_| writes).copied();
                 for on in piece.writer.into_iter().chain(readers).filter(|&on| on != by) {
-                    match conflicts.iter_mut().find(|each| each.0 == on && each.1 == writes && each.3 == *start) {
+                    match conflicts
+                        .iter_mut()
+                        .find(|conflict| conflict.0 == on && conflict.1 == writes && conflict.3 == *start)
+                    {
                         Some(before) => before.3 = piece.end_bytes,
                         None => conflicts.push((on, writes, *start, piece.end_bytes)),
                     }
@@ -90,9 +94,9 @@ fn cut(pieces: &mut PieceMap, span: Span) {
         }
     }
     let mut next = start;
-    let touched: Vec<(usize, usize)> =
+    let existing: Vec<(usize, usize)> =
         pieces.range((buffer, start)..(buffer, end)).map(|(key, piece)| (key.1, piece.end_bytes)).collect();
-    for (from, to) in touched.into_iter().chain([(end, end)]) {
+    for (from, to) in existing.into_iter().chain([(end, end)]) {
         if next < from {
             pieces.insert((buffer, next), PieceState { end_bytes: from, writer: None, readers: Vec::new() });
         }
@@ -112,15 +116,16 @@ struct OverlappingOperations<'a> {
 impl OverlappingOperations<'_> {
     /// Return the wait of the second operation for the first on the bytes from `start` to `end` of their buffer.
     fn wait(&self, on: u32, by: u32, start: usize, end: usize) -> OperationWait {
-        let whole = self.operation.length_bytes();
+        let total_bytes = self.operation.length_bytes();
         if self.operation.rows().is_some() || self.next.rows().is_some() {
             // Rows are packed: the position of a row in the message does not give its position in the span.
-            return OperationWait { on, by, at: 0.0, threshold: whole as f64, release: whole as f64 };
+            return OperationWait { on, by, at: 0.0, threshold: total_bytes as f64, release: total_bytes as f64 };
         }
         let first = self.span_at(self.operation, start, end);
-        let span = if self.writes { self.next.writes() } else { self.next.reads() }.expect("it touches these bytes");
+        let span = if self.writes { self.next.writes() } else { self.next.reads() }
+            .expect("the operation accesses these bytes");
         let step = |length: usize| self.segment_bytes.unwrap_or(length).min(length).max(1);
-        let (before, after) = (step(whole), step(self.next.length_bytes()));
+        let (before, after) = (step(total_bytes), step(self.next.length_bytes()));
         let at = (start - span.start_bytes) / after * after;
         // A segment passes when its last byte has passed. Bytes in transmission count as sent.
         let is_sent = matches!(self.operation, Operation::Send { .. });
@@ -129,7 +134,7 @@ impl OverlappingOperations<'_> {
             if is_sent {
                 (needed - 1) / before * before
             } else {
-                needed.div_ceil(before).saturating_mul(before).min(whole)
+                needed.div_ceil(before).saturating_mul(before).min(total_bytes)
             }
         };
         let segment_end = (span.start_bytes + at + after).min(end);
@@ -138,10 +143,12 @@ impl OverlappingOperations<'_> {
 
     /// Return the span of an earlier operation that contains the bytes from `start` to `end` of the accessed buffer.
     fn span_at(&self, operation: &Operation, start: usize, end: usize) -> Span {
-        let buffer = if self.writes { self.next.writes() } else { self.next.reads() }.expect("it touches them").buffer;
+        let buffer = if self.writes { self.next.writes() } else { self.next.reads() }
+            .expect("the operation accesses these bytes")
+            .buffer;
         let has = |span: &Span| span.buffer == buffer && span.start_bytes <= start && end <= span.end_bytes();
         let written = operation.writes().filter(has);
-        written.or_else(|| operation.reads().filter(has)).expect("the piece lies in what the operation touched")
+        written.or_else(|| operation.reads().filter(has)).expect("the operation accesses the piece")
     }
 }
 
@@ -155,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_waits_for_a_segment_or_for_all() {
+    fn a_relay_waits_for_one_segment_or_for_the_whole_message() {
         let vector = Span::whole(Buffer::MAIN, 100, 1);
         let mut plan = Plan::new();
         plan.receive(0, vector);
@@ -166,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_sends_the_second_half_waits_for_the_segments_that_have_it() {
+    fn a_send_of_the_second_half_waits_for_the_segments_that_contain_it() {
         let vector = Span::whole(Buffer::MAIN, 100, 1);
         let mut plan = Plan::new();
         plan.receive(0, vector);
@@ -176,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_two_messages_waits_for_the_second() {
+    fn a_send_of_two_received_halves_waits_for_both() {
         let vector = Span::whole(Buffer::MAIN, 128, 1);
         let mut plan = Plan::new();
         plan.receive(0, vector.chunk(0, 2));

@@ -29,7 +29,7 @@ fn chain(order: Order, cluster: &Cluster) -> PlanSimulation {
 }
 
 /// Return the transfer time of the bytes, without latency.
-fn line_s(bytes: usize) -> f64 {
+fn transfer_s(bytes: usize) -> f64 {
     bytes as f64 * S_PER_BYTE
 }
 
@@ -56,19 +56,19 @@ fn a_chain_in_random_order_waits_for_the_fullest_uplink() {
         }
     }
     let fullest = f64::from(*crossings.iter().flatten().max().unwrap());
-    let slowdown = found.time_s().unwrap() / line_s(GIB / 8);
+    let slowdown = found.time_s().unwrap() / transfer_s(GIB / 8);
     assert!(slowdown >= fullest && slowdown < fullest * 1.05, "{slowdown} for {fullest} flows");
     assert!(matches!(found.busiest().unwrap().wire, WireName::UplinkOut(_) | WireName::UplinkIn(_)));
 }
 
 #[test]
-fn two_flows_share_an_uplink_and_a_third_elsewhere_is_not_concerned() {
+fn flows_between_racks_share_the_uplinks() {
     let cluster = racks(8, 2, 1.0);
     let found = simulated(Collective::Alltoall, "pairwise", Order::Racks, 8 << 20, &cluster);
 
     // Each of the 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink of the rate of a cable.
-    assert!(found.time_s().unwrap() >= line_s(16 << 20));
-    assert!(found.time_s().unwrap() < 1.5 * line_s(16 << 20));
+    assert!(found.time_s().unwrap() >= transfer_s(16 << 20));
+    assert!(found.time_s().unwrap() < 1.5 * transfer_s(16 << 20));
     let uplinks = found.loads.iter().filter(|load| matches!(load.wire, WireName::UplinkOut(_)));
     assert_eq!(uplinks.map(|load| load.bytes).collect::<Vec<_>>(), [16 << 20; 2]);
 }
@@ -81,7 +81,7 @@ fn all_traffic_between_racks_passes_the_core_switch() {
     let found = simulated(Collective::Alltoall, "pairwise", Order::Racks, 16 << 20, &cluster);
 
     // Each of the 16 nodes sends 12 of its 16 chunks to other racks.
-    let core_s = line_s((16 * 12) << 20);
+    let core_s = transfer_s((16 * 12) << 20);
     assert!(found.time_s().unwrap() >= core_s && found.time_s().unwrap() < 1.2 * core_s && free_s < core_s / 4.0);
     assert_eq!(found.busiest().unwrap().wire, WireName::Core);
 }
@@ -95,7 +95,7 @@ fn ranks_of_a_node_share_its_cable_and_use_its_memory() {
 
     let [(_, memory), (_, cable), (_, uplink)] = found.bytes_by_kind(&cluster);
     assert_eq!((memory, cable, uplink), ((8 * 3) << 20, (8 * 4) << 20, 0));
-    assert!(found.time_s().unwrap() >= line_s(16 << 20) && found.time_s().unwrap() < 1.1 * line_s(16 << 20));
+    assert!(found.time_s().unwrap() >= transfer_s(16 << 20) && found.time_s().unwrap() < 1.1 * transfer_s(16 << 20));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn ranks_after_a_dead_host_do_not_finish_and_ranks_before_it_do() {
 }
 
 #[test]
-fn a_cut_link_stops_only_its_own_traffic() {
+fn a_cut_link_stops_only_the_traffic_that_depends_on_it() {
     let mut cluster = racks(6, 1, 1.0);
     cluster.faults = ClusterFaults::default().cut(2, 3, 0.1);
     assert_eq!(chain(Order::Racks, &cluster).finish_s.iter().filter(|finish_s| finish_s.is_none()).count(), 4);
@@ -144,21 +144,21 @@ fn a_bounded_queue_blocks_a_sender_with_a_slow_receiver() {
         let found = simulated(Collective::PointToPoint, "direct", Order::Racks, GIB, cluster);
         [0, 1].map(|rank| found.finish_s[rank].unwrap())
     };
-    let endless = ended_s(&cluster);
+    let unbounded = ended_s(&cluster);
     cluster.queue_bytes = Some(1 << 20);
     let bounded = ended_s(&cluster);
 
-    assert!((bounded[1] / endless[1] - 1.0).abs() < 1e-9);
-    assert!((bounded[0] / endless[0] - 4.0).abs() < 0.01);
+    assert!((bounded[1] / unbounded[1] - 1.0).abs() < 1e-9);
+    assert!((bounded[0] / unbounded[0] - 4.0).abs() < 0.01);
 
     // Packets stored in a switch do not count against the queue bound.
     (cluster.queue_bytes, cluster.packet_bytes) = (Some(1), 1500);
-    assert!((ended_s(&cluster)[1] / endless[1] - 1.0).abs() < 1e-5);
+    assert!((ended_s(&cluster)[1] / unbounded[1] - 1.0).abs() < 1e-5);
 }
 
 /// Each switch delays by a packet. Each relay delays by a unit, rounded up to whole packets.
 #[test]
-fn a_chain_is_later_by_a_packet_at_each_switch_and_a_unit_at_each_relay() {
+fn each_switch_delays_by_a_packet_and_each_relay_by_a_unit() {
     let (p, bytes, packet_bytes) = (6, 1 << 20, 1000);
     let at_end_s = |rack_count: usize, relay_bytes: Option<usize>| {
         let mut cluster = racks(p, rack_count, 1.0);
@@ -176,23 +176,24 @@ fn a_chain_is_later_by_a_packet_at_each_switch_and_a_unit_at_each_relay() {
         (1, Some(GIB), behind(5, 66_000)),
     ] {
         let found_s = at_end_s(rack_count, relay_bytes);
-        assert!((found_s / line_s(bytes + expected) - 1.0).abs() < 1e-9, "{rack_count} racks, {relay_bytes:?}");
+        assert!((found_s / transfer_s(bytes + expected) - 1.0).abs() < 1e-9, "{rack_count} racks, {relay_bytes:?}");
     }
 }
 
 /// With packets, messages arrive at the same moment at which others start to wait. Rounding must not reorder these
 /// events.
 #[test]
-fn rounds_of_an_exchange_overlap_however_their_packets_coincide() {
+fn rounds_of_an_exchange_overlap_if_packets_arrive_simultaneously() {
     let mut cluster = racks(32, 1, 1.0);
     cluster.cable = LinkCost { alpha_s: 0.0, beta_s_per_byte: 8.0 / 25e6 * (1.0 + 132.0 / 2896.0) };
     (cluster.packet_bytes, cluster.relay_bytes, cluster.gamma_s_per_byte) = (2896, Some(16 << 10), 1.25e-10);
     let found = simulated(Collective::Allreduce, "bidirectional-exchange", Order::Racks, 999_936, &cluster);
 
-    let to_first = |sender| found.transfers.iter().find(|each| (each.sender, each.receiver) == (sender, 0)).unwrap();
+    let to_first =
+        |sender| found.transfers.iter().find(|transfer| (transfer.sender, transfer.receiver) == (sender, 0)).unwrap();
     let near = to_first(1);
     for far in [2, 4, 8, 16].map(to_first) {
-        assert!(far.start_s < near.end_s / 10.0, "rank {} begins at {}", far.sender, far.start_s);
+        assert!(far.start_s < near.end_s / 10.0, "rank {} starts at {}", far.sender, far.start_s);
     }
 }
 
@@ -201,15 +202,15 @@ fn equal_simulations_have_equal_bits() {
     let mut cluster = racks(24, 3, 2.0);
     cluster.faults = ClusterFaults::default().slow_some(24, 3, 2.0, 5);
     for (collective, name) in [(Collective::Allreduce, "double-tree"), (Collective::Allgather, "bruck")] {
-        let [one, other] = [0, 1].map(|_| simulated(collective, name, Order::Random(3), 1 << 20, &cluster));
-        assert_eq!(one.transfers, other.transfers);
-        assert_eq!(one.finish_s, other.finish_s);
+        let [first, second] = [0, 1].map(|_| simulated(collective, name, Order::Random(3), 1 << 20, &cluster));
+        assert_eq!(first.transfers, second.transfers);
+        assert_eq!(first.finish_s, second.finish_s);
     }
 }
 
 /// Equation 3 on 100 000 nodes. A simulation of single segments would need 1.6e9 of them.
 #[test]
-fn a_chain_of_100_000_nodes_is_played_in_the_time_of_a_test() {
+fn a_chain_of_100_000_nodes_is_simulated_within_seconds() {
     let (p, bytes, segment_bytes) = (100_000, GIB, 64 << 10);
     let cluster = racks(p, 2400, 4.0);
     let found = simulated(Collective::Broadcast, "chain", Order::Racks, bytes, &cluster);

@@ -24,9 +24,9 @@ fn simulated(cluster: &Cluster, plans: &[Plan]) -> PlanSimulation {
 }
 
 #[track_caller]
-fn assert_is(found_s: f64, expected_s: f64, what: &str) {
+fn assert_close(found_s: f64, expected_s: f64, case_text: &str) {
     let is_close = (found_s - expected_s).abs() <= ROUNDING * expected_s;
-    assert!(is_close, "{what}: {found_s} s, expected {expected_s} s");
+    assert!(is_close, "{case_text}: {found_s} s, expected {expected_s} s");
 }
 
 /// Return world sizes, each with a number of bytes that divides into whole elements per rank.
@@ -45,18 +45,18 @@ fn time_s(collective: Collective, name: &str, p: usize, n: usize, model: &Model,
 fn on_equal_links_every_algorithm_takes_the_time_of_its_cost_formula() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
-            let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
+            let layout = DataLayout::for_algorithm(algorithm, p, p * 16 + 3);
             let roots = roots(algorithm.collective(), p);
             for root in [0, p / 2, p - 1].into_iter().filter(|root| roots.contains(root)) {
                 let peer = (root + 1) % p;
                 let requests = layout.requests(algorithm.collective(), root, peer, Op::Sum);
                 let Ok(plans) = algorithm.plans(&requests) else { continue };
-                let what = format!("{} {} p {p} root {root}", algorithm.collective().name(), algorithm.name);
+                let case_text = format!("{} {} p {p} root {root}", algorithm.collective().name(), algorithm.name);
                 let found = simulated(&Cluster::uniform(p, &MODEL), &plans);
-                assert!(found.time_s().is_some(), "{what}: it never ends");
+                assert!(found.time_s().is_some(), "{case_text}: it never completes");
                 // The cost ends with the last message. Only the simulation includes the combining after it.
                 let last_s = found.transfers.last().map_or(0.0, |transfer| transfer.end_s);
-                assert_is(last_s, cost_s(&plans, &MODEL).unwrap(), &what);
+                assert_close(last_s, cost_s(&plans, &MODEL).unwrap(), &case_text);
             }
         }
     }
@@ -66,7 +66,7 @@ fn on_equal_links_every_algorithm_takes_the_time_of_its_cost_formula() {
 fn every_rank_sends_and_receives_the_bytes_of_theory_for_any_network() {
     for algorithm in ALGORITHMS {
         for p in 1..=33 {
-            let layout = DataLayout::suiting(algorithm, p, p * 16 + 3);
+            let layout = DataLayout::for_algorithm(algorithm, p, p * 16 + 3);
             let roots = roots(algorithm.collective(), p);
             for root in [0, p / 2, p - 1].into_iter().filter(|root| roots.contains(root)) {
                 let peer = (root + 1) % p;
@@ -76,12 +76,12 @@ fn every_rank_sends_and_receives_the_bytes_of_theory_for_any_network() {
                 let mut cluster = Cluster::uniform(p, &MODEL);
                 cluster.segment_bytes = Some(64);
                 let found = simulated(&cluster, &plans);
-                let what = format!("{} {} p {p} root {root}", algorithm.collective().name(), algorithm.name);
-                assert!(found.time_s().is_some(), "{what}: it never ends");
+                let case_text = format!("{} {} p {p} root {root}", algorithm.collective().name(), algorithm.name);
+                assert!(found.time_s().is_some(), "{case_text}: it never completes");
                 let theory: Vec<usize> = (0..p).map(|rank| (algorithm.theory.sent_bytes)(&case, rank)).collect();
-                assert_eq!(found.sent_bytes, theory, "{what}");
+                assert_eq!(found.sent_bytes, theory, "{case_text}");
                 let arrived: usize = found.transfers.iter().map(|transfer| transfer.length_bytes).sum();
-                assert_eq!(arrived, theory.iter().sum(), "{what}");
+                assert_eq!(arrived, theory.iter().sum(), "{case_text}");
             }
         }
     }
@@ -89,10 +89,10 @@ fn every_rank_sends_and_receives_the_bytes_of_theory_for_any_network() {
 
 /// The port of a rank must carry all its bytes, so segments cannot reduce the time below this bound.
 #[test]
-fn no_play_is_faster_than_its_busiest_wire() {
+fn no_simulation_is_faster_than_its_busiest_wire() {
     for algorithm in ALGORITHMS {
         for p in [2, 3, 7, 16, 33] {
-            let layout = DataLayout::suiting(algorithm, p, p * 64);
+            let layout = DataLayout::for_algorithm(algorithm, p, p * 64);
             let requests = layout.requests(algorithm.collective(), 0, 1 % p, Op::Sum);
             let Ok(plans) = algorithm.plans(&requests) else { continue };
             for segment_bytes in [None, Some(32), Some(1 << 20)] {
@@ -100,8 +100,8 @@ fn no_play_is_faster_than_its_busiest_wire() {
                 cluster.segment_bytes = segment_bytes;
                 let found = simulated(&cluster, &plans);
                 let busy_s = found.busiest().map_or(0.0, |load| load.busy_s);
-                let what = format!("{} {} p {p}", algorithm.collective().name(), algorithm.name);
-                assert!(found.time_s().unwrap() >= busy_s * (1.0 - ROUNDING), "{what}, {segment_bytes:?}");
+                let case_text = format!("{} {} p {p}", algorithm.collective().name(), algorithm.name);
+                assert!(found.time_s().unwrap() >= busy_s * (1.0 - ROUNDING), "{case_text}, {segment_bytes:?}");
             }
         }
     }
@@ -114,7 +114,7 @@ mod twister {
     fn a_binomial_broadcast_takes_equation_1() {
         for (p, n) in cases() {
             let expected = f64::from(p.next_power_of_two().ilog2()) * (ALPHA + n as f64 * BETA);
-            assert_is(time_s(Collective::Broadcast, "binomial", p, n, &MODEL, None), expected, &format!("p {p}"));
+            assert_close(time_s(Collective::Broadcast, "binomial", p, n, &MODEL, None), expected, &format!("p {p}"));
         }
     }
 
@@ -124,7 +124,7 @@ mod twister {
             let rounds = f64::from(p.next_power_of_two().ilog2()) + p as f64 - 1.0;
             let expected = rounds * ALPHA + 2.0 * (p - 1) as f64 * (n / p) as f64 * BETA;
             let found = time_s(Collective::Broadcast, "scatter-allgather", p, n, &MODEL, None);
-            assert_is(found, expected, &format!("p {p}"));
+            assert_close(found, expected, &format!("p {p}"));
         }
     }
 
@@ -134,17 +134,17 @@ mod twister {
             for k in [1, 2, 8, 64] {
                 let expected = (p + k - 2) as f64 * (ALPHA + (n / k) as f64 * BETA);
                 let found = time_s(Collective::Broadcast, "chain", p, n, &MODEL, Some(k));
-                assert_is(found, expected, &format!("p {p}, k {k}"));
+                assert_close(found, expected, &format!("p {p}, k {k}"));
             }
         }
     }
 
     #[test]
-    fn a_chain_reduction_takes_equation_3_with_the_work_of_combining() {
+    fn a_chain_reduction_takes_equation_3_plus_the_combining_time() {
         for (p, n) in cases() {
             let k = 16;
             let expected = (p + k - 2) as f64 * (ALPHA + (n / k) as f64 * (BETA + GAMMA));
-            assert_is(time_s(Collective::Reduce, "chain", p, n, &MODEL, Some(k)), expected, &format!("p {p}"));
+            assert_close(time_s(Collective::Reduce, "chain", p, n, &MODEL, Some(k)), expected, &format!("p {p}"));
         }
     }
 }
@@ -157,14 +157,18 @@ mod harp_table_1 {
     fn a_chain_broadcast_takes_n_beta() {
         let (p, n, k) = (16, 1 << 16, 1 << 12);
         let found = time_s(Collective::Broadcast, "chain", p, n, &BETA_ONLY, Some(k));
-        assert_is(found, n as f64 * BETA * (1.0 + (p - 2) as f64 / k as f64), "chain");
+        assert_close(found, n as f64 * BETA * (1.0 + (p - 2) as f64 / k as f64), "chain");
     }
 
     #[test]
     fn a_bucket_allgather_takes_p_n_beta() {
         for (p, n) in cases() {
             let expected = (p - 1) as f64 * n as f64 * BETA;
-            assert_is(time_s(Collective::Allgather, "ring", p, p * n, &BETA_ONLY, None), expected, &format!("p {p}"));
+            assert_close(
+                time_s(Collective::Allgather, "ring", p, p * n, &BETA_ONLY, None),
+                expected,
+                &format!("p {p}"),
+            );
         }
     }
 
@@ -174,7 +178,7 @@ mod harp_table_1 {
             let n = 1_usize << 12;
             let expected = f64::from(p.ilog2()) * n as f64 * BETA;
             let found = time_s(Collective::Allreduce, "bidirectional-exchange", p, n, &BETA_ONLY, None);
-            assert_is(found, expected, &format!("p {p}"));
+            assert_close(found, expected, &format!("p {p}"));
         }
     }
 
@@ -183,7 +187,7 @@ mod harp_table_1 {
         for (p, n) in cases() {
             let expected = 2.0 * (p - 1) as f64 * (n / p) as f64 * BETA;
             let found = time_s(Collective::Allreduce, "regroup-allgather", p, n, &BETA_ONLY, None);
-            assert_is(found, expected, &format!("p {p}"));
+            assert_close(found, expected, &format!("p {p}"));
         }
     }
 
@@ -192,7 +196,7 @@ mod harp_table_1 {
         for (p, n) in cases() {
             let expected = (p - 1) as f64 * (n / p) as f64 * BETA;
             let found = time_s(Collective::ReduceScatter, "direct", p, n, &BETA_ONLY, None);
-            assert_is(found, expected, &format!("p {p}"));
+            assert_close(found, expected, &format!("p {p}"));
         }
     }
 }

@@ -28,9 +28,9 @@ fn sets_of_all_keys_are_halved_from_layer_to_layer() {
 }
 
 #[test]
-fn sets_without_a_common_key_are_united_as_they_go_down() {
-    let apart: Vec<Vec<u64>> = (0..4).map(|rank| (0..16).map(|place| 4 * place + rank).collect()).collect();
+fn disjoint_sets_are_united_from_layer_to_layer() {
+    let disjoint: Vec<Vec<u64>> = (0..4).map(|rank| (0..16).map(|index| 4 * index + rank).collect()).collect();
 
-    assert_eq!(seconds("4", &apart), layer_s(3.0, 4.0));
-    assert_eq!(seconds("2x2", &apart), layer_s(1.0, 8.0) + layer_s(1.0, 8.0));
+    assert_eq!(seconds("4", &disjoint), layer_s(3.0, 4.0));
+    assert_eq!(seconds("2x2", &disjoint), layer_s(1.0, 8.0) + layer_s(1.0, 8.0));
 }

@@ -1,9 +1,9 @@
-//! Times keyed aggregation: rows of one float64 with random integer keys are summed by key.
+//! Measures keyed aggregation: sums rows of one float64 by random integer keys.
 //!
 //!     aggregate [ROWS [KEYS [THREADS [ADD_ROWS [ROUNDS]]]]]        (default: 25000000 1000000 1 1000000 5)
 //!
-//! Prints the elapsed time and the CPU time of each round. On a shared machine the CPU time is the better measure. The
-//! sums are compared with the sums in a plain array.
+//! Prints the elapsed time and the CPU time of each round. On a shared machine, the CPU time varies less. The sums are
+//! compared with sums in an array indexed by key.
 
 use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
 use ripieno::{Element, Op};
@@ -12,7 +12,7 @@ use std::error::Error;
 use std::time::Instant;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let argument = |place, default| std::env::args().nth(place).map_or(Ok(default), |text| text.parse::<usize>());
+    let argument = |position, default| std::env::args().nth(position).map_or(Ok(default), |text| text.parse::<usize>());
     let (row_count, key_count) = (argument(1, 25_000_000)?, argument(2, 1_000_000)?);
     let threads = Threads::new(argument(3, 1)?);
     let (add_rows, round_count) = (argument(4, 1_000_000)?, argument(5, 5)?);
@@ -46,10 +46,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         let seconds = started.elapsed().as_secs_f64();
         let cpu_seconds = cpu_seconds() - started_cpu;
         (best, best_cpu) = (best.min(seconds), best_cpu.min(cpu_seconds));
-        println!("{:8.1} ms   {:8.1} ms of processors", 1e3 * seconds, 1e3 * cpu_seconds);
+        println!("{:8.1} ms   {:8.1} ms of CPU time", 1e3 * seconds, 1e3 * cpu_seconds);
         for part in 0..parts.part_count() {
             let block = parts.take(part)?;
-            let KeyColumn::Int64(keys) = block.view().keys else { panic!("keys of another kind") };
+            let KeyColumn::Int64(keys) = block.view().keys else { panic!("expected integer keys") };
             for (&key, value) in keys.iter().zip(block.values.as_chunks().0) {
                 assert_eq!(f64::from_ne_bytes(*value), expected[key as usize], "the sum of key {key}");
             }

@@ -1,5 +1,5 @@
-//! Times a collective between processes without Python, for use with a profiler or a tracer. `ripieno bench` compares
-//! the times with other libraries and with theoretical limits.
+//! Measures a collective between processes, without Python, for use with a profiler or a tracer. `ripieno bench`
+//! compares the times with other libraries and with theoretical limits.
 //!
 //!     RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… RIPIENO_TOKEN=… \
 //!     collectives allreduce|broadcast|allgather|barrier[=ALGORITHM] BYTES:CALLS:BATCHES[:PAUSE_US] …
@@ -8,8 +8,8 @@
 //! call on the slowest rank. BYTES of an allgather is the size of all blocks. Rank 0 prints a line "BYTES SECONDS" per
 //! batch. Results are checked: broadcasts after each batch, other collectives before the first.
 //!
-//! With PAUSE_US, the last rank starts each call that many microseconds after the others. It then finds the messages of
-//! the others and does not wait: a profiler shows the cost of one call (see the page on small calls).
+//! With PAUSE_US, the last rank starts each call that many microseconds after the others. The messages of the others
+//! have arrived by then, so a profiler shows the cost of a call without waiting (see the page on small calls).
 
 use ripieno::net::{Config, Endpoint, Token, exchange::TcpStore};
 use ripieno::{BufferMemory, Communicator, Element, Op};
@@ -41,7 +41,7 @@ fn main() -> CollectiveResult<()> {
         Some((operation, algorithm)) => (operation.to_string(), Some(algorithm.to_string())),
         None => (operation, None),
     };
-    let mut bench = Bench { comm: meet()?, algorithm };
+    let mut bench = Bench { comm: connect()?, algorithm };
     for case in &cases {
         match operation.as_str() {
             "allreduce" => bench.time_allreduce(case)?,
@@ -54,13 +54,13 @@ fn main() -> CollectiveResult<()> {
     Ok(())
 }
 
-/// Return the communicator that the environment describes.
-fn meet() -> CollectiveResult<Communicator> {
+/// Connect to the other ranks as the environment variables specify.
+fn connect() -> CollectiveResult<Communicator> {
     let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
     let token = Token::from_secret(variable("RIPIENO_TOKEN")?);
     let config = Config::new(variable("RANK")?.parse()?, variable("WORLD_SIZE")?.parse()?, token);
     let mut store = TcpStore::new(&config, &variable("MASTER_ADDR")?, variable("MASTER_PORT")?.parse()?);
-    Ok(Communicator::new(Box::new(Endpoint::meet(config, &mut store)?)))
+    Ok(Communicator::new(Box::new(Endpoint::connect(config, &mut store)?)))
 }
 
 impl CollectiveCase {

@@ -1,10 +1,10 @@
-//! Times a regroup between threads, without Python: the aggregation and the stages of the exchange.
+//! Measures a regroup between threads, without Python: the aggregation and the stages of the exchange.
 //!
 //!     regroup [RANKS [ROWS [KEYS [THREADS [WAVE_MIB [sum|concat [ROUNDS]]]]]]]      2 10000000 1000000 1 0 sum 5
 //!
 //! Each rank has ROWS rows: an int64 key, random among KEYS, and a float64. With `sum`, equal keys are summed before
-//! the exchange; with `concat`, at the receiver. Waves of 0 MiB mean the default size. Seconds are the maximum over the
-//! ranks; bytes are the total that all ranks sent. The sum of all values is checked.
+//! the exchange; with `concat`, at the receiver. A wave size of 0 MiB means the default. Prints the maximum times over
+//! the ranks in seconds, and the bytes that all ranks sent. The sum of all values is checked.
 
 use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, Regroup, Regrouped};
 use ripieno::net::ThreadFabric;
@@ -41,10 +41,10 @@ fn main() -> RegroupResult<()> {
         "concat" => KeyedCombine::Concat,
         other => return Err(format!("{other}: expected sum or concat").into()),
     };
-    let usual = Regroup { threads, ..Regroup::new(sum) };
+    let default = Regroup { threads, ..Regroup::new(sum) };
     let options = match argument(5, 0)? {
-        0 => usual,
-        mebibytes => usual.in_waves_of(mebibytes << 20),
+        0 => default,
+        mebibytes => default.in_waves_of(mebibytes << 20),
     };
     let (row_count, key_count, round_count) = (argument(2, 10_000_000)?, argument(3, 1_000_000)?, argument(7, 5)?);
     let case = RegroupCase { row_count, key_count, threads, combine, options, round_count };
@@ -52,7 +52,7 @@ fn main() -> RegroupResult<()> {
     let ranks: Vec<RegroupResult<Vec<RegroupRound>>> = std::thread::scope(|scope| {
         let ranks: Vec<_> =
             fabrics.into_iter().map(|fabric| scope.spawn(|| case.run(&Communicator::new(Box::new(fabric))))).collect();
-        ranks.into_iter().map(|rank| rank.join().expect("a rank that does not panic")).collect()
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
     });
     let ranks = ranks.into_iter().collect::<RegroupResult<Vec<_>>>()?;
     println!("{p} ranks × {row_count} rows, {key_count} keys, {threads} threads, {:?}", case.options);
@@ -83,11 +83,11 @@ fn main() -> RegroupResult<()> {
 }
 
 /// Return the argument at this position, or `default`.
-fn argument<T: FromStr>(place: usize, default: T) -> RegroupResult<T>
+fn argument<T: FromStr>(position: usize, default: T) -> RegroupResult<T>
 where
     T::Err: Error + Send + Sync + 'static,
 {
-    Ok(std::env::args().nth(place).map(|text| text.parse()).transpose()?.unwrap_or(default))
+    Ok(std::env::args().nth(position).map(|text| text.parse()).transpose()?.unwrap_or(default))
 }
 
 impl RegroupCase {

@@ -1,4 +1,4 @@
-//! Times sparse reductions between threads, without Python: configure, reduce, and both in one pass.
+//! Measures sparse reductions between threads, without Python: configuration, reduction, and both in one pass.
 //!
 //!     sparse [RANKS [FEATURES [DENSITY [DEGREES [ROUNDS [THREADS]]]]]]        (default: 4 1000000 0.1 direct 50 1)
 //!
@@ -38,33 +38,33 @@ fn main() -> SparseResult<()> {
     let (feature_count, density, round_count) = (argument(2, 1_000_000)?, argument(3, 0.1)?, argument(5, 50)?);
     let case = SparseCase { feature_count, density, options, round_count };
 
-    let picks: Vec<Vec<i64>> = (0..p).map(|rank| case.picks(rank)).collect();
+    let random_features: Vec<Vec<i64>> = (0..p).map(|rank| case.random_features(rank)).collect();
     let mut sums = vec![0.0f32; feature_count as usize];
-    for picked in &picks {
-        picked.iter().for_each(|&index| sums[index as usize] += value(index));
+    for features in &random_features {
+        features.iter().for_each(|&index| sums[index as usize] += value(index));
     }
     let fabrics = ThreadFabric::group(p)?;
     let times: Vec<SparseResult<SparseTimes>> = std::thread::scope(|scope| {
         let ranks: Vec<_> = fabrics
             .into_iter()
-            .zip(&picks)
-            .map(|(fabric, picked)| scope.spawn(|| case.run(&Communicator::new(Box::new(fabric)), picked, &sums)))
+            .zip(&random_features)
+            .map(|(fabric, features)| scope.spawn(|| case.run(&Communicator::new(Box::new(fabric)), features, &sums)))
             .collect();
-        ranks.into_iter().map(|rank| rank.join().expect("a rank that does not panic")).collect()
+        ranks.into_iter().map(|rank| rank.join().expect("no rank panics")).collect()
     });
     let times = times.into_iter().collect::<SparseResult<Vec<SparseTimes>>>()?;
     println!(
-        "{p} ranks × {} threads, {feature_count} features, density {density}, {degrees}: {} rows of rank 0",
+        "{p} ranks × {} threads, {feature_count} features, density {density}, {degrees}: {} rows on rank 0",
         case.options.threads,
-        picks[0].len()
+        random_features[0].len()
     );
-    for (name, of) in [
+    for (name, select) in [
         ("configure", (|times| &times.configure) as fn(&SparseTimes) -> &Vec<Duration>),
         ("reduce", |times| &times.reduce),
         ("both in one pass", |times| &times.both),
     ] {
-        let mut slowest: Vec<f64> = (0..of(&times[0]).len())
-            .map(|round| times.iter().map(|rank| of(rank)[round].as_secs_f64()).fold(0.0, f64::max))
+        let mut slowest: Vec<f64> = (0..select(&times[0]).len())
+            .map(|round| times.iter().map(|rank| select(rank)[round].as_secs_f64()).fold(0.0, f64::max))
             .collect();
         slowest.sort_by(f64::total_cmp);
         let median = slowest[slowest.len() / 2];
@@ -74,11 +74,11 @@ fn main() -> SparseResult<()> {
 }
 
 /// Return the argument at this position, or `default`.
-fn argument<T: FromStr>(place: usize, default: T) -> SparseResult<T>
+fn argument<T: FromStr>(position: usize, default: T) -> SparseResult<T>
 where
     T::Err: Error + Send + Sync + 'static,
 {
-    Ok(std::env::args().nth(place).map(|text| text.parse()).transpose()?.unwrap_or(default))
+    Ok(std::env::args().nth(position).map(|text| text.parse()).transpose()?.unwrap_or(default))
 }
 
 fn value(index: i64) -> f32 {
@@ -87,7 +87,7 @@ fn value(index: i64) -> f32 {
 
 impl SparseCase {
     /// Return the features of a rank, ascending; the same in each run.
-    fn picks(&self, rank: usize) -> Vec<i64> {
+    fn random_features(&self, rank: usize) -> Vec<i64> {
         let mut state = rank as u64;
         let mut random = move || {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -98,21 +98,21 @@ impl SparseCase {
         (0..self.feature_count as i64).filter(|_| random() < self.density).collect()
     }
 
-    fn run(&self, comm: &Communicator, picked: &[i64], sums: &[f32]) -> SparseResult<SparseTimes> {
+    fn run(&self, comm: &Communicator, features: &[i64], sums: &[f32]) -> SparseResult<SparseTimes> {
         let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
-        let values: Vec<u8> = picked.iter().flat_map(|&index| value(index).to_ne_bytes()).collect();
-        let expected: Vec<u8> = picked.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
+        let values: Vec<u8> = features.iter().flat_map(|&index| value(index).to_ne_bytes()).collect();
+        let expected: Vec<u8> = features.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
         let mut into = vec![0; values.len()];
         let mut times = SparseTimes::default();
-        let mut configured = comm.sparse(picked, picked, &self.options)?;
+        let mut configured = comm.sparse(features, features, &self.options)?;
         for _ in 0..self.round_count.div_ceil(10) {
             comm.barrier(None)?;
             let started = Instant::now();
-            configured = comm.sparse(picked, picked, &self.options)?;
+            configured = comm.sparse(features, features, &self.options)?;
             times.configure.push(started.elapsed());
             comm.barrier(None)?;
             let started = Instant::now();
-            comm.sparse_reduce(picked, &values, picked, &mut into, form, &self.options)?;
+            comm.sparse_reduce(features, &values, features, &mut into, form, &self.options)?;
             times.both.push(started.elapsed());
             assert_eq!(into, expected, "both in one pass");
         }

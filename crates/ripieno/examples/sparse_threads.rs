@@ -1,5 +1,4 @@
-//! Times the local computation of a rank during the configuration of a sparse reduction, by thread count. Sends
-//! nothing.
+//! Measures the local computation of a rank while it configures a sparse reduction, by thread count. Sends nothing.
 //!
 //!     sparse_threads [THREADS [FEATURES [DENSITY [DEGREE [ROUNDS]]]]]        (default: 2 60000000 0.21 8 5)
 //!
@@ -10,14 +9,14 @@
 use ripieno_kernels::Threads;
 use ripieno_plan::Op;
 use ripieno_plan::sparse::sets::Sorted;
-use ripieno_plan::sparse::team::{Alone, WorkPiece, WorkTeam, cut, each, ranges};
-use ripieno_plan::sparse::{Configuring, DENSE_ABOVE, Degrees, Permutation};
+use ripieno_plan::sparse::team::{SingleThread, WorkPiece, WorkTeam, cut, each, ranges};
+use ripieno_plan::sparse::{Configurator, DENSE_ABOVE, Degrees, Permutation};
 use std::ops::Range;
 use std::str::FromStr;
 use std::time::Instant;
 
-const PARTS: [&str; 6] =
-    ["keys of indices", "sorting", "copies", "messages to send", "messages read, unions", "routes"];
+const STAGES: [&str; 6] =
+    ["computing keys", "sorting", "copying", "writing messages", "reading messages", "computing routes"];
 
 struct ThreadTeam(Threads);
 
@@ -37,24 +36,24 @@ fn main() {
     let (degree, rounds) = (argument(4, 8), argument(5, 5));
     let (permutation, degrees) = (Permutation::new(features), Degrees::direct(degree));
     let machine =
-        |rank: usize, keys: Vec<u64>| Configuring::new(rank, &degrees, features, keys.clone(), keys, DENSE_ABOVE);
+        |rank: usize, keys: Vec<u64>| Configurator::new(rank, &degrees, features, keys.clone(), keys, DENSE_ABOVE);
     let message = |rank: usize| {
-        let keys: Vec<u64> = picks(rank, features, density).map(|index| permutation.key(index)).collect();
-        let messages = machine(rank, Sorted::of(&keys, false, &Alone).keys).outgoing(0, &Alone);
+        let keys: Vec<u64> = random_features(rank, features, density).map(|index| permutation.key(index)).collect();
+        let messages = machine(rank, Sorted::of(&keys, false, &SingleThread).keys).outgoing(0, &SingleThread);
         (rank, messages.into_iter().find(|(to, _)| *to == 0).expect("a message to each other rank").1)
     };
     let messages: Vec<(usize, Vec<u8>)> = (1..degree).map(message).collect();
-    let indices: Vec<u64> = picks(0, features, density).collect();
-    println!("{} of {features} features, a group of {degree}, {rounds} rounds by turns", indices.len());
+    let indices: Vec<u64> = random_features(0, features, density).collect();
+    println!("{} of {features} features, a group of {degree}, {rounds} alternating rounds", indices.len());
 
     let (mut times, mut plans) = ([Vec::new(), Vec::new()], Vec::new());
     for _ in 0..rounds {
         for (count, times) in [1, threads].into_iter().zip(&mut times) {
             let team = ThreadTeam(Threads::new(count));
-            let mut laps = [0.0; PARTS.len()];
-            let (mut lap, mut next) = (Instant::now(), 0);
+            let mut times_s = [0.0; STAGES.len()];
+            let (mut started, mut next) = (Instant::now(), 0);
             let mut done = || {
-                (laps[next], next, lap) = (lap.elapsed().as_secs_f64(), next + 1, Instant::now());
+                (times_s[next], next, started) = (started.elapsed().as_secs_f64(), next + 1, Instant::now());
             };
             let keys = keys_of(&indices, &permutation, &team);
             done();
@@ -64,34 +63,34 @@ fn main() {
             done();
             drop(machine.outgoing(0, &team));
             done();
-            machine.absorb(0, &messages, &team).expect("messages that can be read");
+            machine.absorb(0, &messages, &team).expect("the messages are valid");
             done();
             let (routes, missing) = machine.finish(&team);
             done();
-            times.push(laps);
-            let plan = (routes.plan(4, 4, Op::Sum), missing, sorted.places, sorted.order);
+            times.push(times_s);
+            let plan = (routes.plan(4, 4, Op::Sum), missing, sorted.positions, sorted.order);
             plans.push(plan);
-            assert!(plans[0] == plans[plans.len() - 1], "the same for any number of threads");
+            assert!(plans[0] == plans[plans.len() - 1], "the plan does not depend on the number of threads");
             plans.truncate(1);
         }
     }
-    let all = |laps: &[f64; PARTS.len()]| laps.iter().sum();
-    for part in 0..=PARTS.len() {
-        let of = |times: &[[f64; PARTS.len()]]| {
+    let all = |times_s: &[f64; STAGES.len()]| times_s.iter().sum();
+    for stage in 0..=STAGES.len() {
+        let of = |times: &[[f64; STAGES.len()]]| {
             let mut seconds: Vec<f64> =
-                times.iter().map(|laps| laps.get(part).copied().unwrap_or_else(|| all(laps))).collect();
+                times.iter().map(|times_s| times_s.get(stage).copied().unwrap_or_else(|| all(times_s))).collect();
             seconds.sort_by(f64::total_cmp);
             (1e3 * seconds[0], 1e3 * seconds[seconds.len() / 2])
         };
-        let [one, more] = [of(&times[0]), of(&times[1])];
+        let [single, several] = [of(&times[0]), of(&times[1])];
         println!(
             "{:<22} 1 thread {:7.1} ms (best {:7.1})   {threads} threads {:7.1} ms (best {:7.1})   {:.2} times",
-            PARTS.get(part).unwrap_or(&"all"),
-            one.1,
-            one.0,
-            more.1,
-            more.0,
-            one.1 / more.1
+            STAGES.get(stage).unwrap_or(&"all"),
+            single.1,
+            single.0,
+            several.1,
+            several.0,
+            single.1 / several.1
         );
     }
 }
@@ -107,7 +106,7 @@ fn keys_of(indices: &[u64], permutation: &Permutation, team: &dyn WorkTeam) -> V
 }
 
 /// Return the features of a rank, ascending; the same in each run.
-fn picks(rank: usize, features: u64, density: f64) -> impl Iterator<Item = u64> {
+fn random_features(rank: usize, features: u64, density: f64) -> impl Iterator<Item = u64> {
     let mut state = rank as u64;
     let mut random = move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -119,6 +118,6 @@ fn picks(rank: usize, features: u64, density: f64) -> impl Iterator<Item = u64> 
 }
 
 /// Return the argument at this position, or `default`.
-fn argument<T: FromStr>(place: usize, default: T) -> T {
-    std::env::args().nth(place).map_or(default, |text| text.parse().ok().expect("arguments are numbers"))
+fn argument<T: FromStr>(position: usize, default: T) -> T {
+    std::env::args().nth(position).map_or(default, |text| text.parse().ok().expect("arguments are numbers"))
 }

@@ -1,22 +1,24 @@
-//! Agreement before data is sent: check that all ranks have equal options, and find the largest size of any rank.
+//! Agreement before data is sent: checks that all ranks have equal options, and finds the largest size of any rank.
 
 use crate::communicator::Communicator;
 use crate::elements::{ElementShape, ElementType};
 use crate::error::Error;
 use crate::owned_buffers::NO_MEMORY;
-use crate::task::{CollectiveTask, Whole};
+use crate::task::{CollectiveTask, WholeBuffer};
 use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Op;
 use ripieno_run::{BufferMemory, Element};
 
-/// Shape of these internal exchanges. It distinguishes them from user calls with equally many numbers.
+/// Element type and form of these internal exchanges. The form distinguishes them from user calls with equally many
+/// numbers.
 const NUMBERS: ElementType<'static> =
     ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
 /// Size of the text that describes a rank's options.
 const ANNOUNCED_BYTES: usize = 256;
 
-/// Return the maximum over all ranks of each of `numbers`, if `options` is equal on all ranks. Cost: an allreduce of 8
-/// bytes per number and 16 more.
+/// Return the maximum of each number over all ranks, or an error if ranks differ in `options`.
+///
+/// Cost: an allreduce of 8 bytes per number, plus 16 bytes.
 pub(crate) fn agree<const N: usize>(comm: &Communicator, numbers: [u64; N], options: &str) -> Result<[u64; N], Error> {
     let hash = hash_string(options.as_bytes());
     let largest = combined_words(comm, &[&numbers[..], &[hash, !hash]].concat(), Op::Max)?;
@@ -26,17 +28,17 @@ pub(crate) fn agree<const N: usize>(comm: &Communicator, numbers: [u64; N], opti
     }
 }
 
-/// Combine each of some numbers over all ranks.
+/// Combine each number over all ranks.
 pub(crate) fn combined<const N: usize>(comm: &Communicator, numbers: [u64; N], op: Op) -> Result<[u64; N], Error> {
     let combined = combined_words(comm, &numbers, op)?;
     Ok(std::array::from_fn(|at| combined[at]))
 }
 
-/// Combine each of some numbers over all ranks; every rank must give equally many.
+/// Combine each number over all ranks. The count must be equal on every rank.
 pub(crate) fn combined_words(comm: &Communicator, numbers: &[u64], op: Op) -> Result<Vec<u64>, Error> {
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
     comm.run(
-        &CollectiveTask::Allreduce { op, vector: Whole },
+        &CollectiveTask::Allreduce { op, vector: WholeBuffer },
         NUMBERS,
         None,
         [BufferMemory::Write(&mut bytes), NO_MEMORY],
@@ -44,7 +46,7 @@ pub(crate) fn combined_words(comm: &Communicator, numbers: &[u64], op: Op) -> Re
     Ok(words(&bytes).collect())
 }
 
-/// Return `own` of every rank, in rank order.
+/// Gather the numbers `own` of every rank, in rank order.
 pub(crate) fn all_words(comm: &Communicator, own: &[u64]) -> Result<Vec<u64>, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
     let mut all = vec![0; p * own.len() * 8];
@@ -65,7 +67,7 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
 }
 
-/// Return the error that names the first rank with options other than rank 0.
+/// Return the error that names the first rank whose options differ from rank 0's.
 fn first_difference(comm: &Communicator, options: &str) -> Result<Error, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
     let mut all = vec![0; p * ANNOUNCED_BYTES];
@@ -77,5 +79,5 @@ fn first_difference(comm: &Communicator, options: &str) -> Result<Error, Error> 
         announced.trim_end_matches('\0').to_string()
     };
     let rank = (1..p).find(|&rank| text(rank) != text(0)).unwrap_or(0);
-    Ok(Error::Disagreement { rank, asked: text(rank), first: text(0) })
+    Ok(Error::Disagreement { rank, options: text(rank), first: text(0) })
 }

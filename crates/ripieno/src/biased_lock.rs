@@ -1,15 +1,16 @@
-//! Biased lock: a thread that makes one call after another enters and leaves without atomic exchanges.
+//! Biased lock: the thread that usually holds the lock enters and leaves without atomic exchanges.
 //!
-//! A lock takes an atomic exchange on entry and another on exit. Each waits until all earlier stores of the thread have
-//! left its core. One of them is the message to a peer, in a cache line that another core holds. This wait is most of
-//! the cost of a short call. The lock is therefore biased to a thread that has held it many times in a row. That thread
-//! then stores one word and loads another. Any other thread revokes the bias: it stores the other word, makes the
-//! kernel fence all cores of this process, and loads the first. At least one of the two threads sees the other's store.
+//! An ordinary lock needs an atomic exchange on entry and another on exit. Each exchange waits until all earlier stores
+//! of the thread have left its core, including the message to a peer. This wait is most of the cost of a short call.
+//!
+//! The lock is therefore biased to a thread that has held it many times in a row. That thread stores the word `inside`
+//! and loads the word `to`. Any other thread revokes the bias: it stores `to`, makes the kernel fence all cores of this
+//! process, and loads `inside`. At least one of the two threads sees the other's store.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, Ordering, compiler_fence};
 
-/// A word of the lock, so that the same code runs on real memory and in the model checker.
+/// A word of the lock: an atomic integer, or its model in the model checker.
 pub(crate) trait BiasWord: Default {
     fn load(&self, ordering: Ordering) -> u64;
     fn store(&self, value: u64, ordering: Ordering);
@@ -40,7 +41,7 @@ impl BiasWord for AtomicU64 {
     }
 }
 
-/// The thread that has the bias, and whether it is inside now.
+/// The biased thread, and whether it is inside now.
 #[derive(Default)]
 pub(crate) struct BiasedLock<W> {
     /// Number of the biased thread; 0 for none.
@@ -50,49 +51,49 @@ pub(crate) struct BiasedLock<W> {
 }
 
 impl<W: BiasWord> BiasedLock<W> {
-    /// Set the bias to the thread `me`. That thread calls this while it holds the lock.
-    pub fn grant(&self, me: u64) {
-        self.to.store(me, Relaxed);
+    /// Bias the lock to `thread`. That thread calls this while it holds the lock.
+    pub fn grant(&self, thread: u64) {
+        self.to.store(thread, Relaxed);
     }
 
-    /// Try to enter as thread `me`. On success, the thread has access until it leaves.
+    /// Try to enter as `thread`. On success, the thread has access until it leaves.
     #[inline]
-    pub fn enter(&self, me: u64) -> EnterResult {
+    pub fn enter(&self, thread: u64) -> EnterResult {
         // The second condition rejects a nested entry by the same thread.
-        if self.to.load(Relaxed) != me || self.inside.load(Relaxed) != 0 {
+        if self.to.load(Relaxed) != thread || self.inside.load(Relaxed) != 0 {
             return EnterResult::No;
         }
         self.inside.store(1, Relaxed);
-        match self.is_given_to(me) {
+        match self.is_biased_to(thread) {
             true => EnterResult::Yes,
             false => {
                 self.inside.store(0, Release);
-                EnterResult::TakenBack
+                EnterResult::Revoked
             }
         }
     }
 
-    /// Return whether the bias of the thread `me`, which is inside, has not been revoked.
+    /// Return whether the lock is still biased to `thread`, which is inside.
     #[inline]
-    pub fn lasts(&self, me: u64) -> bool {
-        self.to.load(Relaxed) == me
+    pub fn is_still_biased_to(&self, thread: u64) -> bool {
+        self.to.load(Relaxed) == thread
     }
 
-    /// Leave, and return whether the bias of the thread `me` persists. If not, another thread may wait for this exit.
+    /// Leave, and return whether the lock is still biased to `thread`. If not, another thread may wait for this exit.
     #[inline]
-    pub fn leave(&self, me: u64) -> bool {
+    pub fn leave(&self, thread: u64) -> bool {
         self.inside.store(0, Release);
-        self.is_given_to(me)
+        self.is_biased_to(thread)
     }
 
     #[inline]
-    fn is_given_to(&self, me: u64) -> bool {
+    fn is_biased_to(&self, thread: u64) -> bool {
         W::light_fence();
-        self.to.load(Acquire) == me
+        self.to.load(Acquire) == thread
     }
 
     /// Revoke the bias, if set, and return whether no thread is inside. The caller must hold the lock.
-    pub fn take_back(&self) -> bool {
+    pub fn revoke(&self) -> bool {
         if self.to.load(Relaxed) != 0 {
             self.to.store(0, Release);
             W::heavy_fence();
@@ -114,7 +115,7 @@ pub(crate) enum EnterResult {
     /// This thread does not have the bias, or is already inside.
     No,
     /// The bias was revoked. Another thread may have seen this one inside, and may wait for it to leave.
-    TakenBack,
+    Revoked,
 }
 
 /// Return this thread's number. It is unique in the process and never reused.
@@ -186,16 +187,16 @@ mod tests {
             self.freed.notify_all();
         }
 
-        fn count_with_bias(&self, me: u64) {
-            match self.bias.enter(me) {
+        fn count_with_bias(&self, thread: u64) {
+            match self.bias.enter(thread) {
                 EnterResult::Yes => {
                     self.add();
-                    if !self.bias.leave(me) {
+                    if !self.bias.leave(thread) {
                         self.complete();
                     }
                 }
                 EnterResult::No => self.count(),
-                EnterResult::TakenBack => {
+                EnterResult::Revoked => {
                     self.complete();
                     self.count();
                 }
@@ -204,7 +205,7 @@ mod tests {
 
         fn count(&self) {
             let mut locked = self.lock.lock().unwrap();
-            while !self.bias.take_back() || *locked {
+            while !self.bias.revoke() || *locked {
                 locked = self.freed.wait(locked).unwrap();
             }
             *locked = true;

@@ -1,7 +1,7 @@
 //! Files with known block digests: the source of a file broadcast at its root, and its destination elsewhere.
 
 use ripieno_net::links::HostMemory;
-use ripieno_plan::swarm::{BlockManifest, Discipline, Have};
+use ripieno_plan::swarm::{BlockManifest, BlockSet, Discipline};
 pub use ripieno_run::swarm::{BlockDigests, Digest};
 use std::io;
 use std::path::Path;
@@ -10,20 +10,20 @@ use std::path::Path;
 pub struct BlockFile {
     pub(crate) memory: HostMemory,
     pub(crate) blocks: BlockDigests,
-    pub(crate) have: Have,
+    pub(crate) have: BlockSet,
 }
 
 impl BlockFile {
-    /// Open a complete file, divided into blocks of `block_bytes` or a default. Reads the whole file.
+    /// Open a complete file, read it, and divide it into blocks of `block_bytes` or a default size.
     pub fn read(path: &Path, block_bytes: Option<usize>) -> io::Result<BlockFile> {
         let memory = HostMemory::of_file(path)?;
         let manifest = BlockManifest::new(memory.len(), block_bytes, Discipline::Chain, 1);
         let blocks = BlockDigests::of(&memory, manifest.block_bytes);
-        let have = Have::all(blocks.digests.len());
+        let have = BlockSet::all(blocks.digests.len());
         Ok(BlockFile { memory, blocks, have })
     }
 
-    /// Open a file that may have these blocks; `None` if its blocks differ, or if it does not exist.
+    /// Open a file if it consists of these blocks. Returns `None` if a block differs or the file does not exist.
     pub fn find(path: &Path, blocks: BlockDigests) -> io::Result<Option<BlockFile>> {
         let memory = match HostMemory::of_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -36,11 +36,11 @@ impl BlockFile {
         Ok(have.is_all().then_some(BlockFile { memory, blocks, have }))
     }
 
-    /// Open a file to be filled with these blocks, and reserve its disk space. Blocks that it already has are kept.
+    /// Open or create a file for these blocks, and reserve its disk space. Keeps the blocks that the file already has.
     pub fn fill(path: &Path, blocks: BlockDigests) -> io::Result<BlockFile> {
         let (memory, old_bytes) = HostMemory::in_file(path, blocks.bytes)?;
         let have = match old_bytes {
-            0 => Have::none(blocks.digests.len()),
+            0 => BlockSet::none(blocks.digests.len()),
             _ => blocks.found_in(&memory),
         };
         Ok(BlockFile { memory, blocks, have })
@@ -48,19 +48,19 @@ impl BlockFile {
 
     /// Return the offsets of the missing blocks.
     pub fn missing(&self) -> Vec<usize> {
-        let lacks = |block: &usize| !self.have.has(*block);
-        (0..self.blocks.digests.len()).filter(lacks).map(|block| block * self.blocks.block_bytes).collect()
+        let is_missing = |block: &usize| !self.have.has(*block);
+        (0..self.blocks.digests.len()).filter(is_missing).map(|block| block * self.blocks.block_bytes).collect()
     }
 
-    /// Store the missing block at offset `start` if its digest matches, and return whether it does.
+    /// Store the block at offset `start` if its digest matches, and return whether it matches.
     pub fn put(&mut self, start: usize, bytes: &[u8]) -> bool {
         let block = start / self.blocks.block_bytes;
-        let is_right = self.blocks.is_block(block, bytes) && start.is_multiple_of(self.blocks.block_bytes);
-        if is_right {
+        let is_valid = self.blocks.is_block(block, bytes) && start.is_multiple_of(self.blocks.block_bytes);
+        if is_valid {
             self.memory[start..start + bytes.len()].copy_from_slice(bytes);
             self.have.add(block);
         }
-        is_right
+        is_valid
     }
 
     /// Return the digests of the blocks.

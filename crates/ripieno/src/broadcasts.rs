@@ -1,37 +1,38 @@
 //! Broadcast variables: values that the ranks of a group fetch on demand, served by one thread per rank.
 //!
-//! The thread drives a [`Driver`] over a [`Mesh`]. Bytes therefore arrive and are forwarded while the program computes,
-//! and also after the job's own links have failed. A dropped variable is served until all ranks have it.
+//! The thread drives a [`Driver`] over a [`Mesh`]. It receives and forwards bytes while the program computes, and also
+//! after the job's own links have failed. It serves a dropped variable until all ranks have it.
 
 use crate::block_file::{BlockDigests, BlockFile, Digest};
 use crate::lock::lock;
 use ripieno_net::NetError;
-use ripieno_net::links::{Bell, Filler, HostMemory, ValueMemory};
+use ripieno_net::links::{HostMemory, MemoryWriter, ValueMemory, Waker};
 use ripieno_net::mesh::Mesh;
 use ripieno_plan::swarm::{BlockManifest, SwarmTiming};
 pub use ripieno_plan::swarm::{CorruptBlock, Discipline};
-pub use ripieno_run::swarm::{BroadcastEnding, FetchRecord, Meter, MeteredBlock};
 use ripieno_run::swarm::{BroadcastEvent, Driver};
+pub use ripieno_run::swarm::{FetchRecord, Meter, MeteredBlock, TransferError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Interval at which a waiting rank calls the interrupt function.
+/// Interval between two calls of the interrupt function by a waiting rank.
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 /// Maximum interval between two checks of the thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum time that a closing rank continues to serve values. Without progress it ends after a heartbeat timeout.
+/// Maximum time that a closing rank continues to serve values. Without progress, it stops after a heartbeat timeout.
 const LINGER: Duration = Duration::from_secs(10);
 /// Maximum bytes of a value that are copied before finished blocks are served.
 const FILL_BYTES_MAX: usize = 4 << 20;
 
-/// Return the timeouts of the protocol. A rank that stops responding is lost after the heartbeat timeout, and no
-/// earlier, so that it gets its value if it was suspended for less. Its receivers get other sources after two stall
-/// intervals.
+/// Return the timeouts of the protocol.
+///
+/// A rank that stops responding is lost after the heartbeat timeout. A rank that was suspended for a shorter time still
+/// gets its value. Receivers of a stalled rank get other sources after two stall intervals.
 fn swarm_timing(heartbeat_timeout: Duration) -> SwarmTiming {
-    SwarmTiming { stall: heartbeat_timeout / 8, answer: heartbeat_timeout }
+    SwarmTiming { stall_timeout: heartbeat_timeout / 8, answer_timeout: heartbeat_timeout }
 }
 
 /// The latest report of the tracker about a variable.
@@ -50,9 +51,9 @@ pub struct VariableDelivery {
 pub enum BroadcastError {
     /// The broadcast has failed.
     #[error(transparent)]
-    Ended(#[from] BroadcastEnding),
+    Ended(#[from] TransferError),
     /// The group was closed.
-    #[error("the communicator was closed before the value was here")]
+    #[error("the communicator was closed before the value arrived")]
     Closed,
     /// The waiting caller was interrupted.
     #[error("interrupted")]
@@ -78,7 +79,7 @@ pub struct Variable {
 
 struct BroadcastShared {
     started: Instant,
-    bell: Bell,
+    waker: Waker,
     state: Mutex<BroadcastState>,
     changed: Condvar,
 }
@@ -88,9 +89,9 @@ struct BroadcastState {
     commands: VecDeque<Command>,
     next: u32,
     is_closed: bool,
-    /// Variables that the user has not dropped.
-    kept: BTreeSet<u32>,
-    ended: BTreeMap<u32, Result<Arc<HostMemory>, BroadcastEnding>>,
+    /// Variables that the program has not dropped.
+    live: BTreeSet<u32>,
+    ended: BTreeMap<u32, Result<Arc<HostMemory>, TransferError>>,
     deliveries: BTreeMap<u32, VariableDelivery>,
     /// The latest message of each other rank, by variable.
     latest_messages: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
@@ -126,7 +127,7 @@ enum Command {
         to: usize,
         bytes: Vec<u8>,
     },
-    Want(u32),
+    StartFetch(u32),
     Release(u32),
     Close,
 }
@@ -136,13 +137,13 @@ impl Broadcasts {
     pub fn new(rank: usize, size: usize, mesh: Mesh, memory: ValueMemory) -> Result<Broadcasts, NetError> {
         let shared = Arc::new(BroadcastShared {
             started: Instant::now(),
-            bell: mesh.bell(),
+            waker: mesh.waker(),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
-        let taken = memory.clone();
+        let receive_memory = memory.clone();
         let timing = swarm_timing(mesh.heartbeat_timeout());
-        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| taken.take(bytes)));
+        let driver = Driver::new(rank, size, timing, Box::new(move |bytes| receive_memory.allocate(bytes)));
         let serving = shared.clone();
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
         let thread = thread.spawn(move || serve(driver, mesh, &serving)).map_err(|error| NetError::Os {
@@ -167,11 +168,12 @@ impl Broadcasts {
         order: Vec<usize>,
     ) -> io::Result<Variable> {
         let manifest = BlockManifest::new(length_bytes, block_bytes, discipline, order.len() + 1);
-        let taken = self.memory.take(length_bytes);
-        // If the allocation fails, the variable still exists: all ranks number variables alike, and the others get the
-        // error.
-        let (buffer, failure) = taken.map_or_else(|error| (HostMemory::new(0), Some(error)), |it| (Ok(it), None));
-        let mut filler = Filler::new(buffer?);
+        let allocated = self.memory.allocate(length_bytes);
+        // Register the variable even if the allocation fails: all ranks must number variables equally, and the other
+        // ranks get the error.
+        let (buffer, failure) =
+            allocated.map_or_else(|error| (HostMemory::new(0), Some(error)), |buffer| (Ok(buffer), None));
+        let mut filler = MemoryWriter::new(buffer?);
         let variable = self.register(filler.memory().clone(), manifest, Vec::new(), order);
         let number = variable.number;
         let report = |digests| self.shared.submit(Command::Fill { number, digests });
@@ -181,7 +183,7 @@ impl Broadcasts {
         Ok(variable)
     }
 
-    /// Offer a file, which must not change meanwhile. `order` lists the ranks that call [`Self::fetch`].
+    /// Offer a file, which must not change until it is delivered. `order` lists the ranks that call [`Self::fetch`].
     pub fn offer_file(&self, file: BlockFile, discipline: Discipline, order: Vec<usize>) -> Variable {
         let BlockFile { memory, blocks, .. } = file;
         let manifest = BlockManifest::new(blocks.bytes, Some(blocks.block_bytes), discipline, order.len() + 1);
@@ -201,8 +203,8 @@ impl Broadcasts {
         variable
     }
 
-    /// Expect a value from `root`, fetched by `leader` if another rank of this host does so. If `is_recorded`, record
-    /// the fetch from the first byte on: other ranks may need this rank before it requests the value itself.
+    /// Expect a value from `root`. If another rank of this host fetches it, that rank is `leader`. If `is_recorded`,
+    /// record the fetch from the first byte on: this rank may forward blocks before it requests the value itself.
     pub fn expect(&self, root: usize, leader: Option<usize>, is_recorded: bool) -> Variable {
         self.begin(|meter| {
             if is_recorded {
@@ -222,14 +224,14 @@ impl Broadcasts {
         let mut state = lock(&self.shared.state);
         let number = state.next;
         state.next += 1;
-        state.kept.insert(number);
+        state.live.insert(number);
         state.commands.push_back(command(meter.clone()));
         drop(state);
-        self.shared.bell.ring();
+        self.shared.waker.wake();
         Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, start }
     }
 
-    /// Continue to serve ranks that are fetching values for a limited time, then end the thread.
+    /// Serve the ranks that are still fetching values, for a limited time. Then end the thread.
     pub fn close(&self) {
         self.shared.submit(Command::Close);
         if let Some(thread) = lock(&self.thread).take() {
@@ -247,8 +249,8 @@ impl Drop for Broadcasts {
 
 impl Variable {
     /// Start fetching the value, unless this has already begun.
-    pub fn want(&self) {
-        self.shared.submit(Command::Want(self.number));
+    pub fn start_fetch(&self) {
+        self.shared.submit(Command::StartFetch(self.number));
     }
 
     /// Wait for the value. Calls `interrupted` periodically.
@@ -318,7 +320,7 @@ impl Variable {
         lock(&self.shared.state).lost.get(&self.number).cloned().unwrap_or_default()
     }
 
-    /// Return the latest report of the tracker; only on the rank that runs it.
+    /// Return the latest report of the tracker. Only the rank that runs the tracker has one.
     pub fn delivery(&self) -> Option<VariableDelivery> {
         lock(&self.shared.state).deliveries.get(&self.number).cloned()
     }
@@ -327,7 +329,7 @@ impl Variable {
 impl Drop for Variable {
     fn drop(&mut self) {
         let mut state = lock(&self.shared.state);
-        state.kept.remove(&self.number);
+        state.live.remove(&self.number);
         state.ended.remove(&self.number);
         state.deliveries.remove(&self.number);
         state.latest_messages.remove(&self.number);
@@ -340,7 +342,7 @@ impl Drop for Variable {
 impl BroadcastShared {
     fn submit(&self, command: Command) {
         lock(&self.state).commands.push_back(command);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn take_commands(&self) -> VecDeque<Command> {
@@ -353,7 +355,7 @@ impl BroadcastShared {
         }
         let mut state = lock(&self.state);
         for (number, event) in events {
-            if !state.kept.contains(&number) {
+            if !state.live.contains(&number) {
                 continue;
             }
             match event {
@@ -396,7 +398,7 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShare
     let mut progress_at = started.elapsed();
     loop {
         for command in shared.take_commands() {
-            carry_out(&mut driver, started.elapsed(), command, &mut closes_at);
+            execute(&mut driver, started.elapsed(), command, &mut closes_at);
         }
         let has_moved = driver.turn(started.elapsed(), &mut mesh);
         shared.publish(driver.take_events());
@@ -414,14 +416,14 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShare
         let now = started.elapsed();
         if lock(&shared.state).commands.is_empty() && !driver.turn(now, &mut mesh) {
             let wake = driver.wake().map_or(POLL_INTERVAL, |wake| wake.saturating_sub(now)).min(POLL_INTERVAL);
-            mesh.sleep(&driver.wants(), wake);
+            mesh.sleep(&driver.interests(), wake);
         }
         mesh.cancel_sleep();
         shared.publish(driver.take_events());
     }
 }
 
-fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, closes_at: &mut Option<Duration>) {
+fn execute(driver: &mut Driver<HostMemory>, now: Duration, command: Command, closes_at: &mut Option<Duration>) {
     match command {
         Command::Offer { value, manifest, digests, order, meter } => {
             let number = driver.offer(now, value, manifest, digests, order);
@@ -438,7 +440,7 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
         Command::Fill { number, digests } => driver.fill(now, number, &digests),
         Command::Abandon(number) => driver.abandon(number),
         Command::SendMessage { number, to, bytes } => driver.send_message(number, to, bytes),
-        Command::Want(number) => driver.want(now, number),
+        Command::StartFetch(number) => driver.request(now, number),
         Command::Release(number) => driver.release(number),
         Command::Close => {
             driver.release_all();
@@ -447,16 +449,17 @@ fn carry_out(driver: &mut Driver<HostMemory>, now: Duration, command: Command, c
     }
 }
 
-/// Copy pieces in the order of their offsets and publish the digests of finished blocks. The first batch is one block;
-/// each later one doubles the number of blocks, up to [`FILL_BYTES_MAX`].
+/// Copy pieces in the order of their offsets, and report the digests of finished blocks in batches.
+///
+/// The first batch is one block. Each later batch doubles the number of blocks, up to [`FILL_BYTES_MAX`].
 fn fill(
-    filler: &mut Filler,
+    filler: &mut MemoryWriter,
     pieces: &[(usize, &[u8])],
     manifest: &BlockManifest,
     report: impl Fn(Vec<Digest>),
 ) -> io::Result<()> {
-    let most = (FILL_BYTES_MAX / manifest.block_bytes).max(1);
-    let (mut digests, mut notified_count) = (Vec::new(), 0);
+    let max_batch = (FILL_BYTES_MAX / manifest.block_bytes).max(1);
+    let (mut digests, mut reported_count) = (Vec::new(), 0);
     let mut pieces = pieces.iter().peekable();
     let memory = filler.memory().clone();
     for block in 0..manifest.block_count() {
@@ -474,8 +477,8 @@ fn fill(
             }
         }
         digests.extend(BlockDigests::of(&memory[start..end], manifest.block_bytes).digests);
-        if digests.len() > notified_count.min(most) || block + 1 == manifest.block_count() {
-            notified_count += digests.len();
+        if digests.len() > reported_count.min(max_batch) || block + 1 == manifest.block_count() {
+            reported_count += digests.len();
             report(std::mem::take(&mut digests));
         }
     }
@@ -488,14 +491,14 @@ mod tests {
     use std::cell::RefCell;
 
     #[test]
-    fn pieces_reach_their_positions_and_each_digest_is_reported_once_and_early() {
+    fn pieces_are_copied_to_their_offsets_and_each_digest_is_reported_once() {
         let (head, body) = (vec![1; 100], (0..5000).map(|at| at as u8).collect::<Vec<u8>>());
         let pieces: [(usize, &[u8]); 3] = [(0, &head), (128, &body), (5200, &[])];
         let mut expected = vec![0; 5300];
         expected[..100].copy_from_slice(&head);
         expected[128..5128].copy_from_slice(&body);
         let manifest = BlockManifest::new(expected.len(), Some(50), Discipline::Chain, 2);
-        let mut filler = Filler::new(HostMemory::new(expected.len()).unwrap());
+        let mut filler = MemoryWriter::new(HostMemory::new(expected.len()).unwrap());
         let memory = filler.memory().clone();
         let reported = RefCell::new(Vec::new());
         let report = |digests: Vec<Digest>| {
@@ -503,7 +506,7 @@ mod tests {
                 memory.len() >= 50 * (reported.borrow().len() + digests.len()).min(106),
                 "reported digests belong to received bytes"
             );
-            assert!(digests.len() <= reported.borrow().len() + 1, "as many again at most");
+            assert!(digests.len() <= reported.borrow().len() + 1, "a batch at most doubles the number of blocks");
             reported.borrow_mut().extend(digests);
         };
         fill(&mut filler, &pieces, &manifest, report).unwrap();

@@ -1,7 +1,7 @@
 //! Cache of resolved calls, by their arguments.
 //!
-//! A call that repeats the arguments of an earlier one needs no check, no choice and no search. The cache compares all
-//! arguments that the result depends on, and returns the earlier result.
+//! A call with the arguments of an earlier call needs no validation, no choice of an algorithm and no schedule lookup.
+//! The cache compares all arguments that the result depends on, and returns the earlier result.
 
 use crate::choice::AlgorithmChoice;
 use crate::elements::{ElementShape, ElementType};
@@ -9,14 +9,14 @@ use crate::task::{CollectiveTask, TaskExtent};
 use ripieno_run::{BufferMemory, PreparedCall};
 
 /// Number of slots; the arguments of a call determine its slot.
-const PLACE_COUNT: usize = 16;
-/// Number of other calls on the same slot after which an entry can be replaced.
-const MOST_OTHERS: u8 = 16;
+const SLOT_COUNT: usize = 16;
+/// Number of other calls in the same slot after which an entry can be replaced.
+const MISSES_BEFORE_EVICTION: u8 = 16;
 
-/// The latest repeated calls.
+/// Resolved calls, at most one per slot.
 #[derive(Default)]
 pub(crate) struct CallCache {
-    places: [Option<Box<CachedCall>>; PLACE_COUNT],
+    slots: [Option<Box<CachedCall>>; SLOT_COUNT],
 }
 
 /// The arguments of a call, without the contents of its memory.
@@ -30,8 +30,7 @@ pub(crate) struct CallKey<'a> {
 /// The fixed-size numeric part of a key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct CallNumbers {
-    /// One byte each for the collective, operation and element type, and for each buffer whether the plan may change
-    /// it.
+    /// One byte each for the collective, the operation, the element type, and the mutability of both buffers.
     what: u64,
     /// The root; for a message, the sender and the receiver.
     ranks: [usize; 2],
@@ -42,13 +41,13 @@ struct CallNumbers {
 /// A key and its resolved call.
 pub(crate) struct CachedCall {
     numbers: CallNumbers,
-    shape: KeptShape,
+    shape: OwnedShape,
     algorithm: Option<String>,
     /// Chunk counts, for collectives of chunks.
     counts: Vec<usize>,
     /// Number of other calls until this entry can be replaced.
     misses_left: u8,
-    found: ResolvedCall,
+    resolved: ResolvedCall,
 }
 
 /// A resolved call.
@@ -58,14 +57,14 @@ pub(crate) struct ResolvedCall {
 }
 
 #[derive(PartialEq)]
-enum KeptShape {
+enum OwnedShape {
     Line,
     Axes(Vec<usize>),
     Described(String),
 }
 
 impl<'a> CallKey<'a> {
-    /// Return the key of a call; `None` for tasks that depend on more than a key compares.
+    /// Return the key of a call; `None` for tasks whose plan depends on arguments that a key does not contain.
     #[inline]
     pub fn of(
         task: &'a CollectiveTask<'a>,
@@ -73,32 +72,37 @@ impl<'a> CallKey<'a> {
         algorithm: Option<&'a str>,
         memory: &[BufferMemory<'_>; 2],
     ) -> Option<CallKey<'a>> {
-        let by_more = matches!(task, CollectiveTask::Rotate { .. } | CollectiveTask::NeighbourExchange { .. });
-        (!by_more).then(|| CallKey { task, elements, algorithm, numbers: CallNumbers::of(task, elements, memory) })
+        let depends_on_more = matches!(task, CollectiveTask::Rotate { .. } | CollectiveTask::NeighbourExchange { .. });
+        (!depends_on_more).then(|| CallKey {
+            task,
+            elements,
+            algorithm,
+            numbers: CallNumbers::of(task, elements, memory),
+        })
     }
 
     #[inline]
-    fn place(&self) -> usize {
+    fn slot(&self) -> usize {
         let [collective, op, ..] = self.numbers.what.to_le_bytes();
         let [first, second] = self.numbers.ranks;
         let ranks = first.wrapping_mul(7).wrapping_add(second.wrapping_mul(3));
         (usize::from(collective) + 5 * usize::from(op) + (self.numbers.lengths[0] >> 3)).wrapping_add(ranks)
-            % PLACE_COUNT
+            % SLOT_COUNT
     }
 
     /// Return an owned copy of the key, with its resolved call.
-    fn kept(&self, found: ResolvedCall) -> CachedCall {
+    fn cached(&self, resolved: ResolvedCall) -> CachedCall {
         CachedCall {
             numbers: self.numbers,
             shape: match self.elements.shape {
-                ElementShape::Line => KeptShape::Line,
-                ElementShape::Axes(axes) => KeptShape::Axes(axes.to_vec()),
-                ElementShape::Described(words) => KeptShape::Described(words.to_string()),
+                ElementShape::Line => OwnedShape::Line,
+                ElementShape::Axes(axes) => OwnedShape::Axes(axes.to_vec()),
+                ElementShape::Described(words) => OwnedShape::Described(words.to_string()),
             },
             algorithm: self.algorithm.map(str::to_string),
             counts: self.counts().collect(),
-            misses_left: MOST_OTHERS,
-            found,
+            misses_left: MISSES_BEFORE_EVICTION,
+            resolved,
         }
     }
 
@@ -112,14 +116,14 @@ impl<'a> CallKey<'a> {
 
 impl CachedCall {
     #[inline]
-    fn answers(&self, key: &CallKey<'_>) -> bool {
+    fn matches(&self, key: &CallKey<'_>) -> bool {
         self.numbers == key.numbers
             && match (&self.algorithm, key.algorithm) {
                 (None, None) => true,
-                (kept, numbers) => kept.as_deref() == numbers,
+                (cached, requested) => cached.as_deref() == requested,
             }
-            && self.shape.is(&key.elements.shape)
-            // The collective determines whether there are counts, one per rank; it has been compared already.
+            && self.shape.equals(&key.elements.shape)
+            // The collective, compared above, determines whether there are counts.
             && (self.counts.is_empty() || key.counts().eq(self.counts.iter().copied()))
     }
 }
@@ -142,13 +146,13 @@ impl CallNumbers {
     }
 }
 
-impl KeptShape {
+impl OwnedShape {
     #[inline]
-    fn is(&self, shape: &ElementShape<'_>) -> bool {
+    fn equals(&self, shape: &ElementShape<'_>) -> bool {
         match (self, shape) {
-            (KeptShape::Line, ElementShape::Line) => true,
-            (KeptShape::Axes(kept), ElementShape::Axes(axes)) => kept == axes,
-            (KeptShape::Described(kept), ElementShape::Described(words)) => kept == words,
+            (OwnedShape::Line, ElementShape::Line) => true,
+            (OwnedShape::Axes(cached), ElementShape::Axes(axes)) => cached == axes,
+            (OwnedShape::Described(cached), ElementShape::Described(text)) => cached == text,
             _ => false,
         }
     }
@@ -158,17 +162,17 @@ impl CallCache {
     /// Look up `key`.
     #[inline]
     pub fn find(&mut self, key: &CallKey<'_>) -> Option<&ResolvedCall> {
-        let kept = self.places[key.place()].as_deref_mut().filter(|kept| kept.answers(key))?;
-        kept.misses_left = MOST_OTHERS;
-        Some(&kept.found)
+        let cached = self.slots[key.slot()].as_deref_mut().filter(|cached| cached.matches(key))?;
+        cached.misses_left = MISSES_BEFORE_EVICTION;
+        Some(&cached.resolved)
     }
 
     /// Return whether `key`, which was not found, may replace the entry in its slot. Calls that alternate in one
     /// slot do not evict each other.
-    pub fn has_room(&mut self, key: &CallKey<'_>) -> bool {
-        match &mut self.places[key.place()] {
-            Some(kept) if kept.misses_left > 0 => {
-                kept.misses_left -= 1;
+    pub fn may_insert(&mut self, key: &CallKey<'_>) -> bool {
+        match &mut self.slots[key.slot()] {
+            Some(cached) if cached.misses_left > 0 => {
+                cached.misses_left -= 1;
                 false
             }
             _ => true,
@@ -176,8 +180,8 @@ impl CallCache {
     }
 
     /// Store the resolved call of `key`, which may replace the entry in its slot.
-    pub fn keep(&mut self, key: &CallKey<'_>, found: ResolvedCall) {
-        self.places[key.place()] = Some(Box::new(key.kept(found)));
+    pub fn insert(&mut self, key: &CallKey<'_>, resolved: ResolvedCall) {
+        self.slots[key.slot()] = Some(Box::new(key.cached(resolved)));
     }
 
     /// Remove all entries.

@@ -1,7 +1,7 @@
 //! Selection of an algorithm by name, and of an order for its ranks.
 //!
-//! One text names both: `algorithm@order`, with either part optional: `ring`, `chain@random:7`, `@given`. Precedence,
-//! from high to low: an argument of a call; [`Overrides`]; the preference of a communicator, found by trials;
+//! A text `algorithm@order` names both. Either part is optional: `ring`, `chain@random:7`, `@given`. Precedence, from
+//! high to low: the argument of a call; [`Overrides`]; the preference of a communicator, found by trials;
 //! [`choose`](ripieno_plan::choose). The order is `racks` (the default), `given` or `random:SEED`. It applies to
 //! chains, rings and trees, and to both levels of two-level algorithms.
 
@@ -9,8 +9,8 @@ use crate::error::Error;
 use crate::preferred::Preferred;
 use ripieno_plan::{Algorithm, Collective, Group, Order, choose, choose_in_rank_order};
 
-/// The greatest seed of a random order: ranks compare orders by 32 bits.
-const LAST_SEED: u64 = u32::MAX as u64 - 2;
+/// The largest seed of a random order. Ranks compare orders by 32 bits.
+const MAX_SEED: u64 = u32::MAX as u64 - 2;
 
 /// An algorithm and the order of its ranks.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub struct Overrides {
     by_collective: [NamedAlgorithm; Collective::ALL.len()],
 }
 
-/// A parsed text.
+/// A parsed text; a missing part is `None`.
 #[derive(Clone, Copy, Debug, Default)]
 struct NamedAlgorithm {
     algorithm: Option<&'static Algorithm>,
@@ -47,7 +47,7 @@ impl Overrides {
             let collective = Collective::catalogued().find(|each| each.name() == name.trim().replace('_', "-"));
             let collective = collective.ok_or_else(|| {
                 let names: Vec<&str> = Collective::catalogued().map(Collective::name).collect();
-                wrong("collective", name.trim(), format!("one of {}", names.join(", ")))
+                invalid("collective", name.trim(), format!("one of {}", names.join(", ")))
             })?;
             overrides.by_collective[collective as usize].take(NamedAlgorithm::parse(collective, choice.trim())?);
         }
@@ -62,10 +62,10 @@ impl Overrides {
             is_known |= algorithm.is_some();
             named.take(NamedAlgorithm { algorithm, order: order.filter(|_| name.is_empty() || algorithm.is_some()) });
         }
-        if is_known { Ok(()) } else { Err(wrong("algorithm", name, format!("one of {}", all_names()))) }
+        if is_known { Ok(()) } else { Err(invalid("algorithm", name, format!("one of {}", all_names()))) }
     }
 
-    /// Resolve the algorithm for a call of `collective` with argument `requested`, by `group` and size in bytes.
+    /// Choose the algorithm for a call of `collective` with argument `requested` and `bytes` bytes.
     pub(crate) fn choice(
         &self,
         collective: Collective,
@@ -79,10 +79,10 @@ impl Overrides {
         };
         let mut named = self.by_collective[collective as usize];
         named.take(NamedAlgorithm::parse(collective, requested)?);
-        Ok(named.or_chosen(collective, group, preferred, bytes))
+        Ok(named.or_default(collective, group, preferred, bytes))
     }
 
-    /// Resolve the algorithm for a call that names none.
+    /// Choose the algorithm for a call that names none.
     pub(crate) fn default_choice(
         &self,
         collective: Collective,
@@ -90,39 +90,40 @@ impl Overrides {
         preferred: &Preferred,
         bytes: usize,
     ) -> AlgorithmChoice {
-        self.by_collective[collective as usize].or_chosen(collective, group, preferred, bytes)
+        self.by_collective[collective as usize].or_default(collective, group, preferred, bytes)
     }
 }
 
-/// Resolve the algorithm for a call that combines by a function: it must keep operands in rank order. [`Overrides`] do
-/// not apply, because they may reorder operands, and an order of ranks is ignored.
+/// Choose the algorithm for a reduction by a function. The algorithm must keep operands in rank order.
+///
+/// [`Overrides`] do not apply, because they may reorder operands. An order of ranks is ignored.
 pub(crate) fn in_rank_order(collective: Collective, requested: Option<&str>) -> Result<AlgorithmChoice, Error> {
     let named =
         requested.map(|requested| NamedAlgorithm::parse(collective, requested)).transpose()?.unwrap_or_default();
-    let known = choose_in_rank_order(collective)
-        .ok_or_else(|| wrong("collective", collective.name(), "one that combines".to_string()))?;
+    let ordered = choose_in_rank_order(collective)
+        .ok_or_else(|| invalid("collective", collective.name(), "one that combines".to_string()))?;
     match named.algorithm {
         Some(algorithm) if !algorithm.in_rank_order => {
-            let expected = format!("{}, as a function need not be commutative", known.name);
-            Err(wrong("algorithm", algorithm.name, expected))
+            let expected = format!("{}, because a function need not be commutative", ordered.name);
+            Err(invalid("algorithm", algorithm.name, expected))
         }
-        _ => Ok(AlgorithmChoice { algorithm: known, order: Order::default() }),
+        _ => Ok(AlgorithmChoice { algorithm: ordered, order: Order::default() }),
     }
 }
 
 impl AlgorithmChoice {
-    /// Return a number for the order, which ranks compare: 0 for the default.
+    /// Return a number that identifies the order when ranks compare their calls; 0 for the default.
     #[inline]
     pub fn order_hash(&self) -> u32 {
         match self.order {
             Order::Racks => 0,
             Order::Given => 1,
-            // At most `LAST_SEED`.
+            // At most `MAX_SEED`.
             Order::Random(seed) => 2 + seed as u32,
         }
     }
 
-    /// Name of the order; empty for the default.
+    /// Return the name of the order, or an empty string for the default.
     pub fn order_name(&self) -> String {
         match self.order {
             Order::Racks => String::new(),
@@ -138,14 +139,14 @@ impl NamedAlgorithm {
         let algorithm = Algorithm::by_name(collective, name);
         if algorithm.is_none() && !name.is_empty() {
             let names: Vec<&str> = Algorithm::of(collective).map(|algorithm| algorithm.name).collect();
-            return Err(wrong("algorithm", name, format!("one of {} for {}", names.join(", "), collective.name())));
+            return Err(invalid("algorithm", name, format!("one of {} for {}", names.join(", "), collective.name())));
         }
         Ok(NamedAlgorithm { algorithm, order })
     }
 
-    fn or_chosen(self, collective: Collective, group: &Group, preferred: &Preferred, bytes: usize) -> AlgorithmChoice {
-        let usual = || preferred.find(collective, bytes).unwrap_or_else(|| choose(collective, group, bytes));
-        let algorithm = self.algorithm.unwrap_or_else(usual);
+    fn or_default(self, collective: Collective, group: &Group, preferred: &Preferred, bytes: usize) -> AlgorithmChoice {
+        let default = || preferred.find(collective, bytes).unwrap_or_else(|| choose(collective, group, bytes));
+        let algorithm = self.algorithm.unwrap_or_else(default);
         AlgorithmChoice { algorithm, order: self.order.unwrap_or_default() }
     }
 
@@ -160,11 +161,11 @@ impl NamedAlgorithm {
 fn split(text: &str) -> Result<(&str, Option<Order>), Error> {
     let Some((name, order)) = text.split_once('@') else { return Ok((text, None)) };
     match Order::parse(order) {
-        Some(Order::Random(seed)) if seed > LAST_SEED => {
-            Err(wrong("order", order, format!("a seed of at most {LAST_SEED}")))
+        Some(Order::Random(seed)) if seed > MAX_SEED => {
+            Err(invalid("order", order, format!("a seed of at most {MAX_SEED}")))
         }
         Some(order) => Ok((name, Some(order))),
-        None => Err(wrong("order", order, "racks, given, random or random:SEED with a whole number".to_string())),
+        None => Err(invalid("order", order, "racks, given, random or random:SEED with a whole number".to_string())),
     }
 }
 
@@ -175,7 +176,7 @@ fn all_names() -> String {
     names.join(", ")
 }
 
-fn wrong(name: &'static str, value: &str, expected: String) -> Error {
+fn invalid(name: &'static str, value: &str, expected: String) -> Error {
     Error::Argument { name, value: value.to_string(), expected }
 }
 
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_with_a_collective_is_stronger_and_an_argument_stronger_still() {
+    fn an_argument_overrides_an_entry_with_a_collective_and_that_a_bare_name() {
         let overrides = " reduce_scatter = direct , ring, broadcast=chain@given";
         assert_eq!(chosen(overrides, Collective::ReduceScatter, None).0, "direct");
         assert_eq!(chosen(overrides, Collective::Broadcast, None), ("chain", Order::Given));
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_alone_concerns_every_collective_and_leaves_the_algorithm() {
+    fn an_order_without_a_name_applies_to_every_collective() {
         assert_eq!(chosen("@given,ring", Collective::Allreduce, None), ("ring", Order::Given));
         for collective in Collective::catalogued() {
             assert_eq!(chosen("@random:3", collective, None).1, Order::Random(3));
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_that_differ_are_distinguished() {
+    fn different_orders_have_different_hashes() {
         let hash = |requested| {
             let (group, preferred) = (Group::new(0, 9), Preferred::default());
             let choice = Overrides::default().choice(Collective::Broadcast, Some(requested), &group, &preferred, 8);

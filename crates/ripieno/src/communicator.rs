@@ -1,9 +1,9 @@
 //! The communicator: collectives over bytes of typed elements.
 //!
-//! Every rank of the communicator must call every method, in the same order. If ranks disagree, all of them get an
-//! error that lists the call of each rank. All collectives work in place: a vector is read, received into and left
-//! where it is. `algorithm` names an algorithm of the catalogue, an [order](ripieno_plan::Order) of its ranks, or both
-//! (`chain@random:7`). `None` leaves the choice to the [`Overrides`], and then to [`choose`](ripieno_plan::choose).
+//! Every rank of the communicator must call the same methods in the same order. If ranks differ, all of them get an
+//! error that lists the call of each rank. All collectives work in place on the caller's vectors. `algorithm` names an
+//! algorithm of the catalogue, an [order](ripieno_plan::Order) of its ranks, or both (`chain@random:7`). With `None`,
+//! the [`Overrides`] and then [`choose`](ripieno_plan::choose) determine the algorithm.
 
 use crate::choice::Overrides;
 use crate::communicator_state::{CommunicatorState, Replica};
@@ -17,7 +17,7 @@ use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::BufferPool;
 use crate::preferred;
 use crate::statistics::Statistics;
-use crate::task::{CollectiveTask, Whole};
+use crate::task::{CollectiveTask, WholeBuffer};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::recorder::Reading;
@@ -27,19 +27,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// One rank's handle to a group of ranks: the whole world, or a part of it made by [`Communicator::split`].
+/// One rank's handle to a group of ranks: the world, or a part of it that [`Communicator::split`] created.
 pub struct Communicator {
     pub(crate) shared: Arc<CoreShared>,
     /// Index among this rank's communicators; the world has 0.
     pub(crate) number: usize,
-    /// Whether this part of the world is closed. Unused for the world.
+    /// Whether this part of the world is closed; unused for the world.
     pub(crate) is_closed: AtomicBool,
     rank: usize,
     world_size: usize,
-    /// The state has the same group. This copy is read while a call holds the state.
+    /// Copy of the group in the state. It can be read while a call holds the core.
     group: Mutex<Group>,
     pub(crate) world_ranks: Arc<[usize]>,
-    /// For logical ranks: which replica of its rank this process is.
+    /// For logical ranks: the replica that this process runs.
     pub(crate) replica: Option<Replica>,
     /// Measured packet costs, for the design of sparse reductions.
     pub(crate) packets: Mutex<Option<PacketCurve>>,
@@ -64,8 +64,8 @@ impl Communicator {
         Communicator::numbered(shared, 0, group, world_ranks, None)
     }
 
-    /// Add a communicator to the rank with the given `core`. `id` must be the same on all its ranks.
-    pub(crate) fn among(
+    /// Create another communicator of the rank that owns `core`. `id` must be equal on all members.
+    pub(crate) fn in_core(
         shared: &Arc<CoreShared>,
         core: &mut Core,
         id: u32,
@@ -91,8 +91,8 @@ impl Communicator {
         Communicator { shared, number, is_closed, rank, world_size, group, world_ranks, replica, packets }
     }
 
-    /// Set the function that decides whether to stop waiting. It is called each time that a caller has slept, for all
-    /// communicators of the rank.
+    /// Set the function that decides whether a wait is interrupted, for all communicators of the rank. It is called
+    /// each time that a caller has slept.
     pub fn set_interrupt(&self, interrupt: impl Fn() -> bool + Send + Sync + 'static) -> Result<(), Error> {
         self.shared.set_interrupt(Arc::new(interrupt))
     }
@@ -107,7 +107,7 @@ impl Communicator {
         self.world_size
     }
 
-    /// Return whether the communicator has all ranks, and is no part made by [`Communicator::split`].
+    /// Return whether this is the communicator of the world, and not a part of it.
     pub fn is_world(&self) -> bool {
         self.number == 0
     }
@@ -117,7 +117,7 @@ impl Communicator {
         &self.world_ranks
     }
 
-    /// Return the ranks, from the view of this one.
+    /// Return the group of all ranks of this communicator.
     pub(crate) fn group_of_all(&self) -> Group {
         lock(&self.group).clone()
     }
@@ -127,8 +127,8 @@ impl Communicator {
         lock(&self.group).topology().clone()
     }
 
-    /// Plan all later calls for these racks, `racks[i]` being the rack of rank `i`. Preferred algorithms are forgotten.
-    /// All ranks must call it with equal racks, between the same collectives. Groups made before keep their racks.
+    /// Plan all later calls for these racks; `racks[i]` is the rack of rank `i`. Clears the preferred algorithms.
+    /// All ranks must call this with equal racks, between the same collectives. Existing groups keep their racks.
     pub fn adopt_racks(&self, racks: &[usize]) -> Result<(), Error> {
         let mut held = self.hold()?;
         let (_, state) = held.communicator(self.number)?;
@@ -140,18 +140,18 @@ impl Communicator {
         Ok(())
     }
 
-    /// Return the cost of packets between the ranks: the curve [kept](Communicator::keep_packets), or a default for the
-    /// memory of one node or for links between nodes.
+    /// Return the cost of packets between the ranks: the curve that [`Communicator::keep_packets`] has set, or a
+    /// default for the memory of one node or for links between nodes.
     pub fn packets(&self) -> PacketCurve {
-        let kept = lock(&self.packets).clone();
-        kept.unwrap_or_else(|| match self.topology().node_count() {
+        let measured = lock(&self.packets).clone();
+        measured.unwrap_or_else(|| match self.topology().node_count() {
             0 | 1 => PacketCurve::memory(),
             _ => PacketCurve::network(),
         })
     }
 
-    /// Set the packet costs, as [measured](crate::packets::measure), for sparse reductions that are designed from now
-    /// on. All ranks must set the same curve.
+    /// Set the [measured](crate::packets::measure) packet costs for later designs of sparse reductions. All ranks must
+    /// set the same curve.
     pub fn keep_packets(&self, packets: PacketCurve) {
         *lock(&self.packets) = Some(packets);
     }
@@ -164,22 +164,25 @@ impl Communicator {
         Ok(runtime.overrides.default_choice(collective, state.group(), state.preferred(), size_bytes).algorithm)
     }
 
-    /// Return the algorithms of `collective` that may be preferred, grouped by equal plans. `bytes` is the size of the
-    /// vector; the size of a rank's block for allgather, gather and scatter; or all bytes that a rank sends for
-    /// alltoall.
+    /// Return the algorithms of `collective` that may be preferred, grouped by equal plans.
+    ///
+    /// `bytes` is the size of the vector. For allgather, gather and scatter, it is the size of a rank's block; for
+    /// alltoall, the number of bytes that a rank sends.
     pub fn distinct_algorithms(&self, collective: Collective, bytes: usize) -> Vec<Vec<&'static str>> {
         preferred::distinct(collective, &self.group_of_all(), bytes)
     }
 
-    /// Set the algorithms for calls that name none and have no override. Each row holds for sizes up to its total
-    /// bytes, which must ascend, and the last row also for larger ones. No rows restore the default. All ranks must
-    /// prefer the same.
+    /// Set the algorithms for calls that name none and have no override.
+    ///
+    /// Each row applies to sizes up to its total bytes, which must ascend. The last row also applies to larger sizes.
+    /// An empty list restores the default. All ranks must set the same rows.
     pub fn prefer(&self, collective: Collective, rows: &[preferred::PreferredRow]) -> Result<(), Error> {
         let mut held = self.hold()?;
         held.communicator(self.number)?.1.prefer(collective, rows)
     }
 
-    /// Set the algorithms for calls that name none, for all communicators of the rank. All ranks must set the same.
+    /// Set the algorithms for calls that name none, for all communicators of the rank. All ranks must set the same
+    /// ones.
     pub fn set_overrides(&self, overrides: Overrides) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let core = held.core();
@@ -188,7 +191,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// Return the latest `count` collectives of this rank on all communicators, or all recorded ones (some thousands).
+    /// Return the latest `count` collectives of this rank on all communicators; by default all recorded ones.
     pub fn flight(&self, count: Option<usize>) -> Result<FlightRecorder, Error> {
         let mut held = self.shared.hold()?;
         let core = held.core();
@@ -196,24 +199,25 @@ impl Communicator {
     }
 
     /// Return the communication counters of this rank over all communicators, since the first call of this method.
-    /// `now` is a time on the host's monotonic clock. The method never waits for a call in progress, and includes it.
-    pub fn reading(&self, now: Duration) -> Reading {
+    /// `now` is a time on the host's monotonic clock. The counters include a call in progress, and the method does not
+    /// wait for it.
+    pub fn traffic(&self, now: Duration) -> Reading {
         self.shared.gauge.read(now)
     }
 
-    /// Record the last `count` collectives from now on, and the times of all. This reads the clock twice per
+    /// Keep records of the last `count` collectives from now on, each with its times. Reads the clock twice per
     /// collective.
     pub fn keep_records(&self, count: usize) -> Result<(), Error> {
         flight::keep(&mut self.shared.hold()?.core().executor, count);
         Ok(())
     }
 
-    /// Return the world's links in use that are a fallback, by rank: the kind of the link, and the reason.
+    /// Return the fallback links in use, by world rank: the kind of the link, and the reason for the fallback.
     pub fn second_choices(&self) -> Result<Vec<(usize, String)>, Error> {
         Ok(self.shared.hold()?.core().fabric.second_choices())
     }
 
-    /// Counters of all calls so far.
+    /// Return the counters of all calls so far.
     pub fn statistics(&self) -> Result<Statistics, Error> {
         Ok(self.hold()?.communicator(self.number)?.1.statistics())
     }
@@ -231,8 +235,8 @@ impl Communicator {
         state.run(&mut runtime, task, elements.into(), algorithm, memory)
     }
 
-    /// Like [`Communicator::run`], for a repeated task of a few short messages, on the thread that makes most calls
-    /// here. `run_section` runs the blocking section. Returns `None` for any other task, and runs no part of it.
+    /// Run a repeated task of a few short messages, like [`Communicator::run`], if this thread makes most calls.
+    /// `run_section` runs the blocking section. Returns `None` without running any part of another task.
     pub fn run_briefly<'a>(
         &self,
         task: &CollectiveTask<'_>,
@@ -262,13 +266,14 @@ impl Communicator {
     }
 
     /// Return the core, and the index of this communicator in it.
-    pub(crate) fn place(&self) -> (&Arc<CoreShared>, usize) {
+    pub(crate) fn core_and_number(&self) -> (&Arc<CoreShared>, usize) {
         (&self.shared, self.number)
     }
 
-    /// Start a task and return at once; it makes progress in the background. Several tasks may be in flight. They are
-    /// numbered in the order of their start, together with blocking calls. While a rank has more than one call in
-    /// flight or waiting, a cycle of ranks that wait for each other is not reported.
+    /// Start a task and return at once. The task makes progress in the background.
+    ///
+    /// Several tasks may be in flight. They are numbered in the order of their start, together with blocking calls.
+    /// While a rank has several calls in flight, deadlocks between ranks are not reported.
     pub fn start<'a, M: OwnedBuffers>(
         &self,
         task: &CollectiveTask<'_>,
@@ -279,9 +284,9 @@ impl Communicator {
         let mut held = self.hold()?;
         held.ensure_background()?;
         let (mut runtime, state) = held.communicator(self.number)?;
-        let ticket = state.start(&mut runtime, task, elements.into(), algorithm, memory)?;
+        let result_slot = state.start(&mut runtime, task, elements.into(), algorithm, memory)?;
         drop(held);
-        Ok(Handle::new(ticket, self.shared.clone()))
+        Ok(Handle::new(result_slot, self.shared.clone()))
     }
 
     /// Copy the root's `vector` to every rank. The root's vector is only read.
@@ -292,7 +297,7 @@ impl Communicator {
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.run(&CollectiveTask::Broadcast { root, vector: Whole }, element, algorithm, [vector, NO_MEMORY])
+        self.run(&CollectiveTask::Broadcast { root, vector: WholeBuffer }, element, algorithm, [vector, NO_MEMORY])
     }
 
     /// Combine the vectors of all ranks into the root's `vector`. The other vectors are used as scratch memory.
@@ -304,22 +309,23 @@ impl Communicator {
         root: usize,
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
-        self.in_place(&CollectiveTask::Reduce { op, root, vector: Whole }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Reduce { op, root, vector: WholeBuffer }, vector, element, algorithm)
     }
 
-    /// Combine the vectors of all ranks into every rank's `vector`, bitwise identical on every rank and in every run.
+    /// Combine the vectors of all ranks into every rank's `vector`. The result is bitwise identical on every rank and
+    /// in every run.
     pub fn allreduce(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&CollectiveTask::Allreduce { op, vector: Whole }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Allreduce { op, vector: WholeBuffer }, vector, element, algorithm)
     }
 
     /// Replace each rank's `vector` by the combination of the vectors of ranks 0 to this one.
     pub fn scan(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&CollectiveTask::Scan { op, vector: Whole }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Scan { op, vector: WholeBuffer }, vector, element, algorithm)
     }
 
     /// Replace each rank's `vector` by the combination of the vectors of all lower ranks. Rank 0 keeps its own.
     pub fn exscan(&self, vector: &mut [u8], element: Element, op: Op, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&CollectiveTask::Exscan { op, vector: Whole }, vector, element, algorithm)
+        self.in_place(&CollectiveTask::Exscan { op, vector: WholeBuffer }, vector, element, algorithm)
     }
 
     /// Gather the chunks of all ranks on every rank. `vector` holds `counts[rank]` elements per rank.
@@ -398,7 +404,7 @@ impl Communicator {
         algorithm: Option<&str>,
     ) -> Result<(), Error> {
         self.run(
-            &CollectiveTask::Rotate { distance, out: Whole, into: Whole },
+            &CollectiveTask::Rotate { distance, out: WholeBuffer, into: WholeBuffer },
             element,
             algorithm,
             [BufferMemory::Read(out), BufferMemory::Write(into)],
@@ -423,29 +429,34 @@ impl Communicator {
 
     /// Return after every rank has entered the barrier.
     pub fn barrier(&self, algorithm: Option<&str>) -> Result<(), Error> {
-        self.in_place(&CollectiveTask::Barrier { token: Whole }, &mut [0], Element::U8, algorithm)
+        self.in_place(&CollectiveTask::Barrier { token: WholeBuffer }, &mut [0], Element::U8, algorithm)
     }
 
     /// Send `vector` to rank `to`, which calls [`Communicator::receive`] with equally many elements.
     ///
     /// Messages from one rank to another keep their order. Collectives may overtake them.
     pub fn send(&self, vector: &[u8], element: Element, to: usize) -> Result<(), Error> {
-        let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: Whole };
+        let task = CollectiveTask::PointToPoint { from: self.rank(), to, vector: WholeBuffer };
         self.run(&task, element, None, [BufferMemory::Read(vector), NO_MEMORY])
     }
 
     /// Receive a vector that rank `from` sends with [`Communicator::send`].
     pub fn receive(&self, vector: &mut [u8], element: Element, from: usize) -> Result<(), Error> {
-        self.in_place(&CollectiveTask::PointToPoint { from, to: self.rank(), vector: Whole }, vector, element, None)
+        self.in_place(
+            &CollectiveTask::PointToPoint { from, to: self.rank(), vector: WholeBuffer },
+            vector,
+            element,
+            None,
+        )
     }
 
-    /// Wait until one of `sources` has sent the next message for [`Communicator::receive`], and return its rank; `None`
-    /// after `timeout`. If `words` is given, the message must have the form that `words` describes. A source with
-    /// another pending message is skipped, unless all sources have one.
+    /// Wait until one of `sources` has sent a message for [`Communicator::receive`], and return its rank; `None` after
+    /// `timeout`. If `form` is given, the message must have the form that this text describes. A source whose next
+    /// message has another form is skipped, unless that holds for all sources.
     pub fn await_message(
         &self,
         sources: &[usize],
-        words: Option<&str>,
+        form: Option<&str>,
         timeout: Option<Duration>,
     ) -> Result<Option<usize>, Error> {
         for &source in sources {
@@ -454,7 +465,7 @@ impl Communicator {
             }
         }
         let peers: Vec<usize> = sources.iter().map(|&source| self.world_ranks[source]).collect();
-        let form = words.map(|words| ElementShape::Described(words).form());
+        let form = form.map(|text| ElementShape::Described(text).form());
         let mut held = self.hold()?;
         let (runtime, state) = held.communicator(self.number)?;
         let until = timeout.map(|timeout| runtime.fabric.now() + timeout);
@@ -467,8 +478,8 @@ impl Communicator {
         Ok(found.and_then(|peer| self.world_ranks.iter().position(|&rank| rank == peer)))
     }
 
-    /// Report a failure of this rank, with its cause, to every rank. All ranks get the first failure of a job. Works
-    /// while another thread is in a call.
+    /// Report a failure of this rank, with its cause, to every rank. All ranks get the first failure of a job. The
+    /// method works while another thread is in a call.
     pub fn abort(&self, host: &str, cause: &str, traceback: &str) {
         self.shared.remote().report(JobFailure::RankFailed {
             rank: self.shared.rank(),
@@ -478,15 +489,16 @@ impl Communicator {
         });
     }
 
-    /// Report to the survivors of a failure that this rank's program has ended. They continue without it and do not
-    /// wait for it in [`Communicator::shrink`].
+    /// Report to the survivors of a failure that this rank's program has ended. [`Communicator::shrink`] does not wait
+    /// for this rank then.
     pub fn withdraw(&self) {
         self.shared.remote().withdraw();
     }
 
-    /// Close the communicator; every later call on it returns [`Error::Closed`]. Closing the world first ends the runs
-    /// in flight, then closes all communicators split from it and leaves the job cleanly. Closing a part of the world
-    /// does not wait, and its runs in flight continue.
+    /// Close the communicator. Every later call on it returns [`Error::Closed`].
+    ///
+    /// Closing the world completes the runs in flight, closes all communicators split from it, and leaves the job.
+    /// Closing a part of the world does not wait; its runs in flight continue.
     pub fn close(&self) {
         match self.number {
             0 => self.shared.close(),

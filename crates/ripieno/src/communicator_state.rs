@@ -1,4 +1,4 @@
-//! State of one communicator in a core: its group, its call count and its schedules.
+//! State of one communicator in a core: its group, call numbers and schedules.
 
 use crate::call_cache::{CallCache, CallKey, ResolvedCall};
 use crate::elements::{ElementShape, ElementType, form, words};
@@ -7,17 +7,17 @@ use crate::lock::lock;
 use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::pool::{BufferPool, PooledBuffer};
 use crate::preferred::{self, Preferred};
+use crate::result_slot::ResultSlot;
 use crate::runtime::Runtime;
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
 use crate::task::{self, CollectiveTask, TaskExtent};
-use crate::ticket::ResultSlot;
 use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
 use ripieno_run::{BlockingSection, BufferMemory, Call, Element, PreparedCall, Replicas, Schedule};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-/// A rank of the world, and the mapping of world ranks to replicas.
+/// A world rank, and the mapping of world ranks to replicas.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replica {
     pub replicas: Replicas,
@@ -25,7 +25,7 @@ pub(crate) struct Replica {
 }
 
 pub(crate) struct CommunicatorState {
-    /// The same on every rank, and different from the id of any communicator that shares a rank.
+    /// Equal on every rank, and different from the id of any communicator that shares a rank.
     id: u32,
     group: Group,
     /// The world rank of every rank; with replicas, the world rank of the first replica.
@@ -34,7 +34,7 @@ pub(crate) struct CommunicatorState {
     replica: Option<Replica>,
     schedules: Schedules,
     preferred: Preferred,
-    repeats: CallCache,
+    call_cache: CallCache,
     sequence: u64,
     /// Number of sparse reductions configured so far.
     configuration_count: u32,
@@ -54,7 +54,7 @@ impl CommunicatorState {
             replica,
             schedules: Schedules::default(),
             preferred: Preferred::default(),
-            repeats: CallCache::default(),
+            call_cache: CallCache::default(),
             sequence: 0,
             configuration_count: 0,
             messages: BTreeMap::new(),
@@ -63,12 +63,12 @@ impl CommunicatorState {
         }
     }
 
-    /// Continue with the collective of this number.
+    /// Set the number of the next collective.
     pub fn resume(&mut self, sequence: u64) {
         self.sequence = sequence;
     }
 
-    /// Return the number of the communicator, the same on every rank.
+    /// Return the id of the communicator, equal on every rank.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -88,22 +88,22 @@ impl CommunicatorState {
     ) -> Result<(), Error> {
         let key = CallKey::of(task, elements, algorithm, &memory);
         if let Some(key) = &key
-            && let Some(found) = self.repeats.find(key)
+            && let Some(resolved) = self.call_cache.find(key)
         {
-            note_form(runtime, task, &elements.shape, found);
-            let sequence = next_of(task, &mut self.sequence, &mut self.messages);
-            return run_found(runtime, found, memory, sequence, &mut self.statistics, &mut |rest| rest());
+            note_form(runtime, task, &elements.shape, resolved);
+            let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
+            return run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, &mut |rest| rest());
         }
-        let found = self.find(runtime, task, elements, algorithm, &memory)?;
-        let ended = self.run_new(runtime, task, &found, memory);
-        if let Some(key) = key.filter(|key| self.repeats.has_room(key)) {
-            self.repeats.keep(&key, found);
+        let resolved = self.resolve(runtime, task, elements, algorithm, &memory)?;
+        let ended = self.run_new(runtime, task, &resolved, memory);
+        if let Some(key) = key.filter(|key| self.call_cache.may_insert(key)) {
+            self.call_cache.insert(&key, resolved);
         }
         ended
     }
 
-    /// Like [`CommunicatorState::run`], for a repeated task of a few short messages; `None` for any other task, with no
-    /// part of it run. `run_section` runs the blocking section.
+    /// Run a repeated task of a few short messages, like [`CommunicatorState::run`]. `run_section` runs the blocking
+    /// section. Returns `None` without running any part of another task.
     #[inline]
     pub fn run_briefly(
         &mut self,
@@ -115,11 +115,11 @@ impl CommunicatorState {
         run_section: BlockingSection<'_>,
     ) -> Option<Result<(), Error>> {
         let key = CallKey::of(task, elements, algorithm, memory)?;
-        let found = self.repeats.find(&key).filter(|found| found.prepared.is_brief())?;
-        note_form(runtime, task, &elements.shape, found);
-        let memory = memory.each_mut().map(BufferMemory::lent);
-        let sequence = next_of(task, &mut self.sequence, &mut self.messages);
-        Some(run_found(runtime, found, memory, sequence, &mut self.statistics, run_section))
+        let resolved = self.call_cache.find(&key).filter(|resolved| resolved.prepared.is_brief())?;
+        note_form(runtime, task, &elements.shape, resolved);
+        let memory = memory.each_mut().map(BufferMemory::reborrow);
+        let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
+        Some(run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, run_section))
     }
 
     /// Return the preferred algorithms for calls that name none.
@@ -133,31 +133,31 @@ impl CommunicatorState {
         self.preferred.set(collective, &self.group, rows)
     }
 
-    /// Return the ranks, from the view of this one.
+    /// Return the group of all ranks.
     pub fn group(&self) -> &Group {
         &self.group
     }
 
-    /// Plan all later calls for `group`, which has the same ranks in other racks.
+    /// Plan all later calls for `group`, which has the same ranks and other racks.
     pub fn adopt(&mut self, group: Group) {
         self.clear_cache();
         (self.schedules, self.preferred, self.group) = (Schedules::default(), Preferred::default(), group);
     }
 
-    /// Clear the cache of resolved calls, because their result may change.
+    /// Clear the cache of resolved calls.
     pub fn clear_cache(&mut self) {
-        self.repeats.clear();
+        self.call_cache.clear();
     }
 
     fn run_new(
         &mut self,
         runtime: &mut Runtime<'_>,
         task: &CollectiveTask<'_>,
-        found: &ResolvedCall,
+        resolved: &ResolvedCall,
         memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
-        let sequence = next_of(task, &mut self.sequence, &mut self.messages);
-        run_found(runtime, found, memory, sequence, &mut self.statistics, &mut |rest| rest())
+        let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
+        run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, &mut |rest| rest())
     }
 
     /// Run a task with sizes that do not repeat to its end, without caching its schedule.
@@ -168,13 +168,13 @@ impl CommunicatorState {
         element: Element,
         memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
-        let kept = std::mem::take(&mut self.schedules);
-        let found = self.find(runtime, task, element.into(), None, &memory);
-        self.schedules = kept;
-        self.run_new(runtime, task, &found?, memory)
+        let cached = std::mem::take(&mut self.schedules);
+        let resolved = self.resolve(runtime, task, element.into(), None, &memory);
+        self.schedules = cached;
+        self.run_new(runtime, task, &resolved?, memory)
     }
 
-    /// Return the number of the next sparse reduction, from 1 on; the same on every rank.
+    /// Return the number of the next sparse reduction, from 1 on. It is equal on every rank.
     pub fn next_configuration(&mut self) -> u32 {
         self.configuration_count += 1;
         self.configuration_count
@@ -185,8 +185,9 @@ impl CommunicatorState {
         Arc::new(in_world(plan, &self.world_ranks, self.replica))
     }
 
-    /// Run a schedule from outside the catalogue as the next collective of all ranks, which make equal calls. The
-    /// caller must have noted the form of the call. The third buffer is the scratch memory of the plan.
+    /// Run a schedule from outside the catalogue as the next collective. All ranks must make equal calls.
+    ///
+    /// The caller must have registered the form of the call. The third buffer is the scratch memory of the plan.
     pub fn run_uncatalogued(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -198,7 +199,7 @@ impl CommunicatorState {
         execute(runtime, &prepared, buffers, &mut self.sequence, &mut self.statistics, &mut |rest| rest())
     }
 
-    /// Start a task that runs asynchronously. The memory is kept until it has ended.
+    /// Start a task that runs asynchronously and owns `memory` until it has ended.
     pub fn start<M: OwnedBuffers>(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -208,14 +209,15 @@ impl CommunicatorState {
         memory: M,
     ) -> Result<Arc<ResultSlot<M>>, Error> {
         let mut memory = Box::new(memory);
-        let found = self.find(runtime, task, elements, algorithm, &memory.buffers())?;
-        let sequence = *next_of(task, &mut self.sequence, &mut self.messages);
-        let ticket = self.submit(runtime, sequence, found.prepared, memory)?;
-        *next_of(task, &mut self.sequence, &mut self.messages) += 1;
-        Ok(ticket)
+        let resolved = self.resolve(runtime, task, elements, algorithm, &memory.buffers())?;
+        let sequence = *sequence_of(task, &mut self.sequence, &mut self.messages);
+        let result_slot = self.submit(runtime, sequence, resolved.prepared, memory)?;
+        *sequence_of(task, &mut self.sequence, &mut self.messages) += 1;
+        Ok(result_slot)
     }
 
-    /// Like [`CommunicatorState::run_uncatalogued`], but asynchronous. The memory is kept until the run has ended.
+    /// Start a schedule from outside the catalogue, like [`CommunicatorState::run_uncatalogued`]. The run owns `memory`
+    /// until it has ended.
     pub fn start_uncatalogued<M: OwnedBuffers>(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -224,9 +226,9 @@ impl CommunicatorState {
         memory: M,
     ) -> Result<Arc<ResultSlot<M>>, Error> {
         let prepared = PreparedCall::new(self.id, call, schedule)?;
-        let ticket = self.submit(runtime, self.sequence, prepared, Box::new(memory))?;
+        let result_slot = self.submit(runtime, self.sequence, prepared, Box::new(memory))?;
         self.sequence += 1;
-        Ok(ticket)
+        Ok(result_slot)
     }
 
     fn submit<M: OwnedBuffers>(
@@ -239,13 +241,13 @@ impl CommunicatorState {
         let [mut main, mut output] = memory.buffers();
         // SAFETY: the end of the run owns the memory and outlives the run's buffers. `OwnedBuffers` guarantees that the
         // memory stays in place, and that no other code uses it while its owner lives.
-        let (main, output) = unsafe { (main.prolonged(), output.prolonged()) };
+        let (main, output) = unsafe { (main.extend_lifetime(), output.extend_lifetime()) };
         let mut scratch = scratch(runtime.scratch, prepared.schedule().scratch_bytes())?;
-        let mut lent = scratch.as_mut().map_or(NO_MEMORY, |scratch| BufferMemory::Write(scratch.bytes_mut()));
+        let mut scratch_buffer = scratch.as_mut().map_or(NO_MEMORY, |scratch| BufferMemory::Write(scratch.bytes_mut()));
         // SAFETY: as above; moving a pooled buffer does not move its bytes.
-        let lent = unsafe { lent.prolonged() };
-        let ticket = Arc::new(ResultSlot::default());
-        let (completion, background) = (ResultSlot::completion(&ticket, runtime.waiters), self.background.clone());
+        let scratch_buffer = unsafe { scratch_buffer.extend_lifetime() };
+        let result_slot = Arc::new(ResultSlot::default());
+        let (completion, background) = (ResultSlot::completion(&result_slot, runtime.waiters), self.background.clone());
         let end = Box::new(move |result: Result<_, _>| {
             drop(scratch);
             if let Ok(traffic) = result {
@@ -253,13 +255,13 @@ impl CommunicatorState {
             }
             completion.complete(result.map(|_| *memory).map_err(Error::from));
         });
-        runtime.executor.submit(runtime.fabric, sequence, prepared, vec![main, output, lent], end)?;
+        runtime.executor.submit(runtime.fabric, sequence, prepared, vec![main, output, scratch_buffer], end)?;
         runtime.executor.advance(runtime.fabric);
-        Ok(ticket)
+        Ok(result_slot)
     }
 
-    /// Check a task, resolve its algorithm and schedule, and note the form that ranks compare.
-    fn find(
+    /// Check a task, determine its algorithm and schedule, and register the form that ranks compare.
+    fn resolve(
         &mut self,
         runtime: &mut Runtime<'_>,
         task: &CollectiveTask<'_>,
@@ -273,7 +275,7 @@ impl CommunicatorState {
         if task.has_output() {
             check_write("second buffer", output, task)?;
         }
-        let (main, output) = (whole(Buffer::MAIN, main, element)?, whole(Buffer::OUTPUT, output, element)?);
+        let (main, output) = (buffer_span(Buffer::MAIN, main, element)?, buffer_span(Buffer::OUTPUT, output, element)?);
         let extents = TaskExtent::all_of(task);
         task::check(task, &extents, &self.group, [main, output])?;
         let (collective, bytes) = (task.collective(), main.length_bytes);
@@ -281,29 +283,29 @@ impl CommunicatorState {
         let mut call = task::call(task, element, main.element_count(), &choice, self.group.size());
         let (group, world_ranks, replica) = (&self.group, &*self.world_ranks, self.replica);
         let schedule =
-            self.schedules.get(call, choice.order, task::depends_on(task, extents, [main, output]), || {
+            self.schedules.get(call, choice.order, task::plan_extents(task, extents, [main, output]), || {
                 let plan = task::plan(task, choice.algorithm, &group.in_order(choice.order), main, output);
                 let plan = plan.map_err(|unsuitable| {
                     argument("algorithm", choice.algorithm.name, &format!("another one, because {unsuitable}"))
                 })?;
                 let schedule = in_world(plan, world_ranks, replica);
                 Ok::<_, Error>(match task.collective() {
-                    Collective::PointToPoint => schedule.of_message(),
-                    _ if choice.algorithm.rendezvous => schedule.lending(),
+                    Collective::PointToPoint => schedule.for_message(),
+                    _ if choice.algorithm.rendezvous => schedule.with_zero_copy(),
                     _ => schedule,
                 })
             })?;
         // Plans do not depend on the form.
         call.form = form(&shape, task::common_counts(&extents), &choice);
-        let found = ResolvedCall { prepared: PreparedCall::new(self.id, call, schedule)?, choice };
-        note_form(runtime, task, &shape, &found);
-        Ok(found)
+        let resolved = ResolvedCall { prepared: PreparedCall::new(self.id, call, schedule)?, choice };
+        note_form(runtime, task, &shape, &resolved);
+        Ok(resolved)
     }
 }
 
-/// Return the number of the next such call, equal on all ranks that take part in it.
+/// Return the counter for calls like `task`: of messages between two ranks, or of collectives.
 #[inline]
-fn next_of<'a>(
+fn sequence_of<'a>(
     task: &CollectiveTask<'_>,
     collectives: &'a mut u64,
     messages: &'a mut BTreeMap<(usize, usize), u64>,
@@ -314,19 +316,19 @@ fn next_of<'a>(
     }
 }
 
-/// Note the description of a call's form, if it has one.
+/// Register the description of a call's form, if it has one.
 #[inline]
-fn note_form(runtime: &mut Runtime<'_>, task: &CollectiveTask<'_>, shape: &ElementShape<'_>, found: &ResolvedCall) {
-    let form = found.prepared.call().form;
+fn note_form(runtime: &mut Runtime<'_>, task: &CollectiveTask<'_>, shape: &ElementShape<'_>, resolved: &ResolvedCall) {
+    let form = resolved.prepared.call().form;
     if form != 0 {
         let counts = || task::common_counts(&TaskExtent::all_of(task));
-        runtime.fabric.note_form(form, &|| words(shape, counts(), &found.choice));
+        runtime.fabric.note_form(form, &|| words(shape, counts(), &resolved.choice));
     }
 }
 
 /// Run a resolved call as number `sequence`, and count it.
 #[inline(always)]
-fn run_found(
+fn run_resolved(
     runtime: &mut Runtime<'_>,
     ResolvedCall { prepared, .. }: &ResolvedCall,
     [main, output]: [BufferMemory<'_>; 2],
@@ -337,7 +339,7 @@ fn run_found(
     match prepared.schedule().scratch_bytes() {
         0 => execute(runtime, prepared, [main, output, NO_MEMORY], sequence, statistics, run_section),
         length_bytes => {
-            let mut scratch = taken(runtime.scratch, length_bytes)?;
+            let mut scratch = take_scratch(runtime.scratch, length_bytes)?;
             let buffers = [main, output, BufferMemory::Write(scratch.bytes_mut())];
             execute(runtime, prepared, buffers, sequence, statistics, run_section)
         }
@@ -369,7 +371,7 @@ pub(crate) fn in_world(plan: Plan, world_ranks: &[usize], replica: Option<Replic
     }
 }
 
-/// Check that `task` may write to `memory` if it has to; empty memory always passes.
+/// Check that `memory` is writable, unless it is empty.
 #[inline]
 fn check_write(name: &'static str, memory: &BufferMemory<'_>, task: &CollectiveTask<'_>) -> Result<(), Error> {
     match memory {
@@ -382,7 +384,7 @@ fn check_write(name: &'static str, memory: &BufferMemory<'_>, task: &CollectiveT
 
 /// Return the span of all of `memory`, in whole elements.
 #[inline]
-fn whole(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<Span, Error> {
+fn buffer_span(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<Span, Error> {
     let element_bytes = element.size_bytes();
     // Element sizes are powers of two: a division would take longer than the rest of this function.
     if memory.len() & (element_bytes - 1) != 0 {
@@ -395,9 +397,9 @@ fn whole(buffer: Buffer, memory: &BufferMemory<'_>, element: Element) -> Result<
 /// Take `length_bytes` of scratch memory from the pool; `None` for 0.
 #[inline]
 pub(crate) fn scratch(pool: &BufferPool, length_bytes: usize) -> Result<Option<PooledBuffer>, Error> {
-    (length_bytes > 0).then(|| taken(pool, length_bytes)).transpose()
+    (length_bytes > 0).then(|| take_scratch(pool, length_bytes)).transpose()
 }
 
-fn taken(pool: &BufferPool, length_bytes: usize) -> Result<PooledBuffer, Error> {
+fn take_scratch(pool: &BufferPool, length_bytes: usize) -> Result<PooledBuffer, Error> {
     pool.take(length_bytes).map_err(|error| Error::Memory { length_bytes, cause: error.to_string() })
 }

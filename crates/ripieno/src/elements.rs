@@ -1,7 +1,7 @@
 //! Element type and arrangement of the data of a call.
 //!
-//! Ranks compare both. The arrangement is sent as a hash, the *form* of a call, together with the counts per rank and
-//! the order. If ranks differ, the error describes the arrangement in words.
+//! Ranks compare both. The *form* of a call is a hash of the arrangement, the counts per rank and the order. If ranks
+//! differ, the error describes the arrangement as text.
 
 use crate::choice::AlgorithmChoice;
 use ripieno_kernels::keyed::hash_string;
@@ -34,7 +34,7 @@ impl From<Element> for ElementType<'_> {
 }
 
 impl ElementShape<'_> {
-    /// Return the hash; 0 for a line.
+    /// Return the hash of the arrangement; 0 for a line.
     #[inline]
     pub(crate) fn form(&self) -> u32 {
         match self {
@@ -47,7 +47,7 @@ impl ElementShape<'_> {
         }
     }
 
-    /// Return the description that the hash represents.
+    /// Return the description of the arrangement; empty for a line.
     pub(crate) fn words(&self) -> String {
         match self {
             ElementShape::Line => String::new(),
@@ -60,7 +60,7 @@ impl ElementShape<'_> {
     }
 }
 
-/// Return the hash of a call's form: the arrangement, the counts per rank if equal on all ranks, and the order.
+/// Return the form of a call. `counts` are the counts per rank that all ranks must share.
 #[inline]
 pub(crate) fn form(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> u32 {
     let counts_hash = if counts.is_empty() { 0 } else { hash_counts(counts) };
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arrangements_that_differ_have_different_forms_and_words() {
+    fn different_arrangements_have_different_forms_and_descriptions() {
         let shapes = [
             ElementShape::Line,
             ElementShape::Axes(&[]),

@@ -1,24 +1,24 @@
 //! Errors of collectives.
 
-use ripieno_run::{JobFailure, NotShrunk, RunError, reduction::UnsupportedOp};
+use ripieno_run::{JobFailure, RunError, ShrinkError, reduction::UnsupportedOp};
 use std::path::PathBuf;
 
 /// Reason why a collective failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The job has failed; every later call on this communicator gives the same error.
+    /// The job has failed. Every later call on this communicator returns the same error.
     #[error(transparent)]
     Failed(#[from] JobFailure),
     /// The operation is not defined for the element type.
     #[error(transparent)]
     Unsupported(UnsupportedOp),
-    /// The user interrupted the wait; the interruption was reported to the other ranks.
+    /// The user interrupted the wait. The other ranks were notified.
     #[error("interrupted")]
     Interrupted,
     /// The communicator, or the world that contains it, has been closed.
     #[error("this communicator is closed")]
     Closed,
-    /// No rank has failed, so `shrink` has no survivors to find.
+    /// `shrink` was called although no rank has failed.
     #[error("no rank has failed: call shrink() only after a failure")]
     NothingFailed,
     /// The background thread for asynchronous calls could not be started.
@@ -35,25 +35,25 @@ pub enum Error {
         /// Error of the operating system.
         cause: String,
     },
-    /// Ranks gave different arguments where all must be equal; every rank gets this error.
-    #[error("rank {rank} asked for {asked}, rank 0 for {first}: expected the same on every rank")]
+    /// Ranks passed different options where all must be equal; every rank gets this error.
+    #[error("rank {rank} passed {options}, rank 0 passed {first}: expected the same on every rank")]
     Disagreement {
         /// The first rank that differs from rank 0.
         rank: usize,
-        /// Its argument.
-        asked: String,
-        /// The argument of rank 0.
+        /// Its options.
+        options: String,
+        /// The options of rank 0.
         first: String,
     },
-    /// Ranks differ in the data or options of a regroup. Every rank gets this error, and no row was sent.
+    /// Ranks differ in the form of their rows or the options of a regroup. Every rank gets this error; no row was sent.
     #[error("ranks differ in a regroup: {description}; expected the same on every rank that has rows")]
     RowsDiffer {
         /// The form and options of each group of ranks.
         description: String,
     },
-    /// Requested indices that no rank contributes; every rank gets this error.
+    /// A sparse reduction requests indices that no rank contributes. Every rank gets this error.
     #[error(
-        "{count} wanted {} that no rank contributes: {}; contribute them, leave them out, or accept zeros for them \
+        "{count} requested {} that no rank contributes: {}; contribute them, leave them out, or accept zeros for them \
          (missing=\"zero\")",
         plural(*count),
         listed(*count, .examples)
@@ -78,9 +78,9 @@ pub enum Error {
         /// Traceback, if known.
         traceback: String,
     },
-    /// Keyed data beyond the memory limit could not be written to a file, or not be read back.
+    /// Keyed data above the memory limit could not be written to a spill file, or not be read back.
     #[error("{task} a spill file of {}: {cause}; {}choose another spill_directory, or allow a larger memory_limit",
-            .directory.display(), if *.is_full { "make room there, " } else { "" })]
+            .directory.display(), if *.is_full { "free space there, " } else { "" })]
     Spill {
         /// The operation: "opening", "writing 16 bytes to", "reading 16 bytes from".
         task: String,
@@ -111,7 +111,7 @@ impl Error {
 }
 
 impl Error {
-    /// Traceback of a failed callback, if known.
+    /// Return the traceback of a failed callback, or an empty string.
     pub(crate) fn traceback(&self) -> &str {
         if let Error::Callback { traceback, .. } = self { traceback } else { "" }
     }
@@ -127,12 +127,12 @@ impl From<RunError> for Error {
     }
 }
 
-impl From<NotShrunk> for Error {
-    fn from(error: NotShrunk) -> Error {
+impl From<ShrinkError> for Error {
+    fn from(error: ShrinkError) -> Error {
         match error {
-            NotShrunk::Failed(failure) => Error::Failed(failure),
-            NotShrunk::Interrupted => Error::Interrupted,
-            NotShrunk::Unsupported(_) => argument("shrink", "this world", &error.to_string()),
+            ShrinkError::Failed(failure) => Error::Failed(failure),
+            ShrinkError::Interrupted => Error::Interrupted,
+            ShrinkError::Unsupported(_) => argument("shrink", "this world", &error.to_string()),
         }
     }
 }
@@ -141,7 +141,7 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "index" } else { "indices" }
 }
 
-/// List examples, and mark if there are more.
+/// List the examples, followed by an ellipsis if there are more.
 fn listed(count: u64, examples: &[u64]) -> String {
     let mut text = examples.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
     if count > examples.len() as u64 {

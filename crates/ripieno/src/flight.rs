@@ -4,15 +4,15 @@ use ripieno_run::Executor;
 use ripieno_run::recorder::{CollectiveRecord, Recorder, StallInterval};
 use std::time::Duration;
 
-/// The latest collectives of this rank. Times are of the monotonic clock of its host.
+/// The latest collectives of a rank. Times are on the monotonic clock of its host.
 #[derive(Clone, Debug, Default)]
 pub struct FlightRecorder {
     /// Oldest first, each with its number among all collectives of this rank.
     pub records: Vec<(u64, CollectiveRecord)>,
-    /// The longer waits of these, oldest first.
+    /// The longer waits of these collectives, oldest first.
     pub waits: Vec<StallInterval>,
-    /// Time that this rank has waited for each peer since the start, by rank in the world, over all communicators.
-    /// Ranks beyond the end have none.
+    /// Time that this rank has waited for each world rank since the start, over all communicators. Missing entries at
+    /// the end mean no wait.
     pub waited_for: Vec<Duration>,
 }
 
@@ -29,7 +29,7 @@ impl FlightRecorder {
     }
 }
 
-/// Make `executor` record the last `count` collectives, all with times. Earlier records are dropped.
+/// Make `executor` keep records of the last `count` collectives, all with times. Drops the existing records.
 pub(crate) fn keep(executor: &mut Executor, count: usize) {
     let gauge = executor.recorder.gauge.clone();
     executor.recorder = Recorder::new(count);

@@ -1,15 +1,15 @@
 //! Frames: the first messages of object transfers, and short arrays inside a frame.
 //!
-//! A frame has a kind (a number of the program) and either up to [`ROOM_BYTES`] bytes or the length of the bytes that
-//! follow.
+//! A frame has a kind, which the program defines, and either up to [`MAX_CONTENT_BYTES`] bytes or the length of the
+//! bytes in a later message.
 
 use ripieno_run::Element;
 
 const FRAME_BYTES: usize = 256;
 const WORD_BYTES: usize = 8;
 
-/// Maximum bytes inside a frame.
-pub const ROOM_BYTES: usize = FRAME_BYTES - 2 * WORD_BYTES;
+/// Maximum size of the content of a frame.
+pub const MAX_CONTENT_BYTES: usize = FRAME_BYTES - 2 * WORD_BYTES;
 
 /// A first message in its wire encoding: kind, length and content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +19,10 @@ pub struct MessageFrame([u8; FRAME_BYTES]);
 /// Content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
-    /// The bytes themselves.
-    Here(&'a [u8]),
-    /// Number of bytes that follow in another message.
-    Later(u64),
+    /// The content itself.
+    Inline(&'a [u8]),
+    /// Size of the content, which follows in another message.
+    Separate(u64),
 }
 
 impl MessageFrame {
@@ -32,16 +32,16 @@ impl MessageFrame {
     /// Create a frame of this kind; `None` if the bytes do not fit.
     pub fn new(kind: u64, content: Content<'_>) -> Option<MessageFrame> {
         let mut frame = MessageFrame::EMPTY;
-        let (words, room) = frame.0.split_at_mut(2 * WORD_BYTES);
-        let (kind_at, length_at) = words.split_at_mut(WORD_BYTES);
+        let (header, body) = frame.0.split_at_mut(2 * WORD_BYTES);
+        let (kind_at, length_at) = header.split_at_mut(WORD_BYTES);
         kind_at.copy_from_slice(&kind.to_le_bytes());
         // The complement of the length marks bytes that follow in another message.
         let length = match content {
-            Content::Here(bytes) => {
-                room.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            Content::Inline(bytes) => {
+                body.get_mut(..bytes.len())?.copy_from_slice(bytes);
                 bytes.len() as u64
             }
-            Content::Later(length) => !length,
+            Content::Separate(length) => !length,
         };
         length_at.copy_from_slice(&length.to_le_bytes());
         Some(frame)
@@ -49,11 +49,11 @@ impl MessageFrame {
 
     /// Return the kind of the frame, and its content.
     pub fn read(&self) -> (u64, Content<'_>) {
-        let (words, room) = self.0.split_at(2 * WORD_BYTES);
-        let (kind, length) = words.split_at(WORD_BYTES);
+        let (header, body) = self.0.split_at(2 * WORD_BYTES);
+        let (kind, length) = header.split_at(WORD_BYTES);
         let length = word(length);
-        let here = usize::try_from(length).ok().and_then(|length| room.get(..length));
-        (word(kind), here.map_or(Content::Later(!length), Content::Here))
+        let inline = usize::try_from(length).ok().and_then(|length| body.get(..length));
+        (word(kind), inline.map_or(Content::Separate(!length), Content::Inline))
     }
 
     /// Return the wire encoding.
@@ -82,8 +82,8 @@ pub struct ShortArray<'a> {
 impl<'a> ShortArray<'a> {
     /// Encode an array; `None` if it does not fit in a frame.
     pub fn encode(element: Element, shape: &[usize], data: &[u8]) -> Option<Vec<u8>> {
-        let has_room = WORD_BYTES * (1 + shape.len()) + data.len() <= ROOM_BYTES;
-        if !has_room {
+        let fits = WORD_BYTES * (1 + shape.len()) + data.len() <= MAX_CONTENT_BYTES;
+        if !fits {
             return None;
         }
         let mut bytes = vec![element as u8, shape.len() as u8];
@@ -115,48 +115,48 @@ mod tests {
 
     #[test]
     fn the_content_of_a_frame_round_trips() {
-        let bytes: Vec<u8> = (0..=255).cycle().take(ROOM_BYTES + 1).collect();
+        let bytes: Vec<u8> = (0..=255).cycle().take(MAX_CONTENT_BYTES + 1).collect();
         for kind in [0, 7, u64::MAX] {
-            let here = [0, 1, ROOM_BYTES].map(|length| Content::Here(&bytes[..length]));
-            for content in here.into_iter().chain([0, 1, 1 << 40].map(Content::Later)) {
+            let inline = [0, 1, MAX_CONTENT_BYTES].map(|length| Content::Inline(&bytes[..length]));
+            for content in inline.into_iter().chain([0, 1, 1 << 40].map(Content::Separate)) {
                 let mut frames = [MessageFrame::EMPTY; 2];
-                let frame = MessageFrame::new(kind, content).expect("there is room");
+                let frame = MessageFrame::new(kind, content).expect("the content fits");
                 MessageFrame::bytes_of_mut(&mut frames)[FRAME_BYTES..].copy_from_slice(frame.as_bytes());
                 assert_eq!(frames[1].read(), (kind, content));
                 assert_eq!(frames[0], MessageFrame::EMPTY);
             }
         }
-        assert_eq!(MessageFrame::new(0, Content::Here(&bytes)), None);
+        assert_eq!(MessageFrame::new(0, Content::Inline(&bytes)), None);
     }
 
     #[test]
-    fn a_damaged_frame_has_no_bytes_that_it_has_no_room_for() {
-        for length in [ROOM_BYTES as u64 + 1, u64::MAX / 2, u64::MAX] {
-            let mut frame = MessageFrame::new(0, Content::Here(&[1, 2])).expect("there is room");
+    fn a_frame_with_an_invalid_length_has_no_inline_content() {
+        for length in [MAX_CONTENT_BYTES as u64 + 1, u64::MAX / 2, u64::MAX] {
+            let mut frame = MessageFrame::new(0, Content::Inline(&[1, 2])).expect("the content fits");
             frame.0[WORD_BYTES..2 * WORD_BYTES].copy_from_slice(&length.to_le_bytes());
-            assert_eq!(frame.read(), (0, Content::Later(!length)));
+            assert_eq!(frame.read(), (0, Content::Separate(!length)));
         }
     }
 
     #[test]
-    fn arrays_are_decoded_up_to_the_available_bytes() {
+    fn arrays_of_every_type_round_trip_up_to_the_maximum_size() {
         for element in Element::ALL {
             for shape in [&[][..], &[0], &[3], &[2, 0, 5], &[2, 3]] {
                 let data = vec![7; shape.iter().product::<usize>() * element.size_bytes()];
-                let bytes = ShortArray::encode(element, shape, &data).expect("there is room");
+                let bytes = ShortArray::encode(element, shape, &data).expect("the content fits");
                 let array = ShortArray { element, shape: shape.to_vec(), data: &data };
                 assert_eq!(ShortArray::decode(&bytes), Some(array));
             }
         }
-        let most = ROOM_BYTES - 2 * WORD_BYTES;
+        let most = MAX_CONTENT_BYTES - 2 * WORD_BYTES;
         assert!(ShortArray::encode(Element::U8, &[most], &vec![0; most]).is_some());
         assert!(ShortArray::encode(Element::U8, &[most + 1], &vec![0; most + 1]).is_none());
         assert!(ShortArray::encode(Element::U8, &[0; 30], &[]).is_none());
     }
 
     #[test]
-    fn damaged_bytes_are_no_array() {
-        let bytes = ShortArray::encode(Element::I16, &[2, 3], &[7; 12]).expect("there is room");
+    fn damaged_arrays_are_rejected() {
+        let bytes = ShortArray::encode(Element::I16, &[2, 3], &[7; 12]).expect("the content fits");
         (0..bytes.len()).for_each(|length| assert_eq!(ShortArray::decode(&bytes[..length]), None, "{length} bytes"));
         for (at, byte) in [(0, 12), (1, 1), (1, 255), (8, 1), (8, 3), (15, 255), (16, 0), (23, 128)] {
             let mut damaged = bytes.clone();

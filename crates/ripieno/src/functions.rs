@@ -1,7 +1,7 @@
-//! Reductions by a user-defined function, on rows that only the caller interprets.
+//! Reductions of rows by a user-defined function.
 //!
-//! The function need not be commutative: the algorithm keeps the operands of each combination in rank order. Each call
-//! makes a new schedule, because the schedule holds the function.
+//! The function need not be commutative: the algorithm combines operands in rank order. Each call creates a new
+//! schedule, because the schedule holds the function.
 
 use crate::choice::in_rank_order;
 use crate::communicator::Communicator;
@@ -19,16 +19,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Error of a user-defined function, with its traceback if there is one.
 pub struct FunctionError {
-    /// The error in one sentence.
+    /// The error message.
     pub cause: String,
     /// Traceback; may be empty.
     pub traceback: String,
 }
 
 impl Communicator {
-    /// Create a function for reductions on this communicator. `combine` receives whole rows, and combines the rows of
-    /// the second slice into the rows of the first. The first slice is from lower ranks. If it fails, the job fails by
-    /// this rank.
+    /// Create a function for reductions on this communicator.
+    ///
+    /// `combine` receives two slices of whole rows, and combines the rows of the second into the rows of the first. The
+    /// first slice is from lower ranks. If `combine` fails, the job fails, and this rank is the cause.
     pub fn function(
         &self,
         row_bytes: usize,
@@ -37,7 +38,7 @@ impl Communicator {
         if row_bytes == 0 {
             return Err(argument("row_bytes", row_bytes, "at least 1"));
         }
-        let (remote, rank) = (self.shared.remote_of_all(), self.shared.rank());
+        let (remote, rank) = (self.shared.shared_remote(), self.shared.rank());
         let has_failed = AtomicBool::new(false);
         Ok(Function::new(row_bytes, move |into, from| {
             if has_failed.load(Ordering::Relaxed) {
@@ -53,9 +54,8 @@ impl Communicator {
         }))
     }
 
-    /// Run a reduction with operation [`Op::Function`](crate::Op) by `function` on all of `vector` to its end. Counts
-    /// are in rows. `elements` describes the data besides rows that must be equal on all ranks, including the identity
-    /// of the function.
+    /// Run a reduction of `vector` by `function`; the task has the operation [`Op::Function`](crate::Op). Counts are in
+    /// rows. `elements` describes what must be equal on all ranks besides the rows, including the function.
     pub fn run_by(
         &self,
         task: &CollectiveTask<'_>,
@@ -64,16 +64,18 @@ impl Communicator {
         algorithm: Option<&str>,
         vector: &mut [u8],
     ) -> Result<(), Error> {
-        let Ready { call, schedule } = self.ready_by(task, elements, function, algorithm, vector.len())?;
+        let PreparedReduction { call, schedule } =
+            self.prepare_by(task, elements, function, algorithm, vector.len())?;
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
-        let mut lent = scratch(runtime.scratch, schedule.scratch_bytes())?;
-        let lent = lent.as_mut().map_or(BufferMemory::Read(&[]), |lent| BufferMemory::Write(lent.bytes_mut()));
-        let buffers = [BufferMemory::Write(vector), BufferMemory::Read(&[]), lent];
+        let mut scratch = scratch(runtime.scratch, schedule.scratch_bytes())?;
+        let scratch =
+            scratch.as_mut().map_or(BufferMemory::Read(&[]), |memory| BufferMemory::Write(memory.bytes_mut()));
+        let buffers = [BufferMemory::Write(vector), BufferMemory::Read(&[]), scratch];
         state.run_uncatalogued(&mut runtime, call, Arc::new(schedule), buffers)
     }
 
-    /// Like [`Communicator::run_by`], but asynchronous: it returns at once.
+    /// Start a reduction by `function` in the background, like [`Communicator::run_by`], and return at once.
     pub fn start_by<M: OwnedBuffers>(
         &self,
         task: &CollectiveTask<'_>,
@@ -83,48 +85,49 @@ impl Communicator {
         mut memory: M,
     ) -> Result<Handle<M>, Error> {
         let length_bytes = memory.buffers()[0].len();
-        let Ready { call, schedule } = self.ready_by(task, elements, function, algorithm, length_bytes)?;
+        let PreparedReduction { call, schedule } =
+            self.prepare_by(task, elements, function, algorithm, length_bytes)?;
         let mut held = self.hold()?;
         held.ensure_background()?;
         let (mut runtime, state) = held.communicator(self.number)?;
-        let ticket = state.start_uncatalogued(&mut runtime, call, Arc::new(schedule), memory)?;
+        let result_slot = state.start_uncatalogued(&mut runtime, call, Arc::new(schedule), memory)?;
         drop(held);
-        Ok(Handle::new(ticket, self.shared.clone()))
+        Ok(Handle::new(result_slot, self.shared.clone()))
     }
 
-    fn ready_by(
+    fn prepare_by(
         &self,
         task: &CollectiveTask<'_>,
         ElementType { element, shape }: ElementType<'_>,
         function: &Function,
         algorithm: Option<&str>,
         length_bytes: usize,
-    ) -> Result<Ready, Error> {
+    ) -> Result<PreparedReduction, Error> {
         let row_bytes = function.row_bytes;
         if !length_bytes.is_multiple_of(row_bytes) {
             return Err(argument("length in bytes", length_bytes, &format!("whole rows of {row_bytes} bytes")));
         }
         let vector = Span::whole(Buffer::MAIN, length_bytes / row_bytes, row_bytes);
-        let nothing = Span::whole(Buffer::OUTPUT, 0, 1);
+        let no_output = Span::whole(Buffer::OUTPUT, 0, 1);
         let (extents, group) = (TaskExtent::all_of(task), self.group_of_all());
-        task::check(task, &extents, &group, [vector, nothing])?;
+        task::check(task, &extents, &group, [vector, no_output])?;
         let choice = in_rank_order(task.collective(), algorithm)?;
-        let plan = task::plan(task, choice.algorithm, &group, vector, nothing).map_err(|unsuitable| {
+        let plan = task::plan(task, choice.algorithm, &group, vector, no_output).map_err(|unsuitable| {
             argument("algorithm", choice.algorithm.name, &format!("another one: {unsuitable}"))
         })?;
-        let schedule = in_world(plan, &self.world_ranks, self.replica).by(function.clone());
-        let schedule = if choice.algorithm.rendezvous { schedule.lending() } else { schedule };
+        let schedule = in_world(plan, &self.world_ranks, self.replica).with_function(function.clone());
+        let schedule = if choice.algorithm.rendezvous { schedule.with_zero_copy() } else { schedule };
         let element_count = length_bytes / element.size_bytes();
         let mut call = task::call(task, element, element_count, &choice, group.size());
         let counts = task::common_counts(&extents);
         call.form = form(&shape, counts, &choice);
         self.hold()?.core().fabric.note_form(call.form, &|| words(&shape, counts, &choice));
-        Ok(Ready { call, schedule })
+        Ok(PreparedReduction { call, schedule })
     }
 }
 
-/// A resolved reduction, ready to run.
-struct Ready {
+/// A call and its schedule, ready to run.
+struct PreparedReduction {
     call: Call,
     schedule: Schedule,
 }

@@ -1,12 +1,12 @@
-//! Communicators of a subset of ranks: made by a split that all ranks call, or by the members only.
+//! Communicators of a subset of ranks, created by a split that all ranks call or by the members only.
 //!
-//! Communicators that share a rank have different numbers: `split_count * world_size + lowest_rank`. Groups that share
-//! a rank differ in the number of splits that their ranks have seen; disjoint groups differ in their lowest rank.
+//! The id of a communicator is `split_count * world_size + lowest_rank`. Communicators that share a rank differ in
+//! `split_count`; disjoint ones differ in their lowest rank.
 
 use crate::agree;
 use crate::communicator::Communicator;
 use crate::communicator_state::CommunicatorState;
-use crate::core::{Core, GROUP_NUMBERS, REPLICATED_MAX};
+use crate::core::{Core, GROUP_ID_COUNT, MAX_REPLICATED_COUNT};
 use crate::elements::{ElementShape, ElementType};
 use crate::error::{Error, argument};
 use crate::owned_buffers::NO_MEMORY;
@@ -16,17 +16,17 @@ use ripieno_plan::Group;
 use ripieno_run::{BufferMemory, Element};
 use std::sync::Arc;
 
-/// Up to this number of members, each connects to every other, so that any two detect a disagreement at once.
-const DIRECT_MEMBERS: usize = 64;
+/// Maximum number of members that exchange directly, each with every other. Any two then detect a mismatch at once.
+const MAX_DIRECT_MEMBERS: usize = 64;
 
 impl Communicator {
-    /// Split the ranks by color: ranks of one color form a communicator, ordered by `key` and then by their rank here.
-    /// A rank without a color gets `None`. Every rank must call this. The new communicators use the links of this
+    /// Split the ranks by color. The ranks of one color form a communicator, ordered by `key` and then by their old
+    /// rank. A rank without a color gets `None`. Every rank must call this. The new communicators use the links of this
     /// communicator and are closed with the world.
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Communicator>, Error> {
         let p = self.world_size();
         let mut held = self.hold()?;
-        // Per rank: color + 1 or 0, key, number of splits known.
+        // Per rank: color + 1 (0 without a color), key, split count.
         let mut rows = vec![[0u64; 3]; p];
         rows[self.rank()] =
             [color.map_or(0, |color| u64::from(color) + 1), key as u64, u64::from(held.core().split_count)];
@@ -50,8 +50,8 @@ impl Communicator {
         Ok(Some(self.of_members(core, number, &members)))
     }
 
-    /// Create the communicator of `members`, ranks of this one, in the given order. Exactly the members call this, with
-    /// equal lists. It uses the links of this communicator and is closed with the world.
+    /// Create the communicator of `members`, ranks of this communicator, in the given order. Exactly the members call
+    /// this, with equal lists. The group uses the links of this communicator and is closed with the world.
     pub fn group(&self, members: &[usize]) -> Result<Communicator, Error> {
         self.check_members(members)?;
         let world_ranks: Arc<[usize]> = members.iter().map(|&rank| self.world_ranks[rank]).collect();
@@ -59,24 +59,24 @@ impl Communicator {
         let mut held = self.hold()?;
         let core = held.core();
         let sequence = core.group_counts.entry(world_ranks.clone()).or_default();
-        let meeting = *sequence;
+        let group_sequence = *sequence;
         *sequence += 1;
-        let mut known = vec![0u64; members.len()];
-        known[rank] = u64::from(core.split_count);
+        let mut split_counts = vec![0u64; members.len()];
+        split_counts[rank] = u64::from(core.split_count);
 
-        // The members exchange under an id derived from their world ranks. All of them have created this group equally
-        // often before.
+        // The members exchange their split counts under an id derived from their world ranks. All members have created
+        // this group equally often before, so they use the same sequence number.
         let topology = Arc::new(self.topology().of(members));
         let group = Group::with_topology(rank, topology).in_order(self.group_of_all().order());
-        let mut place = CommunicatorState::new(meeting_id(&world_ranks), group, world_ranks, self.replica);
-        place.resume(meeting);
+        let mut exchange = CommunicatorState::new(exchange_id(&world_ranks), group, world_ranks, self.replica);
+        exchange.resume(group_sequence);
         let (mut runtime, _) = held.communicator(self.number)?;
-        let mut bytes: Vec<u8> = known.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let mut bytes: Vec<u8> = split_counts.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let (counts, words_of) = (vec![1; members.len()], format!("a group of the ranks {members:?}"));
         let elements = ElementType { element: Element::U64, shape: ElementShape::Described(&words_of) };
-        let algorithm = (members.len() <= DIRECT_MEMBERS).then_some("direct");
+        let algorithm = (members.len() <= MAX_DIRECT_MEMBERS).then_some("direct");
         let memory = [BufferMemory::Write(&mut bytes), NO_MEMORY];
-        place.run(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, algorithm, memory)?;
+        exchange.run(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, algorithm, memory)?;
 
         let core = held.core();
         let number = next_number(core, words(&bytes).into_iter())?;
@@ -94,12 +94,12 @@ impl Communicator {
             return wrong("each rank once");
         }
         if sorted.binary_search(&self.rank()).is_err() {
-            return wrong(&format!("this rank, {}, among them, for only members call it", self.rank()));
+            return wrong(&format!("a list with this rank, {}, because only members call it", self.rank()));
         }
         Ok(())
     }
 
-    /// Create the communicator of some of its ranks; this rank is one of them.
+    /// Create the communicator of `members`, which include this rank.
     fn of_members(&self, core: &mut Core, number: u32, members: &[usize]) -> Communicator {
         let world_ranks: Arc<[usize]> = members.iter().map(|&rank| self.world_ranks[rank]).collect();
         let lowest = world_ranks.iter().min().copied().expect("this rank is a member");
@@ -107,15 +107,15 @@ impl Communicator {
         let rank = members.iter().position(|&rank| rank == self.rank()).expect("this rank is a member");
         let topology = Arc::new(self.topology().of(members));
         let group = Group::with_topology(rank, topology).in_order(self.group_of_all().order());
-        Communicator::among(&self.shared, core, id, group, world_ranks, self.replica)
+        Communicator::in_core(&self.shared, core, id, group, world_ranks, self.replica)
     }
 }
 
-/// Return a number larger than the number of any split in `known`.
-fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32, Error> {
-    let number = known.max().unwrap_or(0) + 1;
+/// Return a number larger than all `split_counts`, and store it as this rank's split count.
+fn next_number(core: &mut Core, split_counts: impl Iterator<Item = u64>) -> Result<u32, Error> {
+    let number = split_counts.max().unwrap_or(0) + 1;
     let world_size = core.fabric.world_size() as u64;
-    let limit = u64::from(u32::MAX - REPLICATED_MAX - GROUP_NUMBERS) / world_size - 1;
+    let limit = u64::from(u32::MAX - MAX_REPLICATED_COUNT - GROUP_ID_COUNT) / world_size - 1;
     if number > limit {
         let expected = format!("at most {limit} in a world of {world_size} ranks");
         return Err(argument("splits and groups", number, &expected));
@@ -124,10 +124,10 @@ fn next_number(core: &mut Core, known: impl Iterator<Item = u64>) -> Result<u32,
     Ok(number as u32)
 }
 
-/// Return the id under which the members of a group exchange, outside the range of communicator numbers.
-fn meeting_id(world_ranks: &[usize]) -> u32 {
+/// Return the id under which the members of a group exchange split counts, outside the range of communicator ids.
+fn exchange_id(world_ranks: &[usize]) -> u32 {
     let bytes: Vec<u8> = world_ranks.iter().flat_map(|&rank| (rank as u64).to_le_bytes()).collect();
-    u32::MAX - REPLICATED_MAX - (hash_string(&bytes) as u32 % GROUP_NUMBERS)
+    u32::MAX - MAX_REPLICATED_COUNT - (hash_string(&bytes) as u32 % GROUP_ID_COUNT)
 }
 
 fn words(bytes: &[u8]) -> Vec<u64> {

@@ -1,35 +1,35 @@
-//! Handles: returned by asynchronous calls to get the result later.
+//! Handles of asynchronous calls.
 
 use crate::core::{Core, CoreShared};
 use crate::error::Error;
-use crate::ticket::ResultSlot;
+use crate::result_slot::ResultSlot;
 use ripieno_run::RunError;
 use std::sync::Arc;
 
-/// An asynchronous call. Dropping the handle does not end it, and its memory lives until it has ended.
+/// An asynchronous call. Dropping the handle does not end the call, and the memory lives until the call has ended.
 pub struct Handle<M> {
-    ticket: Arc<ResultSlot<M>>,
+    result_slot: Arc<ResultSlot<M>>,
     shared: Arc<CoreShared>,
 }
 
 impl<M> Handle<M> {
-    pub(crate) fn new(ticket: Arc<ResultSlot<M>>, shared: Arc<CoreShared>) -> Handle<M> {
-        Handle { ticket, shared }
+    pub(crate) fn new(result_slot: Arc<ResultSlot<M>>, shared: Arc<CoreShared>) -> Handle<M> {
+        Handle { result_slot, shared }
     }
 
     /// Return whether the call has ended, with or without an error.
     pub fn is_done(&self) -> bool {
-        self.ticket.is_done()
+        self.result_slot.is_done()
     }
 
-    /// Wait for the end, make progress on all runs in flight, and return the memory.
+    /// Make progress on all runs in flight until the call has ended, and return its memory.
     pub fn wait(self) -> Result<M, Error> {
         self.join()?;
         self.take().ok_or(Error::Closed)
     }
 
-    /// Wait for the end, make progress on all runs in flight, and return the result; may be called repeatedly. An
-    /// interruption is reported to the job, and its failure is then the result.
+    /// Make progress on all runs in flight until the call has ended, and return its result. May be called repeatedly.
+    /// An interruption is reported to the job, and fails it.
     pub fn join(&self) -> Result<(), Error> {
         if !self.is_done() {
             match self.shared.hold_unless(&|| self.is_done()) {
@@ -45,11 +45,11 @@ impl<M> Handle<M> {
                 Err(error) => return Err(error),
             }
         }
-        self.ticket.ended().unwrap_or(Err(Error::Closed))
+        self.result_slot.ended().unwrap_or(Err(Error::Closed))
     }
 
-    /// Wait until one of `handles`, all of one world, has ended, make progress on all runs in flight, and return its
-    /// index.
+    /// Make progress on all runs in flight until one of `handles` has ended, and return its index. All handles must
+    /// belong to one world.
     pub fn join_any(handles: &[&Handle<M>]) -> Result<Option<usize>, Error> {
         let done = || handles.iter().position(|handle| handle.is_done());
         let Some(first) = handles.first() else { return Ok(None) };
@@ -69,8 +69,8 @@ impl<M> Handle<M> {
         Ok(done())
     }
 
-    /// Take the memory of a successful call; `Some` only once.
+    /// Take the memory of a successful call. Returns `Some` only once.
     pub fn take(&self) -> Option<M> {
-        self.ticket.take()
+        self.result_slot.take()
     }
 }

@@ -27,6 +27,7 @@ pub mod packets;
 mod pool;
 mod preferred;
 mod replicate;
+mod result_slot;
 mod runtime;
 mod schedules;
 pub mod simulation;
@@ -34,7 +35,6 @@ pub mod sparse;
 mod statistics;
 mod survivors;
 mod task;
-mod ticket;
 mod uncatalogued;
 
 pub use choice::Overrides;
@@ -49,9 +49,11 @@ pub use pool::{BufferPool, PooledBuffer};
 pub use ripieno_net as net;
 pub use ripieno_plan::sparse::{Degrees, density, design};
 pub use ripieno_plan::{Algorithm, Collective, Needs, Op, Topology};
-pub use ripieno_run::recorder::{CollectiveOutcome, CollectiveRecord, Current, LinkUsage, Reading, StallInterval};
-pub use ripieno_run::reduction::{Function, place_keeper};
+pub use ripieno_run::recorder::{
+    AlgorithmUsage, CollectiveOutcome, CollectiveRecord, CurrentCall, Reading, StallInterval,
+};
+pub use ripieno_run::reduction::{Function, arg_reduction};
 pub use ripieno_run::{BufferMemory, Element, JobFailure};
 pub use statistics::Statistics;
 pub use survivors::Survivors;
-pub use task::{CollectiveTask, Whole};
+pub use task::{CollectiveTask, WholeBuffer};

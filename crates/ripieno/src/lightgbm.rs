@@ -2,8 +2,8 @@
 //! learners. LightGBM calls them on the training thread, without Python.
 //!
 //! The reduce-scatter combines in rank order by LightGBM's own function, so the result is bitwise identical in every
-//! run. The functions cannot return an error. After the first failure, they return zeros, and the trainer is asked to
-//! stop.
+//! run. The functions cannot return an error. After the first failure, they write zeros, and the trainer gets a request
+//! to stop.
 
 use crate::communicator::Communicator;
 use crate::elements::{ElementShape, ElementType};
@@ -25,7 +25,7 @@ pub trait Trainer {
 
 /// Statistics of the exchanges for one training thread.
 #[derive(Debug, Default)]
-pub struct Exchanged {
+pub struct ExchangeStatistics {
     /// Number of calls by LightGBM.
     pub calls: u64,
     /// Number of calls that combined histograms; if 0, the ranks have trained independently.
@@ -38,7 +38,7 @@ pub struct Exchanged {
 
 struct LightGbmNetwork {
     trainer: Box<dyn Trainer>,
-    exchanged: Exchanged,
+    statistics: ExchangeStatistics,
 }
 
 thread_local! {
@@ -54,19 +54,19 @@ type LightGbmReducer = unsafe extern "C" fn(from: *const u8, into: *mut u8, type
 pub fn enter(trainer: Box<dyn Trainer>) -> Result<(usize, usize), Error> {
     NETWORK.with_borrow_mut(|network| {
         if network.is_some() {
-            return Err(argument("network", "another one", "one at a time on a thread"));
+            return Err(argument("network", "a second one", "one network per thread"));
         }
-        *network = Some(LightGbmNetwork { trainer, exchanged: Exchanged::default() });
+        *network = Some(LightGbmNetwork { trainer, statistics: ExchangeStatistics::default() });
         Ok((reduce_scatter as *const () as usize, allgather as *const () as usize))
     })
 }
 
 /// End the routing, and return the statistics.
-pub fn leave() -> Exchanged {
-    NETWORK.take().map(|network| network.exchanged).unwrap_or_default()
+pub fn leave() -> ExchangeStatistics {
+    NETWORK.take().map(|network| network.statistics).unwrap_or_default()
 }
 
-/// `reducer` is a reference to a function in C++, so a pointer to a pointer.
+/// Reduce-scatter for LightGBM. `reducer` is a C++ reference to a function, and therefore a pointer to a pointer.
 #[allow(clippy::too_many_arguments)]
 unsafe extern "C" fn reduce_scatter(
     input: *mut u8,
@@ -81,12 +81,12 @@ unsafe extern "C" fn reduce_scatter(
 ) {
     // SAFETY: LightGBM passes blocks and buffers of these sizes, and no other code uses them until this returns.
     let (blocks, input, output, reducer) = unsafe {
-        let blocks = OwnedBlocks::new(starts, lengths, block_count);
+        let blocks = RankBlocks::new(starts, lengths, block_count);
         (blocks, bytes_mut(input, input_bytes), bytes_mut(output, output_bytes), *reducer)
     };
     NETWORK.with_borrow_mut(|network| {
         if let Some(network) = network {
-            network.exchanged.reductions += 1;
+            network.statistics.reductions += 1;
         }
     });
     exchange(output, input_bytes, |comm, output| {
@@ -107,12 +107,13 @@ unsafe extern "C" fn reduce_scatter(
             None,
             input,
         )?;
-        let mine = blocks.of(comm.rank());
-        output[..mine.len()].copy_from_slice(&input[mine]);
+        let own_block = blocks.of(comm.rank());
+        output[..own_block.len()].copy_from_slice(&input[own_block]);
         Ok(())
     });
 }
 
+/// Allgather for LightGBM.
 unsafe extern "C" fn allgather(
     input: *mut u8,
     input_bytes: i32,
@@ -124,14 +125,14 @@ unsafe extern "C" fn allgather(
 ) {
     // SAFETY: as above.
     let (blocks, input, output) = unsafe {
-        let blocks = OwnedBlocks::new(starts, lengths, block_count);
+        let blocks = RankBlocks::new(starts, lengths, block_count);
         (blocks, bytes_mut(input, input_bytes), bytes_mut(output, output_bytes))
     };
     exchange(output, input_bytes, |comm, output| {
         let total = blocks.total();
         blocks.check(comm, output.len().min(total))?;
-        let mine = blocks.of(comm.rank());
-        output[mine.clone()].copy_from_slice(&input[..mine.len()]);
+        let own_block = blocks.of(comm.rank());
+        output[own_block.clone()].copy_from_slice(&input[..own_block.len()]);
         let counts: Vec<usize> = blocks.lengths.iter().map(|&bytes| bytes as usize).collect();
         let elements = ElementType { element: Element::U8, shape: ElementShape::Described("LightGBM's splits") };
         let memory = [BufferMemory::Write(&mut output[..total]), NO_MEMORY];
@@ -139,18 +140,18 @@ unsafe extern "C" fn allgather(
     });
 }
 
-/// Perform `call` unless an earlier one has failed; after a failure, `output` is zeros.
+/// Perform `call` unless an earlier call has failed. After a failure, fill `output` with zeros.
 fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut [u8]) -> Result<(), Error>) {
     let is_done = NETWORK.with_borrow_mut(|network| {
-        let Some(LightGbmNetwork { trainer, exchanged }) = network.as_mut() else { return false };
-        if exchanged.error.is_some() {
+        let Some(LightGbmNetwork { trainer, statistics }) = network.as_mut() else { return false };
+        if statistics.error.is_some() {
             return false;
         }
-        exchanged.calls += 1;
-        exchanged.bytes += bytes as u64;
+        statistics.calls += 1;
+        statistics.bytes += bytes as u64;
         let called = call(trainer.communicator(), output);
         if let Err(error) = called {
-            exchanged.error = Some(error);
+            statistics.error = Some(error);
             trainer.stop();
             return false;
         }
@@ -161,19 +162,19 @@ fn exchange(output: &mut [u8], bytes: i32, call: impl FnOnce(&Communicator, &mut
     }
 }
 
-/// The block of bytes of each rank.
-struct OwnedBlocks<'a> {
+/// The block of bytes of each rank, in one buffer.
+struct RankBlocks<'a> {
     starts: &'a [i32],
     lengths: &'a [i32],
 }
 
-impl OwnedBlocks<'_> {
+impl RankBlocks<'_> {
     /// # Safety
     /// Both pointers must be valid for `count` numbers.
-    unsafe fn new<'a>(starts: *const i32, lengths: *const i32, count: i32) -> OwnedBlocks<'a> {
+    unsafe fn new<'a>(starts: *const i32, lengths: *const i32, count: i32) -> RankBlocks<'a> {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            OwnedBlocks {
+            RankBlocks {
                 starts: from_raw_parts(starts, count as usize),
                 lengths: from_raw_parts(lengths, count as usize),
             }
@@ -191,9 +192,9 @@ impl OwnedBlocks<'_> {
 
     /// Check that there is one block per rank, one after the other, in a buffer of `bytes`.
     fn check(&self, comm: &Communicator, bytes: usize) -> Result<(), Error> {
-        let follow =
+        let are_contiguous =
             (0..self.starts.len().saturating_sub(1)).all(|block| self.of(block).end == self.of(block + 1).start);
-        match self.lengths.len() == comm.world_size() && follow && self.total() == bytes {
+        match self.lengths.len() == comm.world_size() && are_contiguous && self.total() == bytes {
             true => Ok(()),
             false => {
                 let expected = format!("{} blocks, one after the other, of {bytes} bytes in all", comm.world_size());

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Lock `mutex`. If a thread panicked with the lock held, it left no run behind, and the plain data is still valid.
+/// Lock `mutex`, even if a thread panicked with the lock held: the data is valid after every single change.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,29 +14,29 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Number of batches for calls that are not timed one by one.
+/// Number of batches, for calls that are not timed separately.
 const BATCH_COUNT: usize = 5;
-const MOST_CALLS_OF_BATCH: f64 = 5000.0;
-const MOST_SEPARATE_CALLS: f64 = 50.0;
+const MAX_BATCH_CALL_COUNT: f64 = 5000.0;
+const MAX_SEPARATE_CALL_COUNT: f64 = 50.0;
 
 const LINE_BUDGET: Duration = Duration::from_millis(20);
 const LINE_ROUND_COUNT: usize = 100;
-const LAST_TURN: usize = usize::MAX;
+const STOP_TURN: usize = usize::MAX;
 const SPIN_COUNT: usize = 10_000;
 /// Bytes that a memory pass processes between two reads of the clock.
 const CLOCK_READ_BYTES: usize = 64 << 10;
 
-/// Measure the time of `call` in seconds: of each call after a barrier if `is_separate`, else per call of several
-/// batches.
+/// Measure the time of `call` in seconds: for single calls after a barrier if `is_separate`, else the time per call of
+/// several batches.
 ///
-/// The number of calls depends on `budget`; a call that takes longer is made once more after the first.
+/// The number of calls depends on `budget`. A call that takes longer than `budget` is timed once.
 pub fn measure(
     comm: &Communicator,
     budget: Duration,
     is_separate: bool,
     mut call: impl FnMut(&Communicator) -> Result<(), Error>,
 ) -> Result<Vec<f64>, Error> {
-    // The first call plans, the second is like all others.
+    // The first call creates the plan and is not typical.
     batch(comm, 1, &mut call)?;
     let once_s = batch(comm, 1, &mut call)?;
     if once_s >= budget.as_secs_f64() {
@@ -44,17 +44,18 @@ pub fn measure(
     }
     let fitting = |seconds: f64, each_s: f64, most: f64| (seconds / each_s).clamp(1.0, most) as usize;
     if is_separate {
-        let call_count = fitting(budget.as_secs_f64(), once_s, MOST_SEPARATE_CALLS);
+        let call_count = fitting(budget.as_secs_f64(), once_s, MAX_SEPARATE_CALL_COUNT);
         return (0..call_count).map(|_| batch(comm, 1, &mut call)).collect();
     }
     let batch_s = budget.as_secs_f64() / BATCH_COUNT as f64;
-    let many_s = batch(comm, fitting(batch_s, once_s, MOST_CALLS_OF_BATCH), &mut call)?;
-    let call_count = fitting(batch_s, many_s, MOST_CALLS_OF_BATCH);
+    let many_s = batch(comm, fitting(batch_s, once_s, MAX_BATCH_CALL_COUNT), &mut call)?;
+    let call_count = fitting(batch_s, many_s, MAX_BATCH_CALL_COUNT);
     (0..BATCH_COUNT).map(|_| batch(comm, call_count, &mut call)).collect()
 }
 
-/// Measure the seconds per call after a barrier, the maximum over ranks. Not for logical ranks: their replicas would
-/// get different times.
+/// Measure the seconds per call of a batch after a barrier; the maximum over ranks.
+///
+/// Fails for logical ranks, because their replicas would get different times.
 pub(crate) fn batch(
     comm: &Communicator,
     call_count: usize,
@@ -73,34 +74,34 @@ pub(crate) fn batch(
     Ok(f64::from_ne_bytes(seconds))
 }
 
-/// Measure the time in seconds for a cache line from core to core: half a round trip of a number between two spinning
-/// threads, in the best of several batches.
+/// Measure the time in seconds to move a cache line from core to core: half a round trip of a number between two
+/// spinning threads, the best of several batches.
 pub fn line_s() -> f64 {
     let turn = AtomicUsize::new(0);
     thread::scope(|scope| {
-        scope.spawn(|| answer(&turn));
-        let (mut best_s, mut mine, start) = (f64::INFINITY, 0, Instant::now());
-        while mine == 0 || start.elapsed() < LINE_BUDGET {
+        scope.spawn(|| respond(&turn));
+        let (mut best_s, mut sent, start) = (f64::INFINITY, 0, Instant::now());
+        while sent == 0 || start.elapsed() < LINE_BUDGET {
             let batch = Instant::now();
             for _ in 0..LINE_ROUND_COUNT {
-                turn.store(mine + 1, Release);
-                mine += 2;
-                wait(|| turn.load(Acquire) == mine);
+                turn.store(sent + 1, Release);
+                sent += 2;
+                wait(|| turn.load(Acquire) == sent);
             }
             best_s = best_s.min(batch.elapsed().as_secs_f64() / (2 * LINE_ROUND_COUNT) as f64);
         }
-        turn.store(LAST_TURN, Release);
+        turn.store(STOP_TURN, Release);
         best_s
     })
 }
 
-/// Take every odd turn, until the last.
-fn answer(turn: &AtomicUsize) {
+/// Increment every odd number in `turn`, until it is [`STOP_TURN`].
+fn respond(turn: &AtomicUsize) {
     loop {
         wait(|| turn.load(Acquire) % 2 == 1);
         match turn.load(Acquire) {
-            LAST_TURN => return,
-            theirs => turn.store(theirs + 1, Release),
+            STOP_TURN => return,
+            received => turn.store(received + 1, Release),
         }
     }
 }
@@ -114,7 +115,7 @@ fn wait(is_over: impl Fn() -> bool) {
     }
 }
 
-/// Times per vector in seconds, with several threads at once, in the memory of this machine.
+/// Times in seconds to process a vector in the memory of this machine, with several threads at once.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryPass {
     /// Time to add one vector of `f32` to another.
@@ -123,20 +124,21 @@ pub struct MemoryPass {
     pub copy_s: f64,
 }
 
-/// Measure `thread_count` threads with vectors of `size_bytes`, for about `budget`; the times of the slowest thread.
+/// Measure memory passes of `thread_count` threads over vectors of `size_bytes`, for about `budget`. Return the times
+/// of the slowest thread.
 pub fn memory_pass(thread_count: usize, size_bytes: usize, budget: Duration) -> MemoryPass {
     let barrier = Barrier::new(thread_count);
     let passes: Vec<MemoryPass> = thread::scope(|scope| {
         let run = || one_thread(&barrier, size_bytes, budget / 2);
         let threads: Vec<_> = (0..thread_count).map(|_| scope.spawn(run)).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a thread that adds and copies")).collect()
+        threads.into_iter().map(|thread| thread.join().expect("the thread does not panic")).collect()
     });
     let slowest = |of: fn(&MemoryPass) -> f64| passes.iter().map(of).fold(0.0, f64::max);
     MemoryPass { add_s: slowest(|pass| pass.add_s), copy_s: slowest(|pass| pass.copy_s) }
 }
 
 fn one_thread(barrier: &Barrier, size_bytes: usize, budget: Duration) -> MemoryPass {
-    // Not zero, so that the pages are allocated and distinct.
+    // Nonzero bytes make the system allocate distinct pages.
     let (mut into, from) = (vec![1u8; size_bytes], vec![2u8; size_bytes]);
     // For short calls, reading the clock takes a significant share of the time.
     let calls_per_clock_read = (CLOCK_READ_BYTES / size_bytes.max(1)).clamp(1, 1000) as u32;

@@ -6,13 +6,13 @@ use ripieno_run::BufferMemory;
 /// Placeholder for a buffer that a collective does not use.
 pub const NO_MEMORY: BufferMemory<'static> = BufferMemory::Read(&[]);
 
-/// Memory of an asynchronous call: the first buffer of its task, and the second.
+/// Memory of an asynchronous call: the two buffers of its task.
 ///
 /// # Safety
-/// The bytes must stay in place while the owner lives, also when the owner is moved. No other code may use them
-/// meanwhile, except to read the buffers that are only read.
+/// The bytes must stay in place while the owner lives, also when the owner is moved. During this time, other code may
+/// only read buffers that the call only reads, and must not use the others.
 pub unsafe trait OwnedBuffers: Send + 'static {
-    /// Return the buffers; empty for a buffer that the task does not use.
+    /// Return the buffers. A buffer that the task does not use is empty.
     fn buffers(&mut self) -> [BufferMemory<'_>; 2];
 }
 

@@ -1,17 +1,16 @@
 //! Measurement of packet costs: the time that a packet takes when all ranks send to different ranks at once.
 //!
-//! Every rank sends packets of one size to the next ranks around the ring, and receives as many from the previous
-//! ranks. A layer of a sparse reduction has the same pattern, and its ranks also start together. A call with `m`
-//! packets takes `latency + m·T`. A call with a single packet separates the two terms. A call in which all ranks send
-//! to all measures the extra cost of many peers. Sizes grow until the time budget is used. A time is the maximum over
-//! ranks, so all ranks get the same curve.
+//! Every rank sends packets of one size to the next ranks around the ring, and receives equally many from the previous
+//! ranks. A layer of a sparse reduction has the same pattern. A call with `m` packets takes `latency + m·T`; a call
+//! with a single packet separates the two terms. An exchange between all ranks measures the additional cost of many
+//! peers. Sizes grow until the time budget is used. A time is the maximum over ranks, so all ranks get the same curve.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section II.A, figure 2.
 
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
 use crate::measuring::batch;
 use ripieno_plan::Op;
-use ripieno_plan::sparse::design::{FEW_PEERS, PacketCurve};
+use ripieno_plan::sparse::design::{PacketCurve, UNCONTENDED_PEER_COUNT};
 use ripieno_run::Element;
 use std::time::Duration;
 
@@ -19,16 +18,16 @@ use std::time::Duration;
 pub const SIZES_BYTES: [usize; 10] =
     [64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// Maximum bytes that a rank sends in a call. Large packets therefore go to fewer peers.
-const MOST_BYTES: usize = 16 << 20;
-/// Size of each packet in a call of all ranks with all ranks.
+/// Maximum bytes that a rank sends in a call. It limits the number of peers for large packets.
+const MAX_CALL_BYTES: usize = 16 << 20;
+/// Size of each packet in an exchange between all ranks.
 const CONGESTION_BYTES: usize = 1 << 10;
-/// Maximum number of calls per size; the median counts.
-const MOST_CALLS: f64 = 101.0;
+/// Maximum number of calls per size. The result is their median.
+const MAX_CALL_COUNT: f64 = 101.0;
 
-/// Measure packets of `sizes_bytes`, ascending, until about `budget` is used, but at least two sizes. Collective.
+/// Measure packets of `sizes_bytes`, in ascending order, until about `budget` is used, but at least two sizes.
 ///
-/// Set the curve on a communicator with [`Communicator::keep_packets`].
+/// All ranks must call this. [`Communicator::keep_packets`] sets the result on a communicator.
 pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> Result<PacketCurve, Error> {
     if comm.world_size() == 1 {
         return Err(argument("world_size", 1, "at least 2: a single rank sends no packets"));
@@ -37,7 +36,7 @@ pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> 
         return Err(argument("sizes_bytes", format!("{sizes_bytes:?}"), "two or more positive sizes, ascending"));
     }
     let budget_s = budget.as_secs_f64();
-    // One share for each size, one for a single packet, and one for the call of all ranks with all ranks.
+    // One share for each size, one for the single packet, and one for the exchange between all ranks.
     let share_s = budget_s / (sizes_bytes.len() + 2) as f64;
     let single = Packets { bytes: sizes_bytes[0], peer_count: 1 };
     let (single_s, mut spent_s) = timed(share_s, || single.exchange(comm))?;
@@ -56,43 +55,43 @@ pub fn measure(comm: &Communicator, sizes_bytes: &[usize], budget: Duration) -> 
     }
     let latency_s = latency_s(single_s, calls[0].0.peer_count, calls[0].1);
     let point = |(packets, seconds): &(Packets, f64)| {
-        // Packets take at least half of a call, however noisy the measured latency is.
+        // The measured latency may be noisy: assume that packets take at least half of a call.
         let packets_s = (seconds - latency_s).max(seconds / 2.0);
         (packets.bytes as f64, packets_s / packets.peer_count as f64)
     };
     let curve = PacketCurve::through(calls.iter().map(point).collect(), latency_s);
     let curve = curve.expect("sizes ascend and calls take time");
     let peer_count = comm.world_size() - 1;
-    if peer_count <= FEW_PEERS {
+    if peer_count <= UNCONTENDED_PEER_COUNT {
         return Ok(curve);
     }
     let (all_s, _) = timed(share_s, || all_ranks_exchange(comm))?;
     let excess_s = (all_s - curve.layer_s(peer_count, CONGESTION_BYTES as f64)).max(0.0);
-    Ok(curve.crowded(excess_s / (peer_count * (peer_count - FEW_PEERS)) as f64))
+    Ok(curve.with_contention(excess_s / (peer_count * (peer_count - UNCONTENDED_PEER_COUNT)) as f64))
 }
 
-/// Time a call in seconds in which every rank sends a packet to every other, which combines them: a layer of all ranks.
+/// Time an exchange between all ranks in seconds: each rank sends a packet to every other rank, which combines them.
 fn all_ranks_exchange(comm: &Communicator) -> Result<f64, Error> {
     let p = comm.world_size();
     let (mut vector, counts) = (vec![0u8; p * CONGESTION_BYTES], vec![CONGESTION_BYTES; p]);
     batch(comm, 1, &mut |comm| comm.reduce_scatter(&mut vector, Element::U8, &counts, Op::Sum, Some("direct")))
 }
 
-/// Return the median time of a call and the total time of all calls in seconds, for about `budget_s`; equal on all
+/// Repeat `call` for about `budget_s`. Return the median and the total time of the calls in seconds, equal on all
 /// ranks.
 fn timed(budget_s: f64, mut call: impl FnMut() -> Result<f64, Error>) -> Result<(f64, f64), Error> {
-    // The first call plans, and may open connections.
+    // The first call creates the plan and may open connections.
     call()?;
     let once_s = call()?;
-    let call_count = (budget_s / once_s).min(MOST_CALLS) as usize;
+    let call_count = (budget_s / once_s).min(MAX_CALL_COUNT) as usize;
     let more = (1..call_count).map(|_| call()).collect::<Result<Vec<_>, _>>()?;
     let mut seconds: Vec<f64> = std::iter::once(once_s).chain(more).collect();
     seconds.sort_by(f64::total_cmp);
     Ok((seconds[seconds.len() / 2], seconds.iter().sum()))
 }
 
-/// Latency of a call without its packets, from a call with one packet and a call with several; 0 if they cannot be
-/// separated.
+/// Return the latency of a call without its packets, from the times of calls with one and with several packets. Returns
+/// 0 if the times do not determine it.
 fn latency_s(single_s: f64, packet_count: usize, several_s: f64) -> f64 {
     if packet_count == 1 || several_s <= single_s {
         return 0.0;
@@ -110,7 +109,7 @@ struct Packets {
 
 impl Packets {
     fn to_many(comm: &Communicator, bytes: usize) -> Packets {
-        Packets { bytes, peer_count: (comm.world_size() - 1).min(FEW_PEERS).min((MOST_BYTES / bytes).max(1)) }
+        Packets { bytes, peer_count: (comm.world_size() - 1).min(UNCONTENDED_PEER_COUNT).min((MAX_CALL_BYTES / bytes).max(1)) }
     }
 
     /// Time a call in seconds.

@@ -1,10 +1,10 @@
-//! Buffer pool: keeps the memory of dropped results for reuse.
+//! Buffer pool: stores the memory of dropped results for reuse.
 //!
-//! Fresh memory from the system costs a page fault every few KiB, which is more expensive than moving the bytes. An
-//! iteration requests the same sizes repeatedly, so the memory of one result fits the next.
+//! New memory from the system causes a page fault every few KiB, which is more expensive than moving the bytes.
+//! Programs iterate with equal sizes, so the memory of one result fits the next.
 //!
-//! Larger buffers are regions that ranks of the same host can map. A rank then sends them zero-copy. A forked child
-//! starts with an empty pool, because its parent continues to use the shared memory.
+//! Larger buffers are regions that ranks of the same host can map, and are sent zero-copy. A forked child starts with
+//! an empty pool, because its parent continues to use the shared memory.
 
 use ripieno_net::links::Region;
 use std::collections::VecDeque;
@@ -13,9 +13,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Maximum bytes of idle buffers in the pool.
-const KEPT_BYTES: usize = 512 << 20;
+const MAX_IDLE_BYTES: usize = 512 << 20;
 /// Maximum number of idle buffers in the pool.
-const KEPT_COUNT: usize = 32;
+const MAX_IDLE_COUNT: usize = 32;
 
 /// Smallest buffer that is a region. Zero-copy sends of smaller messages save almost nothing.
 const REGION_BYTES: usize = 64 << 10;
@@ -23,13 +23,13 @@ const REGION_BYTES: usize = 64 << 10;
 /// Idle buffers for reuse. Clones share one pool.
 #[derive(Clone, Debug, Default)]
 pub struct BufferPool {
-    kept: Arc<Mutex<IdleMemory>>,
+    idle: Arc<Mutex<IdleMemory>>,
 }
 
 /// The idle buffers.
 #[derive(Debug, Default)]
 struct IdleMemory {
-    /// The process that owns them.
+    /// The process that owns the buffers.
     process: u32,
     buffers: VecDeque<PooledMemory>,
 }
@@ -50,14 +50,14 @@ enum PooledMemory {
 }
 
 impl BufferPool {
-    /// Take `length_bytes` bytes with unspecified content; an error if the system has no memory for them.
+    /// Take a buffer of `length_bytes` with unspecified content. Fails if the system has no memory for it.
     pub fn take(&self, length_bytes: usize) -> io::Result<PooledBuffer> {
-        let mut kept = self.kept();
-        // At most an eighth may stay unused, so that a small result does not occupy the memory of a large one.
-        let most_bytes = length_bytes.saturating_add(length_bytes / 8);
-        let fits = |memory: &PooledMemory| (length_bytes..=most_bytes).contains(&memory.len());
-        let found = kept.buffers.iter().position(fits).and_then(|at| kept.buffers.remove(at));
-        drop(kept);
+        let mut idle = self.idle();
+        // A reused buffer may be at most an eighth larger than requested.
+        let max_bytes = length_bytes.saturating_add(length_bytes / 8);
+        let fits = |memory: &PooledMemory| (length_bytes..=max_bytes).contains(&memory.len());
+        let found = idle.buffers.iter().position(fits).and_then(|at| idle.buffers.remove(at));
+        drop(idle);
         let memory = match found {
             Some(memory) => memory,
             None => PooledMemory::new(length_bytes)?,
@@ -66,28 +66,28 @@ impl BufferPool {
     }
 
     /// Return the bytes of idle buffers.
-    pub fn kept_bytes(&self) -> usize {
-        self.kept().bytes()
+    pub fn idle_bytes(&self) -> usize {
+        self.idle().bytes()
     }
 
-    fn give_back(&self, memory: PooledMemory) {
+    fn put_back(&self, memory: PooledMemory) {
         if matches!(&memory, PooledMemory::Shared(region) if !region.is_own()) {
             return;
         }
-        let mut kept = self.kept();
-        kept.buffers.push_back(memory);
-        while kept.buffers.len() > KEPT_COUNT || kept.bytes() > KEPT_BYTES {
-            kept.buffers.pop_front();
+        let mut idle = self.idle();
+        idle.buffers.push_back(memory);
+        while idle.buffers.len() > MAX_IDLE_COUNT || idle.bytes() > MAX_IDLE_BYTES {
+            idle.buffers.pop_front();
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, IdleMemory> {
-        let mut kept = self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    fn idle(&self) -> MutexGuard<'_, IdleMemory> {
+        let mut idle = self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let process = std::process::id();
-        if std::mem::replace(&mut kept.process, process) != process {
-            kept.buffers.clear();
+        if std::mem::replace(&mut idle.process, process) != process {
+            idle.buffers.clear();
         }
-        kept
+        idle
     }
 }
 
@@ -103,7 +103,7 @@ impl PooledMemory {
             match Region::new(length_bytes) {
                 Ok(Some(region)) => return Ok(PooledMemory::Shared(region)),
                 Err(error) if error.kind() == io::ErrorKind::OutOfMemory => return Err(error),
-                // If the process reached a limit for regions, descriptors or file sizes, use private memory, which is
+                // The process has reached a limit of regions, descriptors or file sizes: use private memory, which is
                 // copied when it is sent.
                 Ok(None) | Err(_) => {}
             }
@@ -144,7 +144,7 @@ impl PooledBuffer {
 
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
-        self.pool.give_back(std::mem::replace(&mut self.memory, PooledMemory::Private(Vec::new())));
+        self.pool.put_back(std::mem::replace(&mut self.memory, PooledMemory::Private(Vec::new())));
     }
 }
 
@@ -156,10 +156,10 @@ mod tests {
     fn a_freed_buffer_is_reused_for_the_next_result() {
         let pool = BufferPool::default();
         let first = pool.take(1000).unwrap().bytes_mut().as_ptr();
-        assert_eq!(pool.kept_bytes(), 1000);
+        assert_eq!(pool.idle_bytes(), 1000);
         let mut second = pool.take(950).unwrap();
         assert_eq!((second.bytes_mut().as_ptr(), second.bytes_mut().len()), (first, 950));
-        assert_eq!(pool.kept_bytes(), 0);
+        assert_eq!(pool.idle_bytes(), 0);
     }
 
     #[test]
@@ -167,23 +167,23 @@ mod tests {
         let pool = BufferPool::default();
         drop(pool.take(1000).unwrap());
         let _small = pool.take(500).unwrap();
-        assert_eq!(pool.kept_bytes(), 1000);
+        assert_eq!(pool.idle_bytes(), 1000);
     }
 
     #[test]
     fn the_pool_is_bounded_in_bytes_and_in_buffers() {
         let pool = BufferPool::default();
-        let many: Vec<PooledBuffer> = (0..KEPT_COUNT + 5).map(|_| pool.take(10).unwrap()).collect();
+        let many: Vec<PooledBuffer> = (0..MAX_IDLE_COUNT + 5).map(|_| pool.take(10).unwrap()).collect();
         drop(many);
-        assert_eq!(pool.kept_bytes(), 10 * KEPT_COUNT);
-        drop(pool.take(KEPT_BYTES).unwrap());
-        assert_eq!(pool.kept_bytes(), KEPT_BYTES);
-        drop(pool.take(KEPT_BYTES + 1).unwrap());
-        assert_eq!(pool.kept_bytes(), 0);
+        assert_eq!(pool.idle_bytes(), 10 * MAX_IDLE_COUNT);
+        drop(pool.take(MAX_IDLE_BYTES).unwrap());
+        assert_eq!(pool.idle_bytes(), MAX_IDLE_BYTES);
+        drop(pool.take(MAX_IDLE_BYTES + 1).unwrap());
+        assert_eq!(pool.idle_bytes(), 0);
     }
 
     #[test]
-    fn memory_that_the_system_has_not_is_an_error() {
+    fn a_size_beyond_the_memory_of_the_system_is_an_error() {
         // A size beyond the address space, and a size beyond the memory of any machine.
         for length_bytes in [1 << 62, 1 << 46] {
             let error = BufferPool::default().take(length_bytes).unwrap_err();

@@ -1,18 +1,18 @@
 //! Preferred algorithms of one communicator, found by trials of its ranks. They replace
 //! [`choose`](ripieno_plan::choose).
 //!
-//! A preference is a list of rows per collective. Each row holds for sizes up to its total bytes, ascending. The last
-//! row also holds for all larger sizes. The argument of a call and [`Overrides`](crate::choice::Overrides) take
+//! A preference is a list of rows per collective, by ascending size. Each row applies to sizes up to its total bytes;
+//! the last row also applies to larger sizes. The argument of a call and [`Overrides`](crate::choice::Overrides) take
 //! precedence.
 
 use crate::error::{Error, argument};
 use ripieno_plan::{Algorithm, Collective, Group, Needs};
 use ripieno_sim::SimulationRequest;
 
-/// Maximum total bytes, and the name of the algorithm.
+/// Maximum total bytes, and the name of an algorithm.
 pub type PreferredRow = (usize, String);
 
-/// The rows of every collective; empty if there was no trial.
+/// The rows of each collective. Without a trial, a collective has no rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Preferred {
     by_collective: [Vec<(usize, &'static Algorithm)>; Collective::ALL.len()],
@@ -56,16 +56,16 @@ fn candidates(collective: Collective, group: &Group) -> Vec<&'static Algorithm> 
     Algorithm::of(collective).filter(suits).collect()
 }
 
-/// Return the algorithms that may be preferred, grouped by equal plans on all ranks: one measurement holds for the
-/// group. `bytes` is defined as in [`SimulationRequest`].
+/// Return the algorithms that may be preferred, grouped by equal plans on all ranks. `bytes` is defined as in
+/// [`SimulationRequest`].
 pub fn distinct(collective: Collective, group: &Group, bytes: usize) -> Vec<Vec<&'static str>> {
-    let asked = SimulationRequest::new(collective, group.size(), bytes, 0);
+    let request = SimulationRequest::new(collective, group.size(), bytes, 0);
     let group = group.in_order(ripieno_plan::Order::Racks);
     let mut found: Vec<(Vec<&str>, bool, Vec<_>)> = Vec::new();
     for algorithm in candidates(collective, &group) {
-        let plans = algorithm.plans_of(&group, |rank| asked.request(rank));
-        let plans: Vec<_> = plans.map(|plan| plan.expect("it suits the group")).collect();
-        match found.iter_mut().find(|(_, lends, others)| *lends == algorithm.rendezvous && *others == plans) {
+        let plans = algorithm.plans_of(&group, |rank| request.request(rank));
+        let plans: Vec<_> = plans.map(|plan| plan.expect("candidates suit the group")).collect();
+        match found.iter_mut().find(|(_, rendezvous, known)| *rendezvous == algorithm.rendezvous && *known == plans) {
             Some((names, ..)) => names.push(algorithm.name),
             None => found.push((vec![algorithm.name], algorithm.rendezvous, plans)),
         }
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_holds_up_to_its_bytes_and_the_last_beyond() {
+    fn a_row_applies_up_to_its_bytes_and_the_last_row_beyond() {
         let (group, mut preferred) = (Group::new(0, 4), Preferred::default());
         let rows = [(64, "tree".to_string()), (4096, "ring".to_string())];
         preferred.set(Collective::Allreduce, &group, &rows).unwrap();
@@ -102,11 +102,11 @@ mod tests {
     }
 
     #[test]
-    fn equal_plans_form_one_class() {
+    fn algorithms_with_equal_plans_form_one_group() {
         let of_two = distinct(Collective::Broadcast, &Group::new(0, 2), 1 << 20);
         assert!(of_two[0].starts_with(&["flat", "binomial"]), "{of_two:?}");
         let of_many = distinct(Collective::Broadcast, &Group::new(0, 16), 1 << 20);
-        let apart = ["flat", "binomial", "chain"].map(|name| of_many.iter().position(|names| names.contains(&name)));
-        assert!(apart[0] != apart[1] && apart[1] != apart[2] && !apart.contains(&None), "{of_many:?}");
+        let groups = ["flat", "binomial", "chain"].map(|name| of_many.iter().position(|names| names.contains(&name)));
+        assert!(groups[0] != groups[1] && groups[1] != groups[2] && !groups.contains(&None), "{of_many:?}");
     }
 }

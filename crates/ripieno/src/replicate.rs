@@ -2,7 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::communicator_state::Replica;
-use crate::core::REPLICATED_MAX;
+use crate::core::MAX_REPLICATED_COUNT;
 use crate::error::{Error, argument};
 use ripieno_plan::Group;
 use ripieno_run::{JobFailure, Replicas};
@@ -12,33 +12,33 @@ impl Communicator {
     /// Create the communicator of the logical ranks of a world that was started with `count` replicas. Every rank of
     /// the world must call this.
     ///
-    /// Replicas of a rank must hold the same data and make the same calls. As long as one replica of each rank lives,
-    /// every collective ends on all of them with bitwise identical results. Calls on the world itself fail once a rank
-    /// has died.
+    /// Replicas of a rank must hold the same data and make the same calls. As long as each rank has a live replica,
+    /// every collective succeeds with bitwise identical results on all replicas. Calls on the world itself fail once a
+    /// rank has died.
     pub fn replicate(&self, count: usize) -> Result<Communicator, Error> {
         let mut held = self.hold()?;
         let core = held.core();
         let replicas = core.fabric.replicas();
         if !self.is_world() {
-            return Err(argument("replicas", count, "a call on the communicator of the whole world"));
+            return Err(argument("replicas", count, "a call on the communicator of the world"));
         }
         if count != replicas.count() {
             return Err(argument("replicas", count, &started_with(replicas, count)));
         }
-        if core.replicated_count == REPLICATED_MAX {
-            return Err(argument("replicated communicators", REPLICATED_MAX, "fewer; use one again"));
+        if core.replicated_count == MAX_REPLICATED_COUNT {
+            return Err(argument("replicated communicators", MAX_REPLICATED_COUNT, "fewer; use one again"));
         }
-        // No data is exchanged, because a rank may have died already.
+        // This exchanges no data, because a rank may have died already.
         let id = u32::MAX - core.replicated_count;
         core.replicated_count += 1;
         let replica = Replica { replicas, rank: self.shared.rank() };
         let members: Vec<usize> = (0..replicas.logical_count()).collect();
-        // Replicas use the same plan, made for the nodes of the first replicas.
+        // All replicas use the plan for the nodes of the first replicas.
         let topology = Arc::new(self.topology().of(&members));
         let group =
             Group::with_topology(replicas.logical(replica.rank), topology).in_order(self.group_of_all().order());
         let world_ranks: Arc<[usize]> = members.into();
-        Ok(Communicator::among(&self.shared, core, id, group, world_ranks, Some(replica)))
+        Ok(Communicator::in_core(&self.shared, core, id, group, world_ranks, Some(replica)))
     }
 
     /// Return the number of replicas of each rank.

@@ -1,8 +1,8 @@
-//! Shared resources of the runs of a communicator.
+//! Resources shared by the runs of a rank.
 
 use crate::choice::Overrides;
 use crate::pool::BufferPool;
-use crate::ticket::Waiters;
+use crate::result_slot::Waiters;
 use ripieno_run::{Executor, Fabric};
 use std::sync::Weak;
 

@@ -1,4 +1,4 @@
-//! Cache of schedules by call: a repeated collective is planned once.
+//! Cache of schedules, by call.
 
 use crate::task::TaskExtent;
 use ripieno_plan::Order;
@@ -6,16 +6,16 @@ use ripieno_run::{Call, Schedule};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Maximum number of schedules; when it is exceeded, all older ones are dropped together.
-const KEPT_COUNT: usize = 512;
+/// Maximum number of schedules. A schedule beyond it clears the cache.
+const MAX_SCHEDULE_COUNT: usize = 512;
 
-/// Schedules by call, by order and, if ranks contribute unequal amounts, by extents.
+/// Schedules by call, order and extents. Extents are stored only if ranks may contribute unequal amounts.
 #[derive(Debug, Default)]
 pub(crate) struct Schedules {
     by_call: HashMap<ScheduleKey, Arc<Schedule>>,
     latest: Option<(ScheduleKey, Arc<Schedule>)>,
-    /// The extents of the current lookup, kept to reuse the memory.
-    wanted: Vec<usize>,
+    /// Buffer for the extents of a lookup.
+    extents_buffer: Vec<usize>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,7 +26,7 @@ struct ScheduleKey {
 }
 
 impl Schedules {
-    /// Return the schedule for `call` in this `order` with these `extents`, made by `make` if it is new.
+    /// Return the schedule for a call. If the cache has none, `make` creates it.
     pub fn get<E>(
         &mut self,
         call: Call,
@@ -37,19 +37,19 @@ impl Schedules {
         if let Some((key, schedule)) = &self.latest
             && key.call == call
             && key.order == order
-            && key.holds(&extents)
+            && key.has_extents(&extents)
         {
             return Ok(schedule.clone());
         }
-        let mut wanted = std::mem::take(&mut self.wanted);
-        wanted.clear();
-        wanted.extend(extents.iter().flat_map(TaskExtent::numbers));
-        let key = ScheduleKey { call, order, extents: wanted };
+        let mut extents_buffer = std::mem::take(&mut self.extents_buffer);
+        extents_buffer.clear();
+        extents_buffer.extend(extents.iter().flat_map(TaskExtent::numbers));
+        let key = ScheduleKey { call, order, extents: extents_buffer };
         let schedule = match self.by_call.get(&key) {
             Some(schedule) => schedule.clone(),
             None => {
                 let schedule = Arc::new(make()?);
-                if self.by_call.len() >= KEPT_COUNT {
+                if self.by_call.len() >= MAX_SCHEDULE_COUNT {
                     self.by_call.clear();
                 }
                 self.by_call.insert(key.clone(), schedule.clone());
@@ -57,17 +57,17 @@ impl Schedules {
             }
         };
         if let Some((previous, _)) = self.latest.replace((key, schedule.clone())) {
-            self.wanted = previous.extents;
+            self.extents_buffer = previous.extents;
         }
         Ok(schedule)
     }
 }
 
 impl ScheduleKey {
-    fn holds(&self, extents: &[TaskExtent<'_>; 2]) -> bool {
+    fn has_extents(&self, extents: &[TaskExtent<'_>; 2]) -> bool {
         match extents {
-            // Not a comparison of slices: for an empty slice, it may call memcmp at an address without a page, which
-            // takes 200 ns on some processors.
+            // A comparison of empty slices may call memcmp with an unmapped address, which takes 200 ns on some
+            // processors.
             [TaskExtent::Whole, TaskExtent::Whole] => self.extents.is_empty(),
             _ => extents.iter().flat_map(TaskExtent::numbers).eq(self.extents.iter().copied()),
         }

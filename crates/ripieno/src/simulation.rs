@@ -1,4 +1,4 @@
-//! Simulations and explanations, with algorithms named as in calls: `chain`, `chain@random:7`, `@given`.
+//! Simulations of collectives and explanations of their costs. Algorithms are named as in calls: `chain@random:7`.
 
 use crate::choice::Overrides;
 use crate::error::{Error, argument};
@@ -19,7 +19,7 @@ use swarm::{SwarmError, SwarmOutcome, SwarmRequest};
 pub struct SimulationCall {
     /// The requested or chosen algorithm.
     pub algorithm: &'static str,
-    /// Algorithms with precedence that were skipped because their plans are too large: names and operation counts.
+    /// Preferable algorithms that were skipped because their plans are too large: names and operation counts.
     pub left_out: Vec<(&'static str, usize)>,
     /// Result of the simulation.
     pub simulated: PlanSimulation,
@@ -27,9 +27,9 @@ pub struct SimulationCall {
 
 /// Simulate `collective` on `cluster`, unless it is interrupted.
 ///
-/// `algorithm` is the argument of a call. `bytes` is the size of the vector; the size of a rank's block for allgather,
-/// gather and scatter; or all bytes that a rank sends for alltoall. If no algorithm is named and the plans of the
-/// default are too large, the cheapest algorithm with small enough plans is simulated.
+/// `algorithm` is the argument of a call. `bytes` is the size of the vector. For allgather, gather and scatter, it is
+/// the size of a rank's block; for alltoall, the number of bytes that a rank sends. If no algorithm is named and the
+/// plans of the default are too large, the cheapest algorithm with small enough plans is simulated.
 pub fn simulate(
     cluster: &Cluster,
     collective: Collective,
@@ -42,7 +42,7 @@ pub fn simulate(
     let (bytes, preferred) = (request.request(0).length_bytes(), Preferred::default());
     let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, bytes)?;
     let is_named = algorithm.is_some_and(|text| !text.is_empty() && !text.starts_with('@'));
-    let candidates = if is_named { vec![choice.algorithm] } else { usual_first(&request, choice.algorithm, cluster) };
+    let candidates = if is_named { vec![choice.algorithm] } else { default_first(&request, choice.algorithm, cluster) };
     let mut left_out = Vec::new();
     let mut failure = None;
     for algorithm in candidates {
@@ -67,12 +67,16 @@ pub fn simulate(
 }
 
 /// Return the algorithms to try if none is named: the default, then the others, cheapest first.
-fn usual_first(request: &SimulationRequest, usual: &'static Algorithm, cluster: &Cluster) -> Vec<&'static Algorithm> {
+fn default_first(
+    request: &SimulationRequest,
+    default: &'static Algorithm,
+    cluster: &Cluster,
+) -> Vec<&'static Algorithm> {
     let others = priced(request, cluster).into_iter().map(|(algorithm, _)| algorithm);
-    std::iter::once(usual).chain(others.filter(|algorithm| algorithm.name != usual.name)).collect()
+    std::iter::once(default).chain(others.filter(|algorithm| algorithm.name != default.name)).collect()
 }
 
-/// Simulate an algorithm, unless an estimate, which is faster than planning, finds its plans too large.
+/// Simulate an algorithm, unless its plans are too large by an estimate, which is faster than planning.
 fn simulated(
     request: &SimulationRequest,
     algorithm: &'static Algorithm,
@@ -87,8 +91,8 @@ fn simulated(
     request.simulate(algorithm, order, cluster, is_interrupted)
 }
 
-/// Price every algorithm of `collective`, and simulate it on `cluster` if its plans are small enough, unless
-/// interrupted. `order` is the argument of a call, such as `@given`.
+/// Estimate the cost of every algorithm of `collective`, and simulate it on `cluster` if its plans are small enough.
+/// `order` is the argument of a call, such as `@given`.
 pub fn explain(
     cluster: &Cluster,
     collective: Collective,
@@ -119,7 +123,7 @@ pub fn simulate_sparse(
         expected: error.to_string(),
     })?;
     if request.world_size() != p {
-        return Err(argument("degrees", degrees, &format!("those of {p} ranks")));
+        return Err(argument("degrees", degrees, &format!("factors whose product is {p}")));
     }
     if sets.len() != p {
         return Err(argument("sets", sets.len(), &format!("one for each of {p} ranks")));
@@ -127,9 +131,13 @@ pub fn simulate_sparse(
     if row_bytes == 0 {
         return Err(argument("row_bytes", row_bytes, "at least 1"));
     }
-    let is_sound = |keys: &Vec<u64>| keys.is_sorted_by(|a, b| a < b) && keys.last().is_none_or(|&last| last < features);
-    if let Some(rank) = sets.iter().position(|keys| !is_sound(keys)) {
-        return Err(argument("sets", format!("those of rank {rank}"), &format!("ascending features below {features}")));
+    let is_valid = |keys: &Vec<u64>| keys.is_sorted_by(|a, b| a < b) && keys.last().is_none_or(|&last| last < features);
+    if let Some(rank) = sets.iter().position(|keys| !is_valid(keys)) {
+        return Err(argument(
+            "sets",
+            format!("the set of rank {rank}"),
+            &format!("ascending features below {features}"),
+        ));
     }
     simulate_sparse_plans(cluster, &request, features, sets, row_bytes, is_interrupted).map_err(|error| match error {
         SimulationError::Interrupted => Error::Interrupted,
@@ -137,25 +145,26 @@ pub fn simulate_sparse(
     })
 }
 
-/// Above this number of ranks, the simulation does not rebalance the rates of flows at each event, because each flow of
-/// a swarm affects all others. It rebalances them a thousand times within the transfer time of the value.
-const EXACT_RANKS_MAX: usize = 128;
+/// Above this number of ranks, the simulation does not rebalance the rates of flows at each event, because each event
+/// changes the rates of all flows. It rebalances them a thousand times within the transfer time of the value.
+const EXACT_RANK_COUNT_MAX: usize = 128;
 
-/// Create a dynamic broadcast of one value of `bytes` from `root` to all ranks of `cluster`, by the named discipline. A
-/// chain is ordered by rack.
+/// Create the request to simulate a dynamic broadcast of `bytes` from `root` to all ranks of `cluster`. `algorithm` is
+/// the name of a discipline. A chain is ordered by rack.
 pub fn broadcast_request(cluster: &Cluster, algorithm: &str, bytes: usize, root: usize) -> Result<SwarmRequest, Error> {
     let p = cluster.topology.size();
     request(cluster, Collective::Broadcast, bytes, root)?;
     let discipline = Discipline::named(algorithm)
         .ok_or_else(|| argument("algorithm", algorithm, &format!("one of {}", Discipline::NAMES.join(", "))))?;
-    let at = &cluster.topology;
-    let racks_after = |rank: usize| (at.rack(rank) + at.rack_count() - at.rack(root)) % at.rack_count();
+    let topology = &cluster.topology;
+    let racks_after =
+        |rank: usize| (topology.rack(rank) + topology.rack_count() - topology.rack(root)) % topology.rack_count();
     let mut order: Vec<usize> = (1..p).map(|after| (root + after) % p).collect();
-    order.sort_by_key(|&rank| (racks_after(rank), at.node(rank) != at.node(root)));
+    order.sort_by_key(|&rank| (racks_after(rank), topology.node(rank) != topology.node(root)));
     let mut request = SwarmRequest::of(root, bytes, discipline);
     request.broadcasts[0].order = Some(order);
-    if p > EXACT_RANKS_MAX && !discipline.is_streamed() {
-        request.balance_s = bytes as f64 * cluster.cable.beta_s_per_byte / 1000.0;
+    if p > EXACT_RANK_COUNT_MAX && !discipline.is_streamed() {
+        request.rebalance_interval_s = bytes as f64 * cluster.cable.beta_s_per_byte / 1000.0;
     }
     Ok(request)
 }
@@ -213,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn an_impossible_simulation_is_reported_with_the_possible_ones() {
+    fn an_unsuitable_algorithm_is_reported_with_the_suitable_ones() {
         assert_eq!(
             error_text("neighbour-exchange", 0),
             "algorithm=neighbour-exchange: expected an even number of ranks"
@@ -224,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suitable_algorithm_replaces_the_usual_one() {
+    fn a_smaller_plan_replaces_a_default_that_is_too_large() {
         let model = Model { alpha_s: 1e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
         let cluster = Cluster::uniform(2400, &model);
         let found = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| false).unwrap();
@@ -244,13 +253,13 @@ mod tests {
                 .to_string()
         };
         let sets = vec![vec![3, 9]; 4];
-        assert_eq!(error_text("3x2", &sets, 4), "degrees=3x2: expected those of 4 ranks");
+        assert_eq!(error_text("3x2", &sets, 4), "degrees=3x2: expected factors whose product is 4");
         assert!(error_text("0x4", &sets, 4).starts_with("degrees=0x4: expected "));
         assert_eq!(error_text("2x2", &sets[1..], 4), "sets=3: expected one for each of 4 ranks");
         assert_eq!(error_text("2x2", &sets, 0), "row_bytes=0: expected at least 1");
         for wrong in [vec![3, 3], vec![9, 3], vec![3, 10]] {
             let sets = [sets[0].clone(), wrong, sets[0].clone(), sets[0].clone()];
-            assert_eq!(error_text("2x2", &sets, 4), "sets=those of rank 1: expected ascending features below 10");
+            assert_eq!(error_text("2x2", &sets, 4), "sets=the set of rank 1: expected ascending features below 10");
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Statistics {
     /// Number of successful calls.
     pub call_count: u64,
-    /// Time inside blocking calls. For calls up to 8 KiB, only the time after the first wait counts.
+    /// Time in blocking calls. For calls of up to 8 KiB, it starts with the first wait.
     pub communicating: Duration,
     /// Payload bytes sent by this rank.
     pub sent_bytes: u64,

@@ -2,7 +2,7 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
-use ripieno_run::{JobFailure, Shrunk};
+use ripieno_run::{JobFailure, ShrunkWorld};
 
 /// Result of [`Communicator::shrink`].
 pub struct Survivors {
@@ -19,13 +19,12 @@ pub struct Survivors {
 impl Communicator {
     /// Agree on the surviving ranks of a failed world and connect them in a new world.
     ///
-    /// Every survivor must call this method. All ranks for which the call returns have the same members. The call
-    /// closes this communicator and all communicators split from it. Runs in flight have already ended with the
-    /// failure. A rank that dies during the call is excluded, or the next collective detects its failure; then call
-    /// `shrink` again.
+    /// Every survivor must call this method. All ranks on which the call succeeds have the same members. The call
+    /// closes this communicator and all communicators split from it; runs in flight have already ended with the
+    /// failure. If a rank dies during the call, it is excluded, or the next collective fails; then call `shrink` again.
     pub fn shrink(&self) -> Result<Survivors, Error> {
         if !self.is_world() {
-            return Err(argument("shrink", "a part of the world", "a call on the communicator of the whole world"));
+            return Err(argument("shrink", "a part of the world", "a call on the communicator of the world"));
         }
         let mut held = self.hold()?;
         let core = held.core();
@@ -34,7 +33,7 @@ impl Communicator {
         let _ = core.executor.drive(&mut *core.fabric, false, &|| false);
         let interrupt = &mut core.executor.interrupt;
         let mut is_interrupted = || interrupt.as_mut().is_some_and(|interrupt| interrupt());
-        let Shrunk { fabric, survivors, job } = core.fabric.shrink(&mut is_interrupted)?;
+        let ShrunkWorld { fabric, survivors, job } = core.fabric.shrink(&mut is_interrupted)?;
         let overrides = core.overrides;
         drop(held);
         self.shared.close();

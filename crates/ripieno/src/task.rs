@@ -7,15 +7,14 @@ use ripieno_run::{Call, CallKind, Element};
 
 /// A whole buffer of any length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Whole;
+pub struct WholeBuffer;
 
-/// A collective and its arguments. The fields are the arguments of the methods of
-/// [`Communicator`](crate::Communicator). The task works in place on the first buffer, unless a second buffer receives
-/// the result.
+/// A collective and its arguments, like the methods of [`Communicator`](crate::Communicator). The task works in place
+/// on the first buffer, unless a second buffer receives the result.
 ///
-/// Chunks are element counts, one per rank, that divide a buffer. Peers are ranks with such counts, in the order of
-/// their elements in the buffer. A barrier has one byte of scratch memory. One end of a message is this rank.
-pub type CollectiveTask<'a> = CollectiveArguments<Whole, &'a [usize], &'a [(usize, usize)]>;
+/// Chunks are element counts, one per rank, that divide a buffer. Peers are ranks with element counts, in the order of
+/// their elements in the buffer. A barrier needs one byte of scratch memory. A message is from or to this rank.
+pub type CollectiveTask<'a> = CollectiveArguments<WholeBuffer, &'a [usize], &'a [(usize, usize)]>;
 
 /// The part of a buffer that a task uses, if its plan depends on it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,9 +30,9 @@ impl<'a> TaskExtent<'a> {
     /// Return the extents of the first and second buffer of `task`.
     #[inline]
     pub fn all_of(task: &CollectiveTask<'a>) -> [TaskExtent<'a>; 2] {
-        let mut noted = ExtentRecorder::default();
-        task.with(&mut noted);
-        noted.extents
+        let mut recorder = ExtentRecorder::default();
+        task.with(&mut recorder);
+        recorder.extents
     }
 
     /// Return the number of entries of the extent, followed by the entries.
@@ -47,13 +46,13 @@ impl<'a> TaskExtent<'a> {
         one.into_iter().chain(counts.iter().copied()).chain(peers.iter().flat_map(|&(peer, count)| [peer, count]))
     }
 
-    /// Check the extent against `group` and the whole buffer.
+    /// Check the extent against `group` and the buffer.
     #[inline]
-    fn check(&self, [chunks, peers]: [&'static str; 2], whole: Span, group: &Group) -> Result<(), Error> {
+    fn check(&self, [chunks, peers]: [&'static str; 2], buffer: Span, group: &Group) -> Result<(), Error> {
         match self {
             TaskExtent::Whole | TaskExtent::One(_) => Ok(()),
-            TaskExtent::Counts(counts) => check_counts(chunks, counts, whole.element_count(), group),
-            TaskExtent::Peers(listed) => check_peers(peers, listed, whole.element_count(), group),
+            TaskExtent::Counts(counts) => check_counts(chunks, counts, buffer.element_count(), group),
+            TaskExtent::Peers(listed) => check_peers(peers, listed, buffer.element_count(), group),
         }
     }
 
@@ -66,12 +65,12 @@ impl<'a> TaskExtent<'a> {
         }
     }
 
-    /// Return the spans that divide `whole`.
-    fn spans(&self, whole: Span) -> Spans {
+    /// Return the spans that divide `buffer`.
+    fn spans(&self, buffer: Span) -> Spans {
         match *self {
             TaskExtent::Whole | TaskExtent::One(_) => Spans::default(),
-            TaskExtent::Counts(counts) => Spans { chunks: whole.split(counts), ..Spans::default() },
-            TaskExtent::Peers(peers) => Spans { peers: peer_spans(whole, peers), ..Spans::default() },
+            TaskExtent::Counts(counts) => Spans { chunks: buffer.split(counts), ..Spans::default() },
+            TaskExtent::Peers(peers) => Spans { peers: peer_spans(buffer, peers), ..Spans::default() },
         }
     }
 }
@@ -85,30 +84,30 @@ struct ExtentRecorder<'a> {
 
 impl<'a> ExtentRecorder<'a> {
     #[inline]
-    fn note(&mut self, extent: TaskExtent<'a>) {
+    fn record(&mut self, extent: TaskExtent<'a>) {
         self.extents[self.next] = extent;
         self.next += 1;
     }
 }
 
-impl<'a> Extents<Whole, &'a [usize], &'a [(usize, usize)]> for ExtentRecorder<'a> {
+impl<'a> Extents<WholeBuffer, &'a [usize], &'a [(usize, usize)]> for ExtentRecorder<'a> {
     type Vector = ();
     type Chunks = ();
     type Peers = ();
 
     #[inline]
-    fn vector(&mut self, _: Whole) {
-        self.note(TaskExtent::Whole);
+    fn vector(&mut self, _: WholeBuffer) {
+        self.record(TaskExtent::Whole);
     }
 
     #[inline]
     fn chunks(&mut self, counts: &'a [usize]) {
-        self.note(TaskExtent::Counts(counts));
+        self.record(TaskExtent::Counts(counts));
     }
 
     #[inline]
     fn peers(&mut self, peers: &'a [(usize, usize)]) {
-        self.note(TaskExtent::Peers(peers));
+        self.record(TaskExtent::Peers(peers));
     }
 }
 
@@ -119,26 +118,26 @@ struct Spans {
     peers: Vec<PeerSpan>,
 }
 
-/// Replaces counts by spans.
-struct Placed<'a> {
+/// Replaces the counts of a task by spans.
+struct SpanAssigner<'a> {
     /// For each buffer, its whole span and its division.
     buffers: [(Span, &'a Spans); 2],
     next: usize,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> SpanAssigner<'a> {
     fn next(&mut self) -> (Span, &'a Spans) {
         self.next += 1;
         self.buffers[self.next - 1]
     }
 }
 
-impl<'a> Extents<Whole, &[usize], &[(usize, usize)]> for Placed<'a> {
+impl<'a> Extents<WholeBuffer, &[usize], &[(usize, usize)]> for SpanAssigner<'a> {
     type Vector = Span;
     type Chunks = &'a [Span];
     type Peers = &'a [PeerSpan];
 
-    fn vector(&mut self, _: Whole) -> Span {
+    fn vector(&mut self, _: WholeBuffer) -> Span {
         self.next().0
     }
 
@@ -175,14 +174,14 @@ pub(crate) fn check(
             }
         }
         CollectiveTask::Rotate { distance, .. } if distance.is_multiple_of(group.size()) => {
-            check_own(Some(main.element_count()), Some(output.element_count()), group)
+            check_own_counts(Some(main.element_count()), Some(output.element_count()), group)
         }
-        _ if task.has_output() => check_own(main_extent.count_of(rank), output_extent.count_of(rank), group),
+        _ if task.has_output() => check_own_counts(main_extent.count_of(rank), output_extent.count_of(rank), group),
         _ => Ok(()),
     }
 }
 
-/// Return the call that ranks compare; its form is 0.
+/// Return the call that ranks compare. The caller sets its form.
 #[inline]
 pub(crate) fn call(
     task: &CollectiveTask<'_>,
@@ -216,10 +215,9 @@ pub(crate) fn common_counts<'a>(extents: &[TaskExtent<'a>; 2]) -> &'a [usize] {
     }
 }
 
-/// Return the data that a plan depends on in addition to the call: the `extents`, or a substitute if they are the
-/// whole buffer.
+/// Return the extents that a plan depends on in addition to the call.
 #[inline]
-pub(crate) fn depends_on<'a>(
+pub(crate) fn plan_extents<'a>(
     task: &CollectiveTask<'a>,
     extents: [TaskExtent<'a>; 2],
     buffers: [Span; 2],
@@ -241,16 +239,16 @@ pub(crate) fn plan(
 ) -> Result<Plan, Unsuitable> {
     let [main_extent, output_extent] = TaskExtent::all_of(task);
     let (of_main, of_output) = (main_extent.spans(main), output_extent.spans(output));
-    let mut request = task.with(&mut Placed { buffers: [(main, &of_main), (output, &of_output)], next: 0 });
+    let mut request = task.with(&mut SpanAssigner { buffers: [(main, &of_main), (output, &of_output)], next: 0 });
     if let Request::Rotate { distance, .. } = &mut request {
         *distance %= group.size();
     }
     algorithm.plan(group, &request)
 }
 
-fn peer_spans(whole: Span, peers: &[(usize, usize)]) -> Vec<PeerSpan> {
+fn peer_spans(buffer: Span, peers: &[(usize, usize)]) -> Vec<PeerSpan> {
     let counts: Vec<usize> = peers.iter().map(|&(_, count)| count).collect();
-    peers.iter().map(|&(peer, _)| peer).zip(whole.split(&counts)).collect()
+    peers.iter().map(|&(peer, _)| peer).zip(buffer.split(&counts)).collect()
 }
 
 fn check_rank(name: &'static str, rank: usize, group: &Group) -> Result<(), Error> {
@@ -280,15 +278,15 @@ fn check_peers(name: &'static str, peers: &[(usize, usize)], element_count: usiz
 }
 
 /// Check that the count that a rank sends to itself, if any, equals the count that it receives from itself.
-fn check_own(out_count: Option<usize>, in_count: Option<usize>, group: &Group) -> Result<(), Error> {
+fn check_own_counts(out_count: Option<usize>, in_count: Option<usize>, group: &Group) -> Result<(), Error> {
     if out_count == in_count {
         return Ok(());
     }
     let [out, into] = [out_count, in_count].map(|count| count.map_or("none".to_string(), |count| count.to_string()));
-    Err(argument("elements from itself", into, &format!("{out}, as many as rank {} has for itself", group.rank())))
+    Err(argument("elements from itself", into, &format!("{out}, the elements of rank {} for itself", group.rank())))
 }
 
-/// Return a description of the expected value unless `counts` add up to `element_count`.
+/// Check that `counts` add up to `element_count`. The error describes the expected value.
 fn check_total(mut counts: impl Iterator<Item = usize>, element_count: usize) -> Result<(), String> {
     let total = counts.try_fold(0usize, |sum, count| sum.checked_add(count));
     if total == Some(element_count) { Ok(()) } else { Err(format!("a sum of {element_count}")) }

@@ -1,5 +1,5 @@
-//! All tests of this crate in one program, because each program links the crate anew. Cargo.toml lists the tests with a
-//! program of their own.
+//! Most tests of this crate in one program, because linking each program takes long. Cargo.toml lists the tests that
+//! have their own program.
 
 mod calling_threads;
 mod collectives;
@@ -8,10 +8,10 @@ mod groups;
 mod keyed;
 mod keyed_large;
 mod packets;
-mod places;
 mod regroup;
 mod regroup_faults;
 mod repeated_calls;
 mod sparse;
 mod sparse_faults;
 mod survivors;
+mod topologies;

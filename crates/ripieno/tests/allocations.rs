@@ -1,7 +1,7 @@
-//! Repeated collectives allocate no memory per call. The allocator counts on each rank.
+//! Repeated collectives allocate no memory per call. The allocator counts the allocations of each rank.
 //!
-//! A rank allocates memory for a kind of wait at the first such wait, which may occur late. `FIRST_WAITS` allows for
-//! these allocations and is far below one allocation per call.
+//! The first wait of each kind allocates memory, and may occur late. `WAIT_ALLOCATION_COUNT` allows for these
+//! allocations and is far below one allocation per call.
 
 use ripieno::ElementShape;
 use ripieno::net::ThreadFabric;
@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 const ROUND_COUNT: usize = 400;
-const FIRST_WAITS: usize = 4 * ROUND_COUNT / 100;
+const WAIT_ALLOCATION_COUNT: usize = 4 * ROUND_COUNT / 100;
 
 struct CountingAllocator;
 
@@ -22,7 +22,7 @@ thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: delegates to the system's allocator.
+// SAFETY: all calls go to the system's allocator.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         COUNT.with(|count| count.set(count.get() + 1));
@@ -64,20 +64,20 @@ fn repeated_collectives_allocate_nothing() {
                     };
                     (0..20).for_each(|_| round());
                     let count = counted(|| (0..ROUND_COUNT).for_each(|_| round()));
-                    assert!(count <= FIRST_WAITS, "p={p} length={length}: {count} allocations");
+                    assert!(count <= WAIT_ALLOCATION_COUNT, "p={p} length={length}: {count} allocations");
                 });
             }
         });
     }
 }
 
-/// Return the rows of `rank` among `count`. All ranks but one, or all ranks, have each row.
+/// Return the rows that `rank` has among `count`. Each row is missing on at most one rank.
 fn rows_of(rank: usize, p: usize, count: usize) -> Rows {
     let numbers: Vec<u32> = (0..count as u32).filter(|row| *row as usize % (p + 1) != rank).collect();
     Rows::new(numbers.into(), 8)
 }
 
-/// The plan sums the rows of all ranks on each rank. Then each rank sends its own rows to the next rank.
+/// Return a plan that sums the rows of all ranks on each rank, and then sends each rank's rows to the next rank.
 fn plan_of_rows(rank: usize, p: usize, count: usize) -> Plan {
     let table = Span::whole(Buffer::SCRATCH, count, 8);
     let packed = |buffer, rank| Span::whole(buffer, rows_of(rank, p, count).numbers().len(), 8);
@@ -120,12 +120,12 @@ fn repeated_plans_of_rows_allocate_nothing() {
                     };
                     rounds(0..5);
                     let allocated = counted(|| rounds(5..45));
-                    assert!(allocated <= FIRST_WAITS, "p={p} count={count}: {allocated} allocations");
+                    assert!(allocated <= WAIT_ALLOCATION_COUNT, "p={p} count={count}: {allocated} allocations");
                     // In each group of `p + 1` rows, all ranks have the last row, and one rank lacks each other row.
                     let left = rows_of((rank + p - 1) % p, p, count);
                     for (row, sum) in left.numbers().iter().zip(output.chunks_exact(8)) {
-                        let having = if *row as usize % (p + 1) == p { p } else { p - 1 };
-                        assert_eq!(f64::from_ne_bytes(sum.try_into().unwrap()), having as f64, "row {row}");
+                        let rank_count = if *row as usize % (p + 1) == p { p } else { p - 1 };
+                        assert_eq!(f64::from_ne_bytes(sum.try_into().unwrap()), rank_count as f64, "row {row}");
                     }
                 });
             }
@@ -150,7 +150,7 @@ fn repeated_sparse_reductions_allocate_nothing() {
                     let mut round = || configured.reduce(&values, &mut into, form).unwrap();
                     (0..20).for_each(|_| round());
                     let allocated = counted(|| (0..ROUND_COUNT).for_each(|_| round()));
-                    assert!(allocated <= FIRST_WAITS, "p={p} count={count}: {allocated} allocations");
+                    assert!(allocated <= WAIT_ALLOCATION_COUNT, "p={p} count={count}: {allocated} allocations");
                 });
             }
         });

@@ -1,11 +1,11 @@
-//! Calls of one rank from several of its threads. The calling thread gets the core, even if another thread owned it.
+//! Calls from several threads of one rank. The calling thread gets the core, even if it is biased to another thread.
 
 use crate::common::{bytes, world};
-use ripieno::{CollectiveTask, Communicator, Element, Op, Whole};
+use ripieno::{CollectiveTask, Communicator, Element, Op, WholeBuffer};
 use std::thread::scope;
 
-/// More calls than a thread needs to become the owner of the core.
-const MANY: usize = 200;
+/// Number of calls after which the core is biased to a thread.
+const CALL_COUNT: usize = 200;
 
 /// Run `count` sums of ones over both ranks.
 fn sum_ones(comm: &Communicator, count: usize) {
@@ -17,23 +17,23 @@ fn sum_ones(comm: &Communicator, count: usize) {
 }
 
 #[test]
-fn another_thread_calls_after_one_that_has_called_often() {
+fn a_thread_may_call_after_another_thread_got_the_bias() {
     let calls = world(2, |comm| {
         for turn in 0..3 {
-            sum_ones(comm, MANY << turn);
+            sum_ones(comm, CALL_COUNT << turn);
             scope(|scope| scope.spawn(|| sum_ones(comm, 10)).join().unwrap());
         }
         comm.statistics().unwrap().call_count
     });
-    assert_eq!(calls, [7 * MANY as u64 + 30; 2]);
+    assert_eq!(calls, [7 * CALL_COUNT as u64 + 30; 2]);
 }
 
 #[test]
-fn threads_that_call_at_once_take_turns() {
+fn concurrent_calls_of_several_threads_all_succeed() {
     world(1, |comm| {
-        sum_of_one(comm, MANY);
-        scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| sum_of_one(comm, 20 * MANY)))));
-        assert_eq!(comm.statistics().unwrap().call_count, 61 * MANY as u64);
+        sum_of_one(comm, CALL_COUNT);
+        scope(|scope| (0..3).for_each(|_| drop(scope.spawn(|| sum_of_one(comm, 20 * CALL_COUNT)))));
+        assert_eq!(comm.statistics().unwrap().call_count, 61 * CALL_COUNT as u64);
     });
 }
 
@@ -42,10 +42,10 @@ fn sum_of_one(comm: &Communicator, count: usize) {
 }
 
 #[test]
-fn a_background_call_continues_while_its_thread_is_elsewhere() {
+fn a_background_call_continues_while_its_thread_makes_no_call() {
     world(2, |comm| {
-        sum_ones(comm, MANY);
-        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+        sum_ones(comm, CALL_COUNT);
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
         for _ in 0..10 {
             let handle = comm.start(&task, Element::I64, None, bytes(&[1; 4096])).unwrap();
             // The call of the other rank may wait for this one. Only the background thread can advance it here.
@@ -54,21 +54,21 @@ fn a_background_call_continues_while_its_thread_is_elsewhere() {
             }
             assert_eq!(handle.wait().unwrap(), bytes(&[2; 4096]));
         }
-        sum_ones(comm, MANY);
+        sum_ones(comm, CALL_COUNT);
     });
 }
 
 #[test]
-fn communicators_are_closed_with_and_without_the_core() {
+fn communicators_are_closed_by_threads_with_and_without_the_bias() {
     world(2, |comm| {
         for turn in 0..3 {
             let part = comm.split(Some(0), 0).unwrap().unwrap();
-            sum_ones(&part, MANY);
+            sum_ones(&part, CALL_COUNT);
             match turn {
                 0 => drop(part),
                 _ => scope(|scope| scope.spawn(move || drop(part)).join().unwrap()),
             }
-            sum_ones(comm, MANY);
+            sum_ones(comm, CALL_COUNT);
         }
     });
 }

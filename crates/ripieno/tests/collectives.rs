@@ -1,6 +1,6 @@
 //! Results of each collective with each algorithm, compared with a single-threaded result.
 //!
-//! Most worlds use threads without membership. Tests that involve meeting and membership also use endpoints.
+//! Most worlds use threads without membership. Tests of rendezvous and membership use endpoints.
 
 use crate::common::{bytes, endpoint_world, mismatch, values, world};
 use ripieno::net::LinkPolicy;
@@ -9,20 +9,20 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 /// Return element `i` of the contribution of `rank`.
-fn own(rank: usize, i: usize) -> i64 {
+fn element(rank: usize, i: usize) -> i64 {
     (rank * 1000 + i) as i64
 }
 
 fn vector(rank: usize, length: usize) -> Vec<i64> {
-    (0..length).map(|i| own(rank, i)).collect()
+    (0..length).map(|i| element(rank, i)).collect()
 }
 
 fn sum(p: usize, length: usize) -> Vec<i64> {
-    (0..length).map(|i| (0..p).map(|rank| own(rank, i)).sum()).collect()
+    (0..length).map(|i| (0..p).map(|rank| element(rank, i)).sum()).collect()
 }
 
-/// Return the names of the algorithms of a collective, and the default (`None`).
-fn every(collective: Collective) -> Vec<Option<&'static str>> {
+/// Return the names of the algorithms of a collective, and `None` for the default.
+fn algorithms_of(collective: Collective) -> Vec<Option<&'static str>> {
     Algorithm::of(collective).map(|algorithm| Some(algorithm.name)).chain([None]).collect()
 }
 
@@ -34,7 +34,7 @@ fn allreduce_returns_the_sum_on_every_rank() {
     for p in WORLDS {
         for length in LENGTHS {
             let results = world(p, |comm| {
-                every(Collective::Allreduce)
+                algorithms_of(Collective::Allreduce)
                     .into_iter()
                     .map(|algorithm| {
                         let mut data = bytes(&vector(comm.rank(), length));
@@ -54,7 +54,7 @@ fn broadcast_returns_the_vector_of_the_root_on_every_rank() {
         for length in LENGTHS {
             let results = world(p, |comm| {
                 let mut results = Vec::new();
-                for algorithm in every(Collective::Broadcast) {
+                for algorithm in algorithms_of(Collective::Broadcast) {
                     for root in 0..p {
                         let mut data = bytes(&vector(comm.rank(), length));
                         comm.broadcast(BufferMemory::Write(&mut data), Element::I64, root, algorithm).unwrap();
@@ -75,7 +75,7 @@ fn reduce_returns_the_sum_on_the_root() {
     for p in WORLDS {
         let results = world(p, |comm| {
             let mut results = Vec::new();
-            for algorithm in every(Collective::Reduce) {
+            for algorithm in algorithms_of(Collective::Reduce) {
                 for root in 0..p {
                     let mut data = bytes(&vector(comm.rank(), 5003));
                     comm.reduce(&mut data, Element::I64, Op::Sum, root, algorithm).unwrap();
@@ -108,7 +108,7 @@ fn allgather_and_gather_return_the_chunks_of_all() {
         let total: usize = counts.iter().sum();
         let expected: Vec<i64> = (0..p).flat_map(|rank| vector(rank, total)[chunk(&counts, rank)].to_vec()).collect();
         world(p, |comm| {
-            for algorithm in every(Collective::Allgather) {
+            for algorithm in algorithms_of(Collective::Allgather) {
                 let mut data = bytes(&vector(comm.rank(), total));
                 match comm.allgather(&mut data, Element::I64, &counts, algorithm) {
                     Ok(()) => assert_eq!(values(&data), expected, "allgather by {algorithm:?}, p={p}"),
@@ -122,7 +122,7 @@ fn allgather_and_gather_return_the_chunks_of_all() {
                     ),
                 }
             }
-            for algorithm in every(Collective::Gather) {
+            for algorithm in algorithms_of(Collective::Gather) {
                 for root in 0..p {
                     let mut data = bytes(&vector(comm.rank(), total));
                     comm.gather(&mut data, Element::I64, &counts, root, algorithm).unwrap();
@@ -140,12 +140,12 @@ fn reduce_scatter_and_scatter_return_the_chunk_of_each_rank() {
         let total: usize = counts.iter().sum();
         world(p, |comm| {
             let mine = chunk(&counts, comm.rank());
-            for algorithm in every(Collective::ReduceScatter) {
+            for algorithm in algorithms_of(Collective::ReduceScatter) {
                 let mut data = bytes(&vector(comm.rank(), total));
                 comm.reduce_scatter(&mut data, Element::I64, &counts, Op::Sum, algorithm).unwrap();
                 assert_eq!(values(&data)[mine.clone()], sum(p, total)[mine.clone()], "by {algorithm:?}, p={p}");
             }
-            for algorithm in every(Collective::Scatter) {
+            for algorithm in algorithms_of(Collective::Scatter) {
                 for root in 0..p {
                     let mut data = bytes(&vector(comm.rank(), total));
                     comm.scatter(BufferMemory::Write(&mut data), Element::I64, &counts, root, algorithm).unwrap();
@@ -169,8 +169,8 @@ fn alltoall_delivers_every_chunk_to_its_rank() {
                 let rank = comm.rank();
                 let out_counts: Vec<usize> = (0..p).map(|to| count(rank, to)).collect();
                 let in_counts: Vec<usize> = (0..p).map(|from| count(from, rank)).collect();
-                let out: Vec<i64> = (0..p).flat_map(|to| vec![own(rank, to); count(rank, to)]).collect();
-                let expected: Vec<i64> = (0..p).flat_map(|from| vec![own(from, rank); count(from, rank)]).collect();
+                let out: Vec<i64> = (0..p).flat_map(|to| vec![element(rank, to); count(rank, to)]).collect();
+                let expected: Vec<i64> = (0..p).flat_map(|from| vec![element(from, rank); count(from, rank)]).collect();
                 for algorithm in Algorithm::of(Collective::Alltoall).filter(|known| needs.contains(&known.needs)) {
                     let (name, mut into) = (Some(algorithm.name), vec![0; expected.len() * 8]);
                     comm.alltoall(&bytes(&out), &out_counts, &mut into, &in_counts, Element::I64, name).unwrap();
@@ -185,7 +185,7 @@ fn alltoall_delivers_every_chunk_to_its_rank() {
 fn floats_sum_to_the_same_bits_on_every_rank_and_in_every_run() {
     let once = || {
         world(5, |comm| {
-            every(Collective::Allreduce)
+            algorithms_of(Collective::Allreduce)
                 .into_iter()
                 .flat_map(|algorithm| {
                     let part = |i: usize| (0.1f32 + comm.rank() as f32 * 1.7).powi(1 + i as i32 % 9).to_ne_bytes();
@@ -221,12 +221,12 @@ fn messages_arrive_between_collectives() {
 #[test]
 fn no_rank_leaves_a_barrier_before_all_have_entered() {
     for p in WORLDS {
-        let come = Mutex::new(0);
+        let entered_count = Mutex::new(0);
         world(p, |comm| {
             for round in 1..=20 {
-                *come.lock().unwrap() += 1;
+                *entered_count.lock().unwrap() += 1;
                 comm.barrier(None).unwrap();
-                assert!(*come.lock().unwrap() >= round * p);
+                assert!(*entered_count.lock().unwrap() >= round * p);
                 comm.barrier(None).unwrap();
             }
         });
@@ -241,13 +241,13 @@ fn traffic_is_counted() {
         assert_eq!(comm.statistics().unwrap().received_bytes, 2 * 3 * 1000);
         comm.statistics().unwrap().sent_bytes
     });
-    assert_eq!(sent, [2 * 3 * 1000; 4], "2 (p-1)/p n bytes leave every rank");
+    assert_eq!(sent, [2 * 3 * 1000; 4], "every rank sends 2 (p-1)/p n bytes");
 }
 
-type Calling = fn(&mut Communicator) -> Result<(), Error>;
+type RankCall = fn(&mut Communicator) -> Result<(), Error>;
 
-/// A call of rank 2 while the others call an allreduce of two floats, and its description in the mismatch.
-const ODD_ONES: [(Calling, &str); 5] = [
+/// Calls of rank 2 while the other ranks call an allreduce of two floats, and their descriptions in the mismatch.
+const MISMATCHED_CALLS: [(RankCall, &str); 5] = [
     (|comm| comm.barrier(None), "barrier"),
     (|comm| comm.broadcast(BufferMemory::Write(&mut [0; 8]), Element::F32, 0, Some("flat")), "broadcast(float32 × 2"),
     (|comm| comm.allreduce(&mut [0; 12], Element::F32, Op::Sum, None), "allreduce(float32 × 3"),
@@ -255,10 +255,10 @@ const ODD_ONES: [(Calling, &str); 5] = [
     (|comm| comm.allreduce(&mut [0; 8], Element::F32, Op::Max, None), "allreduce(float32 × 2, max"),
 ];
 
-/// Return the mismatch that a rank gets; rank 2 of three calls `odd`.
-fn disagree(comm: &mut Communicator, odd: Calling) -> String {
+/// Return the description of the mismatch that this rank gets if rank 2 of three ranks makes `call`.
+fn mismatch_of_calls(comm: &mut Communicator, call: RankCall) -> String {
     let first = match comm.rank() {
-        2 => odd(comm),
+        2 => call(comm),
         _ => comm.allreduce(&mut [0; 8], Element::F32, Op::Sum, None),
     };
     // A rank that needs no data from the others detects the mismatch in its next call.
@@ -266,12 +266,12 @@ fn disagree(comm: &mut Communicator, odd: Calling) -> String {
 }
 
 #[test]
-fn another_collective_size_type_or_op_is_a_mismatch_on_every_rank() {
-    for (odd, expected) in ODD_ONES {
+fn a_different_collective_size_type_or_op_is_a_mismatch_on_every_rank() {
+    for (call, expected) in MISMATCHED_CALLS {
         let worlds = [
-            world(3, |comm| disagree(comm, odd)),
-            endpoint_world(3, LinkPolicy::SharedMemory, |comm| disagree(comm, odd)),
-            endpoint_world(3, LinkPolicy::Tcp, |comm| disagree(comm, odd)),
+            world(3, |comm| mismatch_of_calls(comm, call)),
+            endpoint_world(3, LinkPolicy::SharedMemory, |comm| mismatch_of_calls(comm, call)),
+            endpoint_world(3, LinkPolicy::Tcp, |comm| mismatch_of_calls(comm, call)),
         ];
         for descriptions in worlds {
             assert!(descriptions.iter().all(|text| *text == descriptions[0]), "{descriptions:?}");
@@ -285,7 +285,7 @@ fn another_collective_size_type_or_op_is_a_mismatch_on_every_rank() {
 fn endpoints_carry_every_allreduce_over_memory_and_over_tcp() {
     for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         let results = endpoint_world(3, links, |comm| {
-            every(Collective::Allreduce)
+            algorithms_of(Collective::Allreduce)
                 .into_iter()
                 .map(|algorithm| {
                     let mut data = bytes(&vector(comm.rank(), 300_007));
@@ -302,16 +302,16 @@ fn endpoints_carry_every_allreduce_over_memory_and_over_tcp() {
 fn counts_that_do_not_fit_are_a_mismatch() {
     let descriptions = world(2, |comm| {
         let (out, into) = if comm.rank() == 0 { ([1, 2], [1, 1]) } else { ([1, 1], [1, 1]) };
-        let mut room = vec![0; 16];
+        let mut received = vec![0; 16];
         let data = vec![0; 8 * out.iter().sum::<usize>()];
-        mismatch(comm.alltoall(&data, &out, &mut room, &into, Element::I64, None).and_then(|()| comm.barrier(None)))
+        mismatch(comm.alltoall(&data, &out, &mut received, &into, Element::I64, None).and_then(|()| comm.barrier(None)))
     });
     assert!(descriptions[0].contains("rank 1 called alltoall"), "{descriptions:?}");
     assert!(descriptions[0].contains("expects 8 bytes of rank 0, which sends 16"), "{descriptions:?}");
 }
 
 #[test]
-fn a_rank_that_leaves_early_is_named() {
+fn the_failure_names_a_rank_that_leaves_early() {
     let results = world(3, |comm| if comm.rank() == 1 { Ok(()) } else { comm.barrier(None) });
     for rank in [0, 2] {
         let Err(Error::Failed(JobFailure::RankFailed { rank, cause, .. })) = &results[rank] else {
@@ -323,7 +323,7 @@ fn a_rank_that_leaves_early_is_named() {
 }
 
 #[test]
-fn wrong_arguments_are_reported_by_name() {
+fn invalid_arguments_are_reported_by_name() {
     world(2, |comm| {
         let text = |result: Result<(), Error>| result.unwrap_err().to_string();
         let mut data = vec![0; 8];
@@ -343,27 +343,27 @@ fn wrong_arguments_are_reported_by_name() {
 }
 
 #[test]
-fn the_own_chunk_has_equal_length_in_both_counts() {
+fn counts_of_the_own_chunk_must_be_equal() {
     world(2, |comm| {
         let (rank, out, mut into) = (comm.rank(), [0; 3], [0; 4]);
-        let told = |result: Result<(), Error>, into: &str, out: &str| {
+        let assert_error = |result: Result<(), Error>, into: &str, out: &str| {
             let expected =
-                format!("elements from itself={into}: expected {out}, as many as rank {rank} has for itself");
+                format!("elements from itself={into}: expected {out}, the elements of rank {rank} for itself");
             assert_eq!(result.unwrap_err().to_string(), expected);
         };
         for distance in [0, 2] {
-            told(comm.rotate(&out, &mut into, Element::U8, distance, None), "4", "3");
+            assert_error(comm.rotate(&out, &mut into, Element::U8, distance, None), "4", "3");
         }
         let (out_counts, in_counts) = if rank == 0 { ([1, 2], [2, 2]) } else { ([2, 1], [2, 2]) };
-        told(comm.alltoall(&out, &out_counts, &mut into, &in_counts, Element::U8, None), "2", "1");
+        assert_error(comm.alltoall(&out, &out_counts, &mut into, &in_counts, Element::U8, None), "2", "1");
         let mut exchange = |out_peers: &[(usize, usize)], in_peers: &[(usize, usize)]| {
             let sum = |peers: &[(usize, usize)]| peers.iter().map(|&(_, count)| count).sum::<usize>();
             let into = &mut into[..sum(in_peers)];
             comm.neighbour_exchange(&out[..sum(out_peers)], out_peers, into, in_peers, Element::U8, None)
         };
-        told(exchange(&[(rank, 3)], &[(rank, 4)]), "4", "3");
-        told(exchange(&[(rank, 3)], &[]), "none", "3");
-        told(exchange(&[], &[(rank, 4)]), "4", "none");
+        assert_error(exchange(&[(rank, 3)], &[(rank, 4)]), "4", "3");
+        assert_error(exchange(&[(rank, 3)], &[]), "none", "3");
+        assert_error(exchange(&[], &[(rank, 4)]), "4", "none");
         exchange(&[(rank, 3)], &[(rank, 3)]).unwrap();
         comm.barrier(None).unwrap();
     });
@@ -405,7 +405,7 @@ fn a_message_may_arrive_long_before_its_receiver_reaches_an_earlier_collective()
             1 => {
                 let mut message = vec![0; 8];
                 std::thread::scope(|scope| {
-                    // The receiver stalls beyond the time limit and sends an inquiry.
+                    // The receiver waits longer than the stall limit, so it sends an inquiry.
                     scope.spawn(|| {
                         std::thread::sleep(Duration::from_millis(1300));
                         sent.wait();

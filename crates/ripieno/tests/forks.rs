@@ -32,7 +32,7 @@ fn a_forked_child_does_not_share_pool_buffers() {
     let mut status = 0;
     // SAFETY: waits for this process's own child; `status` is a local variable.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "the child came to its end");
+    assert_eq!(status, 0, "the child exited normally");
 
     for (buffer, value) in [(&mut first, 7), (&mut second, 9)] {
         assert!(buffer.bytes_mut().iter().all(|byte| *byte == value), "the parent's bytes are {value}");

@@ -1,7 +1,7 @@
-//! Communicators of subgroups, calls that progress in the background, and collectives that pass values along the ranks.
+//! Communicators of subgroups, background calls, and scans, rotations and neighbor exchanges.
 
 use ripieno::net::ThreadFabric;
-use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, Error, JobFailure, Op, Whole};
+use ripieno::{BufferMemory, CollectiveTask, Communicator, Element, Error, JobFailure, Op, WholeBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::{self, ThreadId};
@@ -24,40 +24,40 @@ fn values(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|value| u64::from_ne_bytes(value.try_into().unwrap())).collect()
 }
 
-/// Wait until another thread makes the condition true.
-fn until(is_so: impl Fn() -> bool) {
+/// Wait until another thread has made the condition true.
+fn wait_until(condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it never comes");
+    while !condition() {
+        assert!(Instant::now() < deadline, "the condition is not met in time");
         thread::yield_now();
     }
 }
 
-/// Run `program` while another thread is in a barrier, and return the result of the barrier. If `is_interrupted`, only
-/// the wait of this thread is interrupted, not the barrier.
-fn beside_a_barrier(comm: &Communicator, is_interrupted: bool, program: impl FnOnce()) -> Result<(), Error> {
+/// Run `program` while another thread is in a barrier, and return the result of the barrier. If `is_interrupted`, the
+/// interrupt function interrupts the waits of this thread, but not the barrier.
+fn run_during_barrier(comm: &Communicator, is_interrupted: bool, program: impl FnOnce()) -> Result<(), Error> {
     let (has_waited, me): (_, ThreadId) = (Arc::new(AtomicBool::new(false)), thread::current().id());
-    let noted = has_waited.clone();
+    let flag = has_waited.clone();
     comm.set_interrupt(move || {
-        noted.store(true, SeqCst);
+        flag.store(true, SeqCst);
         is_interrupted && thread::current().id() == me
     })
     .unwrap();
     thread::scope(|scope| {
         let barrier = scope.spawn(|| comm.barrier(None));
-        until(|| has_waited.load(SeqCst));
+        wait_until(|| has_waited.load(SeqCst));
         program();
         barrier.join().unwrap()
     })
 }
 
 #[test]
-fn a_part_is_closed_while_another_thread_is_in_a_call() {
+fn a_subgroup_is_closed_while_another_thread_is_in_a_call() {
     let is_closed = AtomicBool::new(false);
     world(2, |comm| {
         let child = comm.split(Some(0), 0).unwrap().unwrap();
         if comm.rank() == 1 {
-            until(|| is_closed.load(SeqCst));
+            wait_until(|| is_closed.load(SeqCst));
             return comm.barrier(None).unwrap();
         }
         let close = || {
@@ -65,29 +65,34 @@ fn a_part_is_closed_while_another_thread_is_in_a_call() {
             assert_eq!(child.barrier(None), Err(Error::Closed));
             is_closed.store(true, SeqCst);
         };
-        beside_a_barrier(comm, false, close).unwrap();
+        run_during_barrier(comm, false, close).unwrap();
     });
 }
 
 #[test]
-fn a_wait_ends_with_its_call_though_another_thread_is_in_one() {
+fn a_wait_ends_with_its_call_while_another_thread_is_in_a_call() {
     let [is_in_barrier, has_waited] = [const { AtomicBool::new(false) }; 2];
     world(2, |comm| {
         if comm.rank() == 1 {
-            until(|| is_in_barrier.load(SeqCst));
+            wait_until(|| is_in_barrier.load(SeqCst));
             comm.send(&bytes(&[7]), Element::U64, 0).unwrap();
-            until(|| has_waited.load(SeqCst));
+            wait_until(|| has_waited.load(SeqCst));
             return comm.barrier(None).unwrap();
         }
         let handle = comm
-            .start(&CollectiveTask::PointToPoint { from: 1, to: 0, vector: Whole }, Element::U64, None, bytes(&[0]))
+            .start(
+                &CollectiveTask::PointToPoint { from: 1, to: 0, vector: WholeBuffer },
+                Element::U64,
+                None,
+                bytes(&[0]),
+            )
             .unwrap();
         let wait = || {
             is_in_barrier.store(true, SeqCst);
             assert_eq!(values(&handle.wait().unwrap()), [7]);
             has_waited.store(true, SeqCst);
         };
-        beside_a_barrier(comm, false, wait).unwrap();
+        run_during_barrier(comm, false, wait).unwrap();
     });
 }
 
@@ -96,14 +101,14 @@ fn waiting_for_the_call_of_another_thread_can_be_interrupted() {
     let is_interrupted = AtomicBool::new(false);
     let results = world(2, |comm| {
         if comm.rank() == 1 {
-            until(|| is_interrupted.load(SeqCst));
+            wait_until(|| is_interrupted.load(SeqCst));
             return comm.barrier(None);
         }
         let barrier = || {
             assert_eq!(comm.barrier(None), Err(Error::Interrupted));
             is_interrupted.store(true, SeqCst);
         };
-        beside_a_barrier(comm, true, barrier)
+        run_during_barrier(comm, true, barrier)
     });
     for result in results {
         let Err(Error::Failed(JobFailure::RankFailed { rank: 0, cause, .. })) = result else { panic!("{result:?}") };
@@ -112,30 +117,33 @@ fn waiting_for_the_call_of_another_thread_can_be_interrupted() {
 }
 
 #[test]
-fn memory_that_may_only_be_read_is_an_error_where_something_arrives() {
+fn read_only_memory_for_a_result_is_rejected() {
     world(2, |comm| {
         let (mut vector, other) = (bytes(&[1, 2]), bytes(&[3, 4]));
         let allreduce = comm.run(
-            &CollectiveTask::Allreduce { op: Op::Sum, vector: Whole },
+            &CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer },
             Element::U64,
             None,
             [BufferMemory::Read(&other), BufferMemory::Read(&[])],
         );
         let rotate = comm.run(
-            &CollectiveTask::Rotate { distance: 1, out: Whole, into: Whole },
+            &CollectiveTask::Rotate { distance: 1, out: WholeBuffer, into: WholeBuffer },
             Element::U64,
             None,
             [BufferMemory::Write(&mut vector), BufferMemory::Read(&other)],
         );
         for (refused, name) in [(allreduce, "first buffer"), (rotate, "second buffer")] {
-            assert!(matches!(&refused, Err(Error::Argument { name: given, .. }) if *given == name), "{refused:?}");
+            assert!(
+                matches!(&refused, Err(Error::Argument { name: refused_name, .. }) if *refused_name == name),
+                "{refused:?}"
+            );
         }
         assert_eq!(sum(comm, 1), Ok(2));
     });
 }
 
 #[test]
-fn racks_that_a_world_adopts_order_its_later_calls_and_groups() {
+fn adopted_racks_apply_to_later_calls_and_groups() {
     let racks = [0, 1, 0, 1, 2, 0];
     world(racks.len(), |comm| {
         let before = comm.group(&[0, 1, 2, 3, 4, 5]).unwrap();
@@ -150,14 +158,14 @@ fn racks_that_a_world_adopts_order_its_later_calls_and_groups() {
     });
 }
 
-/// Return the sum of one number of each rank.
+/// Return the sum of `number` over all ranks.
 fn sum(comm: &Communicator, number: usize) -> Result<u64, Error> {
     let mut vector = bytes(&[number as u64]);
     comm.allreduce(&mut vector, Element::U64, Op::Sum, None).map(|()| values(&vector)[0])
 }
 
 #[test]
-fn children_and_their_children_are_worlds_of_their_own() {
+fn nested_splits_have_their_own_ranks_and_results() {
     for p in [1, 2, 5, 8] {
         world(p, |comm| {
             let child = comm.split(Some(comm.rank() as u32 % 2), -(comm.rank() as i64)).unwrap().unwrap();
@@ -177,7 +185,7 @@ fn children_and_their_children_are_worlds_of_their_own() {
 }
 
 #[test]
-fn closing_the_world_closes_its_children_and_closing_a_child_leaves_the_world() {
+fn closing_the_world_closes_its_subgroups_but_not_vice_versa() {
     world(2, |comm| {
         let [first, second] = [0, 0].map(|color| comm.split(Some(color), 0).unwrap().unwrap());
         first.close();
@@ -187,7 +195,7 @@ fn closing_the_world_closes_its_children_and_closing_a_child_leaves_the_world() 
         comm.close();
         assert_eq!((second.barrier(None), comm.barrier(None)), (Err(Error::Closed), Err(Error::Closed)));
         assert_eq!(
-            comm.start(&CollectiveTask::Barrier { token: Whole }, Element::U8, None, vec![0]).map(drop),
+            comm.start(&CollectiveTask::Barrier { token: WholeBuffer }, Element::U8, None, vec![0]).map(drop),
             Err(Error::Closed)
         );
     });
@@ -197,8 +205,8 @@ fn closing_the_world_closes_its_children_and_closing_a_child_leaves_the_world() 
 fn calls_of_two_communicators_in_different_orders_are_a_mismatch_that_names_both() {
     let results = world(2, |comm| {
         let [first, second] = [0, 0].map(|color| comm.split(Some(color), 0).unwrap().unwrap());
-        let (one, other) = if comm.rank() == 0 { (&first, &second) } else { (&second, &first) };
-        sum(one, 1).and_then(|_| sum(other, 1))
+        let (own_first, own_second) = if comm.rank() == 0 { (&first, &second) } else { (&second, &first) };
+        sum(own_first, 1).and_then(|_| sum(own_second, 1))
     });
     for result in results {
         let Err(Error::Failed(JobFailure::Mismatch { description })) = result else { panic!("{result:?}") };
@@ -207,10 +215,10 @@ fn calls_of_two_communicators_in_different_orders_are_a_mismatch_that_names_both
 }
 
 #[test]
-fn several_calls_are_in_flight_and_blocking_ones_between_them_keep_the_order() {
+fn blocking_calls_between_background_calls_keep_the_order() {
     for p in [1, 2, 4] {
         world(p, |comm| {
-            let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+            let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
             let start = |i: u64| comm.start(&task, Element::U64, None, bytes(&vec![i; 30_000])).unwrap();
             let handles: Vec<_> = (0..8).map(start).collect();
             assert_eq!(sum(comm, 3).unwrap(), 3 * p as u64);
@@ -223,12 +231,12 @@ fn several_calls_are_in_flight_and_blocking_ones_between_them_keep_the_order() {
 }
 
 #[test]
-fn a_call_ends_without_its_caller() {
+fn a_background_call_ends_without_a_wait() {
     world(3, |comm| {
-        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
         // The vector exceeds the capacity of the links, so a thread must advance the call.
         let handle = comm.start(&task, Element::U64, None, bytes(&vec![1; 1 << 18])).unwrap();
-        until(|| handle.is_done());
+        wait_until(|| handle.is_done());
         assert_eq!(values(&handle.wait().unwrap()), vec![3; 1 << 18]);
     });
 }
@@ -236,12 +244,12 @@ fn a_call_ends_without_its_caller() {
 #[test]
 fn every_handle_reports_the_failure() {
     let results = world(2, |comm| {
-        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
+        let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
         let lengths = [100, 100 + comm.rank()];
         let handles = lengths.map(|n| comm.start(&task, Element::U64, None, bytes(&vec![1; n])).unwrap());
         let [fine, wrong] = handles.map(|handle| {
             let ended = handle.join();
-            assert_eq!(handle.join(), ended, "a second wait tells the same");
+            assert_eq!(handle.join(), ended, "a second wait returns the same");
             ended
         });
         (fine, wrong, comm.barrier(None))

@@ -1,6 +1,6 @@
 //! Keyed aggregation compared with a map of rows.
 
-use crate::common::keyed::{Column, KeyedCase, Oracle, blocks, random, taken};
+use crate::common::keyed::{Column, KeyedCase, Oracle, blocks, random, take_all};
 use ripieno::keyed::{Aggregation, BlockView, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
@@ -18,7 +18,7 @@ fn combines(element: Element) -> Vec<KeyedCombine> {
     ops.chain([KeyedCombine::Concat]).collect()
 }
 
-/// Return columns of up to a few hundred keys: few or many distinct keys, equal, skewed and extreme ones.
+/// Return columns of up to a few hundred keys: few or many distinct keys, and equal, skewed and extreme keys.
 fn columns() -> Vec<Column> {
     let mut next = random(4);
     let mut columns = vec![Column::Ints(vec![]), Column::Ints(vec![7; 300]), Column::Ints((0..500).collect())];
@@ -61,7 +61,7 @@ fn rows_of_any_width_combine() {
 }
 
 #[test]
-fn threads_and_the_sizes_of_adds_do_not_show() {
+fn results_do_not_depend_on_threads_or_the_rows_per_add() {
     for column in columns() {
         for combine in [KeyedCombine::Op(Op::Sum), KeyedCombine::Concat] {
             let case = KeyedCase::new(form(column.kind(), Element::F64, 1, combine), &column);
@@ -74,7 +74,7 @@ fn threads_and_the_sizes_of_adds_do_not_show() {
 }
 
 #[test]
-fn ranks_that_the_caller_names_are_the_owners() {
+fn the_caller_may_assign_keys_to_ranks() {
     for column in columns() {
         for combine in [KeyedCombine::Op(Op::Max), KeyedCombine::Concat] {
             let case = KeyedCase::new(form(column.kind(), Element::I16, 1, combine), &column);
@@ -97,7 +97,7 @@ fn ranks_that_the_caller_names_are_the_owners() {
 }
 
 #[test]
-fn an_absorbed_aggregation_follows_the_own_rows() {
+fn absorbed_rows_follow_the_existing_rows() {
     for column in columns() {
         for combine in [KeyedCombine::Op(Op::Prod), KeyedCombine::Concat] {
             let case = KeyedCase::new(form(column.kind(), Element::U32, 3, combine), &column);
@@ -106,7 +106,7 @@ fn an_absorbed_aggregation_follows_the_own_rows() {
             case.add_to(&mut own, 0..half, None, 1).unwrap();
             case.add_to(&mut other, half..column.len(), None, 1).unwrap();
             own.absorb(other).unwrap();
-            let mut found = taken(own.seal(&Threads::new(1)).unwrap());
+            let mut found = take_all(own.seal(&Threads::new(1)).unwrap());
             found.sort();
             assert_eq!(found, Oracle::of(&case).blocks());
         }
@@ -114,11 +114,11 @@ fn an_absorbed_aggregation_follows_the_own_rows() {
 }
 
 #[test]
-fn rows_kept_together_are_combined_later() {
+fn concatenated_rows_may_be_combined_later() {
     for column in columns() {
-        let kept = KeyedCase::new(form(column.kind(), Element::F64, 1, KeyedCombine::Concat), &column);
-        let mut parts = kept.sealed(2, 1, 50);
-        let summed = KeyedForm { combine: KeyedCombine::Op(Op::Sum), ..kept.form };
+        let concatenated = KeyedCase::new(form(column.kind(), Element::F64, 1, KeyedCombine::Concat), &column);
+        let mut parts = concatenated.sealed(2, 1, 50);
+        let summed = KeyedForm { combine: KeyedCombine::Op(Op::Sum), ..concatenated.form };
         let mut aggregation = Aggregation::new(summed, 2, None).unwrap();
         for part in 0..parts.part_count() {
             let size = parts.size(part);
@@ -126,9 +126,9 @@ fn rows_kept_together_are_combined_later() {
             assert_eq!((size.keys, size.rows), (block.keys.len() as u64, block.view().row_count()));
             aggregation.add_block(&block, part).unwrap();
         }
-        let mut found = taken(aggregation.seal(&Threads::new(1)).unwrap());
+        let mut found = take_all(aggregation.seal(&Threads::new(1)).unwrap());
         found.sort();
-        assert_eq!(found, Oracle::of(&KeyedCase { form: summed, ..kept }).blocks());
+        assert_eq!(found, Oracle::of(&KeyedCase { form: summed, ..concatenated }).blocks());
     }
 }
 
@@ -154,7 +154,7 @@ fn mismatched_input_is_rejected_by_name() {
 }
 
 #[test]
-fn sizes_beyond_any_memory_are_refused_by_name() {
+fn sizes_beyond_any_memory_are_rejected_by_name() {
     let sums = form(KeyKind::Int64, Element::F64, 1, KeyedCombine::Op(Op::Sum));
     let refused = |form, ranks| Aggregation::new(form, ranks, None).unwrap_err().to_string();
     let expected = "width=2305843009213693952: expected at most 1152921504606846975 elements of float64";
@@ -177,7 +177,7 @@ fn sizes_beyond_any_memory_are_refused_by_name() {
 }
 
 #[test]
-fn any_number_of_threads_adds() {
+fn rows_may_be_added_by_any_number_of_threads() {
     let column = Column::Ints((0..5000).collect());
     let case = KeyedCase::new(form(column.kind(), Element::F64, 5, KeyedCombine::Op(Op::Sum)), &column);
     assert_eq!(case.ordered_blocks(2, usize::MAX, 5000), case.ordered_blocks(2, 1, 5000));

@@ -1,6 +1,6 @@
-//! Aggregations of many rows: abandoned local tables, rows with deferred combination, and memory limits.
+//! Aggregations of many rows: splits of the initial table, staged rows, and memory limits.
 
-use crate::common::keyed::{Column, KeyedCase, Oracle, random, taken};
+use crate::common::keyed::{Column, KeyedCase, Oracle, random, take_all};
 use ripieno::keyed::{Aggregation, KeyedCombine, KeyedForm, MemoryLimit};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
@@ -10,7 +10,7 @@ fn form(column: &Column, element: Element, width: usize, combine: KeyedCombine) 
     KeyedForm { keys: column.kind(), element, width, combine, label: 0 }
 }
 
-/// Return many keys; one of them has half of the rows.
+/// Return many keys. One key has half of the rows.
 fn skewed(row_count: u64, distinct: u64) -> Column {
     let mut next = random(6);
     let key = |_| if next().is_multiple_of(2) { 11 } else { (next() % distinct) as i64 - 100 };
@@ -32,7 +32,7 @@ fn limited(form: KeyedForm, bytes: u64, directory: &Path) -> Aggregation {
 
 #[test]
 fn many_rows_combine_as_in_a_map_for_any_number_of_threads() {
-    // Enough rows for deferred combination and for abandoned tables of all keys.
+    // Enough rows to stage them and to split the initial table.
     for (column, width) in [(skewed(250_000, 60_000), 8), (skewed(60_000, 30_000), 5), (words(60_000, 30_000), 1)] {
         let case = KeyedCase::new(form(&column, Element::F64, width, KeyedCombine::Op(Op::Sum)), &column);
         let mut expected = Oracle::of(&case).blocks();
@@ -64,15 +64,15 @@ fn spilled_rows_have_the_same_bits() {
                 let aggregation = limited(case.form, limit_bytes, directory.path());
                 let parts = case.sealed_in(aggregation, thread_count, add_rows);
                 assert!(parts.spilled_bytes() > 0 || limit_bytes > 100_000, "{:?} within {limit_bytes}", case.form);
-                assert!(taken(parts) == expected, "{:?} within {limit_bytes}", case.form);
+                assert!(take_all(parts) == expected, "{:?} within {limit_bytes}", case.form);
             }
         }
     }
-    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "nothing is left behind");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "no files remain");
 }
 
 #[test]
-fn no_more_is_held_than_the_limit_allows() {
+fn the_held_memory_stays_within_the_limit() {
     let directory = tempfile::tempdir().unwrap();
     let limit_bytes = 2 << 20;
     for (column, combine) in [
@@ -105,15 +105,15 @@ fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
             own.absorb(other).unwrap();
             own.seal(&Threads::new(1)).unwrap()
         };
-        let expected = taken(absorbed(&|| Aggregation::new(case.form, 2, None).unwrap()));
+        let expected = take_all(absorbed(&|| Aggregation::new(case.form, 2, None).unwrap()));
         let parts = absorbed(&|| limited(case.form, 200_000, directory.path()));
         assert!(parts.spilled_bytes() > 0);
-        assert!(taken(parts) == expected, "{combine:?}");
+        assert!(take_all(parts) == expected, "{combine:?}");
     }
 }
 
 #[test]
-fn a_directory_that_does_not_exist_is_named() {
+fn the_error_names_a_missing_spill_directory() {
     let column = skewed(1000, 1000);
     let case = KeyedCase::new(form(&column, Element::F64, 1, KeyedCombine::Op(Op::Sum)), &column);
     let mut aggregation = limited(case.form, 100, Path::new("/not/there"));
@@ -124,8 +124,8 @@ fn a_directory_that_does_not_exist_is_named() {
 
     // Only some of the rows were added, so the aggregation is unusable.
     assert_eq!(case.add_to(&mut aggregation, 0..1, None, 1), Err(error.clone()));
-    let mut whole = Aggregation::new(case.form, 2, None).unwrap();
-    case.add_to(&mut whole, 0..1000, None, 1).unwrap();
-    assert_eq!(aggregation.absorb(whole), Err(error.clone()));
+    let mut complete = Aggregation::new(case.form, 2, None).unwrap();
+    case.add_to(&mut complete, 0..1000, None, 1).unwrap();
+    assert_eq!(aggregation.absorb(complete), Err(error.clone()));
     assert_eq!(aggregation.seal(&Threads::new(1)).unwrap_err(), error);
 }

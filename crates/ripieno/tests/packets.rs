@@ -1,4 +1,4 @@
-//! All ranks together measure packets; the design of sparse reductions uses the stored curve.
+//! Measurement of packet costs, and the curve that a communicator stores.
 
 use ripieno::design::PacketCurve;
 use ripieno::net::ThreadFabric;
@@ -15,7 +15,7 @@ fn world<R: Send>(p: usize, program: impl Fn(&Communicator) -> R + Sync) -> Vec<
 }
 
 #[test]
-fn all_ranks_hold_the_same_curve() {
+fn all_ranks_measure_the_same_curve() {
     for p in [2, 5, 11] {
         let sizes = [64, 1024, 16 << 10];
         let curves = world(p, |comm| packets::measure(comm, &sizes, Duration::from_millis(50)).unwrap());
@@ -26,13 +26,13 @@ fn all_ranks_hold_the_same_curve() {
 }
 
 #[test]
-fn without_time_two_sizes_are_measured() {
+fn two_sizes_are_measured_without_a_budget() {
     let curves = world(3, |comm| packets::measure(comm, &packets::SIZES_BYTES, Duration::ZERO).unwrap());
     assert_eq!(curves[0].points().len(), 2);
 }
 
 #[test]
-fn a_communicator_keeps_measured_costs_and_uses_defaults_before() {
+fn a_communicator_uses_default_costs_until_measured_ones_are_set() {
     world(2, |comm| {
         assert_eq!(comm.packets(), PacketCurve::memory());
         let measured = PacketCurve::line(1.0, 2.0, 3.0);
@@ -42,7 +42,7 @@ fn a_communicator_keeps_measured_costs_and_uses_defaults_before() {
 }
 
 #[test]
-fn input_that_cannot_be_measured_is_an_error_before_anything_is_sent() {
+fn invalid_sizes_are_rejected_before_anything_is_sent() {
     let of = |p: usize, sizes: &'static [usize]| {
         world(p, |comm| packets::measure(comm, sizes, Duration::ZERO).unwrap_err()).swap_remove(0)
     };

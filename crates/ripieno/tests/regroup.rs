@@ -1,7 +1,7 @@
 //! Regroups compared with a single-threaded result, for all kinds of keys and combinations.
 
 use crate::common::regroups::{RankRows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
-use crate::common::{copied_world, endpoint_world, world};
+use crate::common::{endpoint_world, replicated_world, world};
 use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, MemoryLimit, Regroup};
 use ripieno::net::LinkPolicy;
 use ripieno::{Collective, Element, Op};
@@ -60,30 +60,30 @@ fn row_count(all: &[RankRows]) -> u64 {
 }
 
 #[test]
-fn memory_and_tcp_carry_them_and_parts_of_a_world_regroup_for_themselves() {
+fn worlds_and_subgroups_regroup_over_shared_memory_and_tcp() {
     for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 20_000, 9000, 1)).collect();
         // Large enough for several waves of pulled blocks.
         let options = Regroup { wave_bytes: 40_000, eager_bytes: 2000, ..Regroup::new(SUM) };
         let results = endpoint_world(4, links, |comm| {
-            let whole = run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options);
+            let world_result = run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options);
             let part = comm.split(Some((comm.rank() % 2) as u32), -(comm.rank() as i64)).unwrap().unwrap();
-            let halved = run(&part, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
-            assert!(whole.1.waves > 2 && halved.1.waves > 2, "{whole:?}");
-            (whole.0, halved.0)
+            let subgroup_result = run(&part, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
+            assert!(world_result.1.waves > 2 && subgroup_result.1.waves > 2, "{world_result:?}");
+            (world_result.0, subgroup_result.0)
         });
-        let (whole, halved): (Vec<_>, Vec<_>) = results.into_iter().unzip();
-        assert_eq!(found(&whole.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
+        let (world_blocks, subgroup_blocks): (Vec<_>, Vec<_>) = results.into_iter().unzip();
+        assert_eq!(found(&world_blocks.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
         for color in 0..2 {
             let own: Vec<RankRows> = (0..2).map(|index| rows(2 * index + color, 20_000, 9000, 1)).collect();
-            let blocks = [&halved[color][..], &halved[2 + color]].concat();
+            let blocks = [&subgroup_blocks[color][..], &subgroup_blocks[2 + color]].concat();
             assert_eq!(found(&blocks, 1), expected(&own, KeyKind::Strings, SUM, 1));
         }
     }
 }
 
 #[test]
-fn spilled_parts_arrive_like_the_others() {
+fn spilled_parts_have_the_same_result() {
     let directory = tempfile::tempdir().unwrap();
     for (keys, combine, merge) in [
         (KeyKind::Int64, SUM, SUM),
@@ -114,15 +114,15 @@ fn spilled_parts_arrive_like_the_others() {
         assert_eq!(found(&spilled, 1), expected(&all, keys, merge, 1), "{keys:?}, {combine:?}");
         assert_eq!(spilled, once(None), "{keys:?}, {combine:?}");
     }
-    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "files have no names");
+    assert_eq!(directory.path().read_dir().unwrap().count(), 0, "spill files have no names");
 }
 
 #[test]
-fn copies_of_ranks_get_the_same_blocks() {
+fn replicas_get_the_same_blocks() {
     for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         let all: Vec<RankRows> = (0..2).map(|rank| rows(rank, 5000, 3000, 1)).collect();
         let options = Regroup { wave_bytes: 5000, eager_bytes: 500, ..Regroup::new(SUM) };
-        let results = copied_world(4, 2, links, |world| {
+        let results = replicated_world(4, 2, links, |world| {
             let comm = world.replicate(2).unwrap();
             let (blocks, regrouped) = run(&comm, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
             assert!(regrouped.waves > 2, "{regrouped:?}");
@@ -140,7 +140,7 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn the_bits_are_the_same_for_every_size_of_waves_and_number_of_threads() {
+fn wave_size_and_thread_count_do_not_change_the_bits() {
     let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 3000, 700, 0)).collect();
     for combine in [SUM, KeyedCombine::Concat] {
         let form = KeyedForm { element: Element::F64, ..form(KeyKind::Int64, 1, combine) };
@@ -159,11 +159,11 @@ fn the_bits_are_the_same_for_every_size_of_waves_and_number_of_threads() {
                 blocks
             })
         };
-        let usual = once(Regroup::new(SUM));
+        let default = once(Regroup::new(SUM));
         for wave_bytes in [0, 2000, 20_000] {
             for (threads, pulls) in [(1, 1), (4, 3)].map(|(threads, pulls)| (number(threads), number(pulls))) {
                 let options = Regroup { wave_bytes, eager_bytes: 64, threads, pulls, ..Regroup::new(SUM) };
-                assert_eq!(once(options), usual, "{combine:?}, waves of {wave_bytes}, {threads} threads");
+                assert_eq!(once(options), default, "{combine:?}, waves of {wave_bytes}, {threads} threads");
             }
         }
     }
@@ -205,9 +205,9 @@ fn keys_of_a_part_are_ordered_by_first_appearance_and_rows_of_a_key_by_rank() {
     });
 }
 
-/// One key has half of all rows. Its owner gets few other rows; the other ranks share the rest evenly.
+/// One key has half of all rows. Its owner gets few other rows; the other ranks get equal shares of the rest.
 #[test]
-fn a_heavy_key_does_not_unbalance_the_others() {
+fn a_heavy_key_does_not_unbalance_the_other_keys() {
     let p = 5;
     let all: Vec<RankRows> = (0..p)
         .map(|rank| {
@@ -233,7 +233,7 @@ fn a_heavy_key_does_not_unbalance_the_others() {
 }
 
 #[test]
-fn a_rank_with_all_rows_sends_at_most_one_share_per_wave() {
+fn a_rank_with_all_rows_sends_at_most_twice_the_wave_size() {
     let (p, wave_bytes) = (5, 10_000);
     let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, if rank == 2 { 20_000 } else { 0 }, 1 << 40, 1)).collect();
     let options = Regroup { wave_bytes, ..Regroup::new(SUM) };
@@ -245,22 +245,22 @@ fn a_rank_with_all_rows_sends_at_most_one_share_per_wave() {
 }
 
 #[test]
-fn data_is_divided_unless_the_wave_size_is_set() {
+fn data_is_sent_in_several_waves_by_default() {
     let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 100_000, 1 << 40, 1)).collect();
     let waves = |options: Regroup| {
         let results = world(3, |comm| run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
         let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         (regrouped[0].waves, blocks)
     };
-    let (usual, whole) = (waves(Regroup::new(SUM)), waves(Regroup::new(SUM).in_waves_of(u64::MAX)));
-    assert!(usual.0 >= 4 && whole.0 == 1, "{} and {} waves", usual.0, whole.0);
-    assert_eq!(usual.1, whole.1);
+    let (default, single) = (waves(Regroup::new(SUM)), waves(Regroup::new(SUM).in_waves_of(u64::MAX)));
+    assert!(default.0 >= 4 && single.0 == 1, "{} and {} waves", default.0, single.0);
+    assert_eq!(default.1, single.1);
 }
 
 /// Traffic in addition to blocks: 24 bytes of sizes per part and 40 bytes more to each rank; with several waves, 8
 /// bytes per part to each rank; per pulled block, one byte in each direction.
 #[test]
-fn nothing_travels_but_blocks_sizes_and_grants() {
+fn ranks_send_only_blocks_sizes_and_grants() {
     for (p, eager_bytes, count) in [(2, usize::MAX, 1000), (3, 0, 1000), (5, 0, 1000), (3, usize::MAX, 20_000)] {
         let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, count, 1 << 40, 2)).collect();
         let options = Regroup { eager_bytes, ..Regroup::new(SUM) };
@@ -280,14 +280,14 @@ fn nothing_travels_but_blocks_sizes_and_grants() {
 /// A small regroup has two steps: an exchange of sizes, which also compares the calls of the ranks, and one wave. Other
 /// regroups exchange the sizes of parts before the waves.
 #[test]
-fn a_regroup_is_two_collectives_if_it_is_small_and_ranks_agree_once() {
-    let usual = Regroup::new(SUM);
+fn a_small_regroup_is_two_collectives() {
+    let default = Regroup::new(SUM);
     for (p, count, options, others, waves) in [
-        (2, 10, usual, &[][..], 1),
-        (3, 10, usual, &[], 1),
-        (3, 0, usual, &[], 0),
-        (2, 10, Regroup { balanced: true, ..usual }, &[Collective::Allgather, Collective::Regroup], 1),
-        (2, 40_000, usual, &[Collective::Allgather], 2),
+        (2, 10, default, &[][..], 1),
+        (3, 10, default, &[], 1),
+        (3, 0, default, &[], 0),
+        (2, 10, Regroup { balanced: true, ..default }, &[Collective::Allgather, Collective::Regroup], 1),
+        (2, 40_000, default, &[Collective::Allgather], 2),
     ] {
         let form = form(KeyKind::Int64, 2, SUM);
         world(p, |comm| {
@@ -306,7 +306,7 @@ fn a_regroup_is_two_collectives_if_it_is_small_and_ranks_agree_once() {
 }
 
 #[test]
-fn local_reduction_sends_a_row_per_key_and_not_every_row() {
+fn local_reduction_sends_one_row_per_key() {
     let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 8000, 100, 4)).collect();
     let sent = |combine: KeyedCombine| {
         let options = Regroup { wave_bytes: u64::MAX, ..Regroup::new(SUM) };

@@ -1,4 +1,4 @@
-//! Regroups that fail: ranks that differ, blocks that the receiver rejects, data that does not fit.
+//! Regroups that fail: different forms or options, errors of the callback, and spill files that cannot be read.
 
 use crate::common::regroups::{SUM, add, form, rows, text, try_run};
 use crate::common::{mismatch, world};
@@ -7,28 +7,28 @@ use ripieno::{Element, Error, JobFailure, Op};
 use std::collections::BTreeSet;
 
 #[test]
-fn ranks_that_differ_are_reported_and_the_world_continues() {
-    let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
+fn different_forms_are_reported_and_the_world_continues() {
+    let (int64, default) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let others = [
-        (KeyedForm { width: 2, ..int64 }, usual, "int64 keys, rows of int64 × 2"),
-        (form(KeyKind::Strings, 1, SUM), usual, "string keys"),
-        (KeyedForm { combine: KeyedCombine::Op(Op::Max), ..int64 }, usual, "rows of int64 × 1, max, merged by sum"),
-        (KeyedForm { element: Element::U64, ..int64 }, usual, "rows of uint64 × 1"),
-        (KeyedForm { label: 3, ..int64 }, usual, "label 3"),
-        (int64, Regroup { balanced: true, ..usual }, "merged by sum, balanced"),
-        (int64, Regroup { call: 5, ..usual }, "call #0000000000000005 of int64 keys"),
+        (KeyedForm { width: 2, ..int64 }, default, "int64 keys, rows of int64 × 2"),
+        (form(KeyKind::Strings, 1, SUM), default, "string keys"),
+        (KeyedForm { combine: KeyedCombine::Op(Op::Max), ..int64 }, default, "rows of int64 × 1, max, merged by sum"),
+        (KeyedForm { element: Element::U64, ..int64 }, default, "rows of uint64 × 1"),
+        (KeyedForm { label: 3, ..int64 }, default, "label 3"),
+        (int64, Regroup { balanced: true, ..default }, "merged by sum, balanced"),
+        (int64, Regroup { call: 5, ..default }, "call #0000000000000005 of int64 keys"),
         (int64, Regroup::new(KeyedCombine::Op(Op::Max)), "× 1, sum, merged by max"),
     ];
     let results = world(3, |comm| {
         let each = |&(other, options, _): &(KeyedForm, Regroup, &str)| {
-            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, usual) };
+            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, default) };
             try_run(comm, form, &rows(comm.rank(), 10, 5, form.width), None, &options).map(drop)
         };
         let announced = others.iter().map(each).collect::<Vec<_>>();
         comm.barrier(None).unwrap();
         announced
     });
-    assert!(results.iter().all(|announced| *announced == results[0]), "all ranks are told the same");
+    assert!(results.iter().all(|announced| *announced == results[0]), "all ranks get the same error");
     for (announced, (_, _, named)) in results[0].iter().zip(others) {
         let Err(Error::RowsDiffer { description }) = announced else { panic!("{announced:?}") };
         let (most, last) = description.split_once("; rank 2: ").unwrap();
@@ -38,7 +38,7 @@ fn ranks_that_differ_are_reported_and_the_world_continues() {
 }
 
 #[test]
-fn a_rank_without_rows_takes_form_and_merge_of_the_others() {
+fn a_rank_without_rows_adopts_form_and_merge_of_the_others() {
     let (strings, int64) = (form(KeyKind::Strings, 2, KeyedCombine::Concat), form(KeyKind::Int64, 0, SUM));
     for count in [30, 20_000] {
         let results = world(3, |comm| {
@@ -69,10 +69,10 @@ fn key_count_of(count: usize) -> usize {
 }
 
 #[test]
-fn ranks_that_call_something_else_are_reported() {
-    let (int64, usual) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
+fn different_calls_are_a_mismatch() {
+    let (int64, default) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let results = world(3, |comm| {
-        let options = if comm.rank() == 2 { Regroup { wave_bytes: 5, ..usual } } else { usual };
+        let options = if comm.rank() == 2 { Regroup { wave_bytes: 5, ..default } } else { default };
         try_run(comm, int64, &rows(comm.rank(), 10, 5, 1), None, &options).map(drop)
     });
     for result in results {
@@ -82,14 +82,14 @@ fn ranks_that_call_something_else_are_reported() {
     }
     let results = world(2, |comm| match comm.rank() {
         0 => comm.allreduce(&mut [0; 8], Element::I64, Op::Sum, None),
-        _ => try_run(comm, int64, &rows(1, 10, 5, 1), None, &usual).map(drop),
+        _ => try_run(comm, int64, &rows(1, 10, 5, 1), None, &default).map(drop),
     });
     results.into_iter().for_each(|result| assert!(mismatch(result).contains("allreduce(int64 × 1, sum")));
 }
 
 #[test]
 fn an_error_of_the_block_callback_ends_the_job() {
-    let failed = Error::Callback { cause: "no room".to_string(), traceback: "line 3".to_string() };
+    let failed = Error::Callback { cause: "the disk is full".to_string(), traceback: "line 3".to_string() };
     let results = world(3, |comm| {
         let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();
         add(&mut aggregation, &rows(comm.rank(), 5000, 1 << 40, 1), None);
@@ -103,7 +103,7 @@ fn an_error_of_the_block_callback_ends_the_job() {
         let Err(Error::Failed(JobFailure::RankFailed { rank: 1, cause, traceback, .. })) = after else {
             panic!("{after:?}")
         };
-        assert_eq!((&cause[..], &traceback[..]), ("no room", "line 3"));
+        assert_eq!((&cause[..], &traceback[..]), ("the disk is full", "line 3"));
         assert!(rank == 1 || matches!(ended, Err(Error::Failed(_))), "{ended:?}");
     }
 }
@@ -130,7 +130,7 @@ fn rows_that_cannot_be_sealed_end_the_job() {
 }
 
 #[test]
-fn rows_for_other_ranks_or_without_a_merge_are_refused_before_anything_is_sent() {
+fn invalid_options_are_rejected_before_anything_is_sent() {
     world(2, |comm| {
         let none = |form, ranks| Aggregation::new(form, ranks, None).unwrap();
         let int64 = form(KeyKind::Int64, 1, SUM);

@@ -1,14 +1,14 @@
-//! Calls that repeat the previous call, and calls that differ from it slightly.
+//! Repeated calls, which use a cache, and calls that differ slightly from earlier ones.
 
 use crate::common::{bytes, world};
-use ripieno::{BufferMemory, Collective, CollectiveTask, Communicator, Element, NO_MEMORY, Op, Overrides, Whole};
+use ripieno::{BufferMemory, Collective, CollectiveTask, Communicator, Element, NO_MEMORY, Op, Overrides, WholeBuffer};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// More calls than a thread needs to become the owner of the core.
-const MANY: usize = 50;
+/// Number of calls after which the core is biased to a thread.
+const CALL_COUNT: usize = 50;
 
 /// Return the algorithm of the last call.
-fn ran(comm: &Communicator) -> &'static str {
+fn last_algorithm(comm: &Communicator) -> &'static str {
     comm.flight(Some(1)).unwrap().records[0].1.algorithm()
 }
 
@@ -26,17 +26,17 @@ fn the_default_algorithm_may_change_between_equal_calls() {
             comm.set_overrides(Overrides::parse(overrides).unwrap()).unwrap();
             allreduced(comm, Op::Sum);
             assert_eq!(allreduced(comm, Op::Sum), bytes(&[5; 3]));
-            found.push(ran(comm));
+            found.push(last_algorithm(comm));
         }
         comm.prefer(Collective::Allreduce, &[(1 << 20, "one-round".to_string())]).unwrap();
         assert_eq!(allreduced(comm, Op::Sum), bytes(&[5; 3]));
-        found.push(ran(comm));
+        found.push(last_algorithm(comm));
         assert_eq!(found, ["bidirectional-exchange", "ring", "tree", "bidirectional-exchange", "one-round"]);
     });
 }
 
 #[test]
-fn calls_that_differ_in_one_thing_are_not_taken_for_each_other() {
+fn calls_that_differ_in_one_argument_are_not_confused() {
     world(2, |comm| {
         for _ in 0..40 {
             assert_eq!(allreduced(comm, Op::Sum), bytes(&[5; 3]));
@@ -47,8 +47,8 @@ fn calls_that_differ_in_one_thing_are_not_taken_for_each_other() {
                 assert_eq!(vector, bytes(&[root as i64; 3]));
             }
             for counts in [[1, 2], [2, 1], [0, 3]] {
-                let mine = comm.rank() as i64;
-                let mut vector = bytes(&[mine; 3]);
+                let value = comm.rank() as i64;
+                let mut vector = bytes(&[value; 3]);
                 comm.allgather(&mut vector, Element::I64, &counts, None).unwrap();
                 let expected: Vec<i64> = (0..2).flat_map(|rank| vec![rank as i64; counts[rank]]).collect();
                 assert_eq!(vector, bytes(&expected));
@@ -71,10 +71,10 @@ fn a_mismatch_is_reported_after_any_number_of_equal_calls() {
 
 #[test]
 fn a_repeated_brief_call_runs_only_its_blocking_section_separately() {
-    let task = CollectiveTask::Allreduce { op: Op::Sum, vector: Whole };
-    // Rank 1 calls once rank 0 waits for it.
+    let task = CollectiveTask::Allreduce { op: Op::Sum, vector: WholeBuffer };
+    // Rank 1 makes its call only after rank 0 has started to wait.
     let is_waited_for = AtomicBool::new(false);
-    let ran = world(2, |comm| {
+    let last_algorithm = world(2, |comm| {
         let briefly = |length: usize| {
             let (mut section_count, mut vector) = (0, bytes(&vec![comm.rank() as i64 + 2; length]));
             let mut section = |rest: &mut (dyn FnMut() + Send)| {
@@ -86,17 +86,17 @@ fn a_repeated_brief_call_runs_only_its_blocking_section_separately() {
             let done = comm.run_briefly(&task, Element::I64, None, &mut memory, &mut section);
             done.map(|done| done.map(|()| (vector == bytes(&vec![5; length]), section_count)).unwrap())
         };
-        assert_eq!(briefly(3), None, "no call has been made that it could repeat");
-        (0..MANY).for_each(|_| drop(allreduced(comm, Op::Sum)));
+        assert_eq!(briefly(3), None, "no equal call was made before");
+        (0..CALL_COUNT).for_each(|_| drop(allreduced(comm, Op::Sum)));
         comm.barrier(None).unwrap();
         while comm.rank() == 1 && !is_waited_for.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        let ran = briefly(3).expect("the thread has made many calls");
+        let last_algorithm = briefly(3).expect("the thread has made many calls");
         assert_eq!(briefly(1 << 20), None, "too long to be brief");
         comm.close();
         assert_eq!(briefly(3), None, "closed");
-        ran
+        last_algorithm
     });
-    assert_eq!(ran, [(true, 1), (true, 0)]);
+    assert_eq!(last_algorithm, [(true, 1), (true, 0)]);
 }

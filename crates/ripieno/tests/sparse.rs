@@ -11,7 +11,7 @@ use ripieno_plan::sparse::design::PacketCurve;
 
 const SUM: SparseForm = SparseForm { element: Element::I64, width: 1, op: Op::Sum, row: ElementShape::Line };
 
-fn given(degrees: &Degrees) -> SparseOptions {
+fn with_degrees(degrees: &Degrees) -> SparseOptions {
     SparseOptions { degrees: Some(degrees.clone()), ..SparseOptions::default() }
 }
 
@@ -41,7 +41,7 @@ fn every_factorization_computes_the_sum_for_1_to_33_ranks() {
         let sets: Vec<IndexSets> = KINDS.iter().map(|&kind| IndexSets::new(kind, p, 60)).collect();
         world(p, |comm| {
             for (number, degrees) in degrees.iter().enumerate() {
-                check(comm, &sets[(p + number) % sets.len()], 1 + number % 3, Op::Sum, &given(degrees));
+                check(comm, &sets[(p + number) % sets.len()], 1 + number % 3, Op::Sum, &with_degrees(degrees));
             }
         });
     }
@@ -64,7 +64,7 @@ fn every_kind_of_set_supports_every_operation() {
 }
 
 #[test]
-fn folded_ranks_and_dense_ranges_go_together() {
+fn folded_ranks_work_with_dense_ranges() {
     for degrees in [Degrees::binary(3), Degrees::smooth(11), Degrees::binary(7)] {
         let p = degrees.world_size();
         world(p, |comm| {
@@ -75,7 +75,7 @@ fn folded_ranks_and_dense_ranges_go_together() {
                     &IndexSets::new(kind, p, 40),
                     2,
                     Op::Min,
-                    &SparseOptions { dense_above, ..given(&degrees) },
+                    &SparseOptions { dense_above, ..with_degrees(&degrees) },
                 );
             }
         });
@@ -83,15 +83,15 @@ fn folded_ranks_and_dense_ranges_go_together() {
 }
 
 #[test]
-fn memory_and_tcp_carry_them() {
+fn sparse_reductions_work_over_shared_memory_and_tcp() {
     for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         let sets = IndexSets::new(SetKind::Random, 4, 30_000);
-        endpoint_world(4, links, |comm| check(comm, &sets, 3, Op::Sum, &given(&"2x2".parse().unwrap())));
+        endpoint_world(4, links, |comm| check(comm, &sets, 3, Op::Sum, &with_degrees(&"2x2".parse().unwrap())));
     }
 }
 
 #[test]
-fn parts_of_a_world_reduce_for_themselves() {
+fn subgroups_reduce_independently() {
     world(6, |comm| {
         let part = comm.split(Some((comm.rank() % 2) as u32), -(comm.rank() as i64)).unwrap().unwrap();
         let sets = IndexSets::new(SetKind::PowerLaw, 3, 100 + comm.rank() as u64 % 2);
@@ -111,7 +111,7 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 fn one_pass_and_every_run_produce_the_same_bits() {
     let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (degrees, dense_above) in [("12", 2.0), ("3x4", 2.0), ("2x2x3", 0.3), ("3x4", 0.0)] {
-        let options = SparseOptions { dense_above, ..given(&degrees.parse().unwrap()) };
+        let options = SparseOptions { dense_above, ..with_degrees(&degrees.parse().unwrap()) };
         let sets = IndexSets::new(SetKind::Random, 12, 500);
         let once = || {
             world(12, |comm| {
@@ -134,10 +134,10 @@ fn any_number_of_threads_produces_the_same_bits() {
     const COUNT: i64 = 400_000;
     let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (size, stride, dense_above) in [(COUNT as u64 / 2, 1, 0.9), (1 << 40, 2_600_003, 0.9), (1 << 20, 7, 0.0)] {
-        let found = |threads: usize, given: usize| {
+        let found = |threads: usize, contributor_count: usize| {
             world(2, |comm| {
                 let index = |at: i64| (at * stride + comm.rank() as i64 * 5) % size as i64;
-                let out: Vec<i64> = (0..if comm.rank() < given { COUNT } else { 0 }).map(index).collect();
+                let out: Vec<i64> = (0..if comm.rank() < contributor_count { COUNT } else { 0 }).map(index).collect();
                 let wanted: Vec<i64> = (0..COUNT).rev().map(|at| at * stride % size as i64).collect();
                 let threads = threads.try_into().unwrap();
                 let options = SparseOptions {
@@ -155,11 +155,14 @@ fn any_number_of_threads_produces_the_same_bits() {
                 first
             })
         };
-        for given in [1, 2] {
-            let alone = found(1, given);
-            assert!(alone[0].iter().any(|&byte| byte != 0));
+        for contributor_count in [1, 2] {
+            let with_one_thread = found(1, contributor_count);
+            assert!(with_one_thread[0].iter().any(|&byte| byte != 0));
             for threads in [2, 3, 5] {
-                assert!(found(threads, given) == alone, "{threads} threads, {size}, {given} given");
+                assert!(
+                    found(threads, contributor_count) == with_one_thread,
+                    "{threads} threads, {size}, {contributor_count} contributors"
+                );
             }
         }
     }
@@ -169,17 +172,17 @@ fn any_number_of_threads_produces_the_same_bits() {
 /// NaN's bits.
 #[test]
 fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
-    let odd = [-0.0f32, f32::from_bits(0xffc0_1234), 1.5, f32::from_bits(0x7fc0_0001)];
+    let change = [-0.0f32, f32::from_bits(0xffc0_1234), 1.5, f32::from_bits(0x7fc0_0001)];
     let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     let kinds = [SetKind::Identical, SetKind::Single, SetKind::Sparse];
     for (kind, degrees) in kinds.iter().flat_map(|&kind| ["1", "2", "2x3", "6", "2x2+1"].map(|text| (kind, text))) {
         let degrees: Degrees = degrees.parse().unwrap();
-        let (p, options) = (degrees.world_size(), given(&degrees));
+        let (p, options) = (degrees.world_size(), with_degrees(&degrees));
         let sets = IndexSets::new(kind, p, 40);
         let results = world(p, |comm| {
             let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
             let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
-            let contributed: Vec<u8> = (0..out.len()).flat_map(|at| odd[at % 4].to_ne_bytes()).collect();
+            let contributed: Vec<u8> = (0..out.len()).flat_map(|at| change[at % 4].to_ne_bytes()).collect();
             comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, form).unwrap();
             comm.sparse_reduce(out, &contributed, wanted, &mut second, form, &options).unwrap();
             assert_eq!(first, second, "{kind:?}, {degrees}");
@@ -197,7 +200,7 @@ fn a_thousand_rounds_produce_no_wrong_value() {
     world(4, |comm| {
         let (rank, out, wanted) = (comm.rank(), &sets.out[comm.rank()], &sets.wanted[comm.rank()]);
         let (base, expected) = (rows(rank, out, 1), combined(&sets, rank, 1, Op::Sum));
-        let configured = comm.sparse(out, wanted, &given(&"2x2".parse().unwrap())).unwrap();
+        let configured = comm.sparse(out, wanted, &with_degrees(&"2x2".parse().unwrap())).unwrap();
         let mut into = vec![0; 8 * wanted.len()];
         for round in 1..=1000 {
             let contributed: Vec<i64> = base.iter().map(|value| value * round).collect();
@@ -208,7 +211,7 @@ fn a_thousand_rounds_produce_no_wrong_value() {
 }
 
 #[test]
-fn a_wanted_index_without_contribution_is_an_error_on_every_rank_or_zero() {
+fn a_missing_index_is_an_error_on_every_rank_or_zero() {
     for p in [1, 2, 5] {
         world(p, |comm| {
             let rank = comm.rank() as i64;
@@ -240,7 +243,7 @@ fn a_wanted_index_without_contribution_is_an_error_on_every_rank_or_zero() {
 }
 
 #[test]
-fn other_options_are_reported_to_every_rank() {
+fn different_options_are_reported_to_every_rank() {
     let errors = world(3, |comm| {
         let options = SparseOptions { missing_is_zero: comm.rank() == 2, ..SparseOptions::default() };
         let errors = comm.sparse(&[1], &[1], &options).err().unwrap().to_string();
@@ -249,23 +252,23 @@ fn other_options_are_reported_to_every_rank() {
     });
     assert_eq!(errors[0], errors[1]);
     assert_eq!(errors[0], errors[2]);
-    let asked = |missing: &str| format!("size=None, degrees=None, missing={missing}, dense_above=0.9, packets #");
-    assert!(errors[0].starts_with(&format!("rank 2 asked for {}", asked("zero"))), "{errors:?}");
-    assert!(errors[0].contains(&format!(", rank 0 for {}", asked("error"))), "{errors:?}");
+    let options = |missing: &str| format!("size=None, degrees=None, missing={missing}, dense_above=0.9, packets #");
+    assert!(errors[0].starts_with(&format!("rank 2 passed {}", options("zero"))), "{errors:?}");
+    assert!(errors[0].contains(&format!(", rank 0 passed {}", options("error"))), "{errors:?}");
     assert!(errors[0].ends_with(": expected the same on every rank"), "{errors:?}");
 }
 
 #[test]
-fn other_packets_are_reported_to_every_rank() {
+fn different_packet_costs_are_reported_to_every_rank() {
     let errors = world(2, |comm| {
-        comm.keep_packets(PacketCurve::memory().crowded(comm.rank() as f64 * 1e-6));
+        comm.keep_packets(PacketCurve::memory().with_contention(comm.rank() as f64 * 1e-6));
         comm.sparse(&[1], &[1], &SparseOptions::default()).err().unwrap().to_string()
     });
     assert!(errors[0].contains(", packets #") && errors[0] == errors[1], "{errors:?}");
 }
 
 #[test]
-fn indices_that_cannot_be_are_named_before_anything_is_sent() {
+fn invalid_indices_are_reported_before_anything_is_sent() {
     world(2, |comm| {
         let errors = |out: &[i64], wanted: &[i64], size| {
             let options = SparseOptions { size, ..SparseOptions::default() };
@@ -284,9 +287,9 @@ fn indices_that_cannot_be_are_named_before_anything_is_sent() {
 }
 
 #[test]
-fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
-    type Odd = fn(SparseForm) -> (usize, SparseForm);
-    let odd_ones: [(Odd, &str); 4] = [
+fn a_different_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
+    type FormChange = fn(SparseForm) -> (usize, SparseForm);
+    let cases: [(FormChange, &str); 4] = [
         (|form| (1, form), "sparse-reduce(rows of float32 × 1, sum, configuration 2)"),
         (|form| (0, SparseForm { width: 2, ..form }), "sparse-reduce(rows of float32 × 2, sum, configuration 1)"),
         (
@@ -295,13 +298,13 @@ fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
         ),
         (|form| (0, SparseForm { op: Op::Max, ..form }), "sparse-reduce(rows of float32 × 1, max, configuration 1)"),
     ];
-    for (odd, called) in odd_ones {
+    for (change, called) in cases {
         // A rank may receive the mismatch while it configures.
         let run = |comm: &mut Communicator| {
             let options = SparseOptions::default();
             let configured = [comm.sparse(&[1, 2, 3], &[3], &options)?, comm.sparse(&[1, 2, 3], &[3], &options)?];
             let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
-            let (which, form) = if comm.rank() == 2 { odd(form) } else { (0, form) };
+            let (which, form) = if comm.rank() == 2 { change(form) } else { (0, form) };
             let (contributed, mut into) = (vec![0; 12 * form.width], vec![0; 4 * form.width]);
             configured[which].reduce(&contributed, &mut into, form)?;
             comm.barrier(None)
@@ -315,7 +318,7 @@ fn another_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
 }
 
 #[test]
-fn a_rank_that_leaves_fails_the_others() {
+fn the_others_fail_if_a_rank_leaves() {
     let results = world(3, |comm| {
         let configured = comm.sparse(&[1, 2, 3], &[3, 1, 2], &SparseOptions::default()).unwrap();
         match comm.rank() {
@@ -329,11 +332,11 @@ fn a_rank_that_leaves_fails_the_others() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_reported() {
+fn invalid_arguments_are_reported() {
     world(2, |comm| {
         let configured = comm.sparse(&[5, 6], &[6], &SparseOptions::default()).unwrap();
-        let errors = |given: usize, into: usize, form| {
-            configured.reduce(&vec![0; given], &mut vec![0; into], form).unwrap_err().to_string()
+        let errors = |value_bytes: usize, into: usize, form| {
+            configured.reduce(&vec![0; value_bytes], &mut vec![0; into], form).unwrap_err().to_string()
         };
         assert_eq!(errors(8, 8, SUM), "values=8 bytes: expected 2 rows of 8 bytes, one per index");
         assert_eq!(errors(16, 9, SUM), "into=9 bytes: expected 1 rows of 8 bytes, one per index");
@@ -348,7 +351,7 @@ fn arguments_that_do_not_fit_are_reported() {
             let expected = "expected direct, binary or factors such as 8x4x2 whose product is 2, the number of ranks";
             assert_eq!(refused, format!("degrees={text}: {expected}"));
         }
-        let refused = comm.sparse(&[], &[], &given(&Degrees::direct(6))).err().unwrap().to_string();
+        let refused = comm.sparse(&[], &[], &with_degrees(&Degrees::direct(6))).err().unwrap().to_string();
         assert_eq!(refused, "degrees=6: expected factors whose product is 2, the number of ranks");
         comm.barrier(None).unwrap();
     });

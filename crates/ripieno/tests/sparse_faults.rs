@@ -1,25 +1,24 @@
-//! Sparse reductions with malformed data: a rank that cannot decode or store received data ends the job.
-//!
-//! If it only returned an error, the other ranks would wait for its next message.
+//! Sparse reductions with malformed data: a rank that cannot decode or store received data ends the job, because the
+//! other ranks wait for its next message.
 
 use crate::common::{bytes, values, world};
 use ripieno::sparse::{SparseForm, SparseOptions};
 use ripieno::{
-    BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, Whole,
+    BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, WholeBuffer,
 };
 
-/// Take part in the first allreduce of a sparse reduction, as a rank with empty sets.
+/// Make the first allreduce of a sparse reduction, as a rank with empty sets.
 fn agree(comm: &Communicator) -> Result<(), Error> {
     let numbers =
         ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
-    let request = &CollectiveTask::Allreduce { op: Op::Max, vector: Whole };
+    let request = &CollectiveTask::Allreduce { op: Op::Max, vector: WholeBuffer };
     comm.run(request, numbers, None, [BufferMemory::Write(&mut [0; 32]), BufferMemory::Read(&[])])
 }
 
 /// Return the errors that each rank gets while configuring and in the barrier afterwards.
 ///
-/// The last of `p` ranks runs `faulty_rank` instead. Other ranks may detect the malformed data and end the job before
-/// that rank has completed its sends.
+/// The last of `p` ranks runs `faulty_rank` instead. The other ranks may end the job before that rank has completed its
+/// sends.
 fn errors(
     p: usize,
     options: &SparseOptions,
@@ -53,19 +52,19 @@ fn direct() -> SparseOptions {
 /// Announce `lengths`, the bytes of keys and of values, to rank 0. Return the number of bytes that rank 0 announces.
 fn announce(comm: &Communicator, lengths: [i64; 2]) -> Result<usize, Error> {
     agree(comm)?;
-    let mut theirs = [0; 16];
-    comm.neighbour_exchange(&bytes(&lengths), &[(0, 2)], &mut theirs, &[(0, 2)], Element::U64, None)?;
-    Ok(values(&theirs).iter().sum::<i64>() as usize)
+    let mut received = [0; 16];
+    comm.neighbour_exchange(&bytes(&lengths), &[(0, 2)], &mut received, &[(0, 2)], Element::U64, None)?;
+    Ok(values(&received).iter().sum::<i64>() as usize)
 }
 
-/// Exchange `message` for the `count` bytes of rank 0.
+/// Send `message` to rank 0 and receive its `count` bytes.
 fn send_parts(comm: &Communicator, message: &[u8], count: usize) -> Result<(), Error> {
-    let (peers, mut theirs) = ([(0, message.len())], vec![0; count]);
-    comm.neighbour_exchange(message, &peers, &mut theirs, &[(0, count)], Element::U8, None)
+    let (peers, mut received) = ([(0, message.len())], vec![0; count]);
+    comm.neighbour_exchange(message, &peers, &mut received, &[(0, count)], Element::U8, None)
 }
 
 #[test]
-fn lengths_that_cannot_be_end_the_job() {
+fn impossible_lengths_end_the_job() {
     let rank_errors = errors(2, &direct(), |comm| announce(comm, [-1, 5]).map(drop));
     let expected = "rank 1 announced 18446744073709551615 bytes of keys and 5 of values";
     assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), expected);
@@ -76,28 +75,28 @@ fn lengths_that_cannot_be_end_the_job() {
 }
 
 #[test]
-fn keys_that_cannot_be_read_end_the_job() {
+fn malformed_keys_end_the_job() {
     let rank_errors = errors(2, &direct(), |comm| {
         let count = announce(comm, [3, 0])?;
         send_parts(comm, &[9, 9, 9], count)
     });
-    assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), "no form of key sets");
+    assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), "unknown form of key sets");
 }
 
 #[test]
-fn a_sample_of_more_keys_than_there_can_be_ends_the_job() {
+fn a_sample_that_is_too_large_ends_the_job() {
     let rank_errors = errors(4, &SparseOptions::default(), |comm| {
         agree(comm)?;
         // Both counts exceed the two keys of each kind that a sample holds.
         let mut all = bytes(&[3; 4 * 6]);
         comm.allgather(&mut all, Element::U64, &[6; 4], None)
     });
-    let expected = "rank 3 told a sample of 3 and 3 keys, of at most 2";
+    let expected = "rank 3 sent a sample of 3 and 3 keys: expected at most 2";
     assert_all_fail(&rank_errors, |error| matches!(error, Error::Malformed { .. }), expected);
 }
 
 #[test]
-fn values_of_another_length_than_their_keys_end_the_job() {
+fn values_that_do_not_match_their_keys_end_the_job() {
     let form = SparseForm { element: Element::U8, width: 1, op: Op::Sum, row: ElementShape::Line };
     let ended = world(2, |comm| {
         let reduced = match comm.rank() {

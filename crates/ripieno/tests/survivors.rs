@@ -1,19 +1,19 @@
-//! After any rank leaves, the survivors continue in a smaller world, over shared memory and TCP.
+//! Shrinking: after any rank leaves, the survivors continue in a smaller world, over shared memory and TCP.
 
 use crate::common::{bytes, endpoint_world, values};
 use ripieno::net::LinkPolicy;
 use ripieno::{BufferMemory, Communicator, Element, Error, Op, Survivors};
 
 /// Shrink until all calls succeed. Return the survivors' ranks in the first world, and the results of the calls.
-fn go_on(comm: &mut Communicator, own: i64) -> (Vec<usize>, Vec<i64>) {
+fn continue_with_survivors(comm: &mut Communicator, value: i64) -> (Vec<usize>, Vec<i64>) {
     let mut first: Vec<usize> = (0..comm.world_size()).collect();
     loop {
-        match exchange(comm, own) {
-            Ok(got) => return (first, got),
+        match exchange(comm, value) {
+            Ok(results) => return (first, results),
             Err(Error::Failed(_)) => {
                 let Survivors { communicator, former_ranks, .. } = comm.shrink().unwrap();
                 first = former_ranks.iter().map(|&rank| first[rank]).collect();
-                assert!(matches!(exchange(comm, own), Err(Error::Closed)), "the former world is closed");
+                assert!(matches!(exchange(comm, value), Err(Error::Closed)), "the former world is closed");
                 *comm = communicator;
             }
             Err(other) => panic!("{other}"),
@@ -22,10 +22,10 @@ fn go_on(comm: &mut Communicator, own: i64) -> (Vec<usize>, Vec<i64>) {
 }
 
 /// Return a sum, the broadcast value of the last rank, and the gathered values of all ranks.
-fn exchange(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
+fn exchange(comm: &Communicator, value: i64) -> Result<Vec<i64>, Error> {
     let p = comm.world_size();
-    let (mut sum, mut last, mut all) = (bytes(&[own]), bytes(&[own]), bytes(&vec![0; p]));
-    all[8 * comm.rank()..8 * comm.rank() + 8].copy_from_slice(&bytes(&[own]));
+    let (mut sum, mut last, mut all) = (bytes(&[value]), bytes(&[value]), bytes(&vec![0; p]));
+    all[8 * comm.rank()..8 * comm.rank() + 8].copy_from_slice(&bytes(&[value]));
     comm.allreduce(&mut sum, Element::I64, Op::Sum, None)?;
     comm.broadcast(BufferMemory::Write(&mut last), Element::I64, p - 1, None)?;
     comm.allgather(&mut all, Element::I64, &vec![1; p], None)?;
@@ -34,11 +34,11 @@ fn exchange(comm: &Communicator, own: i64) -> Result<Vec<i64>, Error> {
 
 /// Return the expected result of `exchange` for `ranks` if each contributes ten times its number.
 fn expected(ranks: &[usize]) -> Vec<i64> {
-    let own: Vec<i64> = ranks.iter().map(|&rank| 10 * rank as i64).collect();
-    [vec![own.iter().sum(), *own.last().unwrap()], own].concat()
+    let value: Vec<i64> = ranks.iter().map(|&rank| 10 * rank as i64).collect();
+    [vec![value.iter().sum(), *value.last().unwrap()], value].concat()
 }
 
-fn assert_the_others_go_on(p: usize, victims: &[usize], links: LinkPolicy) {
+fn assert_survivors_continue(p: usize, victims: &[usize], links: LinkPolicy) {
     let survivors: Vec<usize> = (0..p).filter(|rank| !victims.contains(rank)).collect();
     let ended = endpoint_world(p, links, |comm| {
         let rank = comm.rank();
@@ -49,9 +49,9 @@ fn assert_the_others_go_on(p: usize, victims: &[usize], links: LinkPolicy) {
             return None;
         }
         let topology = comm.topology();
-        let (first, got) = go_on(comm, 10 * rank as i64);
-        assert_eq!(*comm.topology(), topology.of(&first), "hosts and racks are kept");
-        Some((first, got))
+        let (first, results) = continue_with_survivors(comm, 10 * rank as i64);
+        assert_eq!(*comm.topology(), topology.of(&first), "hosts and racks are unchanged");
+        Some((first, results))
     });
     for rank in &survivors {
         assert_eq!(
@@ -66,7 +66,7 @@ fn assert_the_others_go_on(p: usize, victims: &[usize], links: LinkPolicy) {
 fn the_others_continue_after_any_rank_leaves() {
     for links in [LinkPolicy::SharedMemory, LinkPolicy::Tcp] {
         for p in 2..=6 {
-            (0..p).for_each(|victim| assert_the_others_go_on(p, &[victim], links));
+            (0..p).for_each(|victim| assert_survivors_continue(p, &[victim], links));
         }
     }
 }
@@ -75,13 +75,13 @@ fn the_others_continue_after_any_rank_leaves() {
 fn the_others_continue_after_any_two_ranks_leave() {
     for (p, links) in [(3, LinkPolicy::Tcp), (4, LinkPolicy::SharedMemory), (6, LinkPolicy::Tcp)] {
         for second in 1..p {
-            (0..second).for_each(|first| assert_the_others_go_on(p, &[first, second], links));
+            (0..second).for_each(|first| assert_survivors_continue(p, &[first, second], links));
         }
     }
 }
 
 #[test]
-fn the_others_continue_without_a_live_rank_whose_program_is_over() {
+fn the_others_continue_without_a_live_rank_whose_program_has_ended() {
     for (links, victim) in [(LinkPolicy::SharedMemory, 0), (LinkPolicy::Tcp, 1), (LinkPolicy::Auto, 2)] {
         let others: Vec<usize> = (0..3).filter(|&rank| rank != victim).collect();
         let continued = std::sync::Barrier::new(3);
@@ -92,11 +92,11 @@ fn the_others_continue_without_a_live_rank_whose_program_is_over() {
                 comm.abort("here", "its program has failed", "");
                 comm.withdraw();
                 continued.wait();
-                assert!(matches!(comm.shrink(), Err(Error::Failed(_))), "it does not come back");
+                assert!(matches!(comm.shrink(), Err(Error::Failed(_))), "a withdrawn rank cannot continue");
                 return None;
             }
-            let ended = go_on(comm, 10 * rank as i64);
-            // The rank stays alive until then.
+            let ended = continue_with_survivors(comm, 10 * rank as i64);
+            // The rank with the ended program stays alive until here.
             continued.wait();
             Some(ended)
         });
@@ -107,12 +107,12 @@ fn the_others_continue_without_a_live_rank_whose_program_is_over() {
 }
 
 #[test]
-fn worlds_shrink_again_and_again_down_to_one_rank() {
+fn worlds_shrink_repeatedly_down_to_one_rank() {
     let ended = endpoint_world(5, LinkPolicy::Auto, |comm| {
         let rank = comm.rank();
         let mut worlds = vec![];
         loop {
-            let (first, _) = go_on(comm, 0);
+            let (first, _) = continue_with_survivors(comm, 0);
             worlds.push(first.len());
             // Each time the lowest rank leaves. It is the leader and the hub of all others.
             let is_last = comm.world_size() == 1;
@@ -127,7 +127,7 @@ fn worlds_shrink_again_and_again_down_to_one_rank() {
 }
 
 #[test]
-fn a_world_in_which_nothing_failed_does_not_shrink() {
+fn a_world_without_a_failure_does_not_shrink() {
     endpoint_world(2, LinkPolicy::Auto, |comm| {
         assert!(matches!(comm.shrink(), Err(Error::NothingFailed)));
         exchange(comm, 1).unwrap();
@@ -135,12 +135,12 @@ fn a_world_in_which_nothing_failed_does_not_shrink() {
 }
 
 #[test]
-fn after_different_calls_all_ranks_continue() {
+fn all_ranks_continue_after_a_mismatch() {
     let ended = endpoint_world(3, LinkPolicy::Auto, |comm| {
-        let own = comm.rank() as i64;
-        let called = if own == 1 { comm.barrier(None) } else { exchange(comm, own).map(drop) };
+        let value = comm.rank() as i64;
+        let called = if value == 1 { comm.barrier(None) } else { exchange(comm, value).map(drop) };
         assert!(matches!(called, Err(Error::Failed(_))));
-        go_on(comm, 10 * own)
+        continue_with_survivors(comm, 10 * value)
     });
     assert_eq!(ended, vec![(vec![0, 1, 2], expected(&[0, 1, 2])); 3]);
 }

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno.errors import CheckpointError, InputError
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Seconds between saves, because an iteration may be shorter than a disk write.
+#: Minimum seconds between saves, because an iteration may be shorter than a disk write.
 PERIOD_S = 1.0
 
 
@@ -47,7 +47,7 @@ class CheckpointOptions:
         """Raise InputError if `every` is set although nothing is saved."""
         if self.every is not None and self.folder is None and not comm.begins_again:
             raise InputError(
-                f"every={self.every}: checkpoints have no place: expected a folder, checkpoint=, or "
+                f"every={self.every}: there is nowhere to save checkpoints: expected a folder, checkpoint=, or "
                 "local workers with on_failure='shrink' or 'respawn'"
             )
 
@@ -58,25 +58,25 @@ NO_CHECKPOINTS = CheckpointOptions()
 class WriteSchedule:
     """The iterations at which a fit saves its state to the folder.
 
-    With `every`, the state is saved after each multiple of it, or after the next iteration that has a state to save.
-    Without it, at most once a second.
+    With `every`, the fit saves after each multiple of it, or after the next iteration that has a state to save. Without
+    it, the fit saves at most once a second.
     """
 
     def __init__(self, every: int | None) -> None:
         self._every = every
         #: Iteration count at the last save.
-        self.kept = 0
-        self._kept_s = -np.inf
+        self.last_iteration = 0
+        self._last_save_s = -np.inf
 
-    def has(self, iteration: int) -> bool:
+    def is_due(self, iteration: int) -> bool:
         """Return whether to save the state after this iteration."""
         if self._every is None:
-            return time.monotonic() - self._kept_s > PERIOD_S
-        return iteration // self._every > self.kept // self._every
+            return time.monotonic() - self._last_save_s > PERIOD_S
+        return iteration // self._every > self.last_iteration // self._every
 
-    def note(self, iteration: int) -> None:
+    def record_save(self, iteration: int) -> None:
         """Record that the state after this iteration was saved."""
-        self.kept, self._kept_s = iteration, time.monotonic()
+        self.last_iteration, self._last_save_s = iteration, time.monotonic()
 
 
 class FitCheckpoint:
@@ -99,12 +99,12 @@ class FitCheckpoint:
 
     def __init__(self, folder: str | None, name: str, facts: Mapping[str, Any]) -> None:
         self._facts = dict(facts)
-        self._kept = None if folder is None else Checkpoints(Path(folder), name, name, objects=False)
+        self._checkpoints = None if folder is None else Checkpoints(Path(folder), name, name, objects=False)
 
     @property
     def folder(self) -> Path | None:
         """Return the folder that this process writes to, or None."""
-        return None if self._kept is None else self._kept.folder
+        return None if self._checkpoints is None else self._checkpoints.folder
 
     def load(self) -> CheckpointContents | None:
         """Return the contents that an earlier fit saved, or None.
@@ -114,7 +114,7 @@ class FitCheckpoint:
         CheckpointError
             The contents are damaged or belong to another fit.
         """
-        found = None if self._kept is None else self._kept.load()
+        found = None if self._checkpoints is None else self._checkpoints.load()
         if found is None:
             return None
         for name, fact in self._facts.items():
@@ -125,14 +125,14 @@ class FitCheckpoint:
 
     def save(self, iteration: int, result: Any) -> None:
         """Save the state after an iteration, replacing the earlier state."""
-        if self._kept is not None:
-            self._kept.save(CheckpointContents(iteration, result, self._facts, []))
+        if self._checkpoints is not None:
+            self._checkpoints.save(CheckpointContents(iteration, result, self._facts, []))
             log.note("ripieno.algorithms", f"checkpoint of iteration {iteration} in {self.folder}")
 
     def close(self) -> None:
         """Release the folder for other processes."""
-        if self._kept is not None:
-            self._kept.close()
+        if self._checkpoints is not None:
+            self._checkpoints.close()
 
     def other_fit(self, reason: str) -> CheckpointError:
         """Return the error for a checkpoint of another fit."""
@@ -140,15 +140,15 @@ class FitCheckpoint:
 
     def unusable(self, reason: str, remedy: str) -> CheckpointError:
         """Return the error for an unusable checkpoint, with a remedy."""
-        assert self._kept is not None, "only a checkpoint that was read is refused"
-        return CheckpointError(f"{self._kept.folder} {reason}: delete it to start again, or {remedy}")
+        assert self._checkpoints is not None, "a refused checkpoint was loaded from the folder"
+        return CheckpointError(f"{self._checkpoints.folder} {reason}: delete it to start again, or {remedy}")
 
 
 class FitStates:
     """Saves a fit's state to the memory of its ranks, if its program restarts after failures, and to a folder, if set.
 
     A program may run several fits one after the other. Memory holds the state of the latest fit only. A restarted
-    program counts its fits from the beginning, so that each fit finds only its own state. Rank 0 writes the folder.
+    program counts its fits from the beginning, so each fit finds only its own state. Rank 0 writes the folder.
 
     Parameters
     ----------
@@ -191,16 +191,16 @@ class FitStates:
         self._comm = comm
         self._shared = shared
         self._in_memory = comm.begins_again
-        self._checkpoint_options, self._turns = checkpoint_options, WriteSchedule(checkpoint_options.every)
+        self._checkpoint_options, self._schedule = checkpoint_options, WriteSchedule(checkpoint_options.every)
         self.used, self.done = self._in_memory or checkpoint_options.folder is not None, 0
         self._disk = FitCheckpoint(None if comm.rank else checkpoint_options.folder, name, facts or {})
-        for before in comm._fits:
-            comm._memory.pop(before, None)
+        for name_of_earlier in comm._fits:
+            comm._memory.pop(name_of_earlier, None)
         self._name = f"{name}, fit {len(comm._fits) + 1}"
         comm._fits.append(self._name)
 
     def load(self) -> list[Any]:
-        """Return the last saved states in rank order, a single one if all ranks share it; empty if none exist.
+        """Return the last saved state of each rank, or one state if all ranks share it, or an empty list.
 
         Raises
         ------
@@ -211,7 +211,7 @@ class FitStates:
         if found is None:
             return []
         self.done, states = found
-        self._turns.kept = self.done
+        self._schedule.last_iteration = self.done
         return states
 
     def _from_memory(self) -> tuple[int, list[Any]] | None:
@@ -221,7 +221,7 @@ class FitStates:
         if self._shared:
             iteration, state = found
             return iteration, [state]
-        by_rank = {rank: kept for states in self._comm.allgather(found) for rank, kept in states.items()}
+        by_rank = {rank: state for states in self._comm.allgather(found) for rank, state in states.items()}
         iterations, states = zip(*(by_rank[rank] for rank in sorted(by_rank)), strict=True)
         return iterations[0], list(states)
 
@@ -235,37 +235,37 @@ class FitStates:
 
     def save(self, iteration: int, state: Any, *, last: bool = False) -> None:
         """Save the state after this iteration if the schedule requires it or if it is the `last`."""
-        is_turn, folder, every = (
-            last or self._turns.has(iteration),
+        is_due, folder, every = (
+            last or self._schedule.is_due(iteration),
             self._checkpoint_options.folder,
             self._checkpoint_options.every,
         )
-        if self._in_memory and (is_turn or every is None):
+        if self._in_memory and (is_due or every is None):
             self._comm.checkpoint(self._name, (iteration, state), shared=self._shared)
         if folder is not None and every is None and not self._shared:
             # Rank 0's clock decides.
-            is_turn = self._comm.broadcast(is_turn)
-        if not is_turn:
+            is_due = self._comm.broadcast(is_due)
+        if not is_due:
             return
         if folder is not None:
             states = [state] if self._shared else self._comm.gather(state)
             if states is not None:
                 self._disk.save(iteration, states)
-        self._turns.note(iteration)
+        self._schedule.record_save(iteration)
 
-    def is_kept_in_memory(self, iteration: int) -> bool:
+    def saves_to_memory(self, iteration: int) -> bool:
         """Return whether `save` would save the state after this iteration to memory."""
-        return self._in_memory and (self._checkpoint_options.every is None or self._turns.has(iteration))
+        return self._in_memory and (self._checkpoint_options.every is None or self._schedule.is_due(iteration))
 
-    def refuse_beyond(self, done: int, most: int, limit: str) -> None:
-        """Raise CheckpointError if the saved state has `done` iterations, more than `most`; `limit` names the cause."""
-        if done > most:
+    def check_iteration_limit(self, done: int, maximum: int, limit: str) -> None:
+        """Raise CheckpointError if the saved state has more than `maximum` iterations; `limit` names the parameter."""
+        if done > maximum:
             raise CheckpointError(
                 f"{self._checkpoint_options.folder} is a checkpoint after {done} iterations, and {limit} is "
                 "lower: delete it to start again, or raise it"
             )
 
-    def refuse_other(self, reason: str) -> None:
+    def raise_other_fit(self, reason: str) -> None:
         """Raise CheckpointError on rank 0, because the loaded state belongs to another fit."""
         if self._comm.rank == 0:
             raise self._disk.other_fit(reason)
@@ -275,11 +275,11 @@ class FitStates:
         self._disk.close()
 
 
-def of_ids(wanted: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
-    """Return the columns that ranks saved, in the order of the wanted ids; every wanted id is in some part.
+def columns_of_ids(requested: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
+    """Return the columns that ranks saved, in the order of the requested ids; some part must contain each id.
 
     A part consists of a rank's ids, (m,) int64, disjoint from the ids of other ranks, and columns, (m, …).
     """
     ids, *columns = (np.concatenate(each) for each in zip(*parts, strict=True))
-    at = places_of(wanted, ids)
-    return [column[at] for column in columns]
+    positions = positions_of(requested, ids)
+    return [column[positions] for column in columns]

@@ -1,4 +1,4 @@
-"""Input rows of users: arrays are checked as in scikit-learn, files by their headers."""
+"""Opening and checking of input rows: arrays are checked as in scikit-learn, files by their headers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Files = PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset
 Input = ArrayLike | Files | Sequence[Split]
 
 
-def in_files(X: Input) -> TypeGuard[Files]:
-    """Return whether X refers to files, or has been read from libsvm text of splits."""
+def is_in_files(X: Input) -> TypeGuard[Files]:
+    """Return whether X refers to files, or holds rows that were read from libsvm text."""
     return is_path_like(X) or isinstance(X, BinaryFiles | TableFiles | Dataset | LibsvmFiles)
 
 
-def in_libsvm(X: Any) -> TypeGuard[PathLike | Sequence[PathLike] | LibsvmFiles]:
-    """Return whether X refers to libsvm text, or has been read from it."""
+def is_in_libsvm(X: Any) -> TypeGuard[PathLike | Sequence[PathLike] | LibsvmFiles]:
+    """Return whether X refers to libsvm text, or holds rows that were read from it."""
     return is_path_like(X) or isinstance(X, LibsvmFiles)
 
 
@@ -61,7 +61,7 @@ def open_rows_or_sparse(
         dtype=[np.float64, np.float32],
         accept_sparse="csr",
         ensure_all_finite=False,
-        # 64-bit indices are converted to 32 bits. Only the number of columns limits this.
+        # 64-bit indices are converted to 32 bits, which the number of columns must fit.
         accept_large_sparse=True,
     )
     return InMemorySparse.of(csr_matrix(matrix))
@@ -81,20 +81,20 @@ def _text_columns(estimator: BaseEstimator, files: SparseFiles) -> range | None:
     if first is None:
         raise InputError(
             f"{files.names[0]} is libsvm text, but the estimator was fitted on other input, so its "
-            "indices may start at 0 or at 1: expected a matrix, as sklearn.datasets.load_svmlight_file makes it"
+            "indices may start at 0 or at 1: expected a matrix, as sklearn.datasets.load_svmlight_file returns it"
         )
     return range(first, first + estimator.n_features_in_)
 
 
-def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1) -> Dataset | RowsInMemory:
-    """Open the rows of X for a fit (`reset`) or a prediction; require at least `least` rows where they are countable.
+def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, min_rows: int = 1) -> Dataset | RowsInMemory:
+    """Open the rows of X for a fit (`reset`) or a prediction; require at least `min_rows` rows in arrays.
 
     Raises
     ------
     InputError
         A file is invalid, or its columns differ from the columns of the fit.
     """
-    if in_files(X):
+    if is_in_files(X):
         source = open_source(X)
         check_columns(estimator, source, reset=reset)
         return source
@@ -107,7 +107,7 @@ def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, least: int = 1
         dtype=POINT_DTYPES,
         order="C",
         ensure_all_finite=False,
-        ensure_min_samples=least if reset else 1,
+        ensure_min_samples=min_rows if reset else 1,
     )
     return RowsInMemory(array)
 
@@ -173,7 +173,7 @@ def check_columns(estimator: BaseEstimator, source: Dataset, *, reset: bool, tar
 
 
 def open_with_classes(estimator: BaseEstimator, X: Files, name: str) -> tuple[Dataset, int, NDArray[Any] | None]:
-    """Open rows of files for a fit as `open_with_target` does; the target may hold strings, whose classes are returned.
+    """Open rows of files for a fit as `open_with_target` does, and return the classes of a target of strings, or None.
 
     Raises
     ------
@@ -185,11 +185,11 @@ def open_with_classes(estimator: BaseEstimator, X: Files, name: str) -> tuple[Da
 
 
 def open_with_target(
-    estimator: BaseEstimator, X: Files, name: str, *, reset: bool, keeps: bool = True
+    estimator: BaseEstimator, X: Files, name: str, *, reset: bool, keeps_missing: bool = True
 ) -> tuple[Dataset, int]:
-    """Open rows of files, and return them with the position of the target column of that name.
+    """Open rows of files; return them and the position of the target column `name`.
 
-    A missing target is not replaced by a mean if it `keeps`.
+    With `keeps_missing`, a missing target is not replaced by the column mean.
 
     Raises
     ------
@@ -200,26 +200,26 @@ def open_with_target(
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
     # Only fits and scores need the target.
-    return (source.keeping(target) if keeps else source), target
+    return (source.keeping(target) if keeps_missing else source), target
 
 
-def open_again(
+def open_for_prediction(
     estimator: BaseEstimator,
     X: Input,
     target_name: str | None,
     *,
-    keeps: bool = False,
+    keeps_missing: bool = False,
     classes: NDArray[Any] | None = None,
 ) -> tuple[Dataset | RowsInMemory, int | None]:
     """Open rows for prediction, and return the position of the target column if the files have it.
 
-    Targets that are strings are read as numbers of the classes, or as -1.
+    Targets that are strings are read as class numbers; unknown strings are read as -1.
     """
-    if in_files(X) and target_name is not None:
+    if is_in_files(X) and target_name is not None:
         strings = None if classes is None or classes.dtype.kind != "U" else tuple(classes.tolist())
         source = open_source(X, None if strings is None else target_name, strings).including(target_name)
         if target_name in (source.column_names or ()):
-            return open_with_target(estimator, source, target_name, reset=False, keeps=keeps)
+            return open_with_target(estimator, source, target_name, reset=False, keeps_missing=keeps_missing)
     return open_rows(estimator, X, reset=False), None
 
 

@@ -35,7 +35,7 @@ class FitStep(IterationTime):
     Parameters
     ----------
     measures
-        Measured values, by name.
+        MeasuredProgram values, by name.
     """
 
     measures: Measures

@@ -1,7 +1,7 @@
-"""Own rows of each rank: opened on every rank, compared, and fitted as one data set in rank order.
+"""Fits of each rank's own rows, as one data set in rank order.
 
-A rank without rows passes None and adopts the columns of the other ranks. An invalid row on one rank is an error on
-all.
+A rank without rows passes None and adopts the columns of the other ranks. An invalid row on one rank raises an error on
+all ranks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def open_for_fit(
     open: Callable[..., Dataset | RowsInMemory | InMemorySparse],
     reset: bool = True,
 ) -> tuple[Any, NDArray[np.float64] | None]:
-    """Open the rows of a fit with ``open(estimator, X, reset=reset)``, and return them; own rows include their weights.
+    """Return the rows of a fit, opened with ``open(estimator, X, reset=reset)``, and their weights, None for own rows.
 
     Raises
     ------
@@ -60,15 +60,15 @@ def open_for_fit(
             estimator.first_column_ = None if mine is None else estimator.first_column_
             if estimator.first_column_ is not None:
                 raise InputError(
-                    "libsvm text counts its columns by all of its rows: with rows='own' expected a sparse matrix, as "
-                    "sklearn.datasets.load_svmlight_file(…, n_features=…) makes it"
+                    "the number of columns of libsvm text depends on all rows: with rows='own' expected a sparse "
+                    "matrix, as sklearn.datasets.load_svmlight_file(…, n_features=…) returns it"
                 )
     return own_points(estimator, comm, mine, weights, reset=reset), None
 
 
 @contextmanager
 def opening(comm: Communicator) -> Iterator[None]:
-    """Raise an error in one rank's own rows as InputError on every rank."""
+    """Context that raises an error in one rank's own rows as InputError on every rank."""
     with agreement(comm, "opening rows of each rank"):
         try:
             yield
@@ -79,7 +79,7 @@ def opening(comm: Communicator) -> Iterator[None]:
 
 
 def own_weights(sample_weight: ArrayLike | None, source: Any) -> NDArray[np.float64] | None:
-    """Return the checked weights of own rows, which may all be 0; a rank without rows keeps its argument."""
+    """Return the checked weights of own rows. They may all be 0, and are empty for a rank without rows."""
     if source is None:
         return None if sample_weight is None else np.empty(0)
     return checked_weights(sample_weight, source, least_one=False)
@@ -106,9 +106,9 @@ def agreed(comm: Communicator, mine: T | None, what: str) -> T:
 def one_of(values: Sequence[T | None], what: str) -> T:
     """As in `agreed`, from the values of all ranks."""
     found = [(rank, value) for rank, value in enumerate(values) if value is not None]
-    assert found, "a fit without any rows has ended before"
-    (first, expected), *others = found
-    for rank, value in others:
+    assert found, "at least one rank has rows"
+    (first, expected), *rest = found
+    for rank, value in rest:
         if value != expected:
             raise InputError(
                 f"{what}: {expected!r} on rank {first}, {value!r} on rank {rank}: expected the same on every rank that "
@@ -118,7 +118,7 @@ def one_of(values: Sequence[T | None], what: str) -> T:
 
 
 def classes_of_all(comm: Communicator, y: NDArray[Any] | None, known: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Return the classes of all ranks' rows, ascending; the `known` classes if given.
+    """Return the classes of all ranks' rows, ascending, or the `known` classes.
 
     Raises
     ------
@@ -126,14 +126,14 @@ def classes_of_all(comm: Communicator, y: NDArray[Any] | None, known: NDArray[An
         On every rank: classes have different types, a class is not among the known classes, or there are fewer than
         two.
     """
-    of_rank = None if y is None else np.unique(y)
-    every = comm.allgather(of_rank)
-    one_of([None if each is None else each.dtype.kind for each in every], "the type of classes")
-    found = np.unique(np.concatenate([each for each in every if each is not None]))
+    own = None if y is None else np.unique(y)
+    gathered = comm.allgather(own)
+    one_of([None if each is None else each.dtype.kind for each in gathered], "the type of classes")
+    found = np.unique(np.concatenate([each for each in gathered if each is not None]))
     classes = found if known is None else known
     unknown = np.setdiff1d(found, classes)
     if len(unknown):
-        raise InputError(f"y has {unknown[0]!r}, which is none of the classes {classes}")
+        raise InputError(f"y has {unknown[0]!r}, which is not among the classes {classes}")
     if len(classes) < 2:
         raise InputError(f"y has {len(classes)} class: expected at least 2")
     return classes
@@ -141,7 +141,7 @@ def classes_of_all(comm: Communicator, y: NDArray[Any] | None, known: NDArray[An
 
 @dataclass(frozen=True)
 class _OwnEdges:
-    """The edges of one rank, which reads all of them."""
+    """The edges of one rank. The rank reads all of them."""
 
     source: Any
 
@@ -183,11 +183,11 @@ def graph_for_fit(graph: Any, *, comm: Communicator | None, rows: Rows | None) -
     counts = comm.allgather(None if mine is None else mine.vertex_count)
     none = np.empty(0, np.int64)
     edges = Edges(none, none, np.empty(0) if weighted else None)
-    whole = copy(Graph(edges) if mine is None else mine)
-    whole.source = cast(Any, _OwnEdges(whole.source))
-    whole.directed, whole.weighted, whole.duplicates = directed, weighted, duplicates
-    whole.vertex_count = max((count for count in counts if count is not None), default=None)
-    return whole
+    combined = copy(Graph(edges) if mine is None else mine)
+    combined.source = cast(Any, _OwnEdges(combined.source))
+    combined.directed, combined.weighted, combined.duplicates = directed, weighted, duplicates
+    combined.vertex_count = max((count for count in counts if count is not None), default=None)
+    return combined
 
 
 @dataclass(frozen=True)
@@ -226,12 +226,12 @@ def own_points(
             is_sparse=isinstance(source, InMemorySparse),
             dtype=source.dtype,
         )
-    every = comm.allgather(mine)
-    known = [each for each in every if each is not None]
-    fitted = one_of([None if each is None else each.fitted for each in every], "columns")
+    gathered = comm.allgather(mine)
+    known = [each for each in gathered if each is not None]
+    fitted = one_of([None if each is None else each.fitted for each in gathered], "columns")
     kinds = ["dense", "sparse"]
-    is_sparse = one_of([None if each is None else kinds[each.is_sparse] for each in every], "rows") == kinds[1]
-    named = [None if each is None else each.names for each in every]
+    is_sparse = one_of([None if each is None else kinds[each.is_sparse] for each in gathered], "rows") == kinds[1]
+    named = [None if each is None else each.names for each in gathered]
     if reset:
         estimator.n_features_in_ = fitted
         if any(names is not None for names in named):
@@ -250,13 +250,13 @@ Runs = tuple[tuple[int, int], ...]
 
 def row_runs(comm: Communicator, numbers: Sequence[int], counts: Sequence[int]) -> list[Runs]:
     """Return the runs of all ranks; this rank passes the numbers and row counts of the splits that it has read."""
-    told = comm.allgather((numbers, counts))
-    every = {number: count for mine in told for number, count in zip(*mine, strict=True)}
+    gathered = comm.allgather((numbers, counts))
+    row_counts = {number: count for mine in gathered for number, count in zip(*mine, strict=True)}
     firsts, total = {}, 0
-    for number in sorted(every):
+    for number in sorted(row_counts):
         firsts[number] = total
-        total += every[number]
-    return [tuple((firsts[number], count) for number, count in zip(*mine, strict=True) if count) for mine in told]
+        total += row_counts[number]
+    return [tuple((firsts[number], count) for number, count in zip(*mine, strict=True) if count) for mine in gathered]
 
 
 def rows_of(runs: Iterable[tuple[int, int]]) -> NDArray[np.int64]:

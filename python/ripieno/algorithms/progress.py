@@ -1,4 +1,4 @@
-"""`Progress`: progress display of a fit, in a notebook, on a terminal, or as lines of text."""
+"""Progress display of a fit, in a notebook, on a terminal, or as lines of text."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from ripieno.log import is_notebook
 
 #: Maximum number of measures shown, in order.
 MEASURE_COUNT = 3
-#: Keys of an event that are not shown as measures: machine data, or data shown in another form.
-_NOT_PRINTED = ("event", "iteration", "run", "rank", "compute_s", "communication_s")
+#: Keys of an event that are not shown as measures.
+_HIDDEN_KEYS = ("event", "iteration", "run", "rank", "compute_s", "communication_s")
 
 
 class Progress:
     """Shows the iterations of a fit in a line that is updated, in a notebook or on a terminal.
 
-    On other output, such as a batch job's log file, it prints a line now and then. Outside notebooks, output goes to
-    stderr.
+    On other output, such as a batch job's log file, it prints a line at most once per interval. Outside notebooks,
+    output goes to stderr.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class Progress:
         self._start_s: float | None = None
         self._display: Any = None
         self._width = 0
-        # Latest text not shown yet.
-        self._left: str | None = None
+        # Latest text that is not shown yet.
+        self._pending: str | None = None
 
     def __repr__(self) -> str:
         return f"Progress(every_s={self.every_s:g})"
@@ -54,20 +54,20 @@ class Progress:
         if self._start_s is None or event.get("iteration") == 1:
             self._start_s = now
         if "iteration" in event:
-            self._left = _words(event, now - self._start_s)
+            self._pending = _line(event, now - self._start_s)
             if now - self._shown_s >= self.every_s or event["iteration"] == 1:
                 self._shown_s = now
-                self._show_left()
+                self._show_pending()
 
     def done(self) -> None:
         """Show the last iteration at the end of the fit."""
-        self._show_left()
+        self._show_pending()
         if self._width:
             sys.stderr.write("\n")
         self._display, self._width, self._start_s = None, 0, None
 
-    def _show_left(self) -> None:
-        text, self._left = self._left, None
+    def _show_pending(self) -> None:
+        text, self._pending = self._pending, None
         if text is not None:
             self._show(text)
 
@@ -95,11 +95,11 @@ class Progress:
         return Progress(self.every_s)
 
 
-def _words(event: Mapping[str, Any], seconds: float) -> str:
+def _line(event: Mapping[str, Any], seconds: float) -> str:
     measures = (
         f"{name.replace('_', ' ')} {value:.6g}"
         for name, value in event.items()
-        if name not in _NOT_PRINTED and isinstance(value, int | float)
+        if name not in _HIDDEN_KEYS and isinstance(value, int | float)
     )
     shown = islice(measures, MEASURE_COUNT)
     return ", ".join([f"iteration {event['iteration']}", *shown, f"{seconds:.1f} s"])

@@ -1,7 +1,7 @@
-"""The report of every fit: its outcome, the time breakdown of each rank, and code that repeats it, as a page.
+"""Reports of fits: outcome, time breakdown of each rank, and code that repeats the fit.
 
-The decorator `reported` wraps each ``fit``. It creates a report for estimators that do not create one, and adds the
-parts that all reports share.
+The decorator `reported` wraps each ``fit``. It creates a report for estimators without their own report, and
+adds the parts that all reports share.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ logger = logging.getLogger("ripieno.algorithms")
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
-#: Maximum number of positions or clusters that a page shows.
-POINT_COUNT = 3000
-PROFILE_COUNT = 50
-ROW_COUNT = 1500
+#: Maximum numbers of positions, cluster profiles and rows that a page shows.
+MAX_POINT_COUNT = 3000
+MAX_PROFILE_COUNT = 50
+MAX_ROW_COUNT = 1500
 #: Parameters that do not affect the result.
-_UNLISTED = ("on_iteration", "verbose")
+_OMITTED_PARAMETERS = ("on_iteration", "verbose")
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class RankFacts:
     program_s
         Seconds that its program ran. Time outside the categories below is computation.
     waiting_s
-        Seconds in communication calls without progress, because other ranks had not arrived.
+        Seconds in communication calls in which the rank waited for other ranks.
     transfer_s
-        Remaining seconds in communication calls: bytes moved or were combined.
+        Remaining seconds in communication calls, which transfer or combine bytes.
     serializing_s
         Seconds of serializing and deserializing objects. Arrays are not serialized.
     bytes_sent, bytes_received
@@ -66,7 +66,7 @@ class RankFacts:
     memory_bytes
         Peak memory of its process so far.
     notes
-        Damaged copies of partitions that it replaced by other copies.
+        Notes about damaged copies of partitions that the rank replaced by other copies.
     """
 
     host: str
@@ -174,8 +174,8 @@ class PlainReport(ShownReport):
     about: About | None = None
 
 
-class Measured:
-    """A program wrapper that also returns the facts of its rank."""
+class MeasuredProgram:
+    """Wraps a program and returns its result with the `RankFacts` of its rank."""
 
     def __init__(self, program: Callable[..., Any]) -> None:
         self._program = program
@@ -183,40 +183,43 @@ class Measured:
         self.__qualname__ = getattr(getattr(program, "func", program), "__qualname__", "fit")
 
     def __call__(self, comm: Communicator, *arguments: Any) -> tuple[Any, RankFacts]:
-        before, start_s = comm.stats(), time.perf_counter()
+        stats_before, start_s = comm.stats(), time.perf_counter()
         with log.noted(INPUT) as notes:
             result = self._program(comm, *arguments)
         program_s = time.perf_counter() - start_s
-        # A program that continued after ranks died has a new communicator.
+        # A program that restarted on the survivors has a new communicator.
         comm = comm._latest
-        after = comm.stats() if not comm.closed else before
-        if after["call_count"] < before["call_count"]:
-            before = dict.fromkeys(before, 0) | {"seconds_waited_for": []}
-        more = {name: after[name] - before[name] for name in ("bytes_sent", "bytes_received", "seconds_serializing")}
-        called_s = after["seconds_communicating"] - before["seconds_communicating"]
-        waited_s = sum(after["seconds_waited_for"]) - sum(before["seconds_waited_for"])
+        stats_after = comm.stats() if not comm.closed else stats_before
+        if stats_after["call_count"] < stats_before["call_count"]:
+            stats_before = dict.fromkeys(stats_before, 0) | {"seconds_waited_for": []}
+        deltas = {
+            name: stats_after[name] - stats_before[name]
+            for name in ("bytes_sent", "bytes_received", "seconds_serializing")
+        }
+        called_s = stats_after["seconds_communicating"] - stats_before["seconds_communicating"]
+        waited_s = sum(stats_after["seconds_waited_for"]) - sum(stats_before["seconds_waited_for"])
         return result, RankFacts(
             host=comm.hosts[comm.rank],
             threads=comm.threads,
             program_s=program_s,
             waiting_s=max(waited_s, 0.0),
             transfer_s=max(called_s - waited_s, 0.0),
-            serializing_s=more["seconds_serializing"],
-            bytes_sent=more["bytes_sent"],
-            bytes_received=more["bytes_received"],
+            serializing_s=deltas["seconds_serializing"],
+            bytes_sent=deltas["bytes_sent"],
+            bytes_received=deltas["bytes_received"],
             memory_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
             notes=tuple(notes),
         )
 
 
 def report_warning() -> AbstractContextManager[None]:
-    """Turn an error during report creation into a warning: the fit is kept, with a reduced report."""
+    """Return a context that turns errors of report creation into warnings, so that the fit itself succeeds."""
     return log.warn_on_failure("ripieno.algorithms", "the report of the fit")
 
 
 def reported(fit: Fit) -> Fit:
-    """Wrap a ``fit`` so that it sets a complete `report_`, and so that ranks compare their calls first."""
-    # Programs import this module and must start without scikit-learn.
+    """Wrap a ``fit``: ranks compare their calls first, and `report_` is completed afterwards."""
+    # Imported here, because workers import this module and must not import scikit-learn.
     from ripieno.algorithms.same_call import same_call
 
     compared = same_call(fit)
@@ -235,14 +238,14 @@ def reported(fit: Fit) -> Fit:
             listener = getattr(self, "on_iteration", None)
             if isinstance(listener, Progress):
                 listener.done()
-        own = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - start_s)
-        self.report_ = replace(own, ranks=self._facts_of_ranks)
+        report = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - start_s)
+        self.report_ = replace(report, ranks=self._facts_of_ranks)
         with report_warning():
             data = args[0] if args else kwargs[data_name]
-            self.report_ = replace(self.report_, about=_about(self, data, own))
-        took = duration_text(time.perf_counter() - start_s)
+            self.report_ = replace(self.report_, about=_about(self, data, report))
+        duration = duration_text(time.perf_counter() - start_s)
         ranks = len(self._facts_of_ranks)
-        logger.info("%s on %d rank%s: %s, %s", type(self).__name__, ranks, "s"[: ranks != 1], _outcome(self), took)
+        logger.info("%s on %d rank%s: %s, %s", type(self).__name__, ranks, "s"[: ranks != 1], _outcome(self), duration)
         return result
 
     return cast(Fit, wrapped)
@@ -254,11 +257,13 @@ def _about(model: Any, data: Any, report: Any) -> About:
     points, sizes, profiles = getattr(model, "embedding_", getattr(model, "positions_", None)), None, {}
     rows = clusters = None
     if centers is not None:
-        to_plane = _plane(centers)
-        points, sizes = to_plane(centers[:POINT_COUNT]), getattr(report, "cluster_sizes", None)
-        some, clusters = _some_rows(data, getattr(model, "labels_", None))
-        rows = None if some is None else to_plane(some)
-        profiles = {name: np.asarray(centers[:PROFILE_COUNT, at], np.float64) for at, name in enumerate(names)}
+        project = _plane_projection(centers)
+        points, sizes = project(centers[:MAX_POINT_COUNT]), getattr(report, "cluster_sizes", None)
+        sample, clusters = _sample_rows(data, getattr(model, "labels_", None))
+        rows = None if sample is None else project(sample)
+        profiles = {
+            name: np.asarray(centers[:MAX_PROFILE_COUNT, column], np.float64) for column, name in enumerate(names)
+        }
     is_plane = points is not None and points.ndim == 2 and points.shape[1] >= 2
     return About(
         estimator=type(model).__name__,
@@ -268,7 +273,7 @@ def _about(model: Any, data: Any, report: Any) -> About:
         results={
             name[:-1].replace("_", " "): float(value) for name, value in vars(model).items() if _is_result(name, value)
         },
-        points=np.asarray(points, np.float64)[:POINT_COUNT] if is_plane and points is not None else None,
+        points=np.asarray(points, np.float64)[:MAX_POINT_COUNT] if is_plane and points is not None else None,
         sizes=sizes,
         profiles=profiles,
         rows=rows,
@@ -283,13 +288,13 @@ def _is_result(name: str, value: Any) -> bool:
 
 def _outcome(model: Any) -> str:
     """Return the outcome of the fit as text."""
-    count, most = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
+    count, max_iter = getattr(model, "n_iter_", None), getattr(model, "max_iter", None)
     if count is None:
         return "done"
     iterations = f"{count} iteration{'' if count == 1 else 's'}"
-    if isinstance(most, int) and count >= most:
+    if isinstance(max_iter, int) and count >= max_iter:
         return f"hit max_iter: stopped after {iterations}, and may not have converged"
-    return f"converged after {iterations}" if most is not None else f"done after {iterations}"
+    return f"converged after {iterations}" if max_iter is not None else f"done after {iterations}"
 
 
 def _arguments(model: Any) -> str:
@@ -297,7 +302,7 @@ def _arguments(model: Any) -> str:
     changed = {
         name: value
         for name, value in model.get_params(deep=False).items()
-        if name not in _UNLISTED and not _is_default(model, name, value)
+        if name not in _OMITTED_PARAMETERS and not _is_default(model, name, value)
     }
     return ", ".join(f"{name}={_brief(value)}" for name, value in changed.items())
 
@@ -310,9 +315,9 @@ def _is_default(model: Any, name: str, value: Any) -> bool:
 def _parameters(model: Any) -> dict[str, Any]:
     """Return all listed parameters.
 
-    A job or session is replaced by its description, because it may end before the report does.
+    A job or session is replaced by its `repr`, because the report may outlive it.
     """
-    listed = {name: value for name, value in model.get_params(deep=False).items() if name not in _UNLISTED}
+    listed = {name: value for name, value in model.get_params(deep=False).items() if name not in _OMITTED_PARAMETERS}
     if not isinstance(listed.get("engine"), str | None):
         listed["engine"] = repr(listed["engine"])
     return listed
@@ -329,25 +334,25 @@ def _brief(value: Any) -> str:
     return "X" if shape is not None else type(value).__name__.lower()
 
 
-def _some_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
-    """Return evenly spaced rows that are in memory here, and their clusters."""
+def _sample_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
+    """Return evenly spaced rows of data in memory and their clusters, or None for both."""
     is_frame = type(data).__module__.partition(".")[0] == "pandas"
     if labels is None or not (is_frame or isinstance(data, np.ndarray)) or len(labels) != len(data):
         return None, None
-    count = min(len(data), ROW_COUNT)
+    count = min(len(data), MAX_ROW_COUNT)
     chosen = np.arange(count) * len(data) // count
     rows = data.iloc[chosen].to_numpy() if is_frame else data[chosen]
     if rows.dtype.hasobject:
-        # A column of lists among other columns is not numeric.
+        # For example, a column of lists is not numeric.
         return None, None
     return rows, np.asarray(labels[chosen], np.int64)
 
 
-def _plane(centers: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
+def _plane_projection(centers: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
     """Return the projection onto the two directions of largest spread of the centers."""
-    points = np.asarray(centers[:POINT_COUNT], np.float64)
+    points = np.asarray(centers[:MAX_POINT_COUNT], np.float64)
     if points.shape[1] <= 2 or len(points) < 2:
         return lambda rows: np.asarray(rows, np.float64)
-    middle = points.mean(axis=0)
-    _, _, axes = np.linalg.svd(points - middle, full_matrices=False)
-    return lambda rows: cast("NDArray[np.float64]", (np.asarray(rows, np.float64) - middle) @ axes[:2].T)
+    center = points.mean(axis=0)
+    _, _, axes = np.linalg.svd(points - center, full_matrices=False)
+    return lambda rows: cast("NDArray[np.float64]", (np.asarray(rows, np.float64) - center) @ axes[:2].T)

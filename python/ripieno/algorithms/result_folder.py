@@ -1,4 +1,4 @@
-"""Restoring fitted estimators from the result folders of their commands."""
+"""Load fitted estimators from the result folders of commands."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from ripieno.files.sources import PathLike
 
 Value = TypeVar("Value")
 
-#: Settings of the run that do not belong to the model.
-_OF_THE_RUN = ("checkpoint", "engine", "every", "on_failure", "threads", "workers")
+#: Parameters of the run that do not affect the model.
+_RUN_PARAMETERS = ("checkpoint", "engine", "every", "on_failure", "threads", "workers")
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class ResultFolder:
         path = f"{self.path}/{name}.npy"
         array: NDArray[Any] = _read(path, read_array)
         fits = len(array.shape) == len(shape) and all(
-            want in (None, have) for have, want in zip(array.shape, shape, strict=True)
+            expected in (None, actual) for actual, expected in zip(array.shape, shape, strict=True)
         )
         if not fits:
             expected = ", ".join("any" if each is None else str(each) for each in shape)
@@ -117,8 +117,8 @@ class FromResult(BaseEstimator):
     def load(cls, folder: PathLike) -> Self:
         """Restore the fitted estimator from its command's result folder.
 
-        It makes the same predictions as the original. Workers, threads and engine have the defaults of a new estimator.
-        It has no `report_`; the folder contains the report as a page.
+        The restored estimator makes the same predictions as the original. Workers, threads and engine have the defaults
+        of a new estimator. It has no `report_`. The folder contains the report as a page.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class FromResult(BaseEstimator):
         Raises
         ------
         InputError
-            The folder contains no result, a result of another command, or a damaged result.
+            The folder contains no result, a damaged result, or a result of another command.
         """
         result = ResultFolder.read(folder)
         if result.algorithm != cls._command:
@@ -140,7 +140,7 @@ class FromResult(BaseEstimator):
                 f"{result.path} holds a result of `ripieno {result.algorithm}`: {cls.__name__} reads "
                 f"results of `ripieno {cls._command}`"
             )
-        known = set(cls._get_param_names()).difference(_OF_THE_RUN)
+        known = set(cls._get_param_names()).difference(_RUN_PARAMETERS)
         model = cls(**{name: value for name, value in result.fact("parameters", dict).items() if name in known})
         model.n_features_in_ = result.column_count
         names = result.description.get("column_names")
@@ -151,4 +151,4 @@ class FromResult(BaseEstimator):
 
     @abstractmethod
     def _restore(self, result: ResultFolder) -> None:
-        """Set the fitted attributes from the folder."""
+        """Set the fitted attributes from the contents of the folder."""

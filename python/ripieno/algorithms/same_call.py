@@ -1,8 +1,8 @@
-"""`same_call`: a decorator with which ranks compare a joint call of a fit before it begins.
+"""Comparison of a joint call of a fit between ranks, before the fit begins.
 
-Each rank describes its call in one message: class and method, every parameter that changes the result, and its rows.
-Different calls raise `CollectiveMismatch` on every rank. Cost: one allgather of about 1 kB per rank, and a digest of at
-most `DIGEST_BYTES` per argument.
+The decorator `same_call` makes each rank describe its call in one message: class and method, every parameter that
+changes the result, and its rows. Different calls raise `CollectiveMismatch` on every rank. Cost: one allgather of about
+1 kB per rank, and a digest of at most `DIGEST_BYTES` per argument.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ DIGEST_BYTES = 8 << 20
 _BLOCK_BYTES = 4096
 #: Number of rows of a frame, or entries of an object array, that are compared.
 SAMPLE_ROWS = 4096
-#: These parameters do not change the result, or have no effect on the ranks of an existing communicator.
-_NOT_COMPARED = ("workers", "threads", "engine", "on_failure", "on_iteration", "verbose")
+#: Parameters that do not change the result, or have no effect on an existing communicator.
+_UNCOMPARED_PARAMETERS = ("workers", "threads", "engine", "on_failure", "on_iteration", "verbose")
 #: Arguments with one entry per row.
-_OF_ROWS = ("y", "sample_weight")
-_LONGEST_TEXT = 80
+_ROW_ARGUMENTS = ("y", "sample_weight")
+_MAX_TEXT_LENGTH = 80
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Value:
 class Call:
     """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name.
 
-    `has_splits` says whether the rows are in splits. `refusal` says why a rank cannot read its rows.
+    `has_splits` tells whether the rows are in splits. `refusal` is the reason why a rank cannot read its rows, or None.
     """
 
     name: str
@@ -98,7 +98,7 @@ def same_call(fit: Fit) -> Fit:
         On every rank: ranks call different fits, or with different parameters, or with different rows without
         ``rows="own"``.
     InputError
-        `rows` has an unknown value, or is given without `comm`.
+        `rows` has an unknown value, or is passed without `comm`.
     """
     signature = inspect.signature(fit)
     names = [name for name in signature.parameters if name not in ("self", "comm", "rows")]
@@ -106,44 +106,46 @@ def same_call(fit: Fit) -> Fit:
     @functools.wraps(fit)
     def wrapped(self: Any, *args: Any, comm: Communicator | None = None, rows: Any = None, **kwargs: Any) -> Any:
         bound = signature.bind(self, *args, **kwargs)
-        given = {name: bound.arguments.get(name) for name in names}
+        passed = {name: bound.arguments.get(name) for name in names}
         if comm is None:
             if rows is not None:
                 raise InputError(f"rows={rows!r} without comm=: expected both, or neither")
-            splits = splits_in(given[names[0]])
+            splits = splits_in(passed[names[0]])
             if splits is None:
                 return fit(self, *args, **kwargs)
-            given[names[0]] = _with_splits(given[names[0]], splits)
-            return fit_on_ranks(self, fit.__name__, given)
+            passed[names[0]] = _with_splits(passed[names[0]], splits)
+            return fit_on_ranks(self, fit.__name__, passed)
         for name in ("_splits_read", "_row_runs", "_row_order"):
             self.__dict__.pop(name, None)
-        rows, given, has_splits = _agreed_call(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, given)
+        rows, passed, has_splits = _agreed_call(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, passed)
         if not has_splits:
-            return fit(self, **given, comm=comm, rows=rows)
-        found = _read(comm, self, rows, given, is_graph=names[0] == "graph")
-        fit(self, **found, comm=comm, rows="own")
-        if isinstance(given.get("y"), str):
-            self._target_name = given["y"]
+            return fit(self, **passed, comm=comm, rows=rows)
+        resolved = _read_splits(comm, self, rows, passed, is_graph=names[0] == "graph")
+        fit(self, **resolved, comm=comm, rows="own")
+        if isinstance(passed.get("y"), str):
+            self._target_name = passed["y"]
         return self
 
     return cast(Fit, wrapped)
 
 
 def _agreed_call(
-    comm: Communicator, estimator: Any, name: str, rows: Any, given: dict[str, Any]
+    comm: Communicator, estimator: Any, name: str, rows: Any, passed: dict[str, Any]
 ) -> tuple[Rows, dict[str, Any], bool]:
     """Return whether rows are own or shared, the arguments of this rank, and whether any rank passes splits."""
-    first = next(iter(given))
+    first = next(iter(passed))
     splits, refusal = None, None
     try:
-        splits = splits_in(given[first])
-        given[first] = in_one_table(given[first]) if splits is None else _with_splits(given[first], splits)
+        splits = splits_in(passed[first])
+        passed[first] = in_one_table(passed[first]) if splits is None else _with_splits(passed[first], splits)
     except InputError as error:
         refusal = str(error)
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
-    parameters = {key: value for key, value in estimator.get_params(deep=False).items() if key not in _NOT_COMPARED}
-    arguments = {key: value for key, value in given.items() if key == first or key in _OF_ROWS}
-    parameters |= {key: value for key, value in given.items() if key not in arguments}
+    parameters = {
+        key: value for key, value in estimator.get_params(deep=False).items() if key not in _UNCOMPARED_PARAMETERS
+    }
+    arguments = {key: value for key, value in passed.items() if key == first or key in _ROW_ARGUMENTS}
+    parameters |= {key: value for key, value in passed.items() if key not in arguments}
     arguments |= {key: parameters.pop(key) for key in row_parameters}
     has_splits, is_compared = splits is not None, comm.world_size > 1
     mine = Call(
@@ -167,16 +169,18 @@ def _agreed_call(
     if rows != "own":
         if is_compared:
             _check_shared(calls, name)
-        return "shared", given, has_splits
-    return "own", _own(calls, mine, given, first), any(call.has_splits for call in calls)
+        return "shared", passed, has_splits
+    return "own", _own_arguments(calls, mine, passed, first), any(call.has_splits for call in calls)
 
 
 def _with_splits(X: Any, splits: list[Split]) -> Any:
-    """Return splits in place of their partition file, which other hosts may lack; a graph of splits stays as it is."""
+    """Return the splits instead of a partition file, which may be missing on other hosts; return graphs unchanged."""
     return X if isinstance(X, Graph) else splits
 
 
-def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any], *, is_graph: bool) -> dict[str, Any]:
+def _read_splits(
+    comm: Communicator, estimator: Any, rows: Rows, passed: dict[str, Any], *, is_graph: bool
+) -> dict[str, Any]:
     """Replace splits in the arguments by their rows: all own splits, or the assigned part of shared splits.
 
     Raises
@@ -184,7 +188,7 @@ def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any],
     InputError
         On every rank: a split cannot be read, or other arguments do not have an entry for each row.
     """
-    first, source = next(iter(given.items()))
+    first, source = next(iter(passed.items()))
     is_shared = rows == "shared"
     numbers: list[int] = []
     counts: list[int] = []
@@ -195,30 +199,30 @@ def _read(comm: Communicator, estimator: Any, rows: Rows, given: dict[str, Any],
             mine = [splits[number] for number in numbers]
             if is_graph:
                 graph = source if isinstance(source, Graph) else Graph(splits)
-                given = given | {first: graph.of_splits(mine)}
+                passed = passed | {first: graph.of_splits(mine)}
             else:
-                found, counts = read(mine, libsvm=estimator._takes_libsvm and given.get("y") is None)
-                given = given | {first: found}
-        each_row = [name for name in _OF_ROWS if not isinstance(given.get(name), str | None)]
-        if isinstance(given.get("y"), str):
-            X, y = (None, None) if given[first] is None else without_target(given[first], given["y"])
-            given = given | {first: X, "y": y}
+                found, counts = read(mine, libsvm=estimator._takes_libsvm and passed.get("y") is None)
+                passed = passed | {first: found}
+        row_arguments = [name for name in _ROW_ARGUMENTS if not isinstance(passed.get(name), str | None)]
+        if isinstance(passed.get("y"), str):
+            X, y = (None, None) if passed[first] is None else without_target(passed[first], passed["y"])
+            passed = passed | {first: X, "y": y}
     estimator._read_notes = tuple(notes)
     if is_graph or not is_shared:
         estimator._splits_read = [], []
-        return given
-    every = row_runs(comm, numbers, counts)
-    estimator._splits_read, estimator._row_runs = (numbers, counts), every[comm.rank]
+        return passed
+    runs_by_rank = row_runs(comm, numbers, counts)
+    estimator._splits_read, estimator._row_runs = (numbers, counts), runs_by_rank[comm.rank]
     if estimator._needs_order:
-        estimator._row_order = rows_of(run for runs in every for run in runs)
-    total = sum(count for runs in every for _, count in runs)
-    for name in each_row:
-        values = np.asarray(given[name])
+        estimator._row_order = rows_of(run for runs in runs_by_rank for run in runs)
+    total = sum(count for runs in runs_by_rank for _, count in runs)
+    for name in row_arguments:
+        values = np.asarray(passed[name])
         if len(values) != total:
             raise InputError(f"{name} has {len(values)} entries for {total} rows of the splits")
-        own = values[rows_of(every[comm.rank])]
-        given[name] = own if len(own) or name != "y" else None
-    return given
+        own = values[rows_of(runs_by_rank[comm.rank])]
+        passed[name] = own if len(own) or name != "y" else None
+    return passed
 
 
 def _check_equal(calls: Sequence[Call], parameter: str) -> None:
@@ -243,16 +247,16 @@ def _check_shared(calls: Sequence[Call], name: str) -> None:
         return
     texts = zip(*(_distinct_texts([call.arguments[key] for call in calls]) for key in differing), strict=True)
     ranks: dict[str, list[int]] = {}
-    for rank, of_rank in enumerate(texts):
-        description = ", ".join(f"{key}={text}" for key, text in zip(differing, of_rank, strict=True))
+    for rank, rank_texts in enumerate(texts):
+        description = ", ".join(f"{key}={text}" for key, text in zip(differing, rank_texts, strict=True))
         ranks.setdefault(description, []).append(rank)
-    found = "; ".join(
-        f"{'rank' if len(at) == 1 else 'ranks'} {', '.join(map(str, at))}: {description}"
-        for description, at in ranks.items()
+    listed = "; ".join(
+        f"{'rank' if len(on) == 1 else 'ranks'} {', '.join(map(str, on))}: {description}"
+        for description, on in ranks.items()
     )
     problem = "differ in" if is_comparable else "cannot compare"
     raise CollectiveMismatch(
-        f"{name}: ranks {problem} {' and '.join(differing)}: {found}: expected rows='own' if each rank passes rows of "
+        f"{name}: ranks {problem} {' and '.join(differing)}: {listed}: expected rows='own' if each rank passes rows of "
         "its own, or the same rows on every rank, rows='shared'"
     )
 
@@ -268,21 +272,21 @@ def _distinct_texts(values: Sequence[Value]) -> list[str]:
     ]
 
 
-def _own(calls: Sequence[Call], mine: Call, given: dict[str, Any], first: str) -> dict[str, Any]:
+def _own_arguments(calls: Sequence[Call], mine: Call, passed: dict[str, Any], first: str) -> dict[str, Any]:
     """Return the arguments of a rank with own rows."""
     with_rows = [rank for rank, call in enumerate(calls) if not call.arguments[first].is_empty]
     if not with_rows:
         raise InputError(f"{mine.name}: no rank has rows")
     for key in [key for key in mine.arguments if key != first]:
-        lacking = [str(rank) for rank in with_rows if calls[rank].arguments[key].text == "None"]
-        if 0 < len(lacking) < len(with_rows):
+        ranks_without = [str(rank) for rank in with_rows if calls[rank].arguments[key].text == "None"]
+        if 0 < len(ranks_without) < len(with_rows):
             raise CollectiveMismatch(
-                f"{mine.name} with rows='own': {key}=None on {'rank' if len(lacking) == 1 else 'ranks'} "
-                f"{', '.join(lacking)}, not on other ranks: expected it on every rank that has rows, or on none"
+                f"{mine.name} with rows='own': {key}=None on {'rank' if len(ranks_without) == 1 else 'ranks'} "
+                f"{', '.join(ranks_without)}, not on other ranks: expected it on every rank that has rows, or on none"
             )
     if not mine.arguments[first].is_empty:
-        return given
-    empty = given | {key: None for key in given if key == first or key in _OF_ROWS}
+        return passed
+    empty = passed | {key: None for key in passed if key == first or key in _ROW_ARGUMENTS}
     if calls[with_rows[0]].arguments.get("sample_weight", _NONE).text != "None":
         empty["sample_weight"] = np.empty(0)
     return empty
@@ -304,12 +308,12 @@ def _text(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         dtype = getattr(value, "dtype", None)
-        of = "" if dtype is None else f" of {dtype}"
-        return f"<{type(value).__name__}{of}, shape {shape}>"
+        type_text = "" if dtype is None else f" of {dtype}"
+        return f"<{type(value).__name__}{type_text}, shape {shape}>"
     if callable(value):
         return f"<function {getattr(value, '__qualname__', type(value).__name__)}>"
     text = repr(value)
-    if len(text) <= _LONGEST_TEXT:
+    if len(text) <= _MAX_TEXT_LENGTH:
         return text
     count = f" of {len(value)}" if hasattr(value, "__len__") else ""
     return f"<{type(value).__name__}{count}>"
@@ -398,8 +402,8 @@ def _frame_pieces(frame: Any) -> Iterator[bytes]:
         names = frame.columns if hasattr(frame, "columns") else [getattr(frame, "name", "")]
         yield repr([str(name) for name in names]).encode()
         yield repr(frame.shape).encode()
-        some = frame.iloc[_sample_rows(len(frame))]
-        yield repr(some.to_numpy().tolist()).encode(errors="surrogatepass")
+        sample = frame.iloc[_sample_rows(len(frame))]
+        yield repr(sample.to_numpy().tolist()).encode(errors="surrogatepass")
         return
     table = pa.table(frame) if not hasattr(frame, "to_pylist") else frame
     yield repr(getattr(table, "schema", getattr(table, "type", None))).encode()
@@ -420,8 +424,8 @@ def _list_pieces(values: Any) -> Iterator[bytes]:
         if not array.dtype.hasobject:
             yield from _array_pieces(array)
             return
-    for at in _sample_rows(len(values)).tolist():
-        yield _digest(values[at]).encode()
+    for index in _sample_rows(len(values)).tolist():
+        yield _digest(values[index]).encode()
 
 
 def _sample_rows(count: int) -> NDArray[np.int64]:

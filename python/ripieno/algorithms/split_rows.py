@@ -1,7 +1,7 @@
 """Splits and partition files as the input of a fit: each rank reads its assigned splits.
 
-Splits are assigned by maximum flow, which maximizes the splits read on a host that stores them
-(`ripieno.input.assign`). A rank's rows are then its own rows, and no rows are sent.
+`ripieno.input.assign` assigns splits by maximum flow, which maximizes the number of splits read on a host that stores
+them. A rank then fits these rows as its own rows, and no rows are sent.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-#: Parameters that apply to the calling estimator, not to the ranks.
-_OF_CALLER = {
+#: Values, on the ranks, of parameters that apply only to the calling estimator.
+_CALLER_DEFAULTS = {
     "workers": 1,
     "threads": None,
     "engine": "local",
@@ -63,7 +63,7 @@ def assigned(splits: Sequence[Split], comm: Communicator) -> list[int]:
 
 
 def read(splits: Sequence[Split], *, libsvm: bool) -> tuple[Any, list[int]]:
-    """Return the rows of some splits, or None if there are none, and the count of each split.
+    """Return the rows of some splits, or None without rows, and the row count of each split.
 
     Parameters
     ----------
@@ -79,16 +79,16 @@ def read(splits: Sequence[Split], *, libsvm: bool) -> tuple[Any, list[int]]:
     """
     parts = [_rows(split, libsvm=libsvm) for split in splits]
     counts = [len(part) for part in parts]
-    filled = [part for part in parts if len(part)]
-    if not filled:
+    nonempty = [part for part in parts if len(part)]
+    if not nonempty:
         return None, counts
-    if len({type(part) for part in filled}) > 1:
+    if len({type(part) for part in nonempty}) > 1:
         raise InputError(f"{splits[0]} and others are of different formats: expected splits of one format")
-    if len(filled) == 1:
-        return filled[0], counts
-    if isinstance(filled[0], LibsvmTexts):
-        return LibsvmTexts.joined(filled), counts
-    return pa.concat_tables(filled) if isinstance(filled[0], pa.Table) else np.concatenate(filled), counts
+    if len(nonempty) == 1:
+        return nonempty[0], counts
+    if isinstance(nonempty[0], LibsvmTexts):
+        return LibsvmTexts.joined(nonempty), counts
+    return pa.concat_tables(nonempty) if isinstance(nonempty[0], pa.Table) else np.concatenate(nonempty), counts
 
 
 def without_target(X: Any, name: str) -> tuple[Any, Any]:
@@ -115,18 +115,18 @@ def _rows(split: Split, *, libsvm: bool) -> Any:
 
 
 def _patches(split: Split) -> NDArray[Any]:
-    place = split.place()
+    location = split.place()
     options = TableOptions()
     try:
-        source = PatchText.open(place, options)
+        source = PatchText.open(location, options)
     except EmptyFile:
         return np.empty((0, 0))
-    # The range of compressed text is the whole text.
+    # A split of compressed text contains the whole text.
     stop = split.stop if source.compression is None else source.size
     return TableRows.of(source, options).read(split.start, stop)
 
 
-def applied(
+def apply_to_splits(
     estimator: Any, method: str, splits: Sequence[Split], y: str | None = None
 ) -> tuple[list[Any], NDArray[Any] | None]:
     """Return the results of a method for the rows of each split, in order, and the targets of all rows.
@@ -140,22 +140,22 @@ def applied(
         A split cannot be read, or there are no rows.
     """
     parts = estimator._run(_apply, _on_rank(estimator), method, splits, y, comm=None)
-    found = {number: each for of_rank in parts for number, each in of_rank.items()}
-    if not found:
+    by_number = {number: each for rank_results in parts for number, each in rank_results.items()}
+    if not by_number:
         raise InputError(f"{splits[0]} and others: there are no rows" if splits else "X: there are no splits")
-    results, targets = zip(*(found[number] for number in sorted(found)), strict=True)
+    results, targets = zip(*(by_number[number] for number in sorted(by_number)), strict=True)
     return list(results), None if targets[0] is None else np.concatenate(targets)
 
 
 def takes_splits(method: Method) -> Method:
-    """Let a method with an array, or a tuple of arrays, for the rows of X also take splits, whose order it keeps."""
+    """Wrap a method that returns arrays with one entry per row, so that it also accepts splits."""
 
     @wraps(method)
     def wrapped(self: Any, X: Any) -> Any:
         splits = splits_in(X)
         if splits is None:
             return method(self, X)
-        results, _ = applied(self, method.__name__, splits)
+        results, _ = apply_to_splits(self, method.__name__, splits)
         if isinstance(results[0], tuple):
             return tuple(np.concatenate(each) for each in zip(*results, strict=True))
         return np.concatenate(results)
@@ -187,42 +187,48 @@ def _apply(
 def _on_rank(estimator: Any) -> Any:
     """Return a copy of an estimator for a single rank, without the parameters that apply to the caller."""
     model = copy(estimator)
-    model.set_params(**{name: value for name, value in _OF_CALLER.items() if name in model.get_params(deep=False)})
-    for name in ("_is_fitting", "_facts_of_ranks", "report_"):
+    model.set_params(
+        **{name: value for name, value in _CALLER_DEFAULTS.items() if name in model.get_params(deep=False)}
+    )
+    for name in ("_is_fitting", "_facts_rank_resultss", "report_"):
         model.__dict__.pop(name, None)
     return model
 
 
-def fit_on_ranks(estimator: Any, method: str, given: dict[str, Any]) -> Any:
+def fit_on_ranks(estimator: Any, method: str, passed: dict[str, Any]) -> Any:
     """Run a fit on splits on the workers of an estimator, and store the results in it.
 
     Attributes with one entry per row follow the order of the splits.
     """
     begin = time.perf_counter()
     on_event = getattr(estimator, "_on_event", None)
-    parts = estimator._run(_fit, _on_rank(estimator), method, given, comm=None, on_event=on_event)
-    found, _, _ = parts[0]
-    estimator.__dict__.update(found)
-    if "report_" in found:
-        estimator.report_ = replace(found["report_"], total_s=time.perf_counter() - begin)
-    for name in estimator._of_rows:
+    parts = estimator._run(_fit, _on_rank(estimator), method, passed, comm=None, on_event=on_event)
+    attributes, _, _ = parts[0]
+    estimator.__dict__.update(attributes)
+    if "report_" in attributes:
+        estimator.report_ = replace(attributes["report_"], total_s=time.perf_counter() - begin)
+    for name in estimator._row_attributes:
         by_split: dict[int, NDArray[Any]] = {}
-        for attributes, numbers, counts in parts:
-            by_split |= zip(numbers, np.split(attributes[name], np.cumsum(counts)[:-1]), strict=True) if numbers else ()
+        for rank_attributes, numbers, counts in parts:
+            by_split |= (
+                zip(numbers, np.split(rank_attributes[name], np.cumsum(counts)[:-1]), strict=True) if numbers else ()
+            )
         setattr(estimator, name, np.concatenate([by_split[number] for number in sorted(by_split)]))
     return estimator
 
 
 def _fit(
-    comm: Communicator, model: Any, method: str, given: dict[str, Any]
+    comm: Communicator, model: Any, method: str, passed: dict[str, Any]
 ) -> tuple[dict[str, Any], list[int], list[int]]:
     """Fit on this rank and return attributes, split numbers and row counts; only rank 0 returns all attributes."""
     if "on_iteration" in model.get_params(deep=False):
         model.on_iteration = comm.emit
-    getattr(model, method)(**given, comm=comm)
+    getattr(model, method)(**passed, comm=comm)
     for name in ("_row_runs", "_row_order"):
         model.__dict__.pop(name, None)
     numbers, counts = model.__dict__.pop("_splits_read")
     parameters = model.get_params(deep=False)
-    found = {name: value for name, value in vars(model).items() if name not in parameters and name != "_facts_of_ranks"}
-    return found if comm.rank == 0 else {name: found[name] for name in model._of_rows}, numbers, counts
+    attributes = {
+        name: value for name, value in vars(model).items() if name not in parameters and name != "_facts_rank_resultss"
+    }
+    return attributes if comm.rank == 0 else {name: attributes[name] for name in model._row_attributes}, numbers, counts

@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from ripieno._checks import check_count
 from ripieno._types import OnFailure, Rows
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions
-from ripieno.algorithms.reported import Measured, RankFacts
+from ripieno.algorithms.reported import MeasuredProgram, RankFacts
 from ripieno.errors import InputError
 from ripieno.files.sources import absolute
 from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory
@@ -28,18 +28,18 @@ SEED_LIMIT = 2**31 - 1
 
 
 class WorkerEstimator(BaseEstimator):
-    """An estimator that runs its programs on workers, or on the ranks of a given communicator.
+    """An estimator that runs its programs on workers, or on the ranks of a communicator.
 
-    The parameters are the parameters that all estimators share.
+    These are the parameters that all estimators share.
     """
 
-    # The decorator `reported` sets this.
+    # Whether a fit is running; set by the decorator `reported`.
     _is_fitting = False
-    # Names of attributes with one entry per row. A fit on splits puts these in the order of the splits.
-    _of_rows: tuple[str, ...] = ()
+    # Names of attributes with one entry per row. A fit on splits returns them in the order of the splits.
+    _row_attributes: tuple[str, ...] = ()
     # Whether the fit on splits needs the numbers of the rows of all ranks.
     _needs_order = False
-    # Whether splits of text without `y` have lines of libsvm, and whether the model was fitted on such lines.
+    # Whether splits of text without `y` are libsvm lines, and whether the model was fitted on such lines.
     _takes_libsvm = False
     _is_libsvm = False
     # Facts of each rank in the last run.
@@ -67,43 +67,43 @@ class WorkerEstimator(BaseEstimator):
         on_event: Callable[[dict[str, Any]], None] | None = None,
         alone: bool = False,
     ) -> list[Any]:
-        """Run `program(comm, *arguments)` on each worker, or on each rank of `comm` if given, and return the results.
+        """Run `program(comm, *arguments)` on each worker, or on each rank of `comm`, and return the results.
 
-        With `alone`, the program runs in this process, however many workers are configured. With ``rows="own"``, other
-        ranks receive only the part of this rank's result that `_shipped` returns.
+        With `alone`, the program runs in this process, whatever `workers` is. With ``rows="own"``, other
+        ranks receive only the part of this rank's result that `_part_for_other_ranks` returns.
         """
         self._check_workers()
-        measured = Measured(program)
+        measured = MeasuredProgram(program)
         if comm is not None:
             result, facts = measured(comm, *arguments)
             facts = replace(facts, notes=(*self.__dict__.pop("_read_notes", ()), *facts.notes))
-            every = comm.allgather((self._shipped(result) if rows == "own" else result, facts))
-            every[comm.rank] = (result, facts)
-            return self._note_facts(every)
-        # Imported late, because algorithms and launchers depend on each other only here.
+            outcomes = comm.allgather((self._part_for_other_ranks(result) if rows == "own" else result, facts))
+            outcomes[comm.rank] = (result, facts)
+            return self._store_facts(outcomes)
+        # Imported here, because algorithms and launchers depend on each other only here.
         from ripieno.launch import Job, launch
 
         if alone:
             with launch(1, threads=self.threads, on_event=on_event) as job:
-                return self._fit_by(job, measured, *arguments)
+                return self._run_on(job, measured, *arguments)
         if isinstance(self.engine, Job):
             self._check_job(self.engine)
             with self.engine.telling(on_event):
-                return self._fit_by(self.engine, measured, *arguments)
+                return self._run_on(self.engine, measured, *arguments)
         with launch(self.workers, self.engine, self.threads, on_event, on_failure=self.on_failure) as job:
-            return self._fit_by(job, measured, *arguments)
+            return self._run_on(job, measured, *arguments)
 
-    def _shipped(self, part: Any) -> Any:
+    def _part_for_other_ranks(self, part: Any) -> Any:
         """Return the part of this rank's own-rows result that other ranks need."""
         return part
 
-    def _fit_by(self, job: Job, measured: Measured, *arguments: Any) -> list[Any]:
+    def _run_on(self, job: Job, measured: MeasuredProgram, *arguments: Any) -> list[Any]:
         if self._is_fitting:
             job.announce(type(self).__name__, getattr(self, "max_iter", None))
-        return self._note_facts(job.run(measured, *arguments))
+        return self._store_facts(job.run(measured, *arguments))
 
-    def _note_facts(self, outcomes: list[tuple[Any, RankFacts]]) -> list[Any]:
-        """Return the results of the ranks, and keep their time breakdowns for the fit's report."""
+    def _store_facts(self, outcomes: list[tuple[Any, RankFacts]]) -> list[Any]:
+        """Return the results of the ranks, and store their time breakdowns for the fit's report."""
         if self._is_fitting:
             self._facts_of_ranks = tuple(facts for _, facts in outcomes)
         return [result for result, _ in outcomes]
@@ -159,9 +159,9 @@ class IterativeEstimator(WorkerEstimator):
     """An estimator that saves its fit between iterations and can resume from the saved state."""
 
     def __init__(
-        self, *, checkpoint: str | os.PathLike[str] | None = None, every: int | None = None, **others: Any
+        self, *, checkpoint: str | os.PathLike[str] | None = None, every: int | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(**others)
+        super().__init__(**kwargs)
         self.checkpoint = checkpoint
         self.every = every
 
@@ -192,7 +192,7 @@ class ObservedEstimator(WorkerEstimator):
         self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None, rows: Rows | None = None
     ) -> list[Any]:
         """Run `program(comm, *arguments, emit)` on each rank, and pass its events to `on_iteration`."""
-        # Workers emit events through the job. On the ranks of a given `comm`, events go straight to the callable.
+        # Workers emit events through the job. On the ranks of `comm`, the callable receives events directly.
         emit = None if comm is None else self._on_event
         on_event = None if self.on_iteration is None else self._on_event
         return self._run(program, *arguments, emit, comm=comm, rows=rows, on_event=on_event)

@@ -80,7 +80,7 @@ class NativeWorld(PythonWorld):
             vectors.main,
             vectors.into,
             budget_s=budget_s,
-            apart=apart,
+            separate=apart,
             algorithm=algorithm,
         )
 

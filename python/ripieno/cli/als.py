@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from ripieno._types import OnFailure
-from ripieno.algorithms import ALS
-from ripieno.algorithms.als.estimator import SOLVERS, ALSReport
+from ripieno.algorithms.methods import ALS_SOLVERS
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -20,13 +19,16 @@ from ripieno.cli.fits import (
     seed_option,
     write_model,
 )
-from ripieno.cli.progress import MeasureProgress
 from ripieno.cli.table_options import as_files
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
-from ripieno.input import TableFiles
 from ripieno.launch.engine.contract import Engine
-from ripieno.report import Charted, charts
+
+if TYPE_CHECKING:
+    from ripieno.algorithms import ALS
+    from ripieno.input import TableFiles
+    from ripieno.report import Charted
+
 
 ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
 
@@ -60,7 +62,7 @@ ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
 @max_iter_option(10)
 @click.option(
     "--solver",
-    type=click.Choice(SOLVERS),
+    type=click.Choice(ALS_SOLVERS),
     default="auto",
     show_default=True,
     help="Solve the equations of each row exactly, or by three steps of conjugate gradients (cg). "
@@ -104,6 +106,11 @@ def als_command(
     Example:
       ripieno als ratings.parquet --rank 32 --workers 4 --out result/
     """
+    from rich.console import Console
+
+    from ripieno.algorithms import ALS
+    from ripieno.cli.progress import MeasureProgress
+
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     measures = ("objective",) if implicit else ("objective", "rmse")
@@ -153,6 +160,8 @@ def _fit_output(model: ALS, error: float | None) -> FitOutput:
 
 
 def _page(model: ALS, error: float | None, of_test: str) -> tuple[dict[str, str], list[Charted]]:
+    from ripieno.report import Charted, charts
+
     steps = [step.measures for step in model.report_.iterations]
     tiles = {
         "ratings": f"{model.report_.rating_count:,}",
@@ -172,6 +181,8 @@ def _exchanges(model: ALS) -> str:
 
 
 def _result(model: ALS, error: float | None) -> str:
+    from ripieno.algorithms.als.estimator import ALSReport
+
     found = f"objective {model.objective_:.8g} after {model.n_iter_} iterations"
     if isinstance(model.report_, ALSReport):
         found = f"{model.report_.rating_count:,} ratings, {found}"

@@ -8,11 +8,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
 from ripieno.cli.options import (
     Size,
@@ -30,6 +28,11 @@ from ripieno.launch.script import remote, run
 from ripieno.launch.script.environment import init
 from ripieno.launch.script.run import under_launcher
 from ripieno.units import bytes_text, duration_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
 
 #: Interval of progress lines without a terminal, in seconds.
 LINE_S = 5.0
@@ -208,6 +211,8 @@ def _to_hosts(request: _DistributeRequest, hosts: Sequence[str], ssh: str, pytho
 
 def _distribute(request: _DistributeRequest, comm: Communicator, missed: Sequence[HostFile] = ()) -> int:
     """Run one rank and return its exit code."""
+    from rich.console import Console
+
     with _TransferProgress(Console(stderr=True), request.quiet or comm.rank != 0) as progress:
         rows = comm.distribute(
             request.files,
@@ -233,6 +238,8 @@ class _TransferProgress:
     """Show the progress of each rank: a table on a terminal, periodic lines elsewhere."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
+        from rich.live import Live
+
         self._console = console
         self._quiet = quiet
         self._live = Live(console=console, transient=True) if console.is_terminal and not quiet else None
@@ -257,6 +264,8 @@ class _TransferProgress:
 
 
 def _table(rows: list[HostFile]) -> Table:
+    from rich.table import Table
+
     table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", caption=_summary(rows), caption_justify="left")
     for name in ("rank", "host", "file", "state", "here", "rate"):
         table.add_column(name)

@@ -236,7 +236,7 @@ def sparse_command(
     from ripieno.bench.cases import size_of
     from ripieno.sparse import design
 
-    data = design.HeldData(
+    data = design.DataDistribution(
         ranks, _features(features), _curve(_features(features), density, alpha, densities), row_bytes
     )
     least = None if min_packet is None else float(size_of(min_packet))

@@ -5,12 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from ripieno.cli.options import LocalPath, counted_workers, dashboard_option, overwrite_option, quiet_option
-from ripieno.cli.progress import patch_progress
-from ripieno.features import HogOptions, demo_images, extract, find_pictures
-from ripieno.features.extract import index_of
+from ripieno.features import HogOptions
 from ripieno.files.results import check_results
 from ripieno.host import usable_cores
 
@@ -78,6 +75,12 @@ def features_command(
     Example:
       ripieno features photos/ --out vectors.npy
     """
+    from rich.console import Console
+
+    from ripieno.cli.progress import patch_progress
+    from ripieno.features import HogOptions, demo_images, extract, find_pictures
+    from ripieno.features.extraction import index_of
+
     if bool(pictures) == demo:
         raise click.UsageError("expected either pictures or --demo")
     check_results({"--out": out, "its index": index_of(out, format)}, pictures, overwrite=overwrite)

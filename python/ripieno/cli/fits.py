@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 from numpy.typing import NDArray
-from rich.console import Console
 
 from ripieno import log
 from ripieno._types import OnFailure
 from ripieno._version import __version__
-from ripieno.algorithms.iteration_log import FitReport, RunReport
-from ripieno.algorithms.reported import PlainReport
 from ripieno.cli.command_line import command_line
 from ripieno.cli.options import (
     LocalPath,
@@ -32,13 +29,15 @@ from ripieno.cli.options import (
 )
 from ripieno.cli.table_options import table_options
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
-from ripieno.input import TableFiles
-from ripieno.input.matrix import open_source
-from ripieno.input.partitions import splits_of
-from ripieno.report import Charted, write_fit_report
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from sklearn.base import BaseEstimator
+
+    from ripieno.algorithms.iteration_log import FitReport, RunReport
+    from ripieno.algorithms.reported import PlainReport
+    from ripieno.input import TableFiles
+    from ripieno.report import Charted
 
 #: Parameters of a model that do not affect the result.
 _UNLISTED = ("on_iteration",)
@@ -197,6 +196,9 @@ def check_folder(
 
 def opened(tables: list[str] | TableFiles) -> tuple[Any, Sequence[str]]:
     """Return the rows of files, or the splits of a partition file, and the names to list as inputs."""
+    from ripieno.input.matrix import open_source
+    from ripieno.input.partitions import splits_of
+
     splits = splits_of(tables)
     if splits is not None:
         assert isinstance(tables, list), "options of tables do not apply to splits"
@@ -220,6 +222,8 @@ def write_model(
     output: FitOutput,
 ) -> str:
     """Write arrays and model.json as a whole or not at all, then report.html; return the path to print."""
+    from ripieno.report import write_fit_report
+
     report = model.report_
     parameters = listed_parameters(model)
     with new_folder(out, names) as folder:
@@ -258,6 +262,8 @@ def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
 
 def print_end(console: Console, written: str, report: FitReport | PlainReport, output: FitOutput, result: str) -> None:
     """Print the outcome of the fit, and the path of its result."""
+    from ripieno.algorithms.iteration_log import FitReport
+
     size = ""
     if isinstance(report, FitReport):
         size = f"{report.row_count:,} {output.words[0]} × {report.column_count:,} {output.words[1]}: "
@@ -267,6 +273,8 @@ def print_end(console: Console, written: str, report: FitReport | PlainReport, o
 
 def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
     """Return the entries of model.json that a report gives; empty without a report."""
+    from ripieno.algorithms.iteration_log import FitReport
+
     if not isinstance(report, FitReport):
         return {}
     return {"row_count": report.row_count, "column_count": report.column_count, "dtype": report.dtype}
@@ -292,6 +300,8 @@ def _description(
 
 
 def _times(report: RunReport | PlainReport, what: str) -> dict[str, Any]:
+    from ripieno.algorithms.iteration_log import RunReport
+
     if not isinstance(report, RunReport):
         return {}
     return {

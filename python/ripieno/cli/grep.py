@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ripieno.cli.options import communicator, dashboard_option, long_workers_option, threads_option
 from ripieno.comm.communicator import Communicator
 from ripieno.files.sources import found
-from ripieno.input.cutting import partitions_in
 from ripieno.launch import launch
-from ripieno.text.search import Query, SearchMatches, search
+
+if TYPE_CHECKING:
+    from ripieno.text.search import Query, SearchMatches
+
 
 #: The exit code when no line matches, as in grep.
 NOTHING_FOUND = 1
@@ -59,6 +61,9 @@ def grep_command(
       ripieno grep ERROR logs/*.gz --workers 4
       ripieno grep -n -i "out of (memory|space)" logs/
     """
+    from ripieno.input.cutting import partitions_in
+    from ripieno.text.search import Query
+
     query = Query(pattern, fixed_strings, ignore_case, invert_match, max_count)
     query.compiled()
     comm = communicator(workers, threads, None)
@@ -91,6 +96,8 @@ def _search(
     emit: Callable[[dict[str, Any]], None] | None = None,
 ) -> None:
     """Search files; rank 0 reports the matches of each split, in order."""
+    from ripieno.text.search import search
+
     for splits in search(comm, sources, query, form):
         if comm.rank == 0:
             for split, count, printed in splits:
@@ -107,7 +114,7 @@ class _Labeled:
     def __call__(self, found: SearchMatches) -> bytes:
         label = f"{found.split.path}:".encode(errors="surrogateescape") if self._with_path else b""
         return b"".join(
-            block.printed(label, number if self._numbered else None, count) for block, number, count in found.wanted()
+            block.printed(label, number if self._numbered else None, count) for block, number, count in found.results()
         )
 
 

@@ -6,20 +6,13 @@ import json
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import click
-from rich.console import Console
 
-from ripieno._types import OnFailure
+from ripieno._types import OnFailure, ThreadModel
 from ripieno._version import __version__
-from ripieno.algorithms import KMeans
-from ripieno.algorithms.kmeans.divided_program import CENTROIDS
-from ripieno.algorithms.kmeans.estimator import INITS
-from ripieno.algorithms.kmeans.fit_report import KMeansReport
-from ripieno.algorithms.kmeans.lloyd import BOUNDS
-from ripieno.algorithms.kmeans.near import ASSIGNS
-from ripieno.algorithms.reported import PlainReport
+from ripieno.algorithms.methods import KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
 from ripieno.cli.command_line import command_line
 from ripieno.cli.fits import (
     add_report,
@@ -34,18 +27,18 @@ from ripieno.cli.fits import (
     tol_option,
 )
 from ripieno.cli.options import LocalPath, aliased_option, read_numbers
-from ripieno.cli.progress import KMeansProgress
 from ripieno.errors import InputError
-from ripieno.features.index import Patches, find_patches
 from ripieno.files.results import ResultPath, new_folder, save_array
 from ripieno.flight.trace import traced
-from ripieno.input import TableFiles
-from ripieno.input.matrix import BinaryFiles, open_source
-from ripieno.input.matrix.sparse_files import SparseFiles
-from ripieno.input.partitions import splits_of
-from ripieno.kernels import THREAD_MODELS
 from ripieno.launch.engine.contract import Engine
-from ripieno.report import write_report
+
+if TYPE_CHECKING:
+    from ripieno.algorithms import KMeans
+    from ripieno.algorithms.kmeans.fit_report import KMeansReport
+    from ripieno.algorithms.reported import PlainReport
+    from ripieno.features.index import Patches
+    from ripieno.input import TableFiles
+
 
 ARRAYS = ("centroids", "labels")
 LISTED_PARAMETERS = (
@@ -64,7 +57,7 @@ LISTED_PARAMETERS = (
     required=True,
     help="How many clusters.",
 )
-@method_option("--init", INITS, "Choice of the first centroids")
+@method_option("--init", KMEANS_INITS, "Choice of the first centroids")
 @click.option(
     "--start",
     type=LocalPath(),
@@ -97,12 +90,12 @@ LISTED_PARAMETERS = (
     ".patches.csv beside each input.",
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures with the patches.")
-@method_option("--thread-model", THREAD_MODELS, "Model of the threads of a worker")
-@method_option("--assign", ASSIGNS, "Compare rows with all centroids, or only with centroids of near groups")
+@method_option("--thread-model", get_args(ThreadModel), "Model of the threads of a worker")
+@method_option("--assign", KMEANS_ASSIGNS, "Compare rows with all centroids, or only with centroids of near groups")
 @method_option(
-    "--bounds", BOUNDS, "Skip distances that bounds of the previous iteration rule out; results are the same"
+    "--bounds", KMEANS_BOUNDS, "Skip distances that bounds of the previous iteration rule out; results are the same"
 )
-@method_option("--centroids", CENTROIDS, "Store all centroids on each worker, or a share of them")
+@method_option("--centroids", KMEANS_CENTROIDS, "Store all centroids on each worker, or a share of them")
 @fit_options
 def kmeans_command(
     inputs: tuple[str, ...],
@@ -113,7 +106,7 @@ def kmeans_command(
     engine: str | Engine,
     threads: int | None,
     on_failure: OnFailure,
-    thread_model: Literal["fork-join", "bsp"],
+    thread_model: ThreadModel,
     assign: Literal["exact", "near"],
     bounds: Literal["auto", "none"],
     centroids: Literal["auto", "whole", "divided"],
@@ -148,6 +141,11 @@ def kmeans_command(
       ripieno features photos/ --out vectors.npy
       ripieno kmeans vectors.npy --clusters 1000 --workers 4 --out result/
     """
+    from rich.console import Console
+
+    from ripieno.algorithms import KMeans
+    from ripieno.cli.progress import KMeansProgress
+
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     if dtype is not None and record_bytes is None:
@@ -197,6 +195,11 @@ def _open(
     photos: Path | None,
 ) -> tuple[Any, Sequence[str], Patches | None]:
     """Return the data to fit, the names of its files, and the patches of its rows; sparse rows have no patches."""
+    from ripieno.features.index import find_patches
+    from ripieno.input.matrix import BinaryFiles, open_source
+    from ripieno.input.matrix.sparse_files import SparseFiles
+    from ripieno.input.partitions import splits_of
+
     splits = splits_of(tables) if record_bytes is None else None
     if splits is not None:
         if patches is not None or photos is not None:
@@ -225,6 +228,8 @@ def _parameters(model: KMeans) -> dict[str, Any]:
 
 
 def _write_report(part: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:
+    from ripieno.report import write_report
+
     write_report(
         part,
         model.report_,
@@ -254,6 +259,8 @@ def _description(model: KMeans, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _times(report: KMeansReport | PlainReport) -> dict[str, Any]:
+    from ripieno.algorithms.kmeans.fit_report import KMeansReport
+
     if not isinstance(report, KMeansReport):
         return {}
     return {

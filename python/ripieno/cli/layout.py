@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from rich.console import Console
 
+from ripieno._native import MOST_DIMENSIONS
 from ripieno._types import OnFailure
-from ripieno.algorithms import FruchtermanReingold
-from ripieno.algorithms.fruchterman_reingold.estimator import APPROXIMATIONS
-from ripieno.algorithms.fruchterman_reingold.program import EXACT, EXACT_LIMIT
+from ripieno.algorithms.methods import EXACT, LAYOUT_APPROXIMATIONS, MAX_EXACT_VERTEX_COUNT
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -23,15 +22,16 @@ from ripieno.cli.fits import (
     write_model,
 )
 from ripieno.cli.graph_options import directed_option
-from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
-from ripieno.graph import Graph
-from ripieno.graph.split_edges import SplitEdges
-from ripieno.input import TableFiles
-from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.launch.engine.contract import Engine
-from ripieno.report import Charted, charts, scatter
+
+if TYPE_CHECKING:
+    from ripieno.algorithms import FruchtermanReingold
+    from ripieno.graph import Graph
+    from ripieno.input import TableFiles
+    from ripieno.report import Charted
+
 
 ARRAYS = ("positions", "vertices")
 
@@ -49,11 +49,11 @@ ARRAYS = ("positions", "vertices")
 @max_iter_option(50, "--iterations")
 @click.option(
     "--approximation",
-    type=click.Choice(APPROXIMATIONS),
+    type=click.Choice(LAYOUT_APPROXIMATIONS),
     default="auto",
     show_default=True,
     help="Repulsion between all pairs of vertices (exact), or from distant clusters as one point "
-    f"(barnes-hut). auto uses barnes-hut for more than {EXACT_LIMIT:,} vertices in 2 or 3 "
+    f"(barnes-hut). auto uses barnes-hut for more than {MAX_EXACT_VERTEX_COUNT:,} vertices in 2 or 3 "
     "dimensions; the last line of output names the method.",
 )
 @click.option(
@@ -98,6 +98,12 @@ def layout_command(
     Example:
       ripieno layout facebook.txt.gz --undirected --workers 4 --out result/
     """
+    from rich.console import Console
+
+    from ripieno.algorithms import FruchtermanReingold
+    from ripieno.cli.progress import MeasureProgress
+    from ripieno.graph import Graph
+
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     graph = Graph(tables, directed=directed)
@@ -146,6 +152,8 @@ def _fit_output(model: FruchtermanReingold, graph: Graph) -> FitOutput:
 
 
 def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], list[Charted]]:
+    from ripieno.report import Charted, charts
+
     steps = [step.measures for step in model.report_.iterations]
     moves = Charted(
         "Convergence",
@@ -156,6 +164,9 @@ def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], lis
 
 
 def _drawn(model: FruchtermanReingold, graph: Graph) -> Charted:
+    from ripieno.graph.split_edges import SplitEdges
+    from ripieno.report import Charted, scatter
+
     positions = model.positions_
     if positions.shape[1] >= 3:
         text = (

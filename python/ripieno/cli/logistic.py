@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from ripieno._types import OnFailure
-from ripieno.algorithms import LogisticRegression
-from ripieno.algorithms.logistic.solvers import SOLVERS
+from ripieno.algorithms.methods import LOGISTIC_SOLVERS
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -24,12 +23,15 @@ from ripieno.cli.fits import (
     write_model,
 )
 from ripieno.cli.options import aliased_option
-from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
-from ripieno.input import TableFiles
 from ripieno.launch.engine.contract import Engine
-from ripieno.report import Charted, charts
+
+if TYPE_CHECKING:
+    from ripieno.algorithms import LogisticRegression
+    from ripieno.input import TableFiles
+    from ripieno.report import Charted
+
 
 ARRAYS = ("coef", "intercept", "classes")
 
@@ -45,7 +47,7 @@ ARRAYS = ("coef", "intercept", "classes")
     show_default=True,
     help="Inverse regularization: the weight of the losses against half the squared weights.",
 )
-@method_option("--solver", SOLVERS, "Optimization method")
+@method_option("--solver", LOGISTIC_SOLVERS, "Optimization method")
 @max_iter_option(100)
 @tol_option(1e-4, "Stop when no entry of the gradient of the mean loss is larger.", min_open=True)
 @checkpoint_options
@@ -79,6 +81,11 @@ def logistic_command(
     Example:
       ripieno logistic a9a --solver newton-cg --workers 4 --out result/
     """
+    from rich.console import Console
+
+    from ripieno.algorithms import LogisticRegression
+    from ripieno.cli.progress import MeasureProgress
+
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     progress = MeasureProgress(console, ("objective", "gradient"), quiet=quiet)
@@ -120,6 +127,8 @@ def logistic_command(
 
 
 def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list[Charted]]:
+    from ripieno.report import Charted, charts
+
     measures = [step.measures for step in model.report_.iterations]
     convergence = Charted(
         "Convergence",

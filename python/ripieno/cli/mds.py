@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
+from ripieno._native import MOST_DIMENSIONS
 from ripieno._types import OnFailure
-from ripieno.algorithms import MDS
-from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED
-from ripieno.algorithms.mds.estimator import ANNEALED_STARTS
-from ripieno.algorithms.mds.program import METHODS
-from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
+from ripieno.algorithms.methods import ANNEALED_STARTS, MDS_METHODS, PRECOMPUTED, ROW_METRICS, SEQUENCE_METRICS
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -29,14 +25,16 @@ from ripieno.cli.fits import (
     write_model,
 )
 from ripieno.cli.options import aliased_option
-from ripieno.cli.progress import MeasureProgress
 from ripieno.cli.table_options import as_files
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
-from ripieno.input import TableFiles
-from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.launch.engine.contract import Engine
-from ripieno.report import Charted, charts, scatter
+
+if TYPE_CHECKING:
+    from ripieno.algorithms import MDS
+    from ripieno.input import TableFiles
+    from ripieno.report import Charted
+
 
 EMBEDDING, INTERPOLATED = "embedding", "interpolated"
 
@@ -51,10 +49,10 @@ EMBEDDING, INTERPOLATED = "embedding", "interpolated"
     show_default=True,
     help="Dimensions of the positions.",
 )
-@method_option("--method", METHODS, "Optimization method")
+@method_option("--method", MDS_METHODS, "Optimization method")
 @method_option(
     "--metric",
-    (PRECOMPUTED, *METRICS, *SEQUENCE_METRICS),
+    (PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS),
     "Content of INPUTS: dissimilarities (precomputed), or rows or sequences with this metric",
 )
 @click.option("--weights", metavar="INPUT", help="Weight of each pair, as INPUTS; 0 for missing pairs.")
@@ -110,6 +108,12 @@ def mds_command(
       ripieno mds distances.npy --method da-smacof --workers 4 --out result/
       ripieno mds sequences.fasta --metric levenshtein --workers 4 --out result/
     """
+    from rich.console import Console
+
+    from ripieno.algorithms import MDS
+    from ripieno.algorithms.mds.sequences import Sequences
+    from ripieno.cli.progress import MeasureProgress
+
     console = Console(stderr=True)
     names = check_folder(out, (EMBEDDING, INTERPOLATED), inputs, trace, overwrite=overwrite)
     points: Any
@@ -166,6 +170,8 @@ def _fit_output(model: MDS) -> FitOutput:
 
 
 def _page(model: MDS) -> tuple[dict[str, str], list[Charted]]:
+    from ripieno.report import Charted, charts
+
     steps = [step.measures for step in model.report_.iterations]
     charted = {
         name: [float(each[name]) for each in steps] for name in ("normalized_stress", "temperature") if name in steps[0]
@@ -180,6 +186,8 @@ def _page(model: MDS) -> tuple[dict[str, str], list[Charted]]:
 
 
 def _drawn(model: MDS) -> Charted:
+    from ripieno.report import Charted, scatter
+
     count = len(model.embedding_)
     some = "" if count <= scatter.POINT_LIMIT else f" {scatter.POINT_LIMIT:,} of {count:,} points."
     if model.embedding_.shape[1] < 3:

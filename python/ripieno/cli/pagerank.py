@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from ripieno import log
-from ripieno.algorithms import PageRank
 from ripieno.cli.fits import max_iter_option, tol_option
 from ripieno.cli.graph_options import directed_option, graph_options, print_resumed
 from ripieno.cli.options import (
@@ -22,13 +19,16 @@ from ripieno.cli.options import (
     quiet_option,
     top_option,
 )
-from ripieno.cli.progress import PageRankProgress
 from ripieno.files.results import ResultPath, new_file
 from ripieno.files.tables import write_table
 from ripieno.flight.trace import traced
-from ripieno.graph import Graph
-from ripieno.input import TableFiles
 from ripieno.launch.engine.contract import Engine
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ripieno.algorithms import PageRank
+    from ripieno.input import TableFiles
 
 
 @click.command("pagerank")
@@ -83,6 +83,12 @@ def pagerank_command(
       ripieno pagerank soc-Slashdot0902.txt.gz --workers 4 --out ranks.csv
       ripieno lab run -- ripieno pagerank /data/graph.txt --out /data/ranks.parquet
     """
+    from rich.console import Console
+
+    from ripieno.algorithms import PageRank
+    from ripieno.cli.progress import PageRankProgress
+    from ripieno.graph import Graph
+
     check_files(inputs, out, trace, report, overwrite=overwrite)
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
     comm = communicator(workers, threads, trace, engine)
@@ -124,6 +130,8 @@ def _report_content(model: PageRank) -> dict[str, Any]:
 
 
 def _print(model: PageRank, console: Console, top: int) -> None:
+    from rich.table import Table
+
     report = model.report_
     iteration_ms = 1000 * sum(each.seconds for each in report.iterations) / model.n_iter_
     console.print(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from rich.console import Console
 
 from ripieno._types import OnFailure
-from ripieno.algorithms import PCA
-from ripieno.algorithms.pca.estimator import SOLVERS
+from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -23,12 +22,15 @@ from ripieno.cli.fits import (
     write_model,
 )
 from ripieno.cli.options import aliased_option
-from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
-from ripieno.input import TableFiles
 from ripieno.launch.engine.contract import Engine
-from ripieno.report import Charted, charts
+
+if TYPE_CHECKING:
+    from ripieno.algorithms import PCA
+    from ripieno.input import TableFiles
+    from ripieno.report import Charted
+
 
 ARRAYS = ("components", "explained_variance", "mean")
 PROJECTED = "projected"
@@ -42,7 +44,7 @@ PROJECTED = "projected"
     metavar="COUNT",
     help="Number of components. Default: all.",
 )
-@method_option("--solver", SOLVERS, "Method")
+@method_option("--solver", PCA_SOLVERS, "Method")
 @seed_option
 @click.option("--project", is_flag=True, help="Also write the projected vectors: projected.npy.")
 @checkpoint_options
@@ -76,6 +78,11 @@ def pca_command(
     Example:
       ripieno pca vectors.npy --components 50 --workers 4 --out result/
     """
+    from rich.console import Console
+
+    from ripieno.algorithms import PCA
+    from ripieno.cli.progress import MeasureProgress
+
     console = Console(stderr=True)
     names = check_folder(out, (*ARRAYS, PROJECTED), inputs, trace, overwrite=overwrite)
     rows, files = opened(tables)
@@ -118,6 +125,8 @@ def pca_command(
 
 
 def _page(model: PCA, share: float) -> tuple[dict[str, str], list[Charted]]:
+    from ripieno.report import Charted, charts
+
     variance = Charted(
         "Variance along the axes",
         "Share of the variance of each axis, and the cumulated share.",

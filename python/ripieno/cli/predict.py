@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from numpy.typing import NDArray
-from rich.console import Console
 
-from ripieno.algorithms import PCA, KMeans, LogisticRegression, Ridge
-from ripieno.algorithms.result_folder import FromResult, ResultFolder
+from ripieno import algorithms
 from ripieno.cli.fits import fit_workers_option
 from ripieno.cli.options import (
     PathOrUrl,
@@ -23,16 +21,19 @@ from ripieno.cli.table_options import table_options
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results
 from ripieno.files.tables import ARRAY_FORMATS, TABLE_FORMATS, check_format, write_array, write_table
-from ripieno.input import TableFiles
-from ripieno.input.matrix import open_source
 from ripieno.launch.engine.contract import Engine
 
-#: Methods by the command that wrote the result; the first one is the default.
-APPLIED: dict[str, tuple[type[FromResult], tuple[str, ...]]] = {
-    "kmeans": (KMeans, ("predict", "transform")),
-    "logistic": (LogisticRegression, ("predict", "predict_proba", "predict_log_proba", "decision_function")),
-    "pca": (PCA, ("transform",)),
-    "ridge": (Ridge, ("predict",)),
+if TYPE_CHECKING:
+    from ripieno.algorithms.result_folder import FromResult
+    from ripieno.input import TableFiles
+
+
+#: Estimator and methods by the command that wrote the result; the first method is the default.
+APPLIED = {
+    "kmeans": ("KMeans", ("predict", "transform")),
+    "logistic": ("LogisticRegression", ("predict", "predict_proba", "predict_log_proba", "decision_function")),
+    "pca": ("PCA", ("transform",)),
+    "ridge": ("Ridge", ("predict",)),
 }
 
 
@@ -80,15 +81,21 @@ def predict_command(
       ripieno kmeans vectors.npy --clusters 1000 --out result/
       ripieno predict result/ more.npy --out clusters.npy
     """
+    from rich.console import Console
+
+    from ripieno.algorithms.result_folder import ResultFolder
+    from ripieno.input import TableFiles
+    from ripieno.input.matrix import open_source
+
     check_results({"--out": out}, inputs, overwrite=overwrite)
     algorithm = ResultFolder.read(result).algorithm
     if algorithm not in APPLIED:
         raise InputError(f"{result} holds a result of {algorithm!r}, which has no predictions")
-    kind, methods = APPLIED[algorithm]
+    estimator, methods = APPLIED[algorithm]
     chosen = method or methods[0]
     if chosen not in methods:
         raise InputError(f"--method {chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
-    model = kind.load(result).set_params(workers=workers, threads=threads, engine=engine)
+    model = getattr(algorithms, estimator).load(result).set_params(workers=workers, threads=threads, engine=engine)
     ids = None
     if isinstance(tables, TableFiles) and tables.id is not None:
         check_format(out, [end for end in TABLE_FORMATS if end != ".npz"])

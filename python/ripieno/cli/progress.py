@@ -7,15 +7,14 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
-
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.spinner import Spinner
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from ripieno.units import bytes_text, duration_text
+
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.progress import Progress
+
 
 #: Number of latest iterations in the table.
 SHOWN_ITERATIONS = 10
@@ -29,6 +28,9 @@ class IterationProgress(ABC):
     columns: tuple[str, ...]
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
+        from rich.live import Live
+        from rich.spinner import Spinner
+
         self._console = console
         self._quiet = quiet
         self._rows: deque[tuple[str, ...]] = deque(maxlen=SHOWN_ITERATIONS)
@@ -75,6 +77,9 @@ class IterationProgress(ABC):
         self._spinner.update(text=text)
 
     def _table(self) -> Group:
+        from rich.console import Group
+        from rich.table import Table
+
         table = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
         for name in self._names:
             table.add_column(name, justify="right")
@@ -156,6 +161,15 @@ class PageRankProgress(IterationProgress):
 
 def patch_progress(console: Console, *, quiet: bool) -> Progress:
     """Return a progress bar for patches of pictures."""
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
     return Progress(
         TextColumn("describing patches"),
         BarColumn(),

@@ -6,7 +6,6 @@ import click
 
 from ripieno.cli.options import PAGES, PathOrUrl, overwrite_option
 from ripieno.files.results import ResultPath, check_results, new_file
-from ripieno.report import write_comparison
 
 
 @click.command("report")
@@ -25,6 +24,8 @@ def report_command(results: tuple[ResultPath, ...], out: ResultPath, overwrite: 
       ripieno kmeans vectors.npy --clusters 1000 --assign near --out near/
       ripieno report all/ near/ --out compared.html
     """
+    from ripieno.report import write_comparison
+
     check_results({"--out": out}, overwrite=overwrite)
     with new_file(out) as path:
         write_comparison(path, results)

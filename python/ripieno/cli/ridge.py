@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import numpy as np
-from rich.console import Console
 
 from ripieno._types import OnFailure
-from ripieno.algorithms import Ridge
-from ripieno.algorithms.linear.regression import SOLVERS
+from ripieno.algorithms.methods import RIDGE_SOLVERS
 from ripieno.cli.fits import (
     FitOutput,
     check_folder,
@@ -22,11 +21,13 @@ from ripieno.cli.fits import (
     target_option,
     write_model,
 )
-from ripieno.cli.progress import MeasureProgress
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
-from ripieno.input import TableFiles
 from ripieno.launch.engine.contract import Engine
+
+if TYPE_CHECKING:
+    from ripieno.input import TableFiles
+
 
 ARRAYS = ("coef", "intercept")
 
@@ -41,7 +42,7 @@ ARRAYS = ("coef", "intercept")
     show_default=True,
     help="Regularization: the weight of the squared weights. 0 means ordinary least squares.",
 )
-@method_option("--solver", SOLVERS, "Method")
+@method_option("--solver", RIDGE_SOLVERS, "Method")
 @fit_options
 def ridge_command(
     inputs: tuple[str, ...],
@@ -67,6 +68,11 @@ def ridge_command(
     Example:
       ripieno ridge houses.csv --target price --workers 4 --out result/
     """
+    from rich.console import Console
+
+    from ripieno.algorithms import Ridge
+    from ripieno.cli.progress import MeasureProgress
+
     console = Console(stderr=True)
     names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     rows, files = opened(tables)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ripieno.cli.options import LocalPath, aliased_option
 from ripieno.errors import InputError
-from ripieno.input import Split, assign, divide, open_partitions
 from ripieno.topology.rack_names import rack_of
 from ripieno.topology.rack_names import read as read_racks
+
+if TYPE_CHECKING:
+    from ripieno.input import Split
+
 
 #: Maximum number of workers in a plan, which needs memory for each.
 WORKERS_MAX = 100_000
@@ -99,6 +102,8 @@ def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) ->
       ripieno split big.txt --partitions 64 --replicas 2 --nodes a,b,c --out parts/
       ripieno split --plan parts/partitions.json --workers 6 --hosts a,b,c
     """
+    from ripieno.input import divide, open_partitions
+
     if plan is not None:
         _check_unused("--plan", inputs, options, ("workers", "hosts", "verify"))
         click.echo(_plan(plan, options["workers"], options["hosts"], options["verify"]))
@@ -130,6 +135,8 @@ def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) ->
 
 
 def _plan(path: Path, workers: int | None, hosts: tuple[str, ...], verify: bool) -> str:
+    from ripieno.input import assign, open_partitions
+
     parts = open_partitions(path)
     if verify:
         _verify(parts)

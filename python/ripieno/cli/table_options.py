@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from ripieno._types import Missing
 from ripieno.errors import InputError
-from ripieno.input import TableFiles
-from ripieno.input.columns import TableOptions
-from ripieno.input.columns.source import Missing
+
+if TYPE_CHECKING:
+    from ripieno.input import TableFiles
+
 
 _NAMES: dict[str, Any] = {"metavar": "NAME,NAME,…", "callback": lambda _, __, text: text and tuple(text.split(","))}
 _CHARACTER: dict[str, Any] = {"metavar": "CHARACTER"}
@@ -50,6 +52,9 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_tables(inputs: tuple[str, ...], **given: Any) -> Any:
+        from ripieno.input import TableFiles
+        from ripieno.input.columns import TableOptions
+
         defaults = asdict(TableOptions())
         named = {name: defaults[name] if given[name] in (None, "") else given[name] for name in defaults}
         others = {name: value for name, value in given.items() if name not in defaults}
@@ -63,4 +68,6 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def as_files(inputs: str, tables: list[str] | TableFiles) -> str | TableFiles:
     """Return other inputs with the options of tables."""
+    from ripieno.input import TableFiles
+
     return replace(tables, source=inputs) if isinstance(tables, TableFiles) else inputs

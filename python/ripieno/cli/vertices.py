@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
 
-from ripieno.algorithms import BFS, ConnectedComponents, EffectiveDiameter
 from ripieno.cli.graph_options import directed_option, graph_options, print_resumed
 from ripieno.cli.options import aliased_option, check_files, communicator
 from ripieno.files.results import ResultPath
 from ripieno.files.tables import Columns, write_table
 from ripieno.flight.trace import traced
-from ripieno.graph import Graph
-from ripieno.input import TableFiles
 from ripieno.launch.engine.contract import Engine
+
+if TYPE_CHECKING:
+    from ripieno.algorithms import BFS
+    from ripieno.input import TableFiles
 
 
 def _fit(
@@ -40,6 +41,8 @@ def _fit(
     directed: bool = True,
 ) -> None:
     """Fit `model` to the graph in files, print the summary that `summary` returns, and write `columns`."""
+    from ripieno.graph import Graph
+
     check_files(inputs, out, trace, overwrite=overwrite)
     # A third column is ignored.
     graph = Graph(tables, directed=directed, weighted=False, vertex_count=vertex_count, format=format)
@@ -66,6 +69,8 @@ def components_command(**options: Any) -> None:
     Example:
       ripieno components soc-Slashdot0902.txt.gz --workers 4 --out components.csv
     """
+    from ripieno.algorithms import ConnectedComponents
+
     _fit(
         ConnectedComponents(),
         lambda model: (
@@ -91,6 +96,7 @@ def bfs_command(source: int, **options: Any) -> None:
     Example:
       ripieno bfs soc-Slashdot0902.txt.gz --source 0 --workers 4 --out distances.csv
     """
+    from ripieno.algorithms import BFS
 
     def columns(model: BFS) -> Columns:
         parents = np.where(model.parents_ < 0, -1, model.vertices_[model.parents_])
@@ -134,6 +140,8 @@ def diameter_command(share: float, n_strings: int, seed: int, **options: Any) ->
     Example:
       ripieno diameter soc-Slashdot0902.txt.gz --workers 4 --out pairs.csv
     """
+    from ripieno.algorithms import EffectiveDiameter
+
     _fit(
         EffectiveDiameter(share=share, n_strings=n_strings, random_state=seed),
         lambda model: (

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+from rich.progress import Progress
 
 from ripieno.cli.options import (
     PathOrUrl,
@@ -27,7 +26,9 @@ from ripieno.files.tables import TABLE_FORMATS, write_table
 from ripieno.flight.trace import traced
 from ripieno.keyed import KeyValues
 from ripieno.keyed.columns import Strings
-from ripieno.text import count_words
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 
 @click.command("wordcount")
@@ -70,6 +71,10 @@ def wordcount_command(
       ripieno wordcount corpus/*.txt --workers 2 --top 20 --out counts.parquet
       ripieno lab run -- ripieno wordcount /data/corpus.txt --out /data/counts.csv
     """
+    from rich.console import Console
+
+    from ripieno.text import count_words
+
     check_files(inputs, out, trace, overwrite=overwrite)
     comm = communicator(workers, threads, trace)
     leading = comm is None or comm.rank == 0
@@ -97,6 +102,8 @@ class _Bar(Progress):
     """Shows the bytes that have been counted."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
         super().__init__(
             TextColumn("counting words"),
             BarColumn(),

@@ -139,13 +139,13 @@ def _timed(
         vectors.append(empty(shape, np.float32))
         vectors[-1].fill(0)
     into = np.zeros_like(vectors[0]) if collective == "alltoall" else None
-    apart = collective in ROOTED or size >= SEPARATE_BYTES
+    separate = collective in ROOTED or size >= SEPARATE_BYTES
 
     def timed(name: str, budget_s: float) -> float:
         vector_budget_s = budget_s / len(vectors)
         each = (
             _native.measure(
-                comm._native, collective, vector, into, budget_s=vector_budget_s, apart=apart, algorithm=name
+                comm._native, collective, vector, into, budget_s=vector_budget_s, separate=separate, algorithm=name
             )
             for vector in vectors
         )

@@ -172,7 +172,7 @@ class BroadcastVariable(Generic[T]):
 
     def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
         """Wait for the bytes of the value and return them."""
-        native.want()
+        native.start_fetch()
         try:
             # NumPy's stubs do not accept it as a buffer before Python 3.12.
             buffer: Any = native.wait()
@@ -478,7 +478,7 @@ class BroadcastVariables(Gathers):
             leader = next(rank for rank in members if self.nodes[rank] == self.nodes[self.rank]) if per_host else None
             native = serving.native.expect(root, None if leader == self.rank else leader, is_recorded=record)
             if self.rank in order:
-                native.want()
+                native.start_fetch()
         return BroadcastVariable(native, discipline, root, self, copied_s)
 
     def _members(self, root: int, per_host: bool) -> list[int]:
@@ -501,8 +501,8 @@ class BroadcastVariables(Gathers):
         return self._broadcasts
 
     def _connect_to_serve(self) -> Serving:
-        pending = self._native.invite()
-        native = pending.meet(self._allgather_values("broadcast_variable", pending.address), process_memory().native)
+        pending = self._native.pending_mesh()
+        native = pending.connect(self._allgather_values("broadcast_variable", pending.address), process_memory().native)
         return Serving(native, set(range(self.world_size)) - {self.rank})
 
 

@@ -127,8 +127,10 @@ def _fitting(bytes_per_s: float, budget_s: float) -> int:
 def _seconds(pair_comm: Costs, size_bytes: int, budget_s: float) -> float:
     """Return the seconds of an exchange in which two ranks send `size_bytes` to each other. Both get the same value."""
     vector = np.zeros(2 * size_bytes, np.uint8)
-    apart = size_bytes > SHORT_BYTES
-    found = _native.measure(pair_comm._native, "allgather", vector, budget_s=budget_s, apart=apart, algorithm="direct")
+    separate = size_bytes > SHORT_BYTES
+    found = _native.measure(
+        pair_comm._native, "allgather", vector, budget_s=budget_s, separate=separate, algorithm="direct"
+    )
     return statistics.median(found)
 
 

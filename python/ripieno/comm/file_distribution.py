@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import BinaryIO, NamedTuple
 
 from ripieno._checks import check_count
-from ripieno._native import BlockFile, Shown
+from ripieno._native import BlockFile, ValueBuffer
 from ripieno._native import Variable as NativeVariable
 from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy, places_for
 from ripieno.comm.shared_files import Place, reading_slot, reason_of, remove, write_copies
@@ -380,7 +380,7 @@ class _OutputFile:
         assert self._file is not None, "a failed rank takes no part"
         return self._file
 
-    def write(self, pool: ThreadPoolExecutor, shown: Shown | None) -> None:
+    def write(self, pool: ThreadPoolExecutor, shown: ValueBuffer | None) -> None:
         """Start to write the received or copied data to disk, and to rename the file."""
         self._note(WRITING)
         self._writing = pool.submit(self._write, shown)
@@ -413,7 +413,7 @@ class _OutputFile:
     def _note(self, state: str) -> None:
         self.row = self.row._replace(state=state, seconds=time.monotonic() - self._began)
 
-    def _write(self, shown: Shown | None) -> None:
+    def _write(self, shown: ValueBuffer | None) -> None:
         if shown is not None:
             shown.sync(self._part)
         else:
@@ -508,7 +508,7 @@ class _Fetch:
         """Return whether no further data will arrive."""
         return self._variable.has_ended()
 
-    def _shown(self) -> Shown | None:
+    def _shown(self) -> ValueBuffer | None:
         """Return the received data, or None if it is in its file. Raise an error if it will not arrive."""
         return self._variable.wait()
 
@@ -556,7 +556,7 @@ class _CopyReader(_Fetch):
     def _has_ended(self) -> bool:
         return self._reading is not None and self._reading.done()
 
-    def _shown(self) -> Shown | None:
+    def _shown(self) -> ValueBuffer | None:
         assert self._reading is not None, "a rank that lacks no block reads nothing"
         return self._reading.result()
 

@@ -112,7 +112,7 @@ class SparseReduce:
         dtype : dtype
             Type of an element.
         """
-        from ripieno.sparse.design.live import Configured, explain_configured
+        from ripieno.sparse.design.live import ConfiguredReduction, explain_configured
 
         check_count("width", width)
         dtype = np.dtype(dtype)
@@ -120,7 +120,7 @@ class SparseReduce:
         totals = comm.allreduce(np.array(own, np.int64))
         packets = _native.packet_curve(comm._native)
         seconds = self._timed(width, dtype) if comm.replicas == 1 else None
-        reduction = Configured(comm.world_size, self.size, self.degrees, width * dtype.itemsize)
+        reduction = ConfiguredReduction(comm.world_size, self.size, self.degrees, width * dtype.itemsize)
         return explain_configured(reduction, totals, packets, seconds)
 
     def _timed(self, width: int, dtype: np.dtype[Any]) -> float:

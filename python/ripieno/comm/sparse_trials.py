@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.sparse.design.live import Configured, data_of
+from ripieno.sparse.design.live import ConfiguredReduction, data_of
 
 if TYPE_CHECKING:
     from ripieno._native import SparseReduce
@@ -71,7 +71,7 @@ def _designs(comm: Costs, designed: SparseReduce) -> list[dict[str, Any]]:
     own = [[each["out_rows"], each["in_rows"]] for each in designed.volumes]
     totals = comm.allreduce(np.array(own, np.int64))
     packets = _native.packet_curve(comm._native)
-    reduction = Configured(comm.world_size, designed.size, designed.degrees, ROW_BYTES)
+    reduction = ConfiguredReduction(comm.world_size, designed.size, designed.degrees, ROW_BYTES)
     data, *_ = data_of(reduction, totals, packets)
     return _native.design_candidates(comm.world_size, *data.sets, ROW_BYTES, packets)
 

@@ -1,4 +1,4 @@
-"""Compute histograms of oriented gradients of square patches with scikit-image.
+"""Histograms of oriented gradients (HOG) of square patches, computed by scikit-image.
 
 A patch of 32 x 32 pixels has 8 x 8 cells of 4 x 4 pixels with 8 orientations each: 512 values. Each cell is a separate
 block and is divided by its L2 norm, so values lie in 0 .. 1.
@@ -32,7 +32,7 @@ class HogOptions:
         Side of a patch, a multiple of 4, and step from one to the next, in pixels.
     contrast_floor
         Mean gradient (of brightness 0 .. 1, per pixel) at which a cell has a weight of 70 %; weaker cells have less.
-        Without it, noise in a clear sky would look like structure, because each cell is normalized.
+        Each cell is normalized, so without this floor, noise in a uniform area would get full weight.
     dtype
         "float32", or "uint8": values times 255, rounded.
     """
@@ -54,7 +54,7 @@ class HogOptions:
 
     @property
     def column_count(self) -> int:
-        """The number of values per vector; 512 for patches of 32 pixels."""
+        """Return the number of values per vector; 512 for patches of 32 pixels."""
         return ORIENTATIONS * (self.patch // CELL_PIXELS) ** 2
 
     def corners(self, height: int, width: int) -> list[tuple[int, int]]:
@@ -89,11 +89,11 @@ def hog_vectors(
     with needs("pictures"):
         from skimage.feature import hog
 
-    # scikit-image's epsilon is fixed, so the picture is scaled to put it at the contrast floor.
+    # scikit-image's epsilon is fixed. Scaling the picture makes it equal to the contrast floor.
     scaled = gray * np.float32(NORM_EPSILON / options.contrast_floor)
     vectors = np.empty((len(corners), options.column_count), np.float32)
-    for at, (row, column) in enumerate(corners):
-        vectors[at] = hog(
+    for number, (row, column) in enumerate(corners):
+        vectors[number] = hog(
             scaled[row : row + options.patch, column : column + options.patch],
             orientations=ORIENTATIONS,
             pixels_per_cell=(CELL_PIXELS, CELL_PIXELS),

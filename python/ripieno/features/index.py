@@ -1,4 +1,4 @@
-"""Provide `Patches`: the picture and patch of each row of a dataset."""
+"""The picture and patch of each row of a dataset."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Patches:
 
 
 def find_patches(dataset: Dataset, index: Path | None = None, folder: Path | None = None) -> Patches | None:
-    """Read the patch of each row of a dataset, if it is recorded.
+    """Read the patch of each row of a dataset; return None if the dataset has no index.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def find_patches(dataset: Dataset, index: Path | None = None, folder: Path | Non
     Raises
     ------
     InputError
-        The index lacks a column, or its number of entries differs from the number of rows.
+        A column is missing in the index, or its number of entries differs from the number of rows.
     """
     if index is not None:
         table = _read(index)
@@ -71,7 +71,7 @@ def find_patches(dataset: Dataset, index: Path | None = None, folder: Path | Non
             return None
         table = pa.concat_tables(tables)
     if dataset.row_count is not None and len(table) != dataset.row_count:
-        name = index or "the .patches.csv beside the input"
+        name = index or "the .patches.csv next to the input"
         raise InputError(f"{name} has {len(table)} entries for {dataset.row_count} rows")
     return Patches(table, folder or Path(dataset.names[0]).parent)
 

@@ -20,7 +20,7 @@ from ripieno.files.sources import size_bytes
 with needs("pictures"):
     from PIL import Image, UnidentifiedImageError
 
-#: File types that are searched in folders. A named file may have any type that Pillow opens.
+#: File types to find in folders. A file passed by name may have any type that Pillow opens.
 SUFFIXES = frozenset(
     (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".jp2", ".avif", ".ppm", ".pgm", ".pbm")
 )
@@ -42,7 +42,7 @@ DEMO_FILES = {
     ),
 }
 
-BRIGHTEST_16_BIT = 65535
+MAX_16_BIT = 65535
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Picture:
         with open_picture(self.name) as image:
             try:
                 if image.mode.startswith("I;16"):
-                    return np.asarray(image, np.float32) / np.float32(BRIGHTEST_16_BIT)
+                    return np.asarray(image, np.float32) / np.float32(MAX_16_BIT)
                 return np.asarray(image.convert("L"), np.float32) / np.float32(255)
             except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
                 raise InputError(f"{self.name} is damaged: {error}") from error
@@ -83,7 +83,7 @@ def find_pictures(sources: Iterable[str | os.PathLike[str]]) -> list[Picture]:
 
 
 def demo_images() -> list[Picture]:
-    """Return the photographs that scikit-learn and scikit-image contain, as far as they are installed."""
+    """Return the photographs in the installed packages scikit-learn and scikit-image."""
     return [_measure(name) for name, path in _demo_paths().items() if path.exists()]
 
 
@@ -100,7 +100,7 @@ def open_picture(name: str) -> Image.Image:
     size_bytes(str(path))
     try:
         with warnings.catch_warnings():
-            # Large photographs are expected here.
+            # Large photographs are valid input.
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)
             return Image.open(path)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:

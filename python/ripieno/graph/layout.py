@@ -14,7 +14,7 @@ from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges, Redistribution
 from ripieno.graph.owners import Home, VertexOwners
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 from ripieno.keyed.groups import offsets_of
 from ripieno.wire.operations import description_of
 
@@ -76,8 +76,8 @@ class VertexLayout:
         self.vertices = ids[np.diff(ids, prepend=-1) != 0]
         self.out_degrees, self.in_degrees = (np.zeros(len(self.vertices), np.int64) for _ in range(2))
         of_near, of_far = (self.out_degrees, self.in_degrees)[:: 1 if self.by == "source" else -1]
-        of_near[places_of(near, self.vertices)] = near_degrees
-        np.add.at(of_far, places_of(named, self.vertices), degrees)
+        of_near[positions_of(near, self.vertices)] = near_degrees
+        np.add.at(of_far, positions_of(named, self.vertices), degrees)
 
     @cached_property
     def edges(self) -> Edges:

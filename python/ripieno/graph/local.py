@@ -15,7 +15,7 @@ from ripieno.errors import InputError
 from ripieno.graph.edges import Edges, Redistribution
 from ripieno.graph.graph import Graph
 from ripieno.kernels.hashing import mixed
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 from ripieno.wire.operations import named
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
 def _assign_owners(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.int64], edges: Edges) -> Vertices:
     """Choose a rank for each vertex: its registrar, a rank by hash, collects the ranks that know it and picks one."""
     named = np.concatenate([rows, edges.lone])
-    others = np.sort(named[places_of(named, columns) < 0])
+    others = np.sort(named[positions_of(named, columns) < 0])
     others = others[np.diff(others, prepend=-1) != 0]
     ids = np.concatenate([columns, others])
     largest = comm.allreduce(int(ids.max(initial=-1)), op="max")

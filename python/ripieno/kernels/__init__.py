@@ -1,20 +1,21 @@
-"""The numeric inner loops of the algorithms on NumPy arrays: compiled and threaded, without communication.
+"""Numeric kernels of the algorithms on NumPy arrays: compiled and threaded, without communication.
 
 Points are C-contiguous float32, float64 or uint8 rows; K-means also accepts `SparsePoints`. Centroids are float64 for
 float64 points, else float32 (`centroid_dtype`). Sums are always float64, so results hardly depend on the order of
-addition. Distances are Euclidean. Results do not depend on the number of threads. Except for the rounding of sums, they
-do not depend on the division of rows into shares.
+addition. Distances are Euclidean. Results do not depend on the number of threads, nor,
+except for the rounding of sums, on the division of rows among ranks.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno._types import ThreadModel
 from ripieno.kernels.sparse_points import SparsePoints as SparsePoints
 from ripieno.kernels.sparse_points import SparseRows as SparseRows
 
@@ -33,11 +34,10 @@ PassBounds = _native.PassBounds
 NearIndex = _native.NearIndex
 
 #: The groups that each point probes in a near pass over divided centroids. Arguments: points, means of all groups,
-#: number of groups to probe, and number of threads. `bytes` is its memory.
+#: number of groups to probe, and number of threads. `bytes` is the memory used.
 Probing = _native.Probing
 
-#: How threads execute the phases of a kernel.
-THREAD_MODELS = ("fork-join", "bsp")
+THREAD_MODELS = get_args(ThreadModel)
 
 
 def centroid_dtype(points_dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -132,8 +132,8 @@ def assign_accumulate_near(
 
 
 @dataclass(frozen=True)
-class SomeGroups:
-    """Some groups of nearby centroids.
+class CentroidGroups:
+    """Consecutive groups of nearby centroids.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class SomeGroups:
     numbers : (m,) uint32
         Number of each centroid, ascending within a group.
     starts : list of int
-        Start of each group, and the end of the last.
+        Start of each group, and the end of the last group.
     """
 
     first: int
@@ -175,8 +175,8 @@ class PreviousCentroids:
 def compare_groups(
     points: Points,
     probing: Probing,
-    groups: SomeGroups,
-    before: PreviousCentroids | None,
+    groups: CentroidGroups,
+    previous: PreviousCentroids | None,
     labels: Labels,
     squared_distances: NDArray[np.float64],
     *,
@@ -191,15 +191,15 @@ def compare_groups(
         The probed groups of the same points.
     groups
         Groups in memory.
-    before
-        If given, points are also compared with their previous centroids, where these are in memory.
+    previous
+        If not None, points are also compared with their previous centroids, where these are in memory.
     labels : (n,) int32, written
     squared_distances : (n,) float64, lowered in place
         Initialize with infinity.
     threads
         Number of threads.
     """
-    _native.compare_groups(points, probing, groups, before, labels, squared_distances, threads)
+    _native.compare_groups(points, probing, groups, previous, labels, squared_distances, threads)
 
 
 def accumulate_run(
@@ -262,7 +262,7 @@ def assign(
     if isinstance(points, SparsePoints):
         distances = np.empty(len(points)) if squared_distances is None else squared_distances
         distances.fill(np.inf)
-        points.lower(centroids, labels, distances, 0, threads)
+        points.update_nearest(centroids, labels, distances, 0, threads)
         return
     _native.assign(points, centroids, labels, squared_distances, threads)
 
@@ -276,7 +276,7 @@ def update_min_distances(
     first_index: int = 0,
     threads: int = 1,
 ) -> None:
-    """Lower each point's squared distance to its nearest center with some new centers; a step of seeding.
+    """Update each point's squared distance to its nearest center with new centers, as a step of seeding.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def update_min_distances(
     """
     if isinstance(points, SparsePoints):
         labels = np.empty(len(points), np.int32) if closest is None else closest
-        points.lower(new_centroids, labels, min_squared_distances, first_index, threads)
+        points.update_nearest(new_centroids, labels, min_squared_distances, first_index, threads)
         return
     _native.update_min_distances(points, new_centroids, first_index, min_squared_distances, closest, threads)
 
@@ -335,7 +335,7 @@ def grow_cells(
     until: float,
     threads: int = 1,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Choose further centers of cells by greedy k-means++. Each cell has its own time.
+    """Choose further centers of cells by greedy k-means++. Each center has a time that increases within its cell.
 
     Parameters
     ----------
@@ -402,7 +402,7 @@ def logistic_loss(
     rows: SparseRows,
     classes: NDArray[np.int32],
     coef: NDArray[np.float64],
-    chances: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
     gradient: NDArray[np.float64],
     *,
     threads: int = 1,
@@ -416,18 +416,18 @@ def logistic_loss(
         Class number of each row.
     coef : (column_count + 1, k)
         Weights of the columns and the intercept. With two classes, the single column belongs to the second class.
-    chances : (n, k), written
+    probabilities : (n, k), written
         Class probabilities.
     gradient : (column_count + 1, k), written
     threads
         Number of threads.
     """
-    return _native.logistic_loss(rows, classes, coef, chances, gradient, threads)
+    return _native.logistic_loss(rows, classes, coef, probabilities, gradient, threads)
 
 
 def logistic_curvature(
     rows: SparseRows,
-    chances: NDArray[np.float64],
+    probabilities: NDArray[np.float64],
     direction: NDArray[np.float64],
     product: NDArray[np.float64],
     *,
@@ -438,14 +438,14 @@ def logistic_curvature(
     Parameters
     ----------
     rows
-    chances : (n, k)
+    probabilities : (n, k)
         As `logistic_loss` wrote them.
     direction : (column_count + 1, k)
     product : (column_count + 1, k), written
     threads
         Number of threads.
     """
-    _native.logistic_curvature(rows, chances, direction, product, threads)
+    _native.logistic_curvature(rows, probabilities, direction, product, threads)
 
 
 def solve_factors(
@@ -466,7 +466,7 @@ def solve_factors(
     Parameters
     ----------
     starts : (n + 1,) int64
-        Start of each row's ratings, and the end of the last.
+        Start of each row's ratings, and the end of the last row's ratings.
     columns : (e,) int32
     values : (e,) float32
     factors : (m, r) float32
@@ -492,8 +492,8 @@ def solve_factors(
         Penalty of the rows' factors.
     """
     out = np.empty((len(starts) - 1, factors.shape[1]), np.float32) if start is None else start.copy()
-    taken = None if start is None else steps
-    loss, penalty = _native.solve_factors(starts, columns, values, factors, reg, alpha, gram, taken, out, threads)
+    step_count = None if start is None else steps
+    loss, penalty = _native.solve_factors(starts, columns, values, factors, reg, alpha, gram, step_count, out, threads)
     return out, loss, penalty
 
 

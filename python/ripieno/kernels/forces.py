@@ -1,4 +1,4 @@
-"""Forces of a graph layout: repulsion of all points, exact or by clusters, and attraction along edges. Threaded.
+"""Threaded force kernels of a graph layout: repulsion of all points, exact or by clusters, and attraction along edges.
 
 Positions are float32, (n, k), all finite. The bits of a sum depend on all positions, but not on the number of threads
 or on the division of the work.
@@ -65,7 +65,7 @@ def repulsion(all: Positions, share: tuple[int, int], out: NDArray[np.int64], *,
 def barnes_hut(
     theta: float, own: tuple[int, int], all: Positions, out: NDArray[np.float64], *, threads: int = 1
 ) -> int:
-    """Write the repulsion of some points from all points, with distant clusters acting from their centers.
+    """Write the repulsion of some points from all points; distant clusters act as one point at their center.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ def attraction(edges: Attraction, length: float, all: Positions, out: NDArray[np
 
     Parameters
     ----------
-    springs
+    edges
         Edges that attract.
     length
         Distance at which the attraction of an edge of weight 1 equals the repulsion, which is length²/‖x − y‖².

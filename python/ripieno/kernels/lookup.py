@@ -1,4 +1,4 @@
-"""Position lookup of ids: by a table for dense ids such as vertices of graphs, else by a search."""
+"""Lookup of the positions of ids, by a table for dense ids such as graph vertices, else by binary search."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Maximum number of table entries per given or wanted id.
+#: Maximum number of table entries per id in `ids` and `requested`.
 _TABLE_ENTRIES_PER_ID = 4
 
 
-def places_of(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
-    """Return the position of each wanted id among `ids`; -1 if it is missing.
+def positions_of(requested: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
+    """Return the position of each requested id among `ids`; -1 if it is missing.
 
     Parameters
     ----------
-    wanted : (m,) int64
+    requested : (m,) int64
     ids : (n,) int64
         Distinct ids, in any order.
 
@@ -25,19 +25,19 @@ def places_of(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.i
     (m,) int32 or int64
     """
     if not len(ids):
-        return np.full(len(wanted), -1)
-    least, span = int(ids.min()), int(ids.max() - ids.min())
-    if span >= _TABLE_ENTRIES_PER_ID * (len(ids) + len(wanted)):
-        return _searched(wanted, ids)
-    # The last entry serves ids outside of the table.
+        return np.full(len(requested), -1)
+    smallest, span = int(ids.min()), int(ids.max() - ids.min())
+    if span >= _TABLE_ENTRIES_PER_ID * (len(ids) + len(requested)):
+        return _search(requested, ids)
+    # The last entry is the position -1 of ids outside of the table.
     table: NDArray[np.integer[Any]] = np.full(span + 2, -1, np.int32 if len(ids) < 1 << 31 else np.int64)
-    table[ids - least] = np.arange(len(ids), dtype=table.dtype)
-    entries = wanted - least
+    table[ids - smallest] = np.arange(len(ids), dtype=table.dtype)
+    entries = requested - smallest
     entries[(entries < 0) | (entries > span)] = span + 1
     return table[entries]
 
 
-def _searched(wanted: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
+def _search(requested: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.integer[Any]]:
     order = np.argsort(ids)
-    at = order[np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)]
-    return np.where(ids[at] == wanted, at, -1)
+    positions = order[np.minimum(np.searchsorted(ids, requested, sorter=order), len(ids) - 1)]
+    return np.where(ids[positions] == requested, positions, -1)

@@ -1,7 +1,7 @@
-"""Sums over all pairs of points for multidimensional scaling: compiled, threaded, one pass each.
+"""Threaded kernels that sum over all pairs of points, for multidimensional scaling.
 
-Positions are float32, (n, k), with 1 … `MOST_DIMENSIONS` dimensions. Outputs are float64. The bits of a row do not
-depend on the number of threads or on the other rows of the call.
+Positions are float32, (n, k), with 1 … `MOST_DIMENSIONS` dimensions. Outputs are float64. A row of the result is
+bitwise equal for any number of threads and any other rows in the call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Preparation of rows for stochastic gradient descent, before its epochs, which are native calls."""
+"""Preparation of rows for stochastic gradient descent. The epochs themselves are native calls."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class StepNumbers:
 
 
 def occurrences(rows: OrderedColumns, owners: NDArray[np.int32], owner_count: int) -> StepNumbers:
-    """Find the distinct features of each step, by owner.
+    """Return the distinct features of each step, by owner.
 
     Parameters
     ----------
     rows
-    homes : (m,) int32
+    owners : (m,) int32
         Owner of each feature, less than `owner_count`.
     """
     return StepNumbers(*_native.sgd_occurrences(rows, owners, owner_count))
@@ -85,20 +85,20 @@ def places(
 
 
 def needed_features(requested: StepNumbers, feature_count: int, step_count: int) -> tuple[StepNumbers, StepNumbers]:
-    """Find the features that this rank owns and that occur in each step on any rank.
+    """Return the features that this rank owns and that occur in each step on any rank.
 
     Parameters
     ----------
-    asked
+    requested
         Owned features that occur in the rows of each rank, in that rank's order.
     feature_count
         Number of features that this rank owns.
 
     Returns
     -------
-    met
+    needed
         Distinct features of each step.
-    asked
+    requested
         Features of each rank as positions in `needed`.
     """
     features, counts, places = _native.sgd_needed_features(requested, feature_count, step_count)
@@ -122,10 +122,11 @@ class StepRows:
         Number of features of each owner that occur in each step.
     penalties : (sum of counts,) float64
         Penalty's contribution to the gradient of each of these features, per weight.
-    met, asked
+    needed, requested
         Features that this rank owns, per step and per rank, as returned by `needed_features`.
     chunk_lens : (steps,) int64
-        Number of slots per owner: at least the features that any rank has of any owner; equal on every rank.
+        Number of slots per owner: the maximum number of features of one owner on any rank, or more; equal on every
+        rank.
     """
 
     starts: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Sparse points, which the K-means kernels accept like arrays of points."""
+"""Sparse points for the K-means kernels."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SparseRows:
 
 
 class SparsePoints:
-    """The sparse rows of a matrix with dense centroids. Extracted rows are dense, too.
+    """Sparse rows as K-means points; centroids and extracted rows are dense.
 
     Parameters
     ----------
@@ -86,12 +86,12 @@ class SparsePoints:
     def squared_deviations(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the sum of the squared deviations of each column from its mean, (d,)."""
         columns, values = self._matrix.indices, self._matrix.data
-        # Missing entries are zero.
-        beyond = np.square(values - mean[columns]) - np.square(mean[columns])
-        sums: NDArray[np.float64] = np.bincount(columns, beyond, self.shape[1]) + len(self) * np.square(mean)
+        # The sum assumes that all entries are zero; correct it for stored entries.
+        corrections = np.square(values - mean[columns]) - np.square(mean[columns])
+        sums: NDArray[np.float64] = np.bincount(columns, corrections, self.shape[1]) + len(self) * np.square(mean)
         return sums
 
-    def lower(
+    def update_nearest(
         self,
         centroids: NDArray[np.float64],
         labels: NDArray[np.int32],

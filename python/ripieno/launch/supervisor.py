@@ -189,6 +189,8 @@ class _Rank:
     left_at: float | None = None
     exit_limit_s: float = 0.0
     stopped_at: float | None = None
+    # Time of the last inspection that found it stopped.
+    seen_stopped_at: float = 0.0
 
 
 class _Weight(Enum):
@@ -398,7 +400,9 @@ class Supervisor:
         each = self._ranks[rank]
         if not is_stopped:
             each.stopped_at = None
-        elif each.stopped_at is None:
+            return
+        each.seen_stopped_at = self._clock.now
+        if each.stopped_at is None:
             each.stopped_at = self._clock.now
 
     def abandon(self) -> None:
@@ -492,7 +496,7 @@ class Supervisor:
         return not each.has_ended if self.policy.is_script else each.state in _OPEN
 
     def _lose_stopped(self) -> None:
-        """Lose ranks whose processes are stopped for too long, or stopped and silent."""
+        """Lose ranks whose processes are stopped for too long."""
         limit_s = self.policy.stop_limit_s
         if limit_s is None:
             return
@@ -500,16 +504,12 @@ class Supervisor:
         counts = not self.policy.is_script or any(
             each.state is RankState.MEETING and each.stopped_at is None for each in self._ranks
         )
-        accused = self._accused()
         for rank, each in enumerate(self._ranks):
             if each.stopped_at is None or each.state not in _OPEN or (self.policy.is_script and each.has_met):
                 continue
-            accusation = accused.get(rank)
-            if accusation is not None and accusation.is_silence and self.policy.continues_after_loss:
-                self._lose(rank, accusation.cause)
-            elif not counts:
+            if not counts:
                 each.stopped_at = self._clock.now
-            elif self._clock.is_past(each.stopped_at + limit_s):
+            elif each.seen_stopped_at >= each.stopped_at + limit_s:
                 others = ", and others wait to meet it" if self.policy.is_script else ""
                 self._lose(rank, f"its process has been stopped for {limit_s:g} s{others}")
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans import program
-from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart, matched
+from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart, to_kernel_types
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input.matrix import LocalRows, RowsInMemory
@@ -43,7 +43,7 @@ def labels_of(points: NDArray[np.floating[Any]], centers: NDArray[np.floating[An
         raise InputError(f"points have {points.shape[1]} values, but the model was fitted on {centers.shape[1]}")
     labels = np.empty(len(points), np.int32)
     if len(points):
-        kernels.assign(*matched(np.require(points, requirements=["C", "ALIGNED"]), centers), labels)
+        kernels.assign(*to_kernel_types(np.require(points, requirements=["C", "ALIGNED"]), centers), labels)
     return labels
 
 

@@ -1,1 +1,1 @@
-"""Provide sparse reductions: rows by index, with degrees designed from the data and the costs of packets."""
+"""Sparse reductions of rows by index, with degrees designed from the data and the packet costs."""

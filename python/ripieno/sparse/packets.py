@@ -1,6 +1,7 @@
-"""Provide the costs of packets between ranks, in files and as measured.
+"""Packet costs between ranks, and their JSON files.
 
-`Communicator.measure_packets` measures them, ``ripieno packets`` writes a file, ``ripieno explain sparse`` reads it.
+`Communicator.measure_packets` measures the costs, ``ripieno packets`` writes a file, and ``ripieno explain sparse``
+reads it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def of_rate(bits_per_s: float, efficient_bytes: float) -> PacketCurve:
 
 
 def as_json(curve: PacketCurve) -> dict[str, Any]:
-    """Return all values of a curve, for `from_json`."""
+    """Return all values of a curve as JSON values."""
     return {
         "points": [{"bytes": size, "seconds": seconds} for size, seconds in curve.points],
         "latency_s": curve.latency_s,
@@ -34,10 +35,10 @@ def as_json(curve: PacketCurve) -> dict[str, Any]:
     }
 
 
-def from_json(found: Mapping[str, Any]) -> PacketCurve:
-    """Return the curve that `as_json` wrote. Derived values are computed again."""
+def from_json(values: Mapping[str, Any]) -> PacketCurve:
+    """Return the curve from values that `as_json` returned; recompute derived values."""
     return PacketCurve(
-        [(point["bytes"], point["seconds"]) for point in found["points"]], found["latency_s"], found["crowd_s"]
+        [(point["bytes"], point["seconds"]) for point in values["points"]], values["latency_s"], values["crowd_s"]
     )
 
 

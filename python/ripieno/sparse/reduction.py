@@ -1,4 +1,4 @@
-"""Check the arguments of sparse reductions: each rank contributes rows for some indices, and receives combined rows.
+"""Checks of the arguments of sparse reductions.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 """
@@ -30,7 +30,7 @@ from ripieno.wire.arrays import (
 from ripieno.wire.forms import of_rows
 from ripieno.wire.operations import check_op
 
-#: If a union of index sets fills more of its range than this, the whole range is used.
+#: Density of a union of index sets above which the whole range is exchanged.
 DENSE_ABOVE: float = _native.DENSE_ABOVE
 
 Degrees = str | int | Sequence[int] | None
@@ -67,15 +67,15 @@ def reduced(
     count: int,
     out: NDArray[Any] | None,
 ) -> NDArray[Any]:
-    """Return the `count` rows that `reduce` computes from `rows`; in `out`, if given.
+    """Return the `count` rows that `reduce` computes from `rows`, in `out` unless it is None.
 
-    `reduce` takes two flat arrays, the number of elements per row, and a text that describes their form.
+    `reduce` takes two flat arrays, the number of elements per row, and a description of the rows.
     """
     shape = (count, *rows.shape[1:])
     if out is not None:
         check_fits(in_place(out), shape, rows.dtype)
         if np.may_share_memory(rows, out):
-            # Received rows must not overwrite rows that are still to be sent.
+            # Received rows must not overwrite rows that are not sent yet.
             rows = rows.copy()
     result = out if out is not None and out.dtype == rows.dtype else empty(shape, rows.dtype)
     reduce(line(rows), line(result), row_size(rows) * known(rows)[1], of_rows(rows) or "rows of one number")

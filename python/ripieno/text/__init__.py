@@ -1,4 +1,4 @@
-"""Provide text tools for many workers: count words, search lines, and hash words to columns."""
+"""Text tools for many workers: count words, search lines, and hash words to columns."""
 
 from __future__ import annotations
 

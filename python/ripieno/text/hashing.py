@@ -1,4 +1,4 @@
-"""Provide feature hashing: convert rows of words or named values to sparse rows of fixed width, without a table."""
+"""Feature hashing: convert rows of words or named values to sparse rows of fixed width, without a vocabulary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ripieno._checks import whole
 from ripieno.errors import InputError
 
 #: Maximum number of columns. Column numbers are int32 in SciPy and in files.
-MOST_COLUMNS = 2**31 - 1
+MAX_COLUMNS = 2**31 - 1
 
 Feature = str | bytes | tuple[str | bytes, Any]
 
@@ -23,14 +23,14 @@ def hash_features(
 ) -> csr_matrix:
     """Convert rows of words, categories or named numbers to sparse rows, as scikit-learn's `FeatureHasher` does.
 
-    The column of a feature is a hash of its name. So nothing has to be fitted, stored or agreed on: each worker hashes
-    its own rows.
+    The column of a feature is a hash of its name. So nothing is fitted or stored, and each worker can hash its own
+    rows.
 
     Parameters
     ----------
     rows : iterable
         Each row is an iterable of words, which add 1 per occurrence; an iterable of pairs of name and value; or a
-        mapping from name to value. A value is a number, or a string, which means the feature ``name=value``.
+        mapping from name to value. A value is a number, or a string, which is converted to the feature ``name=value``.
     n_features : int, default=2**20
         Number of columns. Features with the same column are added.
     alternate_sign : bool, default=True
@@ -43,7 +43,7 @@ def hash_features(
     Raises
     ------
     InputError
-        A row is a string, or a feature has none of these forms.
+        A row is a string, or a feature is of another type.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def hash_features(
     >>> rows.shape, rows.nnz
     ((2, 16), 4)
     """
-    n_features = whole("n_features", n_features, 1, MOST_COLUMNS)
+    n_features = whole("n_features", n_features, 1, MAX_COLUMNS)
     names: list[bytes] = []
     values: list[float] = []
     ends = [0]

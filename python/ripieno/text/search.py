@@ -1,4 +1,4 @@
-"""Search lines in splits of files with ranks and their threads; rank 0 receives the matches in file order.
+"""Line search in splits of files by ranks and their threads; rank 0 receives the matches in file order.
 
 Splits are searched in rounds, one split per thread of all ranks, so at most one round of matches is in memory.
 Partitions are searched on hosts that store them. Cost: one pass over the text, and two exchanges of objects per round.
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
     from ripieno.comm.communicator import Communicator
 
-#: Bytes that one thread searches in one round.
+#: Bytes that one thread searches per round.
 SPLIT_BYTES = 16 << 20
-#: Bytes that are searched at once.
+#: Bytes per call of the native search.
 BLOCK_BYTES = 2 << 20
 
 
 @dataclass(frozen=True)
 class Query:
-    """The lines to search for.
+    """A pattern and the options of a line search.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class Query:
     max_count: int | None = None
 
     def compiled(self) -> _native.LineSearch:
-        """Return the search of the native module.
+        """Return the compiled search.
 
         Raises
         ------
@@ -77,26 +77,26 @@ class SearchMatches:
     blocks: list[_native.FoundLines] = field(default_factory=list)
     match_count: int = 0
     line_count: int = 0
-    #: Known after the search of earlier splits: the preceding lines of the file, and how many of the found lines
-    #: are wanted.
+    #: Set after the search of earlier splits: the number of preceding lines of the file, and the number of matches
+    #: to return.
     lines_before: int = 0
-    wanted_count: int = 0
+    result_count: int = 0
 
-    def wanted(self) -> Iterator[tuple[_native.FoundLines, int, int]]:
-        """Yield blocks of lines, the line number of each block's first line, from 1, and the number of wanted lines."""
-        number, left = 1 + self.lines_before, self.wanted_count
+    def results(self) -> Iterator[tuple[_native.FoundLines, int, int]]:
+        """Yield each block, the number of its first line, from 1, and the number of its lines to return."""
+        number, remaining = 1 + self.lines_before, self.result_count
         for block in self.blocks:
-            count = min(left, len(block))
+            count = min(remaining, len(block))
             yield block, number, count
             number += block.line_count
-            left -= count
+            remaining -= count
 
 
 def search(
     comm: Communicator,
     source: PathLike | Sequence[PathLike],
     query: Query,
-    form: Callable[[SearchMatches], Any] | None = None,
+    convert: Callable[[SearchMatches], Any] | None = None,
 ) -> Iterator[list[tuple[Split, int, Any]]]:
     """Search files. Every rank calls it.
 
@@ -104,14 +104,14 @@ def search(
     ----------
     source : path, glob, folder, URL, or list of them
         Text files, also compressed; or a partition file, whose partitions count as files.
-    form : callable, optional
-        Converts the matches in a split to the result for rank 0. Without it lines are only counted.
+    convert : callable, optional
+        Converts the matches in a split to the result for rank 0. Without it, lines are only counted.
 
     Yields
     ------
     list of (Split, int, object)
-        The splits of a round, in file order, with the number of wanted lines of each. On rank 0 also the result of
-        `form`, elsewhere None.
+        The splits of a round, in file order, with the number of lines to return of each. On rank 0 also the result of
+        `convert`, on other ranks None.
 
     Raises
     ------
@@ -121,36 +121,36 @@ def search(
     with agreement(comm):
         lines = query.compiled()
         cut = splits(source, bytes=SPLIT_BYTES, format="text")
-    # Files may grow between two calls.
+    # Files may grow, so all ranks use the splits of rank 0.
     cut = comm.broadcast(cut)
     lines_before = found_before = 0
     for begin in range(0, len(cut), comm.world_size * comm.threads):
-        now = cut[begin : begin + comm.world_size * comm.threads]
-        own = assign(now, comm.hosts)[comm.rank]
-        limits = list(_at_most(now, query.max_count, found_before))
+        batch = cut[begin : begin + comm.world_size * comm.threads]
+        own = assign(batch, comm.hosts)[comm.rank]
+        limits = list(_limits(batch, query.max_count, found_before))
         with agreement(comm):
-            mine = [(now[at], limits[at]) for at in own]
-            found = list(mapped(lambda each: _find(lines, *each, counting=form is None), mine, comm.threads))
+            own_splits = [(batch[at], limits[at]) for at in own]
+            found = list(mapped(lambda each: _find(lines, *each, counting=convert is None), own_splits, comm.threads))
         results = dict(zip(own, found, strict=True))
         counts = _in_order(comm.allgather({at: (each.line_count, each.match_count) for at, each in results.items()}))
-        wanted_counts = []
+        result_counts = []
         for at, (line_count, match_count) in enumerate(counts):
-            if now[at].start == 0:
+            if batch[at].start == 0:
                 lines_before = found_before = 0
-            wanted = match_count if query.max_count is None else min(match_count, query.max_count - found_before)
+            count = match_count if query.max_count is None else min(match_count, query.max_count - found_before)
             if at in results:
-                results[at].lines_before, results[at].wanted_count = lines_before, wanted
+                results[at].lines_before, results[at].result_count = lines_before, count
             lines_before += line_count
-            found_before += wanted
-            wanted_counts.append(wanted)
-        made = None if form is None else comm.gather({at: form(each) for at, each in results.items()})
-        forms = [None] * len(now) if made is None else _in_order(made)
-        yield list(zip(now, wanted_counts, forms, strict=True))
+            found_before += count
+            result_counts.append(count)
+        converted = None if convert is None else comm.gather({at: convert(each) for at, each in results.items()})
+        objects = [None] * len(batch) if converted is None else _in_order(converted)
+        yield list(zip(batch, result_counts, objects, strict=True))
 
 
 def _in_order(by_rank: Sequence[dict[int, Any]]) -> list[Any]:
     """Return the results of the splits of all ranks in the order of the splits."""
-    results = {at: each for of_rank in by_rank for at, each in of_rank.items()}
+    results = {at: each for rank_results in by_rank for at, each in rank_results.items()}
     return [results[at] for at in range(len(results))]
 
 
@@ -193,34 +193,34 @@ def grep(
     query = Query(pattern, fixed, ignore_case, invert, max_count)
     if comm is not None:
         return _table(comm, source, query)
-    # Imported here, because other code keeps computation and launching independent of each other.
+    # Imported here, because the other functions of this module do not need launchers.
     from ripieno.launch import launch
 
     with launch(workers, threads=threads) as job:
         return job.run(_table, source, query)[0]
 
 
-def _at_most(now: Sequence[Split], max_count: int | None, found_before: int) -> Iterator[int | None]:
+def _limits(batch: Sequence[Split], max_count: int | None, found_before: int) -> Iterator[int | None]:
     """Yield the maximum number of lines that each split may contribute, as known before a round."""
-    for split in now:
+    for split in batch:
         if split.start == 0:
             found_before = 0
         yield None if max_count is None else max_count - found_before
 
 
-def _find(lines: _native.LineSearch, split: Split, at_most: int | None, *, counting: bool) -> SearchMatches:
+def _find(lines: _native.LineSearch, split: Split, limit: int | None, *, counting: bool) -> SearchMatches:
     found = SearchMatches(split)
-    if at_most == 0:
+    if limit == 0:
         return found
     for text in split.blocks(BLOCK_BYTES):
-        left = None if at_most is None else at_most - found.match_count
+        remaining = None if limit is None else limit - found.match_count
         if counting:
-            found.match_count += lines.count(text, left)
+            found.match_count += lines.count(text, remaining)
         else:
-            found.blocks.append(lines.find(text, left))
+            found.blocks.append(lines.find(text, remaining))
             found.match_count += len(found.blocks[-1])
             found.line_count += found.blocks[-1].line_count
-        if found.match_count == at_most:
+        if found.match_count == limit:
             break
     return found
 
@@ -229,10 +229,10 @@ def _table(comm: Communicator, source: PathLike | Sequence[PathLike], query: Que
     import pyarrow as pa
 
     parts = [rows for found in search(comm, source, query, _rows) for _, _, rows in found if rows is not None]
-    none = pa.schema([("path", pa.string()), ("line", pa.int64()), ("text", pa.large_binary())]).empty_table()
-    table = pa.concat_tables([none, *parts])
+    empty = pa.schema([("path", pa.string()), ("line", pa.int64()), ("text", pa.large_binary())]).empty_table()
+    table = pa.concat_tables([empty, *parts])
     try:
-        return table.cast(none.schema.set(2, pa.field("text", pa.large_string())))
+        return table.cast(empty.schema.set(2, pa.field("text", pa.large_string())))
     except pa.ArrowInvalid:
         return table
 
@@ -243,7 +243,7 @@ def _rows(found: SearchMatches) -> pa.Table:
     from ripieno.keyed.arrow import array_of_keys
 
     parts = []
-    for block, number, count in found.wanted():
+    for block, number, count in found.results():
         numbers, _, (offsets, data) = block.columns()
         text = array_of_keys(Strings(offsets, data, False))[:count]
         line = (numbers[:count] + np.uint64(number)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Count words: every rank counts the words of its splits, and a regroup adds the counts of equal words.
+"""Word counting: every rank counts the words of its splits, and a regroup adds the counts of equal words.
 
 Each thread counts into its own table, and a rank sends one row per distinct word. Cost: one pass over the text, then a
 regroup of the distinct words.
@@ -23,10 +23,10 @@ from ripieno.keyed.columns import Strings
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Splits per thread, so that threads finish at about the same time.
+#: Number of splits per thread. With several, threads finish at about the same time.
 SPLITS_PER_THREAD = 8
-#: With less memory, words would be spilled almost one by one.
-LEAST_MEMORY = 1 << 18
+#: Minimum memory. With less, words would be spilled almost one by one.
+MIN_MEMORY_BYTES = 1 << 18
 FORM = KeyedForm("binary", "int64", None)
 
 
@@ -61,7 +61,7 @@ def count_words(
     comm : Communicator, optional
         Ranks of a running program. Each of them makes this call; `workers` and `on_event` are ignored.
     on_event : callable, optional
-        Called with ``{"event": "counted", "rank", "bytes", "total_bytes"}`` whenever a split is done.
+        Called with ``{"event": "counted", "rank", "bytes", "total_bytes"}`` after each split.
 
     Returns
     -------
@@ -76,19 +76,19 @@ def count_words(
     SpillError
         Temporary files cannot be written.
     """
-    if memory_limit is not None and memory_limit < LEAST_MEMORY:
-        raise InputError(f"memory_limit={memory_limit}: expected {LEAST_MEMORY:,} bytes or more")
+    if memory_limit is not None and memory_limit < MIN_MEMORY_BYTES:
+        raise InputError(f"memory_limit={memory_limit}: expected {MIN_MEMORY_BYTES:,} bytes or more")
     options = (source, lower, memory_limit, spill_directory)
     if comm is not None:
-        return _ordered(_counted(comm, *options))
-    # Imported here, because other code keeps computation and launching independent of each other.
+        return _by_frequency(_count(comm, *options))
+    # Imported here, because the other functions of this module do not need launchers.
     from ripieno.launch import launch
 
     with launch(workers, threads=threads, on_event=on_event) as job:
-        return _ordered(KeyValues.joined(job.run(_counted, *options)))
+        return _by_frequency(KeyValues.joined(job.run(_count, *options)))
 
 
-def _counted(
+def _count(
     comm: Communicator,
     source: PathLike | Sequence[PathLike],
     lower: bool,
@@ -98,24 +98,24 @@ def _counted(
     """Return the words that this rank owns, counted on all ranks."""
     with agreement(comm):
         cut = splits(source, count=SPLITS_PER_THREAD * comm.threads * comm.world_size, format="text")
-    mine = share(cut, comm)
-    # One half is for the threads' tables, the other for the merged counts.
+    own = share(cut, comm)
+    # Half of the memory is for the tables of the threads, half for the merged counts.
     half = None if memory_limit is None else memory_limit // 2
     emitter = Emitter(comm.world_size, memory_limit=half, spill_directory=spill_directory, threads=comm.threads)
     total_bytes = sum(split.size_bytes for split in cut)
     with agreement(comm):
-        for size_bytes in _add_words(mine, emitter, lower, comm.threads, half):
+        for size_bytes in _add_words(own, emitter, lower, comm.threads, half):
             comm.emit({"event": "counted", "bytes": size_bytes, "total_bytes": total_bytes})
     rows, _ = regroup(comm, emitter)
     return _with_type(comm, rows)
 
 
 def _add_words(
-    mine: Sequence[Split], emitter: Emitter, lower: bool, threads: int, memory_limit: int | None
+    own: Sequence[Split], emitter: Emitter, lower: bool, threads: int, memory_limit: int | None
 ) -> Iterator[int]:
     """Add the words of splits to an emitter. Yield the size of each completed split."""
     rows = emitter.aggregation(FORM)
-    most_bytes = None if memory_limit is None else memory_limit // threads
+    table_limit_bytes = None if memory_limit is None else memory_limit // threads
     tables: SimpleQueue[_native.WordCounts] = SimpleQueue()
     for _ in range(threads):
         tables.put(_native.WordCounts(lower))
@@ -124,12 +124,12 @@ def _add_words(
         words = tables.get()
         for text in split.blocks():
             words.add(text)
-            if most_bytes is not None and words.size_bytes > most_bytes:
+            if table_limit_bytes is not None and words.size_bytes > table_limit_bytes:
                 rows.add(*words.take())
         tables.put(words)
         return split.size_bytes
 
-    yield from mapped(count, mine, threads)
+    yield from mapped(count, own, threads)
     while not tables.empty():
         rows.add(*tables.get().take(), None, threads)
     emitter.row_count += rows.row_count
@@ -149,5 +149,5 @@ def _with_type(comm: Communicator, rows: KeyValues) -> KeyValues:
     return KeyValues(rows.key_column._replace(is_text=is_text), rows.values)
 
 
-def _ordered(rows: KeyValues) -> KeyValues:
+def _by_frequency(rows: KeyValues) -> KeyValues:
     return rows.sorted("value", descending=True)

@@ -25,7 +25,7 @@ def of_object(call: str) -> str:
 
 
 #: The form of an integer that is combined exactly.
-WHOLE = _native.WHOLE
+WHOLE = _native.INTEGER_FORM
 
 
 def of_array(array: NDArray[Any]) -> str | None:

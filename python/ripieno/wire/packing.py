@@ -54,7 +54,7 @@ class PackedValue(NamedTuple):
     buffers: list[NDArray[Any]]
 
 
-def pack(value: Any, inline_bytes: int = _native.WITHIN_BYTES) -> PackedValue:
+def pack(value: Any, inline_bytes: int = _native.MAX_INLINE_BYTES) -> PackedValue:
     """Pickle `value`. Contiguous buffers of more than `inline_bytes` stay in place.
 
     The standard pickler is several times faster, so it is tried first. Classes and functions that exist only in

@@ -8,7 +8,7 @@
 //! Source: Takács, Pilászy and Tikk, "Applications of the conjugate gradient method for implicit feedback collaborative
 //! filtering", RecSys 2011, section 3.
 
-use super::{Aim, AlsObjective, Ratings, floats_mut, move_to};
+use super::{AlsObjective, Feedback, Ratings, floats_mut, move_to};
 use crate::panels::PanelLine;
 use crate::simd::{Vector, VectorJob, prefetch};
 
@@ -17,29 +17,29 @@ const BLOCK: usize = 64;
 /// Number of ratings processed at once, so that this many sums are independent.
 const STEP: usize = 4;
 /// Prefetch distance in ratings.
-const AHEAD: usize = 32;
+const PREFETCH_DISTANCE: usize = 32;
 /// Squared residual below which no further step is performed.
-const LEAST_LEFT: f64 = 1e-20;
+const MIN_SQUARED_RESIDUAL: f64 = 1e-20;
 
 /// Buffers of a thread, in whole lines.
 #[derive(Default)]
 pub(super) struct ConjugateScratch {
     gathered: Vec<PanelLine>,
-    beyond: Vec<f32>,
-    shares: Vec<f32>,
-    nothing: Vec<f32>,
+    extra_weights: Vec<f32>,
+    right_weights: Vec<f32>,
+    zeros: Vec<f32>,
     vectors: [Vec<PanelLine>; 4],
     sums: Vec<f64>,
 }
 
 /// A range of rows, starting with `first`. `out` holds the starting points and receives the results.
-pub(super) struct ImprovedRows<'a> {
+pub(super) struct ConjugateRows<'a> {
     pub ratings: Ratings<'a>,
     /// Factors in rows of `width`; the last row contains zeros.
     pub table: &'a [f32],
     pub rank: usize,
     pub width: usize,
-    pub aim: Aim<'a>,
+    pub feedback: Feedback<'a>,
     pub steps: usize,
     pub first: usize,
     pub out: &'a mut [f32],
@@ -48,12 +48,12 @@ pub(super) struct ImprovedRows<'a> {
     pub gram: &'a [f32],
 }
 
-impl VectorJob for ImprovedRows<'_> {
+impl VectorJob for ConjugateRows<'_> {
     type Output = AlsObjective;
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> AlsObjective {
-        let ImprovedRows { ratings, table, rank, width, aim, steps, first, out, scratch, gram } = self;
+        let ConjugateRows { ratings, table, rank, width, feedback, steps, first, out, scratch, gram } = self;
         scratch.vectors.iter_mut().for_each(|vector| vector.resize(width / PanelLine::LEN, PanelLine::default()));
         let [at, residual, direction, product] = scratch.vectors.each_mut().map(|vector| floats_mut(vector));
         at.fill(0.0);
@@ -64,46 +64,46 @@ impl VectorJob for ImprovedRows<'_> {
                 out.fill(0.0);
                 continue;
             }
-            let ahead = ratings.columns.get(entries.start + AHEAD..).unwrap_or(&[]);
+            let ahead = ratings.columns.get(entries.start + PREFETCH_DISTANCE..).unwrap_or(&[]);
             let (columns, values) = (&ratings.columns[entries.clone()], &ratings.values[entries]);
             let line_count = columns.len().next_multiple_of(STEP) * width / PanelLine::LEN;
             if scratch.gathered.len() < line_count {
                 scratch.gathered.resize(line_count, PanelLine::default());
             }
-            let squares = weigh(values, aim, &mut scratch.beyond, &mut scratch.shares);
-            scratch.nothing.resize(scratch.shares.len(), 0.0);
-            let penalty = aim.penalty(columns.len());
+            let squares = weigh(values, feedback, &mut scratch.extra_weights, &mut scratch.right_weights);
+            scratch.zeros.resize(scratch.right_weights.len(), 0.0);
+            let penalty = feedback.penalty(columns.len());
             let mut system = NormalSystem {
                 table,
                 columns,
                 ahead,
                 gathered: &mut floats_mut(&mut scratch.gathered)[..line_count * PanelLine::LEN],
-                beyond: &scratch.beyond,
+                extra_weights: &scratch.extra_weights,
                 gram,
                 penalty,
                 sums: &mut scratch.sums,
             };
 
             at[..rank].copy_from_slice(out);
-            let gained = system.left::<V, true>(&scratch.shares, at, residual);
+            let right_product = system.left::<V, true>(&scratch.right_weights, at, residual);
             // With A·x = b − residual the squared errors and the penalty, squares − 2·b·x + x·A·x, need no matrix.
-            let mut objective = squares - gained - dot(residual, at);
+            let mut objective = squares - right_product - dot(residual, at);
             direction.copy_from_slice(residual);
             let mut left = dot(residual, residual);
             for _ in 0..steps {
-                if left <= LEAST_LEFT {
+                if left <= MIN_SQUARED_RESIDUAL {
                     break;
                 }
                 // Negative product of the matrix with the direction.
-                system.left::<V, false>(&scratch.nothing, direction, product);
+                system.left::<V, false>(&scratch.zeros, direction, product);
                 let length = left / -dot(direction, product);
                 objective -= length * left;
                 add_scaled(at, length as f32, direction);
                 add_scaled(residual, length as f32, product);
                 let before = left;
                 left = dot(residual, residual);
-                let kept = (left / before) as f32;
-                direction.iter_mut().zip(&*residual).for_each(|(along, left)| *along = left + kept * *along);
+                let ratio = (left / before) as f32;
+                direction.iter_mut().zip(&*residual).for_each(|(along, left)| *along = left + ratio * *along);
             }
             out.copy_from_slice(&at[..rank]);
             let length = penalty as f64 * dot(at, at);
@@ -117,21 +117,23 @@ impl VectorJob for ImprovedRows<'_> {
 /// Compute the weights of the ratings and their factors on the right-hand side, padded with zeros to whole lines.
 /// Returns the squared errors of zero factors.
 #[inline(always)]
-fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>) -> f64 {
+fn weigh(values: &[f32], feedback: Feedback, extra_weights: &mut Vec<f32>, right_weights: &mut Vec<f32>) -> f64 {
     let padded_len = values.len().next_multiple_of(PanelLine::LEN);
-    beyond.resize(padded_len, 0.0);
-    shares.resize(padded_len, 0.0);
+    extra_weights.resize(padded_len, 0.0);
+    right_weights.resize(padded_len, 0.0);
     let mut squares = [0.0; PanelLine::LEN];
-    let lines = beyond.chunks_exact_mut(PanelLine::LEN).zip(shares.chunks_exact_mut(PanelLine::LEN));
-    for (values, (beyond, shares)) in values.chunks(PanelLine::LEN).zip(lines) {
+    let lines = extra_weights.chunks_exact_mut(PanelLine::LEN).zip(right_weights.chunks_exact_mut(PanelLine::LEN));
+    for (values, (extra_weights, right_weights)) in values.chunks(PanelLine::LEN).zip(lines) {
         if values.len() < PanelLine::LEN {
-            beyond[values.len()..].fill(0.0);
-            shares[values.len()..].fill(0.0);
+            extra_weights[values.len()..].fill(0.0);
+            right_weights[values.len()..].fill(0.0);
         }
         // Each sum has its own values, so the additions are vectorized.
-        for (((value, beyond), share), sum) in values.iter().zip(beyond).zip(shares).zip(&mut squares) {
+        for (((value, extra_weight), share), sum) in
+            values.iter().zip(extra_weights).zip(right_weights).zip(&mut squares)
+        {
             let square;
-            (*beyond, *share, square) = aim.weighed(*value);
+            (*extra_weight, *share, square) = feedback.terms(*value);
             *sum += square;
         }
     }
@@ -142,38 +144,38 @@ fn weigh(values: &[f32], aim: Aim, beyond: &mut Vec<f32>, shares: &mut Vec<f32>)
 struct NormalSystem<'a> {
     table: &'a [f32],
     columns: &'a [i32],
-    /// The columns of the ratings from [`AHEAD`] positions onward, also of later rows.
+    /// The columns of the ratings from [`PREFETCH_DISTANCE`] positions onward, also of later rows.
     ahead: &'a [i32],
     gathered: &'a mut [f32],
-    beyond: &'a [f32],
+    extra_weights: &'a [f32],
     gram: &'a [f32],
     penalty: f32,
     sums: &'a mut Vec<f64>,
 }
 
 impl NormalSystem<'_> {
-    /// Compute the sum of the ratings' factors weighted by `shares`, minus the product of the matrix with a vector.
+    /// Compute the sum of the ratings' factors weighted by `right_weights`, minus the product of the matrix with a vector.
     /// Returns the product of the weighted sum with the vector. With `FIRST` the factors are gathered.
     #[inline(always)]
-    fn left<V: Vector, const FIRST: bool>(&mut self, shares: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
+    fn left<V: Vector, const FIRST: bool>(&mut self, right_weights: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
         let width = vector.len();
         out.fill(0.0);
         // The rows of a symmetric matrix are its columns.
         add_weighted::<V>(self.gram, &vector[..self.gram.len() / width], out);
         out.iter_mut().zip(vector).for_each(|(out, value)| *out = -(*out + self.penalty * value));
         if self.columns.len() <= BLOCK {
-            return self.add_block::<V, FIRST>(0, shares, vector, out);
+            return self.add_block::<V, FIRST>(0, right_weights, vector, out);
         }
         self.sums.clear();
         self.sums.resize(width, 0.0);
-        let mut gained = 0.0;
+        let mut right_product = 0.0;
         for first in (0..self.columns.len()).step_by(BLOCK) {
             move_to(out, self.sums);
-            gained += self.add_block::<V, FIRST>(first, shares, vector, out);
+            right_product += self.add_block::<V, FIRST>(first, right_weights, vector, out);
         }
         move_to(out, self.sums);
         out.iter_mut().zip(&*self.sums).for_each(|(to, sum)| *to = *sum as f32);
-        gained
+        right_product
     }
 
     /// Add the weighted factors of up to [`BLOCK`] ratings from `first` on to `out`.
@@ -181,25 +183,25 @@ impl NormalSystem<'_> {
     fn add_block<V: Vector, const FIRST: bool>(
         &mut self,
         first: usize,
-        shares: &[f32],
+        right_weights: &[f32],
         vector: &[f32],
         out: &mut [f32],
     ) -> f64 {
         let width = vector.len();
         let end = self.columns.len().min(first + BLOCK);
-        let shares = &shares[first..shares.len().min(first + BLOCK)];
+        let right_weights = &right_weights[first..right_weights.len().min(first + BLOCK)];
         let block = RatingBlock {
             table: self.table,
             columns: &self.columns[first..end],
             ahead: self.ahead.get(first..).unwrap_or(&[]),
             gathered: &mut self.gathered[first * width..end.next_multiple_of(STEP) * width],
-            beyond: &self.beyond[first..][..shares.len()],
-            shares,
+            extra_weights: &self.extra_weights[first..][..right_weights.len()],
+            right_weights,
         };
         match width / V::LANES {
-            1 => block.add_at_once::<V, 1, FIRST>(vector, out),
-            2 => block.add_at_once::<V, 2, FIRST>(vector, out),
-            _ => block.add_in_turns::<V, FIRST>(vector, out),
+            1 => block.add_in_registers::<V, 1, FIRST>(vector, out),
+            2 => block.add_in_registers::<V, 2, FIRST>(vector, out),
+            _ => block.add_in_two_passes::<V, FIRST>(vector, out),
         }
     }
 }
@@ -210,16 +212,20 @@ struct RatingBlock<'a> {
     columns: &'a [i32],
     ahead: &'a [i32],
     gathered: &'a mut [f32],
-    beyond: &'a [f32],
-    shares: &'a [f32],
+    extra_weights: &'a [f32],
+    right_weights: &'a [f32],
 }
 
 impl RatingBlock<'_> {
     /// Compute products and weighted sums while a rating's factors, a given number of vectors, are in registers.
     #[inline(always)]
-    fn add_at_once<V: Vector, const VECTORS: usize, const FIRST: bool>(self, vector: &[f32], out: &mut [f32]) -> f64 {
+    fn add_in_registers<V: Vector, const VECTORS: usize, const FIRST: bool>(
+        self,
+        vector: &[f32],
+        out: &mut [f32],
+    ) -> f64 {
         let width = VECTORS * V::LANES;
-        let RatingBlock { table, columns, ahead, gathered, beyond, shares } = self;
+        let RatingBlock { table, columns, ahead, gathered, extra_weights, right_weights } = self;
         assert!(vector.len() == width && out.len() == width);
         assert!(gathered.len() == columns.len().next_multiple_of(STEP) * width && columns.len() <= BLOCK);
         let mut along = [V::splat(0.0); VECTORS];
@@ -232,7 +238,7 @@ impl RatingBlock<'_> {
         for (step, rows) in gathered.chunks_exact_mut(STEP * width).enumerate() {
             if FIRST {
                 let ahead = ahead.get(step * STEP..).unwrap_or(&[]);
-                ahead.iter().take(STEP).for_each(|column| ask_for(row_of(table, Some(column), width)));
+                ahead.iter().take(STEP).for_each(|column| prefetch_row(row_of(table, Some(column), width)));
             }
             let mut factors = [[V::splat(0.0); VECTORS]; STEP];
             let mut found = [V::splat(0.0); STEP];
@@ -257,19 +263,19 @@ impl RatingBlock<'_> {
             let found = V::totals(found);
             products[at.clone()].copy_from_slice(&found);
             for (row, (sums, factors)) in sums.iter_mut().zip(factors).enumerate() {
-                let weight = V::splat(shares[at.start + row] - beyond[at.start + row] * found[row]);
+                let weight = V::splat(right_weights[at.start + row] - extra_weights[at.start + row] * found[row]);
                 for (sum, factors) in sums.iter_mut().zip(factors) {
                     *sum = factors.multiply_add(weight, *sum);
                 }
             }
         }
-        put_sums(sums, out, 0);
-        if FIRST { dot(&products[..shares.len()], shares) } else { 0.0 }
+        add_sums(sums, out, 0);
+        if FIRST { dot(&products[..right_weights.len()], right_weights) } else { 0.0 }
     }
 
     /// Compute the products of the ratings, then their weighted sum.
     #[inline(always)]
-    fn add_in_turns<V: Vector, const FIRST: bool>(self, vector: &[f32], out: &mut [f32]) -> f64 {
+    fn add_in_two_passes<V: Vector, const FIRST: bool>(self, vector: &[f32], out: &mut [f32]) -> f64 {
         let width = vector.len();
         if FIRST {
             for (row, to) in self.gathered.chunks_exact_mut(width).enumerate() {
@@ -277,12 +283,12 @@ impl RatingBlock<'_> {
             }
         }
         let mut weights = products::<V>(self.gathered, vector);
-        let gained = if FIRST { dot(&weights[..self.shares.len()], self.shares) } else { 0.0 };
-        for ((weight, beyond), share) in weights.iter_mut().zip(self.beyond).zip(self.shares) {
-            *weight = share - beyond * *weight;
+        let right_product = if FIRST { dot(&weights[..self.right_weights.len()], self.right_weights) } else { 0.0 };
+        for ((weight, extra_weight), share) in weights.iter_mut().zip(self.extra_weights).zip(self.right_weights) {
+            *weight = share - extra_weight * *weight;
         }
         add_weighted::<V>(self.gathered, &weights[..self.gathered.len() / width], out);
-        gained
+        right_product
     }
 }
 
@@ -295,7 +301,7 @@ fn row_of<'a>(table: &'a [f32], column: Option<&i32>, width: usize) -> &'a [f32]
 
 /// Prefetch the factors of a column, which are whole lines.
 #[inline(always)]
-fn ask_for(row: &[f32]) {
+fn prefetch_row(row: &[f32]) {
     row.iter().step_by(PanelLine::LEN).for_each(prefetch);
 }
 
@@ -353,12 +359,12 @@ fn add_columns<V: Vector, const VECTORS: usize>(rows: &[f32], weights: &[f32], o
             }
         }
     }
-    put_sums(sums, out, left);
+    add_sums(sums, out, left);
 }
 
 /// Add up the sums and add the result to `out`, starting at a column.
 #[inline(always)]
-fn put_sums<V: Vector, const VECTORS: usize>(sums: [[V; VECTORS]; STEP], out: &mut [f32], left: usize) {
+fn add_sums<V: Vector, const VECTORS: usize>(sums: [[V; VECTORS]; STEP], out: &mut [f32], left: usize) {
     assert!(left + VECTORS * V::LANES <= out.len());
     let one = V::splat(1.0);
     for at in 0..VECTORS {

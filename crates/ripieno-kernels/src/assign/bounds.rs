@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Largest number of rows in a block. The rows share the panels in the cache.
-const BLOCK_ROWS_MAX: usize = 1024;
+const MAX_BLOCK_ROWS: usize = 1024;
 /// Centroids of a panel, on every level.
 const WIDTH: usize = PanelLine::LEN;
 /// A pass uses bounds only after a pass in which at most one of this number of rows has changed its label.
@@ -30,17 +30,17 @@ const ROWS_PER_CHANGE: usize = 8;
 /// Like [`ROWS_PER_CHANGE`], for bytes, which are compared three times as fast without bounds.
 const ROWS_PER_CHANGE_OF_BYTES: usize = 64;
 /// With fewer centroids, groups exclude too few.
-const FEWEST_CENTROIDS: usize = 4 * WIDTH;
+const MIN_CENTROIDS: usize = 4 * WIDTH;
 /// Number of matrix products for finding the long axis of some centroids.
 const AXIS_STEPS: usize = 3;
 /// Relative margin for the last rounding of a distance in f32 and f64.
-const WIDER: f64 = 1e-6;
+const RELATIVE_MARGIN: f64 = 1e-6;
 
 /// State kept between passes.
 #[derive(Debug)]
 pub struct DistanceBounds {
     limit_bytes: usize,
-    before: Option<PreviousPass>,
+    previous: Option<PreviousPass>,
     compared: f64,
 }
 
@@ -58,7 +58,7 @@ struct PreviousPass {
 struct PanelGroups {
     /// The centroid at each position of the panels, and the position of each centroid.
     order: Vec<usize>,
-    places: Vec<usize>,
+    positions: Vec<usize>,
     /// Number of panels per group.
     span: usize,
     count: usize,
@@ -69,12 +69,12 @@ struct PanelGroups {
 impl DistanceBounds {
     /// Create a state without bounds. The bounds will take at most `limit_bytes`, but at least four bytes per row.
     pub fn new(limit_bytes: usize) -> DistanceBounds {
-        DistanceBounds { limit_bytes, before: None, compared: 1.0 }
+        DistanceBounds { limit_bytes, previous: None, compared: 1.0 }
     }
 
     /// Return the size of the bounds in bytes.
     pub fn bytes(&self) -> usize {
-        let groups = self.before.as_ref().and_then(|before| before.groups.as_ref());
+        let groups = self.previous.as_ref().and_then(|previous| previous.groups.as_ref());
         groups.map_or(0, |groups| groups.lower.len() * size_of::<f32>())
     }
 
@@ -85,8 +85,8 @@ impl DistanceBounds {
 
     /// Whether the previous pass had as many rows and centroids.
     fn fits<P: Point>(&self, points: Matrix<P>, centroids: Matrix<P::Centroid>) -> bool {
-        self.before.as_ref().is_some_and(|before| {
-            before.labels.len() == points.rows() && before.centroids.len() == centroids.values().len()
+        self.previous.as_ref().is_some_and(|previous| {
+            previous.labels.len() == points.rows() && previous.centroids.len() == centroids.values().len()
         })
     }
 }
@@ -104,17 +104,18 @@ pub fn assign_accumulate_within<P: Point>(
     bounds: &mut DistanceBounds,
     threads: &Threads,
 ) -> f64 {
-    let is_made_for = points.columns() > FEW_COLUMNS && centroids.rows() >= FEWEST_CENTROIDS;
+    let is_supported = points.columns() > FEW_COLUMNS && centroids.rows() >= MIN_CENTROIDS;
     let are_bytes = P::as_bytes(points.values()).is_some() && threads.simd().has_bytes();
     let rows_per_change = if are_bytes { ROWS_PER_CHANGE_OF_BYTES } else { ROWS_PER_CHANGE };
-    let settled = |before: &PreviousPass| before.groups.is_some() || before.changed * rows_per_change <= points.rows();
-    let may_rule_out = bounds.fits(points, centroids) && bounds.before.as_ref().is_some_and(settled);
-    if !is_made_for || !may_rule_out || points.rows() == 0 {
-        let labels = bounds.before.take().map_or(Vec::new(), |before| before.labels);
+    let is_stable =
+        |previous: &PreviousPass| previous.groups.is_some() || previous.changed * rows_per_change <= points.rows();
+    let has_usable_bounds = bounds.fits(points, centroids) && bounds.previous.as_ref().is_some_and(is_stable);
+    if !is_supported || !has_usable_bounds || points.rows() == 0 {
+        let labels = bounds.previous.take().map_or(Vec::new(), |previous| previous.labels);
         let PassOutput { labels: out, squared_distances, sums, weight_sums } = pass;
         let plain = PassOutput { labels: &mut *out, squared_distances, sums, weight_sums };
         let inertia = super::assign_accumulate(points, centroids, weights, plain, threads);
-        bounds.before = is_made_for.then(|| {
+        bounds.previous = is_supported.then(|| {
             let is_same = |(old, new): &(&i32, &i32)| old == new;
             let changed = points.rows() - labels.iter().zip(out.iter()).filter(is_same).count();
             let centroids = centroids.values().iter().map(|&value| value.into()).collect();
@@ -143,25 +144,25 @@ impl DistanceBounds {
         squared_distances: &mut [f64],
         threads: &Threads,
     ) {
-        let before = self.before.as_mut().expect("there was a pass before");
-        let groups = before.groups.get_or_insert_with(|| PanelGroups::of(centroids, points.rows(), self.limit_bytes));
+        let previous = self.previous.as_mut().expect("there was a pass before");
+        let groups = previous.groups.get_or_insert_with(|| PanelGroups::of(centroids, points.rows(), self.limit_bytes));
         let ordered: Vec<P::Centroid> = groups.order.iter().flat_map(|&index| centroids.row(index)).copied().collect();
         let ordered = Matrix::new(&ordered, centroids.rows(), centroids.columns());
-        let (panels, frame) = Panels::pack_all(ordered, WIDTH, threads);
+        let (panels, transform) = Panels::pack_all(ordered, WIDTH, threads);
         let search = BoundedSearch {
             centroids,
-            moves: groups.moves(centroids, &before.centroids),
-            errors: Errors::new(&panels, frame.scale()),
+            moves: groups.moves(centroids, &previous.centroids),
+            error_bound: DistanceErrorBound::new(&panels, transform.scale()),
             panels,
-            frame,
+            transform,
             order: &groups.order,
-            places: &groups.places,
+            positions: &groups.positions,
             span: groups.span,
         };
         let compared = AtomicUsize::new(0);
         // Their coordinates take as much of the cache as in a plain pass.
-        let block_rows = (super::BLOCK_BYTES / (points.columns() * size_of::<f32>())).clamp(1, BLOCK_ROWS_MAX);
-        let blocks = before.labels.chunks_mut(block_rows).zip(squared_distances.chunks_mut(block_rows));
+        let block_rows = (super::BLOCK_BYTES / (points.columns() * size_of::<f32>())).clamp(1, MAX_BLOCK_ROWS);
+        let blocks = previous.labels.chunks_mut(block_rows).zip(squared_distances.chunks_mut(block_rows));
         let parts: Vec<_> = blocks.zip(groups.lower.chunks_mut(block_rows * groups.count)).enumerate().collect();
         let operations = block_rows * centroids.values().len() / 16;
         threads.for_each(
@@ -174,9 +175,9 @@ impl DistanceBounds {
                 compared.fetch_add(threads.simd().run(block), Ordering::Relaxed);
             },
         );
-        labels.copy_from_slice(&before.labels);
-        before.centroids.clear();
-        before.centroids.extend(centroids.values().iter().map(|&value| -> f64 { value.into() }));
+        labels.copy_from_slice(&previous.labels);
+        previous.centroids.clear();
+        previous.centroids.extend(centroids.values().iter().map(|&value| -> f64 { value.into() }));
         self.compared = compared.into_inner() as f64 / (points.rows() as f64 * centroids.rows() as f64);
     }
 }
@@ -186,20 +187,20 @@ impl PanelGroups {
     fn of<C: Centroid>(centroids: Matrix<C>, row_count: usize, limit_bytes: usize) -> PanelGroups {
         let mut order: Vec<usize> = (0..centroids.rows()).collect();
         arrange(centroids, &mut order);
-        let mut places = vec![0; order.len()];
-        order.iter().enumerate().for_each(|(place, &index)| places[index] = place);
+        let mut positions = vec![0; order.len()];
+        order.iter().enumerate().for_each(|(position, &index)| positions[index] = position);
         let panel_count = order.len().div_ceil(WIDTH);
         let most = (limit_bytes / (row_count * size_of::<f32>())).max(1);
         let span = panel_count.div_ceil(most);
         let count = panel_count.div_ceil(span);
-        PanelGroups { order, places, span, count, lower: vec![f32::NEG_INFINITY; row_count * count] }
+        PanelGroups { order, positions, span, count, lower: vec![f32::NEG_INFINITY; row_count * count] }
     }
 
     /// Return the largest movement of the members of each group.
-    fn moves<C: Centroid>(&self, centroids: Matrix<C>, before: &[f64]) -> Vec<f32> {
+    fn moves<C: Centroid>(&self, centroids: Matrix<C>, previous: &[f64]) -> Vec<f32> {
         let columns = centroids.columns();
         let moved = |&index: &usize| {
-            let pairs = centroids.row(index).iter().zip(&before[index * columns..(index + 1) * columns]);
+            let pairs = centroids.row(index).iter().zip(&previous[index * columns..(index + 1) * columns]);
             let differences = pairs.map(|(&new, &old)| -> f64 { Into::<f64>::into(new) - old });
             let moved = differences.map(|each| each * each).sum::<f64>().sqrt();
             // NaN invalidates all bounds.
@@ -247,7 +248,7 @@ fn arrange<C: Centroid>(centroids: Matrix<C>, order: &mut [usize]) {
     }
     let mut lengths: Vec<(f64, usize)> = order.iter().map(|&index| (along(index, &axis), index)).collect();
     lengths.sort_by(|a, b| a.0.total_cmp(&b.0));
-    order.iter_mut().zip(lengths).for_each(|(place, (_, index))| *place = index);
+    order.iter_mut().zip(lengths).for_each(|(position, (_, index))| *position = index);
     let (low, high) = order.split_at_mut(panel_count / 2 * WIDTH);
     arrange(centroids, low);
     arrange(centroids, high);
@@ -257,33 +258,33 @@ fn arrange<C: Centroid>(centroids: Matrix<C>, order: &mut [usize]) {
 struct BoundedSearch<'a, P: Point> {
     centroids: Matrix<'a, P::Centroid>,
     panels: Panels,
-    frame: PointTransform<P::Centroid>,
+    transform: PointTransform<P::Centroid>,
     order: &'a [usize],
-    places: &'a [usize],
+    positions: &'a [usize],
     span: usize,
     moves: Vec<f32>,
-    errors: Errors,
+    error_bound: DistanceErrorBound,
 }
 
 /// Bound on the rounding error of a squared distance computed from a score (transformed).
 ///
 /// With `γ = (d + 16)·u`, a score has an error of at most `γ·(‖x‖‖c‖ + ‖c‖²)`, including the rounding to f32, and a
 /// squared norm has an error of `γ·‖x‖²`. So `‖x‖² − 2·score` has an error below `3·γ·(‖x‖ + ‖c‖)²`. See
-/// [`super::Doubt`].
-struct Errors {
+/// [`super::ScoreErrorBound`].
+struct DistanceErrorBound {
     gamma: f64,
-    greatest_norm: f64,
+    max_norm: f64,
     tiny: f64,
     scale: f64,
     inverse_scale: f64,
 }
 
-impl Errors {
-    fn new(panels: &Panels, scale: f64) -> Errors {
+impl DistanceErrorBound {
+    fn new(panels: &Panels, scale: f64) -> DistanceErrorBound {
         let columns = panels.depth() as f64;
-        Errors {
+        DistanceErrorBound {
             gamma: 3.0 * (columns + 16.0) * super::ROUNDOFF,
-            greatest_norm: panels.greatest_norm(),
+            max_norm: panels.max_norm(),
             tiny: 16.0 * columns * f32::MIN_POSITIVE as f64,
             scale,
             inverse_scale: scale.recip(),
@@ -293,14 +294,14 @@ impl Errors {
     /// Return a row's squared norm minus the error bound of squared distances.
     #[inline(always)]
     fn base(&self, squared_norm: f64) -> f64 {
-        let norms = squared_norm.sqrt() + self.greatest_norm;
+        let norms = squared_norm.sqrt() + self.max_norm;
         squared_norm - self.gamma * norms * norms - self.tiny * (1.0 + norms)
     }
 
     /// Return the smallest score of a centroid that may be within this squared distance of a row.
     #[inline(always)]
     fn limit(&self, base: f64, squared_distance: f64) -> f32 {
-        let limit = 0.5 * (base - squared_distance * self.scale * self.scale * (1.0 + WIDER));
+        let limit = 0.5 * (base - squared_distance * self.scale * self.scale * (1.0 + RELATIVE_MARGIN));
         if limit.is_nan() { f32::NEG_INFINITY } else { (limit as f32).next_down() }
     }
 
@@ -317,13 +318,13 @@ impl Errors {
 /// Round a distance down to f32.
 #[inline(always)]
 fn lower(distance: f64) -> f32 {
-    (distance * (1.0 - WIDER)) as f32 - f32::MIN_POSITIVE
+    (distance * (1.0 - RELATIVE_MARGIN)) as f32 - f32::MIN_POSITIVE
 }
 
 /// Round a distance up to f32.
 #[inline(always)]
 fn upper(distance: f64) -> f32 {
-    (distance * (1.0 + WIDER)) as f32 + f32::MIN_POSITIVE
+    (distance * (1.0 + RELATIVE_MARGIN)) as f32 + f32::MIN_POSITIVE
 }
 
 /// One block of rows.
@@ -339,12 +340,12 @@ struct BoundedBlock<'a, P: Point> {
 /// State of a row.
 #[derive(Clone, Copy)]
 struct RowBounds {
-    /// See [`Errors::base`].
+    /// See [`DistanceErrorBound::base`].
     base: f64,
     /// Squared distance to the centroid of the previous pass.
     own: f64,
     /// Position of this centroid.
-    own_place: usize,
+    own_position: usize,
     /// The nearest centroid so far.
     label: i32,
     /// The smallest score of a centroid that may be as near.
@@ -354,7 +355,7 @@ struct RowBounds {
 /// State of the rows of a block.
 struct BlockBounds<'a> {
     /// Transformed rows, contiguous.
-    entered: &'a [f32],
+    transformed: &'a [f32],
     rows: &'a mut [RowBounds],
     /// Upper bound on the distance of each row to its nearest centroid so far.
     uppers: &'a mut [f32],
@@ -381,14 +382,14 @@ impl<P: Point> BoundedBlock<'_, P> {
         mut self,
     ) -> usize {
         let (search, columns) = (self.search, self.points.columns());
-        let mut entered = vec![0.0; self.labels.len() * columns];
+        let mut transformed = vec![0.0; self.labels.len() * columns];
         // A closure would not be compiled for these vectors.
         let mut rows = Vec::with_capacity(self.labels.len());
-        for (row, entered) in entered.chunks_exact_mut(columns).enumerate() {
-            rows.push(self.begin(row, entered));
+        for (row, transformed) in transformed.chunks_exact_mut(columns).enumerate() {
+            rows.push(self.start_row(row, transformed));
         }
         let mut uppers: Vec<f32> = rows.iter().map(|row| upper(row.own.sqrt())).collect();
-        let mut needing = vec![0; rows.len()];
+        let mut candidates = vec![0; rows.len()];
         let (mut greatest, mut found) = (vec![0.0; rows.len()], vec![0.0; rows.len()]);
         let mut bases = vec![0.0; rows.len()];
         let mut compared = 0;
@@ -399,37 +400,37 @@ impl<P: Point> BoundedBlock<'_, P> {
                 let lowered = *lower - moved;
                 // The subtraction was rounded.
                 *lower = lowered - lowered.abs() * f32::EPSILON;
-                needing[count] = row;
+                candidates[count] = row;
                 count += usize::from(*lower <= upper || upper.is_nan());
             }
             let first = group * search.span;
             let panels = first..search.panels.count().min(first + search.span);
             compared += count * (search.order.len().min(panels.end * WIDTH) - first * WIDTH);
-            let mut known = BlockBounds { entered: &entered, rows: &mut rows, uppers: &mut uppers };
-            let mut met = 0;
-            while met < count {
-                let (needing, greatest) = (&needing[met..count], &mut greatest[met..count]);
+            let mut state = BlockBounds { transformed: &transformed, rows: &mut rows, uppers: &mut uppers };
+            let mut done = 0;
+            while done < count {
+                let (candidates, greatest) = (&candidates[done..count], &mut greatest[done..count]);
                 let panels = panels.clone();
                 // With one part there is only one such loop to compile.
-                met += match PARTS == 1 || needing.len() <= ROWS {
-                    true => self.compare_all::<V, ROWS, 1, VECTORS, COLUMNS>(&mut known, needing, panels, greatest),
+                done += match PARTS == 1 || candidates.len() <= ROWS {
+                    true => self.compare_all::<V, ROWS, 1, VECTORS, COLUMNS>(&mut state, candidates, panels, greatest),
                     false => {
-                        self.compare_all::<V, ROWS, PARTS, VECTORS, COLUMNS>(&mut known, needing, panels, greatest)
+                        self.compare_all::<V, ROWS, PARTS, VECTORS, COLUMNS>(&mut state, candidates, panels, greatest)
                     }
                 };
             }
             // All at once, because single square roots are slow.
-            needing[..count].iter().zip(&mut bases).for_each(|(&row, base)| *base = rows[row].base);
+            candidates[..count].iter().zip(&mut bases).for_each(|(&row, base)| *base = rows[row].base);
             for ((found, &base), &greatest) in found.iter_mut().zip(&bases[..count]).zip(&greatest) {
-                *found = search.errors.lower(base, greatest);
+                *found = search.error_bound.lower(base, greatest);
             }
             let lower = &mut self.lower[group * rows.len()..];
-            needing[..count].iter().zip(&found).for_each(|(&row, &bound)| lower[row] = bound);
+            candidates[..count].iter().zip(&found).for_each(|(&row, &bound)| lower[row] = bound);
         }
         for (row, found) in rows.iter().enumerate() {
             if found.label != self.labels[row] {
                 // The centroid that the row leaves is now one of the others.
-                let group = found.own_place / (WIDTH * search.span);
+                let group = found.own_position / (WIDTH * search.span);
                 let lower = &mut self.lower[group * rows.len() + row];
                 *lower = lower.min(self::lower(found.own.sqrt()));
                 self.labels[row] = found.label;
@@ -442,24 +443,24 @@ impl<P: Point> BoundedBlock<'_, P> {
     #[inline(always)]
     fn compare_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         &mut self,
-        known: &mut BlockBounds,
-        needing: &[usize],
+        state: &mut BlockBounds,
+        candidates: &[usize],
         panels: Range<usize>,
         greatest: &mut [f32],
     ) -> usize {
-        let (search, columns, entered) = (self.search, self.points.columns(), known.entered);
-        let needing = &needing[..needing.len().min(PARTS * ROWS)];
-        let mut tile = [[&entered[..columns]; ROWS]; PARTS];
-        for (tile, &row) in tile.as_flattened_mut().iter_mut().zip(needing) {
-            *tile = &entered[row * columns..(row + 1) * columns];
+        let (search, columns, transformed) = (self.search, self.points.columns(), state.transformed);
+        let candidates = &candidates[..candidates.len().min(PARTS * ROWS)];
+        let mut tile = [[&transformed[..columns]; ROWS]; PARTS];
+        for (tile, &row) in tile.as_flattened_mut().iter_mut().zip(candidates) {
+            *tile = &transformed[row * columns..(row + 1) * columns];
         }
-        let greatest = &mut greatest[..needing.len()];
+        let greatest = &mut greatest[..candidates.len()];
         greatest.fill(f32::NEG_INFINITY);
         for panel in panels {
-            let scores = simd::products_apart::<V, ROWS, PARTS, VECTORS, COLUMNS>(&tile, &search.panels, panel);
-            for ((&row, scores), greatest) in needing.iter().zip(scores.as_flattened()).zip(&mut *greatest) {
+            let scores = simd::scattered_products::<V, ROWS, PARTS, VECTORS, COLUMNS>(&tile, &search.panels, panel);
+            for ((&row, scores), greatest) in candidates.iter().zip(scores.as_flattened()).zip(&mut *greatest) {
                 let all = scores[1..].iter().fold(scores[0], |all, &each| all.maximum(each)).greatest();
-                if all < known.rows[row].limit && known.rows[row].own_place / WIDTH != panel {
+                if all < state.rows[row].limit && state.rows[row].own_position / WIDTH != panel {
                     *greatest = greatest.max(all);
                     continue;
                 }
@@ -468,24 +469,24 @@ impl<P: Point> BoundedBlock<'_, P> {
                     // SAFETY: a line holds the vectors of a panel, and is aligned.
                     unsafe { scores.store(line.as_mut_ptr().add(vector * V::LANES)) };
                 }
-                *greatest = greatest.max(self.compare(row, &mut known.rows[row], panel, line.values()));
-                known.uppers[row] = upper(self.squared_distances[row].sqrt());
+                *greatest = greatest.max(self.compare(row, &mut state.rows[row], panel, line.values()));
+                state.uppers[row] = upper(self.squared_distances[row].sqrt());
             }
         }
-        needing.len()
+        candidates.len()
     }
 
     /// Measure the distance of a row to its centroid of the previous pass.
     #[inline(always)]
-    fn begin(&mut self, row: usize, entered: &mut [f32]) -> RowBounds {
+    fn start_row(&mut self, row: usize, transformed: &mut [f32]) -> RowBounds {
         let (search, label) = (self.search, self.labels[row]);
         let point = self.points.row(row);
-        search.frame.enter(point, entered);
-        let base = search.errors.base(super::squared_norm(entered).into());
+        search.transform.apply(point, transformed);
+        let base = search.error_bound.base(super::squared_norm(transformed).into());
         let own = squared_distance(point, search.centroids.row(label as usize));
         self.squared_distances[row] = own;
-        let limit = search.errors.limit(base, own);
-        RowBounds { base, own, own_place: search.places[label as usize], label, limit }
+        let limit = search.error_bound.limit(base, own);
+        RowBounds { base, own, own_position: search.positions[label as usize], label, limit }
     }
 
     /// Measure the centroids of a panel that may be as near as the nearest so far. Returns the greatest score except
@@ -495,20 +496,20 @@ impl<P: Point> BoundedBlock<'_, P> {
         let search = self.search;
         let mut greatest = f32::NEG_INFINITY;
         for (lane, &score) in scores.iter().enumerate() {
-            let place = panel * WIDTH + lane;
-            if place >= search.order.len() || place == row.own_place {
+            let position = panel * WIDTH + lane;
+            if position >= search.order.len() || position == row.own_position {
                 continue;
             }
             greatest = greatest.max(if score.is_nan() { f32::INFINITY } else { score });
             if score < row.limit {
                 continue;
             }
-            let label = search.order[place] as i32;
-            let distance = squared_distance(self.points.row(index), search.centroids.row(search.order[place]));
+            let label = search.order[position] as i32;
+            let distance = squared_distance(self.points.row(index), search.centroids.row(search.order[position]));
             let best = self.squared_distances[index];
             if distance < best || (distance == best && label < row.label) {
                 row.label = label;
-                row.limit = search.errors.limit(row.base, distance);
+                row.limit = search.error_bound.limit(row.base, distance);
                 self.squared_distances[index] = distance;
             }
         }

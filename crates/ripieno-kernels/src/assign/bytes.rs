@@ -12,14 +12,14 @@
 //! Memory: `2·k·d` bytes for the centroids, a block of rows and its candidates per thread.
 
 use crate::distances::squared_distance;
-use crate::panels::{PanelLine, repeated_rows, rough_mean};
+use crate::panels::{PanelLine, approximate_mean, repeated_rows};
 use crate::simd::{ByteJob, ByteSums, Vector};
 use crate::{Centroid, Matrix, Point, Threads};
 
 /// With more columns an i32 might overflow.
-pub(super) const COLUMNS_MAX: usize = 1 << 16;
+pub(super) const MAX_COLUMNS: usize = 1 << 16;
 /// Centroids with larger norms use the search in f32, which scales squares.
-const NORM_MAX: f64 = 1e15;
+const MAX_NORM: f64 = 1e15;
 /// Number of bytes with products added up in one lane.
 pub(super) const STEP: usize = 4;
 /// Average number of finalists per row of a block at which they are measured early.
@@ -67,7 +67,7 @@ impl BytePanels {
         self.columns.next_multiple_of(STEP) * self.width / size_of::<ByteLine>()
     }
 
-    /// Set a byte. Its magnitude is at most [`ByteSums::GREATEST`].
+    /// Set a byte. Its magnitude is at most [`ByteSums::MAX_MAGNITUDE`].
     pub(super) fn put(&mut self, row: usize, column: usize, byte: i8) {
         let first = row / self.width * self.panel_lines();
         put_byte(&mut self.lines[first..], self.width, row % self.width, column, byte);
@@ -99,18 +99,18 @@ pub(super) struct Filter {
     scales: Vec<PanelLine>,
     offsets: Vec<PanelLine>,
     slacks: Vec<PanelLine>,
-    fine: Vec<Fine>,
+    fine: Vec<FineQuantization>,
     /// `p` of each centroid.
     fine_bytes: Vec<i8>,
     /// `μ`, in integers.
-    middle: Vec<u8>,
+    center: Vec<u8>,
     /// Bound on the rounding error of a score.
     error: f64,
 }
 
 /// Constants of a centroid's `p`: `t`, `−t·(μ·p)` and `‖r‖`.
 #[derive(Clone, Copy, Default)]
-struct Fine {
+struct FineQuantization {
     scale: f32,
     offset: f32,
     slack: f32,
@@ -143,7 +143,7 @@ impl ByteJob for PanelShape {
 
     #[inline(always)]
     fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(self) -> (usize, i8) {
-        (B::Floats::LANES * VECTORS, B::GREATEST)
+        (B::Floats::LANES * VECTORS, B::MAX_MAGNITUDE)
     }
 }
 
@@ -151,49 +151,50 @@ impl Filter {
     /// Create the filter for these centroids. `None` if they contain NaN or are so large that f32 must scale them.
     pub(super) fn new<C: Centroid>(centroids: Matrix<C>, threads: &Threads) -> Option<Filter> {
         let (count, columns) = (centroids.rows(), centroids.columns());
-        let middle: Vec<u8> = rough_mean(centroids).into_iter().map(|value| value.to_f32().round() as u8).collect();
+        let center: Vec<u8> =
+            approximate_mean(centroids).into_iter().map(|value| value.to_f32().round() as u8).collect();
         let (width, greatest) = threads.simd().run_bytes(PanelShape);
         let mut panels = BytePanels::new(count, columns, threads);
         let (panel_count, panel_lines) = (panels.count(), panels.panel_lines());
         let mut fine_bytes = vec![0; count * columns];
-        let mut made = vec![Quantized::default(); count];
-        let parts = panels.lines.chunks_exact_mut(panel_lines).zip(made.chunks_mut(width));
+        let mut quantized = vec![Quantized::default(); count];
+        let parts = panels.lines.chunks_exact_mut(panel_lines).zip(quantized.chunks_mut(width));
         let parts: Vec<_> = parts.zip(fine_bytes.chunks_mut(width * columns)).enumerate().collect();
         threads.for_each(parts, columns * width * 16, || vec![0.0; columns], {
-            |rest: &mut Vec<f64>, (panel, ((lines, made), fine_bytes))| {
-                let each = made.iter_mut().zip(fine_bytes.chunks_exact_mut(columns)).enumerate();
-                for (lane, (made, fine_bytes)) in each {
+            |rest: &mut Vec<f64>, (panel, ((lines, quantized), fine_bytes))| {
+                let each = quantized.iter_mut().zip(fine_bytes.chunks_exact_mut(columns)).enumerate();
+                for (lane, (quantized, fine_bytes)) in each {
                     let centroid = centroids.row(panel * width + lane);
-                    *made = quantize(centroid, &middle, greatest, rest, fine_bytes, |column, byte| {
+                    *quantized = quantize(centroid, &center, greatest, rest, fine_bytes, |column, byte| {
                         put_byte(lines, width, lane, column, byte);
                     });
                 }
             }
         });
-        let greatest_norm = made.iter().fold(0.0, |most: f64, each| most.max(each.norm));
-        if columns > COLUMNS_MAX || made.iter().any(|each| each.norm.is_nan()) || greatest_norm > NORM_MAX {
+        let max_norm = quantized.iter().fold(0.0, |most: f64, each| most.max(each.norm));
+        if columns > MAX_COLUMNS || quantized.iter().any(|each| each.norm.is_nan()) || max_norm > MAX_NORM {
             return None;
         }
-        for index in repeated_rows(centroids, &made.iter().map(|each| each.norm).collect::<Vec<_>>()) {
-            made[index].offset = f32::NEG_INFINITY;
+        for index in repeated_rows(centroids, &quantized.iter().map(|each| each.norm).collect::<Vec<_>>()) {
+            quantized[index].offset = f32::NEG_INFINITY;
         }
         // The padding of the last panel never wins either.
-        made.resize(panel_count * width, Quantized { offset: f32::NEG_INFINITY, ..Quantized::default() });
+        quantized.resize(panel_count * width, Quantized { offset: f32::NEG_INFINITY, ..Quantized::default() });
         let lines = |of: fn(&Quantized) -> f32| -> Vec<PanelLine> {
-            made.chunks_exact(PanelLine::LEN).map(|each| PanelLine::from_fn(|lane| of(&each[lane]))).collect()
+            quantized.chunks_exact(PanelLine::LEN).map(|each| PanelLine::from_fn(|lane| of(&each[lane]))).collect()
         };
-        let farthest = 256.0 * (columns as f64).sqrt() + norm(middle.iter().map(|&each| each.into()));
-        let rounding = made.iter().fold(0.0, |most: f64, each| most.max(each.error));
+        let max_difference = 256.0 * (columns as f64).sqrt() + norm(center.iter().map(|&each| each.into()));
+        let rounding = quantized.iter().fold(0.0, |most: f64, each| most.max(each.error));
         let gamma = (columns + 16) as f64 * f64::EPSILON;
         Some(Filter {
             panels,
             scales: lines(|each| each.scale),
             offsets: lines(|each| each.offset),
             slacks: lines(|each| each.slack),
-            fine: made[..count].iter().map(|each| each.fine).collect(),
+            fine: quantized[..count].iter().map(|each| each.fine).collect(),
             fine_bytes,
-            error: 1.01 * rounding + 8.0 * gamma * (farthest + greatest_norm) * (farthest + greatest_norm),
-            middle,
+            error: 1.01 * rounding + 8.0 * gamma * (max_difference + max_norm) * (max_difference + max_norm),
+            center,
         })
     }
 
@@ -221,7 +222,7 @@ struct Quantized {
     scale: f32,
     offset: f32,
     slack: f32,
-    fine: Fine,
+    fine: FineQuantization,
     /// `‖e‖`.
     norm: f64,
     /// Bound on the error of its scores from rounding to f32.
@@ -231,35 +232,35 @@ struct Quantized {
 /// Convert a centroid to bytes: `q` by `put`, and `p`.
 fn quantize<C: Centroid>(
     centroid: &[C],
-    middle: &[u8],
+    center: &[u8],
     greatest: i8,
     rest: &mut [f64],
     fine_bytes: &mut [i8],
     mut put: impl FnMut(usize, i8),
 ) -> Quantized {
-    for ((rest, &value), &middle) in rest.iter_mut().zip(centroid).zip(middle) {
-        *rest = Into::<f64>::into(value) - f64::from(middle);
+    for ((rest, &value), &center) in rest.iter_mut().zip(centroid).zip(center) {
+        *rest = Into::<f64>::into(value) - f64::from(center);
     }
     let norm_of = |rest: &[f64]| norm(rest.iter().copied());
-    let whole = norm_of(rest);
-    let coarse = take_bytes(rest, middle, greatest, &mut put);
+    let full_norm = norm_of(rest);
+    let coarse = subtract_bytes(rest, center, greatest, &mut put);
     let slack = norm_of(rest);
-    let fine = take_bytes(rest, middle, i8::MAX, |column, byte| fine_bytes[column] = byte);
-    let offset = coarse.offset - 0.5 * whole * whole;
+    let fine = subtract_bytes(rest, center, i8::MAX, |column, byte| fine_bytes[column] = byte);
+    let offset = coarse.offset - 0.5 * full_norm * full_norm;
     // Greatest terms of the rounded sums, each a few times.
     let terms = coarse.products + fine.products + offset.abs() + fine.offset.abs();
     Quantized {
         scale: coarse.scale,
         offset: offset as f32,
         slack: upper(slack),
-        fine: Fine { scale: fine.scale, offset: fine.offset as f32, slack: upper(norm_of(rest)) },
-        norm: whole,
+        fine: FineQuantization { scale: fine.scale, offset: fine.offset as f32, slack: upper(norm_of(rest)) },
+        norm: full_norm,
         error: 8.0 * ROUNDOFF * terms,
     }
 }
 
-/// Result of [`take_bytes`].
-struct Taken {
+/// Result of [`subtract_bytes`].
+struct QuantizedPart {
     scale: f32,
     /// `−s·(μ·q)`.
     offset: f64,
@@ -268,21 +269,21 @@ struct Taken {
 }
 
 /// Subtract the best multiple of signed bytes from `rest`.
-fn take_bytes(rest: &mut [f64], middle: &[u8], greatest: i8, mut put: impl FnMut(usize, i8)) -> Taken {
+fn subtract_bytes(rest: &mut [f64], center: &[u8], greatest: i8, mut put: impl FnMut(usize, i8)) -> QuantizedPart {
     let most = rest.iter().fold(0.0, |most: f64, &value| most.max(value.abs()));
     let scale = (most / f64::from(greatest)) as f32;
     // For zeros, and for values that f32 cannot scale, nothing is subtracted.
     let inverse = if scale.is_normal() { 1.0 / f64::from(scale) } else { 0.0 };
-    let (mut of_middle, mut magnitudes) = (0.0, 0.0);
-    for (column, (rest, &middle)) in rest.iter_mut().zip(middle).enumerate() {
+    let (mut of_center, mut magnitudes) = (0.0, 0.0);
+    for (column, (rest, &center)) in rest.iter_mut().zip(center).enumerate() {
         let byte = (*rest * inverse).round().clamp(-f64::from(greatest), f64::from(greatest));
         put(column, byte as i8);
         *rest -= f64::from(scale) * byte;
-        of_middle += f64::from(middle) * byte;
+        of_center += f64::from(center) * byte;
         magnitudes += byte.abs();
     }
     let scale_f64 = f64::from(scale);
-    Taken { scale, offset: -scale_f64 * of_middle, products: scale_f64 * 255.0 * magnitudes }
+    QuantizedPart { scale, offset: -scale_f64 * of_center, products: scale_f64 * 255.0 * magnitudes }
 }
 
 fn norm(values: impl Iterator<Item = f64>) -> f64 {
@@ -317,12 +318,12 @@ impl<P: Point> ByteJob for BytesBlock<'_, P> {
         self.begin::<ROWS>();
         for panel in 0..self.filter.panel_count() {
             self.compare::<B, ROWS, VECTORS>(panel);
-            self.sift();
+            self.refine();
             if self.scratch.finalists.len() > FINALISTS_PER_ROW * self.points.rows() {
-                self.settle();
+                self.resolve();
             }
         }
-        self.settle();
+        self.resolve();
     }
 }
 
@@ -339,7 +340,7 @@ impl<P: Point> BytesBlock<'_, P> {
             to[..columns].copy_from_slice(from);
         }
         scratch.squared_norms.clear();
-        let squared_norms = self.bytes.chunks_exact(columns).map(|row| squared_difference(row, &filter.middle));
+        let squared_norms = self.bytes.chunks_exact(columns).map(|row| squared_difference(row, &filter.center));
         scratch.squared_norms.extend(squared_norms);
         scratch.norms.clear();
         scratch.norms.extend(scratch.squared_norms.iter().map(|squared| upper(squared.sqrt())));
@@ -412,7 +413,7 @@ impl<P: Point> BytesBlock<'_, P> {
 
     /// Promote candidates that the finer bytes do not exclude to finalists.
     #[inline(always)]
-    fn sift(&mut self) {
+    fn refine(&mut self) {
         let (filter, scratch) = (self.filter, &mut *self.scratch);
         let (columns, error) = (filter.panels.columns, filter.error);
         for &NearestCandidate { row, index, score } in &scratch.candidates {
@@ -434,7 +435,7 @@ impl<P: Point> BytesBlock<'_, P> {
 
     /// Measure the remaining finalists and take the nearest.
     #[inline(always)]
-    fn settle(&mut self) {
+    fn resolve(&mut self) {
         let scratch = &mut *self.scratch;
         for &NearestCandidate { row, index, score } in &scratch.finalists {
             let at = row as usize;
@@ -494,10 +495,10 @@ fn products<B: ByteSums, const ROWS: usize, const VECTORS: usize>(
 
 /// Return `‖x − μ‖²`, exactly.
 #[inline(always)]
-fn squared_difference(row: &[u8], middle: &[u8]) -> f64 {
+fn squared_difference(row: &[u8], center: &[u8]) -> f64 {
     let difference = |(&a, &b): (&u8, &u8)| i32::from(i16::from(a) - i16::from(b));
     // With the largest number of columns the sum is less than 2³².
-    row.iter().zip(middle).map(|pair| (difference(pair) * difference(pair)) as u32).sum::<u32>().into()
+    row.iter().zip(center).map(|pair| (difference(pair) * difference(pair)) as u32).sum::<u32>().into()
 }
 
 /// Return the sum of the products of bytes.

@@ -1,42 +1,43 @@
 //! Comparison of rows with groups of neighboring centroids, in blocks. Each row has its own distance limit.
 
-use super::{AssignScratch, FEW_CENTROIDS, SearchKind};
+use super::{AssignScratch, MAX_DIRECT_CENTROIDS, SearchKind};
 use crate::{Centroid, Matrix, Point, Threads};
 
 /// The centroids of groups, group by group, prepared for the search.
-pub(super) struct Members<'a, C> {
+pub(super) struct GroupMembers<'a, C> {
     centroids: Matrix<'a, C>,
     numbers: &'a [u32],
     starts: &'a [usize],
-    ways: Vec<SearchKind<C>>,
+    searches: Vec<SearchKind<C>>,
 }
 
-impl<'a, C: Centroid> Members<'a, C> {
+impl<'a, C: Centroid> GroupMembers<'a, C> {
     pub(super) fn new<P: Point<Centroid = C>>(
         centroids: Matrix<'a, C>,
         numbers: &'a [u32],
         starts: &'a [usize],
         threads: &Threads,
-    ) -> Members<'a, C> {
+    ) -> GroupMembers<'a, C> {
         let count = starts.len() - 1;
-        let mut ways: Vec<_> = (0..count).map(|_| SearchKind::Direct).collect();
-        let one = Threads::with_simd(1, threads.simd());
+        let mut searches: Vec<_> = (0..count).map(|_| SearchKind::Direct).collect();
+        let single_thread = Threads::with_simd(1, threads.simd());
         let operations = centroids.values().len() / count.max(1) * 16;
         threads.for_each(
-            ways.iter_mut().zip(starts.windows(2)).collect(),
+            searches.iter_mut().zip(starts.windows(2)).collect(),
             operations,
             || (),
-            |(), (way, ends)| {
-                if ends[1] - ends[0] > FEW_CENTROIDS {
-                    *way = SearchKind::new::<P>(centroids.row_range(ends[0], ends[1] - ends[0]), None, &one);
+            |(), (search, ends)| {
+                if ends[1] - ends[0] > MAX_DIRECT_CENTROIDS {
+                    *search =
+                        SearchKind::new::<P>(centroids.row_range(ends[0], ends[1] - ends[0]), None, &single_thread);
                 }
             },
         );
-        Members { centroids, numbers, starts, ways }
+        GroupMembers { centroids, numbers, starts, searches }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.ways.len()
+        self.searches.len()
     }
 
     /// Return the centroids of a group and their numbers.
@@ -48,7 +49,7 @@ impl<'a, C: Centroid> Members<'a, C> {
 
 /// Replace a row's centroid if the new one is nearer, or equally near with a lower number.
 #[inline(always)]
-pub(super) fn take_nearer(label: &mut i32, nearest: &mut f64, number: u32, distance: f64) {
+pub(super) fn update_nearest(label: &mut i32, nearest: &mut f64, number: u32, distance: f64) {
     let number = number as i32;
     if distance < *nearest || (distance == *nearest && number < *label) {
         (*nearest, *label) = (distance, number);
@@ -82,13 +83,13 @@ impl<P: Point> GroupSearchScratch<P> {
     /// Compare the rows of a block with the members of the groups that they probe, and keep nearer members.
     pub(super) fn compare<'a>(
         &mut self,
-        groups: &Members<P::Centroid>,
+        groups: &GroupMembers<P::Centroid>,
         probing: impl Fn(usize) -> &'a [u16],
         points: Matrix<P>,
         (labels, distances): (&mut [i32], &mut [f64]),
         threads: &Threads,
     ) {
-        for (group, way) in groups.ways.iter().enumerate() {
+        for (group, search) in groups.searches.iter().enumerate() {
             let (members, numbers) = groups.group(group);
             if members.rows() == 0 {
                 continue;
@@ -98,12 +99,19 @@ impl<P: Point> GroupSearchScratch<P> {
                 rows.iter().for_each(|&row| self.rows.extend_from_slice(points.row(row.into())));
                 self.within.clear();
                 self.within.extend(rows.iter().map(|&row| distances[usize::from(row)]));
-                let some = Matrix::new(&self.rows, rows.len(), points.columns());
+                let batch = Matrix::new(&self.rows, rows.len(), points.columns());
                 let (found, nearest) = (&mut self.labels[..rows.len()], &mut self.distances[..rows.len()]);
-                way.block(some, members, (&mut *found, &mut *nearest), Some(&self.within), &mut self.scratch, threads);
+                search.block(
+                    batch,
+                    members,
+                    (&mut *found, &mut *nearest),
+                    Some(&self.within),
+                    &mut self.scratch,
+                    threads,
+                );
                 for ((&row, &found), &distance) in rows.iter().zip(&*found).zip(&*nearest) {
                     let row = usize::from(row);
-                    take_nearer(&mut labels[row], &mut distances[row], numbers[found as usize], distance);
+                    update_nearest(&mut labels[row], &mut distances[row], numbers[found as usize], distance);
                 }
             }
         }

@@ -6,19 +6,19 @@
 //!
 //! Cost of a row: `g·d` for `g` groups, and `g` comparisons.
 
-use super::bytes::{BytePanels, COLUMNS_MAX, STEP};
+use super::bytes::{BytePanels, MAX_COLUMNS, STEP};
 use crate::panels::{PanelLine, Panels, PointTransform, floats, floats_mut};
 use crate::simd::{self, ByteJob, ByteSums, Vector, VectorJob};
 use crate::{Centroid, Matrix, Point, Threads};
 
 /// Number of candidate groups per selected group before the candidates are pruned.
-const CHOSEN_AT_ONCE: usize = 3;
+const CANDIDATES_PER_PROBE: usize = 3;
 /// The offset of `q`, see above.
-const MIDDLE: f64 = 64.0;
+const OFFSET: f64 = 64.0;
 
 /// The means of groups, prepared for comparisons.
 pub(super) enum Means<C> {
-    Floats { panels: Panels, frame: PointTransform<C>, count: usize },
+    Floats { panels: Panels, transform: PointTransform<C>, count: usize },
     Bytes { panels: BytePanels, offsets: Vec<PanelLine>, count: usize },
 }
 
@@ -26,17 +26,17 @@ impl<C: Centroid> Means<C> {
     /// Prepare means for rows of type `P`.
     pub(super) fn new<P: Point<Centroid = C>>(means: Matrix<C>, threads: &Threads) -> Means<C> {
         let (count, columns) = (means.rows(), means.columns());
-        if P::as_bytes(&[]).is_none() || !threads.simd().has_bytes() || columns > COLUMNS_MAX {
-            let (panels, frame) = Panels::pack_all(means, threads.simd().panel_width(), threads);
-            return Means::Floats { panels, frame, count };
+        if P::as_bytes(&[]).is_none() || !threads.simd().has_bytes() || columns > MAX_COLUMNS {
+            let (panels, transform) = Panels::pack_all(means, threads.simd().panel_width(), threads);
+            return Means::Floats { panels, transform, count };
         }
         let mut panels = BytePanels::new(count, columns, threads);
         let mut offsets = vec![f32::NEG_INFINITY; panels.count() * panels.width()];
         for (row, offset) in offsets.iter_mut().enumerate().take(count) {
             let mut squares = 0;
             for (column, &value) in means.row(row).iter().enumerate() {
-                let half = (0.5 * Into::<f64>::into(value)).round().clamp(0.0, 2.0 * MIDDLE - 1.0);
-                panels.put(row, column, (half - MIDDLE) as i8);
+                let half = (0.5 * Into::<f64>::into(value)).round().clamp(0.0, 2.0 * OFFSET - 1.0);
+                panels.put(row, column, (half - OFFSET) as i8);
                 squares += (half * half) as i32;
             }
             *offset = -(squares as f32);
@@ -76,12 +76,12 @@ impl GroupChoiceScratch {
         self.probing.resize(means.count(), Vec::new());
         self.probing.iter_mut().for_each(Vec::clear);
         match means {
-            Means::Floats { panels, frame, count } => {
-                threads.simd().run(ByFloats { panels, frame, count: *count, points, probes, choice: self });
+            Means::Floats { panels, transform, count } => {
+                threads.simd().run(FloatSelection { panels, transform, count: *count, points, probes, choice: self });
             }
             Means::Bytes { panels, offsets, count } => {
                 let bytes = P::as_bytes(points.values()).expect("bytes, for which the means were made");
-                threads.simd().run_bytes(ByBytes { panels, offsets, count: *count, bytes, probes, choice: self });
+                threads.simd().run_bytes(ByteSelection { panels, offsets, count: *count, bytes, probes, choice: self });
             }
         }
     }
@@ -105,7 +105,7 @@ impl GroupChoiceScratch {
                     keys.push(descending(score.to_bits()) << 32 | (at * PanelLine::LEN + lane) as u64);
                 }
             }
-            if keys.len() > CHOSEN_AT_ONCE * probes {
+            if keys.len() > CANDIDATES_PER_PROBE * probes {
                 keys.select_nth_unstable(probes - 1);
                 keys.truncate(probes);
                 limit = f32::from_bits(descending((keys[probes - 1] >> 32) as u32) as u32);
@@ -126,21 +126,21 @@ fn descending(bits: u32) -> u64 {
 }
 
 /// Selection by scores in f32.
-struct ByFloats<'a, P: Point> {
+struct FloatSelection<'a, P: Point> {
     panels: &'a Panels,
-    frame: &'a PointTransform<P::Centroid>,
+    transform: &'a PointTransform<P::Centroid>,
     count: usize,
     points: Matrix<'a, P>,
     probes: usize,
     choice: &'a mut GroupChoiceScratch,
 }
 
-impl<P: Point> VectorJob for ByFloats<'_, P> {
+impl<P: Point> VectorJob for FloatSelection<'_, P> {
     type Output = ();
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
-        let ByFloats { panels, frame, count, points, probes, choice } = self;
+        let FloatSelection { panels, transform, count, points, probes, choice } = self;
         let (columns, width) = (points.columns(), panels.width());
         let row_lines = panels.count() * width / PanelLine::LEN;
         choice.floats.resize(ROWS * columns, 0.0);
@@ -148,11 +148,11 @@ impl<P: Point> VectorJob for ByFloats<'_, P> {
         for first in (0..points.rows()).step_by(ROWS) {
             let rows = points.row_range(first, ROWS.min(points.rows() - first));
             for (row, out) in choice.floats.chunks_exact_mut(columns).take(rows.rows()).enumerate() {
-                frame.enter(rows.row(row), out);
+                transform.apply(rows.row(row), out);
             }
             for panel in 0..panels.count() {
                 let scores = simd::scores::<V, ROWS, VECTORS>(&choice.floats, panels, panel);
-                put_scores(&scores, panel, row_lines, &mut choice.scores);
+                store_scores(&scores, panel, row_lines, &mut choice.scores);
             }
             (0..rows.rows()).for_each(|row| choice.take(first + row, row * row_lines, row_lines, count, probes));
         }
@@ -160,7 +160,7 @@ impl<P: Point> VectorJob for ByFloats<'_, P> {
 }
 
 /// Selection by scores of bytes.
-struct ByBytes<'a> {
+struct ByteSelection<'a> {
     panels: &'a BytePanels,
     offsets: &'a [PanelLine],
     count: usize,
@@ -169,12 +169,12 @@ struct ByBytes<'a> {
     choice: &'a mut GroupChoiceScratch,
 }
 
-impl ByteJob for ByBytes<'_> {
+impl ByteJob for ByteSelection<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<B: ByteSums, const ROWS: usize, const VECTORS: usize>(self) {
-        let ByBytes { panels, offsets, count, bytes, probes, choice } = self;
+        let ByteSelection { panels, offsets, count, bytes, probes, choice } = self;
         let (columns, width) = (panels.columns(), panels.width());
         assert_eq!(width, B::Floats::LANES * VECTORS, "the panels are packed for this level");
         let (row_bytes, row_lines) = (columns.next_multiple_of(STEP), panels.count() * width / PanelLine::LEN);
@@ -196,7 +196,7 @@ impl ByteJob for ByBytes<'_> {
                         sums[row][vector].to_floats().multiply_add(one, offset)
                     })
                 });
-                put_scores(&scores, panel, row_lines, &mut choice.scores);
+                store_scores(&scores, panel, row_lines, &mut choice.scores);
             }
             let rows = 0..rows.len() / columns;
             rows.for_each(|row| choice.take(tile * ROWS + row, row * row_lines, row_lines, count, probes));
@@ -206,7 +206,7 @@ impl ByteJob for ByBytes<'_> {
 
 /// Store the scores of a tile and a panel; each row has `row_lines` lines.
 #[inline(always)]
-fn put_scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
+fn store_scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
     scores: &[[V; VECTORS]; ROWS],
     panel: usize,
     row_lines: usize,

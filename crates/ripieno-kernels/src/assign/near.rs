@@ -13,7 +13,7 @@
 //! Source: Jégou, Douze and Schmid, "Product quantization for nearest neighbor search", TPAMI 33(1), 2011, section 4
 //! (an inverted file of cells), applied to centroids.
 
-use super::groups::{GroupSearchScratch, Members};
+use super::groups::{GroupMembers, GroupSearchScratch};
 use super::means::{GroupChoiceScratch, Means};
 use crate::accumulate::{accumulate, recenter};
 use crate::distances::squared_distance;
@@ -23,7 +23,7 @@ use crate::{Centroid, Matrix, PassOutput, Point, Threads};
 /// Number of K-means passes that create the groups; later passes update them.
 const FIRST_PASSES: usize = 4;
 /// Largest number of rows in a block, which are divided by the groups that they probe.
-const BLOCK_ROWS_MAX: usize = 1 << 14;
+const MAX_BLOCK_ROWS: usize = 1 << 14;
 /// Blocks per thread if there are few rows.
 pub(super) const BLOCKS_PER_THREAD: usize = 4;
 
@@ -70,16 +70,16 @@ pub fn assign_accumulate_near<P: Point>(
     assert_eq!(distances.len(), points.rows(), "one entry per row");
     if points.rows() > 0 {
         let groups = NearGroups::of::<P>(centroids, &mut index.means, threads);
-        let before = Some(&index.labels[..]).filter(|before| before.len() == points.rows());
-        let before = before.filter(|before| before.iter().all(|&label| (label as usize) < centroids.rows()));
-        let members = Members::new::<P>(
+        let previous = Some(&index.labels[..]).filter(|previous| previous.len() == points.rows());
+        let previous = previous.filter(|previous| previous.iter().all(|&label| (label as usize) < centroids.rows()));
+        let members = GroupMembers::new::<P>(
             Matrix::new(&groups.centroids, centroids.rows(), points.columns()),
             &groups.order,
             &groups.starts,
             threads,
         );
         let probes = probes.min(members.count());
-        let block_rows = (points.rows() / (BLOCKS_PER_THREAD * threads.count())).clamp(ROW_STEP, BLOCK_ROWS_MAX);
+        let block_rows = (points.rows() / (BLOCKS_PER_THREAD * threads.count())).clamp(ROW_STEP, MAX_BLOCK_ROWS);
         let blocks = pass.labels.chunks_mut(block_rows).zip(distances.chunks_mut(block_rows));
         let operations = block_rows * (members.count() + probes * centroids.rows() / members.count());
         threads.for_each(
@@ -89,11 +89,11 @@ pub fn assign_accumulate_near<P: Point>(
             |scratch, (block, (labels, distances))| {
                 let first = block * block_rows;
                 let points = points.row_range(first, labels.len());
-                let before = before.map(|before| &before[first..first + labels.len()]);
-                begin(points, centroids, before, labels, distances, threads);
+                let previous = previous.map(|previous| &previous[first..first + labels.len()]);
+                begin(points, centroids, previous, labels, distances, threads);
                 scratch.choice.choose(&groups.means, points, probes, threads);
-                let ScratchBuffers { choice, meeting } = scratch;
-                meeting.compare(&members, |group| &choice.probing[group], points, (labels, distances), threads);
+                let ScratchBuffers { choice, search } = scratch;
+                search.compare(&members, |group| &choice.probing[group], points, (labels, distances), threads);
             },
         );
         index.labels.clear();
@@ -145,14 +145,14 @@ impl<C: Centroid> NearGroups<C> {
         let mut starts: Vec<usize> =
             (0..=count).map(|group| order.partition_point(|&each| labels[each as usize] < group as i32)).collect();
         // A group without members would be probed in vain.
-        let filled: Vec<C> = (0..count)
+        let nonempty_means: Vec<C> = (0..count)
             .filter(|&group| starts[group] < starts[group + 1])
             .flat_map(|group| &moved[group * columns..(group + 1) * columns])
             .copied()
             .collect();
         starts.dedup();
         let ordered: Vec<C> = order.iter().flat_map(|&each| centroids.row(each as usize)).copied().collect();
-        let means = Means::new::<P>(Matrix::new(&filled, starts.len() - 1, columns), threads);
+        let means = Means::new::<P>(Matrix::new(&nonempty_means, starts.len() - 1, columns), threads);
         NearGroups { means, centroids: ordered, order, starts }
     }
 }
@@ -161,30 +161,30 @@ impl<C: Centroid> NearGroups<C> {
 fn begin<P: Point>(
     points: Matrix<P>,
     centroids: Matrix<P::Centroid>,
-    before: Option<&[i32]>,
+    previous: Option<&[i32]>,
     labels: &mut [i32],
     distances: &mut [f64],
     threads: &Threads,
 ) {
     distances.fill(f64::INFINITY);
-    match before {
+    match previous {
         None => labels.fill(0),
-        Some(before) => {
-            labels.copy_from_slice(before);
-            threads.simd().run(OwnDistances { points, centroids, labels, distances });
+        Some(previous) => {
+            labels.copy_from_slice(previous);
+            threads.simd().run(LabelDistances { points, centroids, labels, distances });
         }
     }
 }
 
 /// The distances of some rows to their present centroids.
-struct OwnDistances<'a, P: Point> {
+struct LabelDistances<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
     labels: &'a [i32],
     distances: &'a mut [f64],
 }
 
-impl<P: Point> VectorJob for OwnDistances<'_, P> {
+impl<P: Point> VectorJob for LabelDistances<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -198,11 +198,11 @@ impl<P: Point> VectorJob for OwnDistances<'_, P> {
 /// Buffers of a thread for selecting groups and comparing rows with them.
 struct ScratchBuffers<P: Point> {
     choice: GroupChoiceScratch,
-    meeting: GroupSearchScratch<P>,
+    search: GroupSearchScratch<P>,
 }
 
 impl<P: Point> ScratchBuffers<P> {
     fn new(columns: usize) -> ScratchBuffers<P> {
-        ScratchBuffers { choice: GroupChoiceScratch::default(), meeting: GroupSearchScratch::new(columns) }
+        ScratchBuffers { choice: GroupChoiceScratch::default(), search: GroupSearchScratch::new(columns) }
     }
 }

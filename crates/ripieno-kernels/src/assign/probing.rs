@@ -6,7 +6,7 @@
 //! Cost: as for [`super::assign_accumulate_near`].
 //! Memory: `2·n·p` bytes for `p` probes, and the available centroids twice.
 
-use super::groups::{GroupSearchScratch, Members, take_nearer};
+use super::groups::{GroupMembers, GroupSearchScratch, update_nearest};
 use super::means::{GroupChoiceScratch, Means};
 use super::near::BLOCKS_PER_THREAD;
 use crate::distances::squared_distance;
@@ -15,7 +15,7 @@ use crate::{Matrix, Point, Threads};
 use std::ops::Range;
 
 /// Largest number of rows in a block: comparing more rows with a group at once is more efficient.
-const PROBING_ROWS_MAX: usize = 1 << 16;
+const MAX_PROBING_ROWS: usize = 1 << 16;
 
 /// The groups that the rows of a near pass probe: for blocks of rows, the rows that probe each group.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Probing {
         assert!(probes > 0, "a row probes at least one group");
         let group_count = means.rows();
         let shared = points.rows().div_ceil(BLOCKS_PER_THREAD * threads.count());
-        let block_rows = shared.clamp(ROW_STEP, PROBING_ROWS_MAX);
+        let block_rows = shared.clamp(ROW_STEP, MAX_PROBING_ROWS);
         let means = Means::new::<P>(means, threads);
         let mut blocks: Vec<_> = (0..points.rows().div_ceil(block_rows)).map(|_| None).collect();
         threads.for_each(
@@ -84,7 +84,7 @@ impl ProbingBlock {
 
 /// Some of the groups of a near pass.
 #[derive(Clone, Copy, Debug)]
-pub struct SomeGroups<'a, C> {
+pub struct CentroidGroups<'a, C> {
     /// Index of the first group among the groups of a [`Probing`].
     pub first: usize,
     /// The centroids, group by group, with ascending numbers in a group.
@@ -116,43 +116,43 @@ pub struct PreviousCentroids<'a> {
 pub fn compare_groups<P: Point>(
     points: Matrix<P>,
     probing: &Probing,
-    groups: SomeGroups<P::Centroid>,
-    before: Option<PreviousCentroids>,
+    groups: CentroidGroups<P::Centroid>,
+    previous: Option<PreviousCentroids>,
     (labels, distances): (&mut [i32], &mut [f64]),
     threads: &Threads,
 ) {
-    let SomeGroups { first, centroids, numbers, starts } = groups;
+    let CentroidGroups { first, centroids, numbers, starts } = groups;
     super::check_shapes(points, centroids, None, labels);
     assert_eq!(distances.len(), points.rows(), "one distance per row");
     assert_eq!(numbers.len(), centroids.rows(), "one number per centroid");
     assert!(starts.last().is_some_and(|&last| last == numbers.len()), "the last group ends with the centroids");
     assert!(first + starts.len() - 1 <= probing.group_count, "no other groups than can be probed");
-    assert!(before.is_none_or(|before| before.labels.len() == points.rows()), "one label per row");
+    assert!(previous.is_none_or(|previous| previous.labels.len() == points.rows()), "one label per row");
     if points.rows() == 0 || numbers.is_empty() {
         return;
     }
-    let members = Members::new::<P>(centroids, numbers, starts, threads);
+    let members = GroupMembers::new::<P>(centroids, numbers, starts, threads);
     let block_rows = probing.block_rows;
     let blocks = labels.chunks_mut(block_rows).zip(distances.chunks_mut(block_rows)).zip(&probing.blocks);
     threads.for_each(
         blocks.enumerate().collect(),
         probing.blocks[0].rows.len() / probing.group_count * numbers.len() * points.columns(),
         || GroupSearchScratch::new(points.columns()),
-        |meeting, (block, ((labels, distances), probing))| {
+        |search, (block, ((labels, distances), probing))| {
             let points = points.row_range(block * block_rows, labels.len());
-            if let Some(before) = before {
-                let own = &before.labels[block * block_rows..][..labels.len()];
-                let (places, range) = (before.places, before.first..before.first + numbers.len());
-                let own = OwnAmong { points, centroids, numbers, own, places, range, labels, distances };
+            if let Some(previous) = previous {
+                let own = &previous.labels[block * block_rows..][..labels.len()];
+                let (places, range) = (previous.places, previous.first..previous.first + numbers.len());
+                let own = PreviousDistances { points, centroids, numbers, own, places, range, labels, distances };
                 threads.simd().run(own);
             }
-            meeting.compare(&members, |group| probing.rows(first + group), points, (labels, distances), threads);
+            search.compare(&members, |group| probing.rows(first + group), points, (labels, distances), threads);
         },
     );
 }
 
 /// Comparison of rows with their previous centroids, if these are available.
-struct OwnAmong<'a, P: Point> {
+struct PreviousDistances<'a, P: Point> {
     points: Matrix<'a, P>,
     centroids: Matrix<'a, P::Centroid>,
     numbers: &'a [u32],
@@ -163,7 +163,7 @@ struct OwnAmong<'a, P: Point> {
     distances: &'a mut [f64],
 }
 
-impl<P: Point> VectorJob for OwnAmong<'_, P> {
+impl<P: Point> VectorJob for PreviousDistances<'_, P> {
     type Output = ();
 
     #[inline(always)]
@@ -176,7 +176,7 @@ impl<P: Point> VectorJob for OwnAmong<'_, P> {
             };
             let at = place - self.range.start;
             let distance = squared_distance(self.points.row(row), self.centroids.row(at));
-            take_nearer(&mut self.labels[row], &mut self.distances[row], self.numbers[at], distance);
+            update_nearest(&mut self.labels[row], &mut self.distances[row], self.numbers[at], distance);
         }
     }
 }

@@ -18,7 +18,7 @@ mod grid;
 
 use crate::simd::{FEW_COLUMNS, Vector, VectorJob, least_distance, prefetch};
 use crate::{Centroid, Matrix, Point, Threads};
-use candidates::{CandidateColumns, Spare};
+use candidates::{CandidateColumns, CandidateScratch};
 use grid::{Grid, bounds};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,19 +26,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Number of candidates compared with a point at once.
 const LANES: usize = 8;
 /// Number of points that search their regions in parallel, so that steps of one hide the memory latency of another.
-const ABREAST: usize = 16;
+const INTERLEAVED_POINTS: usize = 16;
 /// Smallest number of points of a region for which halving is worthwhile.
-const POINTS_WORTH_HALVING: usize = 32;
+const MIN_HALVING_POINTS: usize = 32;
 /// Sample size for creating the regions: points per centroid, and minimum.
-const SAMPLE_PER_CENTROID: usize = 4;
-const SAMPLE_LEAST: usize = 1 << 12;
+const SAMPLE_POINTS_PER_CENTROID: usize = 4;
+const MIN_SAMPLE_POINTS: usize = 1 << 12;
 /// With fewer centroids a comparison with all of them is as fast.
-const FEWEST_CENTROIDS: usize = 64;
+const MIN_CENTROIDS: usize = 64;
 /// Cells of the grid per centroid, and maximum.
 const CELLS_PER_CENTROID: usize = 4;
-const CELLS_MOST: usize = 1 << 16;
+const MAX_CELLS: usize = 1 << 16;
 /// Largest number of halvings of a cell: equal points are never separated.
-const DEPTH_MAX: usize = 48;
+const MAX_DEPTH: usize = 48;
 /// Limit of the comparisons between centroids for creating the regions: one per this number of pairs of points and
 /// centroids.
 const PAIRS_PER_COMPARISON: usize = 64;
@@ -47,7 +47,7 @@ const GROUP_COST: usize = 32;
 /// Estimated cost of a point per column, in comparisons with centroids.
 pub(super) const POINT_COST: usize = 64;
 /// Number of halvings before threads process the parts in parallel.
-const SHARED_DEPTH: usize = 5;
+const SEQUENTIAL_DEPTH: usize = 5;
 
 /// The regions.
 pub(super) struct Regions<C> {
@@ -94,7 +94,7 @@ impl<C: Centroid> Regions<C> {
     ) -> Option<Regions<C>> {
         let (count, columns) = (centroids.rows(), centroids.columns());
         let limit = points.rows().saturating_mul(count) / PAIRS_PER_COMPARISON;
-        if columns > FEW_COLUMNS || count < FEWEST_CENTROIDS || limit < SHARED_DEPTH * count {
+        if columns > FEW_COLUMNS || count < MIN_CENTROIDS || limit < SEQUENTIAL_DEPTH * count {
             return None;
         }
         let regions = Regions::of(points, centroids, limit, threads)?;
@@ -110,24 +110,24 @@ impl<C: Centroid> Regions<C> {
         threads: &Threads,
     ) -> Option<Regions<C>> {
         let (count, columns) = (centroids.rows(), centroids.columns());
-        let cells = (CELLS_PER_CENTROID * count).min(CELLS_MOST);
+        let cells = (CELLS_PER_CENTROID * count).min(MAX_CELLS);
         let grid = Grid::new(columns, bounds(points, threads)?, cells.ilog2() as usize)?;
-        let step = (points.rows() / (SAMPLE_PER_CENTROID * count).max(SAMPLE_LEAST)).max(1);
+        let step = (points.rows() / (SAMPLE_POINTS_PER_CENTROID * count).max(MIN_SAMPLE_POINTS)).max(1);
         let (cells, mut sample) = grid.sorted(points, step);
-        let build = Build { centroids, grid: &grid, step, limit, spent: AtomicUsize::new(0) };
+        let build = Build { centroids, grid: &grid, step, limit, comparison_count: AtomicUsize::new(0) };
 
         let mut table = vec![0; 1 << grid.depth()];
-        let mut parts = vec![build.whole(&mut table, &cells, &mut sample)];
-        let mut spare = Spare::default();
-        for _ in 0..SHARED_DEPTH {
-            parts = parts.into_iter().flat_map(|part| build.halved(part, &mut spare)).collect();
+        let mut parts = vec![build.root_region(&mut table, &cells, &mut sample)];
+        let mut scratch = CandidateScratch::default();
+        for _ in 0..SEQUENTIAL_DEPTH {
+            parts = parts.into_iter().flat_map(|part| build.halved(part, &mut scratch)).collect();
         }
         let entry_counts: Vec<usize> = parts.iter().map(OpenRegion::entry_count).collect();
         let mut trees: Vec<Option<RegionTree<C>>> = parts.iter().map(|_| None).collect();
         let operations = limit / parts.len();
         let both = trees.iter_mut().zip(parts).collect();
-        threads.for_each(both, operations, Spare::default, |spare, (tree, part)| {
-            *tree = threads.simd().run(RegionGrower { build: &build, part, spare });
+        threads.for_each(both, operations, CandidateScratch::default, |scratch, (tree, part)| {
+            *tree = threads.simd().run(RegionGrower { build: &build, part, scratch });
         });
         let mut tree = RegionTree::new(columns);
         let mut entries = &mut table[..];
@@ -139,10 +139,10 @@ impl<C: Centroid> Regions<C> {
         Some(Regions { grid, table, tree })
     }
 
-    /// Return the leaves of at most [`ABREAST`] points.
+    /// Return the leaves of at most [`INTERLEAVED_POINTS`] points.
     #[inline(always)]
-    fn leaves<const COLUMNS: usize>(&self, points: &[[C; COLUMNS]]) -> [u32; ABREAST] {
-        let mut leaves = [0; ABREAST];
+    fn leaves<const COLUMNS: usize>(&self, points: &[[C; COLUMNS]]) -> [u32; INTERLEAVED_POINTS] {
+        let mut leaves = [0; INTERLEAVED_POINTS];
         for (leaf, point) in leaves.iter_mut().zip(points) {
             *leaf = self.table[self.grid.cell(&point.map(Into::into))];
         }
@@ -168,7 +168,7 @@ struct Build<'a, C> {
     step: usize,
     /// Limit and count of comparisons between centroids.
     limit: usize,
-    spent: AtomicUsize,
+    comparison_count: AtomicUsize,
 }
 
 /// A region without leaves yet.
@@ -178,7 +178,7 @@ struct OpenRegion<'a> {
     /// The sample points of the region, sorted by cell if it has several cells.
     sample: &'a mut [f64],
     depth: usize,
-    place: NodeSlot<'a>,
+    slot: NodeSlot<'a>,
 }
 
 /// The location of a region's node.
@@ -193,7 +193,7 @@ enum NodeSlot<'a> {
 impl OpenRegion<'_> {
     /// Return the number of cells of the region; 0 within a cell.
     fn entry_count(&self) -> usize {
-        match &self.place {
+        match &self.slot {
             NodeSlot::Cells { entries, .. } => entries.len(),
             NodeSlot::Node(_) => 0,
         }
@@ -202,7 +202,7 @@ impl OpenRegion<'_> {
 
 impl<C: Centroid> Build<'_, C> {
     /// Return the region of all cells.
-    fn whole<'b>(&self, entries: &'b mut [u32], of_sample: &'b [u32], sample: &'b mut [f64]) -> OpenRegion<'b> {
+    fn root_region<'b>(&self, entries: &'b mut [u32], of_sample: &'b [u32], sample: &'b mut [f64]) -> OpenRegion<'b> {
         let places = self.grid.counts.map(|count| (0, count));
         let bounds = std::array::from_fn(|column| self.grid.around(column, places[column]));
         let candidates = CandidateColumns::all(self.centroids);
@@ -211,7 +211,7 @@ impl<C: Centroid> Build<'_, C> {
             candidates,
             sample,
             depth: 0,
-            place: NodeSlot::Cells { entries, first: 0, places, of_sample },
+            slot: NodeSlot::Cells { entries, first: 0, places, of_sample },
         }
     }
 
@@ -219,30 +219,30 @@ impl<C: Centroid> Build<'_, C> {
     #[inline(always)]
     fn is_worth_halving(&self, region: &OpenRegion) -> bool {
         region.candidates.len() > LANES
-            && region.depth < DEPTH_MAX
-            && region.sample.len() / self.grid.columns * self.step >= POINTS_WORTH_HALVING
+            && region.depth < MAX_DEPTH
+            && region.sample.len() / self.grid.columns * self.step >= MIN_HALVING_POINTS
     }
 
     /// Count the comparisons for halving a region. Returns false if the limit is exceeded.
     #[inline(always)]
     fn may_halve(&self, region: &OpenRegion) -> bool {
         let count = 2 * region.candidates.len();
-        self.spent.fetch_add(count, Ordering::Relaxed) + count <= self.limit
+        self.comparison_count.fetch_add(count, Ordering::Relaxed) + count <= self.limit
     }
 
     /// Return the halves of a region of cells, or the region itself if halving is not worthwhile.
-    fn halved<'b>(&self, region: OpenRegion<'b>, spare: &mut Spare) -> Vec<OpenRegion<'b>> {
+    fn halved<'b>(&self, region: OpenRegion<'b>, scratch: &mut CandidateScratch) -> Vec<OpenRegion<'b>> {
         if region.entry_count() < 2 || !self.is_worth_halving(&region) {
             return vec![region];
         }
         self.may_halve(&region);
-        self.halved_cells(region, spare).into()
+        self.halved_cells(region, scratch).into()
     }
 
     /// Return the halves of a region of several cells.
     #[inline(always)]
-    fn halved_cells<'b>(&self, region: OpenRegion<'b>, spare: &mut Spare) -> [OpenRegion<'b>; 2] {
-        let NodeSlot::Cells { entries, first, places, of_sample } = region.place else { unreachable!("several cells") };
+    fn halved_cells<'b>(&self, region: OpenRegion<'b>, scratch: &mut CandidateScratch) -> [OpenRegion<'b>; 2] {
+        let NodeSlot::Cells { entries, first, places, of_sample } = region.slot else { unreachable!("several cells") };
         let column = self.grid.cuts[region.depth];
         let (low, high) = places[column];
         let middle = low.midpoint(high);
@@ -250,13 +250,13 @@ impl<C: Centroid> Build<'_, C> {
         let first_high = first + low_entries.len() as u32;
         let (low_cells, high_cells) = of_sample.split_at(of_sample.partition_point(|&cell| cell < first_high));
         let (low_sample, high_sample) = region.sample.split_at_mut(low_cells.len() * self.grid.columns);
-        let low_place = NodeSlot::Cells { entries: low_entries, first, places, of_sample: low_cells };
-        let high_place = NodeSlot::Cells { entries: high_entries, first: first_high, places, of_sample: high_cells };
+        let low_slot = NodeSlot::Cells { entries: low_entries, first, places, of_sample: low_cells };
+        let high_slot = NodeSlot::Cells { entries: high_entries, first: first_high, places, of_sample: high_cells };
         let outer = (&region.bounds, &region.candidates, region.depth);
         // One after the other: a closure would not be compiled with the instructions of this level.
-        let low_half = self.half(outer, (column, (low, middle)), low_sample, low_place, spare);
-        let high_half = self.half(outer, (column, (middle, high)), high_sample, high_place, spare);
-        spare.lists.push(region.candidates);
+        let low_half = self.half(outer, (column, (low, middle)), low_sample, low_slot, scratch);
+        let high_half = self.half(outer, (column, (middle, high)), high_sample, high_slot, scratch);
+        scratch.lists.push(region.candidates);
         [low_half, high_half]
     }
 
@@ -268,16 +268,16 @@ impl<C: Centroid> Build<'_, C> {
         (bounds, candidates, depth): (&ColumnRange, &CandidateColumns, usize),
         (column, part): (usize, (u32, u32)),
         sample: &'b mut [f64],
-        mut place: NodeSlot<'b>,
-        spare: &mut Spare,
+        mut slot: NodeSlot<'b>,
+        scratch: &mut CandidateScratch,
     ) -> OpenRegion<'b> {
-        if let NodeSlot::Cells { places, .. } = &mut place {
+        if let NodeSlot::Cells { places, .. } = &mut slot {
             places[column] = part;
         }
         let mut bounds = *bounds;
         bounds[column] = self.grid.around(column, part);
-        let candidates = candidates.within(&bounds[..self.grid.columns], spare);
-        OpenRegion { bounds, candidates, sample, depth: depth + 1, place }
+        let candidates = candidates.within(&bounds[..self.grid.columns], scratch);
+        OpenRegion { bounds, candidates, sample, depth: depth + 1, slot }
     }
 
     /// Return the cut of a region within a cell, or `None` if all its points are equal.
@@ -326,7 +326,7 @@ fn partitioned(points: &mut [f64], columns: usize, is_low: impl Fn(&[f64]) -> bo
 struct RegionGrower<'a, C> {
     build: &'a Build<'a, C>,
     part: OpenRegion<'a>,
-    spare: &'a mut Spare,
+    scratch: &'a mut CandidateScratch,
 }
 
 impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
@@ -334,7 +334,7 @@ impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> Option<RegionTree<C>> {
-        let RegionGrower { build, part, spare } = self;
+        let RegionGrower { build, part, scratch } = self;
         let columns = build.grid.columns;
         let mut tree = RegionTree::new(columns);
         let mut open = vec![part];
@@ -344,10 +344,10 @@ impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
                 return None;
             }
             if is_worth_halving && region.entry_count() > 1 {
-                open.extend(build.halved_cells(region, spare));
+                open.extend(build.halved_cells(region, scratch));
                 continue;
             }
-            let node = match region.place {
+            let node = match region.slot {
                 NodeSlot::Cells { entries, .. } => {
                     entries.fill(tree.nodes.len() as u32);
                     tree.add_node()
@@ -358,7 +358,7 @@ impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
                 tree.fill(node, build.centroids, &region.candidates.indices);
                 tree.sample_count += region.sample.len() / columns;
                 tree.compared_count += region.sample.len() / columns * tree.nodes[node].group_count as usize;
-                spare.lists.push(region.candidates);
+                scratch.lists.push(region.candidates);
                 continue;
             };
             let children = [tree.add_node(), tree.add_node()];
@@ -371,16 +371,16 @@ impl<C: Centroid> VectorJob for RegionGrower<'_, C> {
             for (node, (sample, side)) in children.into_iter().zip(halves) {
                 let mut bounds = region.bounds;
                 bounds[column] = side;
-                let candidates = region.candidates.within(&bounds[..columns], spare);
+                let candidates = region.candidates.within(&bounds[..columns], scratch);
                 open.push(OpenRegion {
                     bounds,
                     candidates,
                     sample,
                     depth: region.depth + 1,
-                    place: NodeSlot::Node(node),
+                    slot: NodeSlot::Node(node),
                 });
             }
-            spare.lists.push(region.candidates);
+            scratch.lists.push(region.candidates);
         }
         Some(tree)
     }
@@ -479,10 +479,11 @@ impl<C: Centroid> RegionsBlock<'_, C> {
         let (points, rest) = self.points.values().as_chunks::<COLUMNS>();
         assert!(rest.is_empty() && points.len() == self.labels.len(), "a label for every row");
         let tree = &self.regions.tree;
-        let found = self.labels.chunks_mut(ABREAST).zip(self.squared_distances.chunks_mut(ABREAST));
-        for (points, (labels, distances)) in points.chunks(ABREAST).zip(found) {
+        let found =
+            self.labels.chunks_mut(INTERLEAVED_POINTS).zip(self.squared_distances.chunks_mut(INTERLEAVED_POINTS));
+        for (points, (labels, distances)) in points.chunks(INTERLEAVED_POINTS).zip(found) {
             let leaves = self.regions.leaves(points);
-            let mut groups = [(0, 0); ABREAST];
+            let mut groups = [(0, 0); INTERLEAVED_POINTS];
             for (groups, &leaf) in groups.iter_mut().zip(&leaves[..points.len()]) {
                 let node = &tree.nodes[leaf as usize];
                 *groups = (node.first_group as usize, (node.first_group + node.group_count) as usize);
@@ -511,7 +512,7 @@ mod tests {
         (0..count * columns).map(at).collect()
     }
 
-    fn worth_it(columns: usize) -> Option<Regions<f32>> {
+    fn regions_of(columns: usize) -> Option<Regions<f32>> {
         let (points, centroids) = (even(60_000, columns), even(400, columns));
         let (points, centroids) = (Matrix::new(&points, 60_000, columns), Matrix::new(&centroids, 400, columns));
         Regions::new(points, centroids, &Threads::new(2))
@@ -519,7 +520,7 @@ mod tests {
 
     #[test]
     fn with_two_columns_a_point_is_compared_with_at_most_two_groups() {
-        let tree = worth_it(2).unwrap().tree;
+        let tree = regions_of(2).unwrap().tree;
         assert!(
             tree.compared_count < 2 * tree.sample_count,
             "{} groups for {} points",
@@ -531,7 +532,7 @@ mod tests {
 
     #[test]
     fn no_regions_exist_if_every_centroid_is_a_neighbor_of_most() {
-        assert!(worth_it(8).is_none());
+        assert!(regions_of(8).is_none());
     }
 
     /// Distribution of points and centroids.
@@ -576,9 +577,9 @@ mod tests {
     }
 
     /// Check that every level returns the same results in regions as a comparison with all centroids, to the last bit.
-    fn agrees<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>) {
-        let mut want = vec![(0, f64::INFINITY); points.rows()];
-        for (row, best) in want.iter_mut().enumerate() {
+    fn assert_equal_to_full_search<P: Point>(points: Matrix<P>, centroids: Matrix<P::Centroid>) {
+        let mut expected = vec![(0, f64::INFINITY); points.rows()];
+        for (row, best) in expected.iter_mut().enumerate() {
             for index in 0..centroids.rows() {
                 let distance = crate::distances::squared_distance(points.row(row), centroids.row(index));
                 *best = if distance < best.1 { (index as i32, distance) } else { *best };
@@ -596,13 +597,13 @@ mod tests {
             let (labels, squared_distances) = (&mut labels[..], &mut squared_distances[..]);
             let points = Matrix::new(&values, points.rows(), points.columns());
             simd.run(RegionsBlock { regions: &regions, points, labels, squared_distances });
-            let got = labels.iter().copied().zip(squared_distances.iter().copied());
-            assert!(got.eq(want.iter().copied()), "{simd:?}");
+            let found = labels.iter().copied().zip(squared_distances.iter().copied());
+            assert!(found.eq(expected.iter().copied()), "{simd:?}");
         }
     }
 
     #[test]
-    fn points_that_share_a_place_have_no_regions() {
+    fn points_at_one_position_have_no_regions() {
         let (points, centroids) = ([3.0f32; 14], PointLayout::Even.rows(5, 40, 2));
         let centroids: Vec<f32> = centroids.into_iter().map(|x| x as f32).collect();
         let (points, centroids) = (Matrix::new(&points, 7, 2), Matrix::new(&centroids, 40, 2));
@@ -621,14 +622,14 @@ mod tests {
             seed in any::<u64>(),
         ) {
             let (points, centroids) = (layout.rows(seed, rows, columns), layout.rows(!seed, count, columns));
-            agrees(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
+            assert_equal_to_full_search(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
             let f32s = |values: &[f64]| values.iter().map(|&x| x as f32).collect::<Vec<_>>();
             let (points, centroids) = (f32s(&points), f32s(&centroids));
-            agrees(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
+            assert_equal_to_full_search(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
             let bytes = |values: &[f32]| values.iter().map(|&x| (x * 20.0).rem_euclid(256.0) as u8).collect::<Vec<_>>();
             let (points, centroids) = (bytes(&points), bytes(&centroids));
             let centroids: Vec<f32> = centroids.into_iter().map(f32::from).collect();
-            agrees(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
+            assert_equal_to_full_search(Matrix::new(&points, rows, columns), Matrix::new(&centroids, count, columns));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Attraction along edges.
 
-use super::LEAST_DISTANCE;
+use super::MIN_DISTANCE;
 use crate::{Matrix, Threads};
 
 /// Rows per unit of work.
@@ -40,9 +40,9 @@ pub fn attraction(edges: Attraction, length: f64, all: Matrix<f32>, out: &mut [f
             let first = part * PART_ROWS;
             match k {
                 // With a constant number of dimensions the compiler removes the inner loops.
-                2 => pull(2, edges, first, length, all, out),
-                3 => pull(3, edges, first, length, all, out),
-                k => pull(k, edges, first, length, all, out),
+                2 => add_attraction(2, edges, first, length, all, out),
+                3 => add_attraction(3, edges, first, length, all, out),
+                k => add_attraction(k, edges, first, length, all, out),
             }
         },
     );
@@ -50,19 +50,19 @@ pub fn attraction(edges: Attraction, length: f64, all: Matrix<f32>, out: &mut [f
 
 /// Subtract the attraction on the rows of `out`, starting with row `first`.
 #[inline(always)]
-fn pull(k: usize, edges: Attraction, first: usize, length: f64, all: Matrix<f32>, out: &mut [f64]) {
+fn add_attraction(k: usize, edges: Attraction, first: usize, length: f64, all: Matrix<f32>, out: &mut [f64]) {
     let position = |point: usize| &all.values()[point * k..][..k];
     for (row, sums) in out.chunks_exact_mut(k).enumerate() {
         let row = first + row;
-        let here = position(edges.first + row);
+        let target = position(edges.first + row);
         let range = edges.starts[row] as usize..edges.starts[row + 1] as usize;
         for (&column, &weight) in edges.columns[range.clone()].iter().zip(&edges.weights[range]) {
-            let there = position(column as usize);
-            let between = |at: usize| f64::from(here[at]) - f64::from(there[at]);
-            let square: f64 = (0..k).map(|at| between(at) * between(at)).sum();
-            let distance = square.sqrt().max(f64::from(LEAST_DISTANCE));
+            let source = position(column as usize);
+            let difference = |at: usize| f64::from(target[at]) - f64::from(source[at]);
+            let square: f64 = (0..k).map(|at| difference(at) * difference(at)).sum();
+            let distance = square.sqrt().max(f64::from(MIN_DISTANCE));
             let factor = f64::from(weight) * distance / length;
-            (0..k).for_each(|at| sums[at] -= factor * between(at));
+            (0..k).for_each(|at| sums[at] -= factor * difference(at));
         }
     }
 }

@@ -15,7 +15,7 @@
 //! Sources: Barnes and Hut, "A hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986; Barnes, "A
 //! modified tree code", J. Comput. Phys. 87, 1990.
 
-use super::strip::{STRIP, Strip, Weights, push};
+use super::strip::{STRIP_POINTS, Strip, Weights, repel};
 use super::tree::{PointTree, TreeNode};
 use crate::panels::{PanelLine, floats, floats_mut};
 use crate::simd::{Vector, VectorJob};
@@ -35,23 +35,29 @@ const POINT_OPERATIONS: usize = 1 << 14;
 /// If the shapes do not fit, or points have neither two nor three dimensions.
 pub fn barnes_hut(theta: f32, own: Range<usize>, all: Matrix<f32>, out: &mut [f64], threads: &Threads) -> u64 {
     match all.columns() {
-        2 => pushes::<2>(theta, own, all, out, threads),
-        3 => pushes::<3>(theta, own, all, out, threads),
+        2 => repulsion_in::<2>(theta, own, all, out, threads),
+        3 => repulsion_in::<3>(theta, own, all, out, threads),
         k => panic!("{k} dimensions: the tree has two or three"),
     }
 }
 
-fn pushes<const K: usize>(theta: f32, own: Range<usize>, all: Matrix<f32>, out: &mut [f64], threads: &Threads) -> u64 {
+fn repulsion_in<const K: usize>(
+    theta: f32,
+    own: Range<usize>,
+    all: Matrix<f32>,
+    out: &mut [f64],
+    threads: &Threads,
+) -> u64 {
     assert!(own.end <= all.rows(), "own points are some of all");
     assert_eq!(out.len(), own.len() * K, "a sum for every own point and dimension");
     if own.is_empty() {
         return 0;
     }
     let tree = PointTree::<K>::of(all, threads);
-    let mut groups: Vec<_> = tree.groups().into_iter().map(|node| WalkGroup::of(node, &tree, &own)).collect();
+    let mut groups: Vec<_> = tree.groups().into_iter().map(|node| TraversalGroup::of(node, &tree, &own)).collect();
     groups.retain(|group| !group.own.is_empty());
     threads.for_each(groups.iter_mut().collect(), POINT_OPERATIONS, InteractionList::default, |found, group| {
-        threads.simd().run(Walk { theta, tree: &tree, all, group, found });
+        threads.simd().run(Traversal { theta, tree: &tree, all, group, found });
     });
     for (&point, sums) in groups.iter().flat_map(|group| group.own.iter().zip(&group.sums)) {
         out[(point as usize - own.start) * K..][..K].copy_from_slice(sums);
@@ -60,7 +66,7 @@ fn pushes<const K: usize>(theta: f32, own: Range<usize>, all: Matrix<f32>, out: 
 }
 
 /// Points that traverse the tree together.
-struct WalkGroup<const K: usize> {
+struct TraversalGroup<const K: usize> {
     node: TreeNode<K>,
     /// The requested points of the group.
     own: Vec<u32>,
@@ -69,11 +75,11 @@ struct WalkGroup<const K: usize> {
     pair_count: u64,
 }
 
-impl<const K: usize> WalkGroup<K> {
-    fn of(node: TreeNode<K>, tree: &PointTree<K>, wanted: &Range<usize>) -> WalkGroup<K> {
+impl<const K: usize> TraversalGroup<K> {
+    fn of(node: TreeNode<K>, tree: &PointTree<K>, requested: &Range<usize>) -> TraversalGroup<K> {
         let points = &tree.order[node.first as usize..node.last as usize];
-        let own: Vec<u32> = points.iter().copied().filter(|&point| wanted.contains(&(point as usize))).collect();
-        WalkGroup { node, sums: vec![[0.0; K]; own.len()], own, pair_count: 0 }
+        let own: Vec<u32> = points.iter().copied().filter(|&point| requested.contains(&(point as usize))).collect();
+        TraversalGroup { node, sums: vec![[0.0; K]; own.len()], own, pair_count: 0 }
     }
 }
 
@@ -88,20 +94,25 @@ struct InteractionList {
 impl Default for InteractionList {
     fn default() -> InteractionList {
         let lines = |values: usize| vec![PanelLine::default(); values / PanelLine::LEN];
-        InteractionList { positions: lines(3 * STRIP), counts: lines(STRIP), spreads: lines(STRIP), count: 0 }
+        InteractionList {
+            positions: lines(3 * STRIP_POINTS),
+            counts: lines(STRIP_POINTS),
+            spreads: lines(STRIP_POINTS),
+            count: 0,
+        }
     }
 }
 
 /// The traversal of one group.
-struct Walk<'a, const K: usize> {
+struct Traversal<'a, const K: usize> {
     theta: f32,
     tree: &'a PointTree<K>,
     all: Matrix<'a, f32>,
-    group: &'a mut WalkGroup<K>,
+    group: &'a mut TraversalGroup<K>,
     found: &'a mut InteractionList,
 }
 
-impl<const K: usize> VectorJob for Walk<'_, K> {
+impl<const K: usize> VectorJob for Traversal<'_, K> {
     type Output = ();
 
     #[inline(always)]
@@ -110,7 +121,7 @@ impl<const K: usize> VectorJob for Walk<'_, K> {
         let mut at = 0;
         while let Some(node) = self.tree.nodes.get(at) {
             let is_around = node.has(self.group.node.first);
-            let (size, distance) = (node.size(), self.group.node.square_to(&node.center));
+            let (size, distance) = (node.size(), self.group.node.squared_distance_to(&node.center));
             if !is_around && size * size < square * distance {
                 self.take_node::<V>(node);
             } else if node.is_leaf() {
@@ -121,17 +132,17 @@ impl<const K: usize> VectorJob for Walk<'_, K> {
             }
             at += node.nodes as usize;
         }
-        self.push_all::<V>();
+        self.repel_all::<V>();
     }
 }
 
-impl<const K: usize> Walk<'_, K> {
+impl<const K: usize> Traversal<'_, K> {
     #[inline(always)]
     fn take_node<V: Vector>(&mut self, node: &TreeNode<K>) {
-        self.make_room::<V>(1);
+        self.reserve::<V>(1);
         let at = self.found.count;
         let positions = floats_mut(&mut self.found.positions);
-        (0..K).for_each(|axis| positions[axis * STRIP + at] = node.center[axis]);
+        (0..K).for_each(|axis| positions[axis * STRIP_POINTS + at] = node.center[axis]);
         floats_mut(&mut self.found.counts)[at] = node.len() as f32;
         floats_mut(&mut self.found.spreads)[at] = node.spread;
         self.found.count += 1;
@@ -139,13 +150,13 @@ impl<const K: usize> Walk<'_, K> {
 
     #[inline(always)]
     fn take_points<V: Vector>(&mut self, leaf: &TreeNode<K>) {
-        self.make_room::<V>(leaf.len());
+        self.reserve::<V>(leaf.len());
         let taken = self.found.count..self.found.count + leaf.len();
         let positions = floats_mut(&mut self.found.positions);
         for axis in 0..K {
             let from = &floats(&self.tree.lines)[axis * self.tree.stride..];
             let from = &from[leaf.first as usize..leaf.last as usize];
-            positions[axis * STRIP..][taken.clone()].copy_from_slice(from);
+            positions[axis * STRIP_POINTS..][taken.clone()].copy_from_slice(from);
         }
         floats_mut(&mut self.found.counts)[taken.clone()].fill(1.0);
         floats_mut(&mut self.found.spreads)[taken.clone()].fill(0.0);
@@ -153,30 +164,30 @@ impl<const K: usize> Walk<'_, K> {
     }
 
     #[inline(always)]
-    fn make_room<V: Vector>(&mut self, count: usize) {
-        if self.found.count + count > STRIP {
-            self.push_all::<V>();
+    fn reserve<V: Vector>(&mut self, count: usize) {
+        if self.found.count + count > STRIP_POINTS {
+            self.repel_all::<V>();
         }
     }
 
     /// Compute the repulsion of all collected nodes and points on the requested points of the group.
     #[inline(always)]
-    fn push_all<V: Vector>(&mut self) {
+    fn repel_all<V: Vector>(&mut self) {
         let count = self.found.count;
         let padded = count.next_multiple_of(PanelLine::LEN);
         // Padding values of the last line have zero weight.
         floats_mut(&mut self.found.counts)[count..padded].fill(0.0);
-        let strip = Strip { positions: floats(&self.found.positions), stride: STRIP, padded };
+        let strip = Strip { positions: floats(&self.found.positions), stride: STRIP_POINTS, padded };
         let weights = Weights { counts: floats(&self.found.counts), spreads: floats(&self.found.spreads) };
-        let WalkGroup { own, sums, .. } = &mut *self.group;
-        let mut fours = own.chunks_exact(4).zip(sums.chunks_exact_mut(4));
-        for (points, sums) in &mut fours {
-            let few = std::array::from_fn(|at| self.all.row(points[at] as usize));
-            add(sums, &push::<V, K, 4, false, true>(few, &strip, weights, &mut []));
+        let TraversalGroup { own, sums, .. } = &mut *self.group;
+        let mut groups_of_four = own.chunks_exact(4).zip(sums.chunks_exact_mut(4));
+        for (points, sums) in &mut groups_of_four {
+            let targets = std::array::from_fn(|at| self.all.row(points[at] as usize));
+            add(sums, &repel::<V, K, 4, false, true>(targets, &strip, weights, &mut []));
         }
         let rest = own.len() / 4 * 4;
         for (&point, sums) in own[rest..].iter().zip(sums[rest..].chunks_mut(1)) {
-            add(sums, &push::<V, K, 1, false, true>([self.all.row(point as usize)], &strip, weights, &mut []));
+            add(sums, &repel::<V, K, 1, false, true>([self.all.row(point as usize)], &strip, weights, &mut []));
         }
         self.group.pair_count += (own.len() * count) as u64;
         self.found.count = 0;

@@ -16,4 +16,4 @@ pub use barnes_hut::barnes_hut;
 pub use repulsion::{BlockShare, fixed_point_scale, repulsion};
 
 /// Lower bound on the distance of two points.
-const LEAST_DISTANCE: f32 = 0.01;
+const MIN_DISTANCE: f32 = 0.01;

@@ -7,13 +7,13 @@
 //! Cost of a pair in `k` dimensions: `2·k` operations for the distance, a division, `k` for the force on one point and
 //! `k` for the force on the other.
 
-use super::LEAST_DISTANCE;
+use super::MIN_DISTANCE;
 use crate::pairs::MOST_DIMENSIONS;
 use crate::panels::PanelLine;
 use crate::simd::Vector;
 
 /// Largest number of points in a strip.
-pub(super) const STRIP: usize = 1024;
+pub(super) const STRIP_POINTS: usize = 1024;
 
 /// Many points, dimension by dimension, in whole lines. `stride` is the distance between dimensions.
 pub(super) struct Strip<'a> {
@@ -33,69 +33,69 @@ pub(super) struct Weights<'a> {
 /// Return the repulsion of the strip on each of the few points, `(x − y)/d²` per pair.
 ///
 /// With `WEIGHTED`, each point of the strip counts with its weight. In more than two dimensions its spread is added to
-/// the squared distance. With `MUTUAL`, the opposite forces are added to `pushes`, `STRIP` values per dimension. `K` is
+/// the squared distance. With `MUTUAL`, the opposite forces are added to `reactions`, `STRIP_POINTS` values per dimension. `K` is
 /// the number of dimensions; if `K` is the maximum, the length of the few positions is used instead.
 #[inline(always)]
-pub(super) fn push<V: Vector, const K: usize, const FEW: usize, const MUTUAL: bool, const WEIGHTED: bool>(
-    few: [&[f32]; FEW],
+pub(super) fn repel<V: Vector, const K: usize, const TARGETS: usize, const MUTUAL: bool, const WEIGHTED: bool>(
+    targets: [&[f32]; TARGETS],
     strip: &Strip,
     weights: Weights,
-    pushes: &mut [f32],
-) -> [[f32; K]; FEW] {
+    reactions: &mut [f32],
+) -> [[f32; K]; TARGETS] {
     // With a constant number of dimensions all sums stay in registers.
-    let k = if K == MOST_DIMENSIONS { few[0].len() } else { K };
+    let k = if K == MOST_DIMENSIONS { targets[0].len() } else { K };
     let padded = strip.padded;
-    assert!(k <= K && few.iter().all(|position| position.len() == k) && padded.is_multiple_of(PanelLine::LEN));
+    assert!(k <= K && targets.iter().all(|position| position.len() == k) && padded.is_multiple_of(PanelLine::LEN));
     assert!(strip.stride.is_multiple_of(PanelLine::LEN) && (k - 1) * strip.stride + padded <= strip.positions.len());
     assert!(!WEIGHTED || padded <= weights.counts.len() && padded <= weights.spreads.len());
-    assert!(!MUTUAL || padded <= STRIP && k * STRIP <= pushes.len());
+    assert!(!MUTUAL || padded <= STRIP_POINTS && k * STRIP_POINTS <= reactions.len());
     let zero = V::splat(0.0);
-    let least = V::splat(LEAST_DISTANCE * LEAST_DISTANCE);
-    let mut here = [[zero; K]; FEW];
-    for (here, position) in here.iter_mut().zip(few) {
-        here.iter_mut().zip(position).for_each(|(here, &value)| *here = V::splat(value));
+    let least = V::splat(MIN_DISTANCE * MIN_DISTANCE);
+    let mut target = [[zero; K]; TARGETS];
+    for (target, position) in target.iter_mut().zip(targets) {
+        target.iter_mut().zip(position).for_each(|(target, &value)| *target = V::splat(value));
     }
-    let mut sums = [[zero; K]; FEW];
-    let (mut between, mut back) = ([zero; K], [zero; K]);
+    let mut sums = [[zero; K]; TARGETS];
+    let (mut difference, mut back) = ([zero; K], [zero; K]);
     for at in (0..padded).step_by(V::LANES) {
         // SAFETY: whole lines are within the strip by the checks above. Each dimension starts at a line, and a line is
         // at least as long as a vector of any level. (The same holds for every load and store below.)
-        let there = |axis: usize| unsafe { V::load(strip.positions.as_ptr().add(axis * strip.stride + at)) };
+        let source = |axis: usize| unsafe { V::load(strip.positions.as_ptr().add(axis * strip.stride + at)) };
         // SAFETY: as above.
         let weight = if WEIGHTED { unsafe { V::load(weights.counts.as_ptr().add(at)) } } else { V::splat(1.0) };
         // SAFETY: as above.
         let spread = if WEIGHTED && K > 2 { unsafe { V::load(weights.spreads.as_ptr().add(at)) } } else { zero };
-        let mut push_back = |axis: usize, factor: V, between: V| {
+        let mut subtract_reaction = |axis: usize, factor: V, difference: V| {
             // SAFETY: as above.
             unsafe {
-                let to = pushes.as_mut_ptr().add(axis * STRIP + at);
-                factor.multiply_subtract_from(between, V::load(to)).store(to);
+                let to = reactions.as_mut_ptr().add(axis * STRIP_POINTS + at);
+                factor.multiply_subtract_from(difference, V::load(to)).store(to);
             }
         };
-        for row in 0..FEW {
+        for row in 0..TARGETS {
             let mut square = spread;
             for axis in 0..k {
-                between[axis] = here[row][axis].subtract(there(axis));
-                square = between[axis].multiply_add(between[axis], square);
+                difference[axis] = target[row][axis].subtract(source(axis));
+                square = difference[axis].multiply_add(difference[axis], square);
             }
             let factor = weight.divide(square.maximum(least));
             for axis in 0..k {
-                sums[row][axis] = factor.multiply_add(between[axis], sums[row][axis]);
-                if MUTUAL && FEW == 1 {
-                    push_back(axis, factor, between[axis]);
+                sums[row][axis] = factor.multiply_add(difference[axis], sums[row][axis]);
+                if MUTUAL && TARGETS == 1 {
+                    subtract_reaction(axis, factor, difference[axis]);
                 } else if MUTUAL {
                     let before = if row == 0 { zero } else { back[axis] };
-                    back[axis] = factor.multiply_add(between[axis], before);
+                    back[axis] = factor.multiply_add(difference[axis], before);
                 }
             }
         }
-        if MUTUAL && FEW > 1 {
-            (0..k).for_each(|axis| push_back(axis, V::splat(1.0), back[axis]));
+        if MUTUAL && TARGETS > 1 {
+            (0..k).for_each(|axis| subtract_reaction(axis, V::splat(1.0), back[axis]));
         }
     }
-    let mut totals = [[0.0; K]; FEW];
+    let mut totals = [[0.0; K]; TARGETS];
     for axis in 0..k {
-        let of = |row: usize| if row < FEW { sums[row][axis] } else { zero };
+        let of = |row: usize| if row < TARGETS { sums[row][axis] } else { zero };
         let found = V::totals([of(0), of(1), of(2), of(3)]);
         totals.iter_mut().zip(found).for_each(|(to, total)| to[axis] = total);
     }

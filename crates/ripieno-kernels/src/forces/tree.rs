@@ -13,9 +13,9 @@ use crate::panels::{PanelLine, floats_mut};
 use crate::{Matrix, Threads};
 
 /// Largest number of points in a leaf. Leaves start at multiples of it.
-const LEAF: usize = 32;
+const LEAF_POINTS: usize = 32;
 /// Largest number of points in a group.
-const GROUP: usize = 128;
+const GROUP_POINTS: usize = 128;
 /// Number of subtrees per thread that are split off before threads build them in parallel.
 const PARTS_PER_THREAD: usize = 4;
 /// Estimated cost of a point on each level of the tree, in operations.
@@ -63,7 +63,7 @@ impl<const K: usize> TreeNode<K> {
     }
 
     /// Return the squared distance of a position from the bounding box.
-    pub fn square_to(&self, place: &[f32; K]) -> f32 {
+    pub fn squared_distance_to(&self, place: &[f32; K]) -> f32 {
         let gap = |axis: usize| (self.low[axis] - place[axis]).max(place[axis] - self.high[axis]).max(0.0);
         (0..K).map(|axis| gap(axis) * gap(axis)).sum()
     }
@@ -71,7 +71,7 @@ impl<const K: usize> TreeNode<K> {
 
 /// A point and its index.
 #[derive(Clone, Copy)]
-struct Item<const K: usize> {
+struct IndexedPoint<const K: usize> {
     at: [f32; K],
     index: u32,
 }
@@ -91,18 +91,19 @@ impl<const K: usize> PointTree<K> {
     /// Build the tree of at least one point.
     pub fn of(all: Matrix<f32>, threads: &Threads) -> PointTree<K> {
         let count = all.rows();
-        let point = |index: usize| Item { at: std::array::from_fn(|axis| all.row(index)[axis]), index: index as u32 };
+        let point =
+            |index: usize| IndexedPoint { at: std::array::from_fn(|axis| all.row(index)[axis]), index: index as u32 };
         let mut items: Vec<_> = (0..count).map(point).collect();
-        let mut nodes = vec![TreeNode::EMPTY; nodes_of(count)];
+        let mut nodes = vec![TreeNode::EMPTY; node_count_for(count)];
         let mut parts = Vec::new();
         let part = Branch { items: &mut items, nodes: &mut nodes, first: 0 };
         let part_points = count / (PARTS_PER_THREAD * threads.count()).next_power_of_two();
         part.halve(part_points, &mut parts);
         let operations = POINT_OPERATIONS * part_points * part_points.max(1).ilog2() as usize;
         threads.for_each(parts, operations, || (), |(), part| part.halve(0, &mut Vec::new()));
-        find_moments(&mut nodes);
+        compute_moments(&mut nodes);
 
-        let stride = count.next_multiple_of(LEAF);
+        let stride = count.next_multiple_of(LEAF_POINTS);
         let mut lines = vec![PanelLine::default(); stride / PanelLine::LEN * K];
         for (axis, to) in floats_mut(&mut lines).chunks_exact_mut(stride).enumerate() {
             to.iter_mut().zip(&items).for_each(|(to, item)| *to = item.at[axis]);
@@ -116,7 +117,7 @@ impl<const K: usize> PointTree<K> {
         let mut at = 0;
         while at < self.nodes.len() {
             let node = self.nodes[at];
-            if node.len() <= GROUP {
+            if node.len() <= GROUP_POINTS {
                 groups.push(node);
                 at += node.nodes as usize;
             } else {
@@ -129,43 +130,43 @@ impl<const K: usize> PointTree<K> {
 
 /// Some points and the nodes of their subtree.
 struct Branch<'a, const K: usize> {
-    items: &'a mut [Item<K>],
+    items: &'a mut [IndexedPoint<K>],
     nodes: &'a mut [TreeNode<K>],
     first: usize,
 }
 
 impl<'a, const K: usize> Branch<'a, K> {
-    /// Halve the points until a part has at most `few` points or is a leaf. The former are appended to `parts`.
-    fn halve(self, few: usize, parts: &mut Vec<Branch<'a, K>>) {
+    /// Halve the points until a part has at most `max_points` points or is a leaf. The former are appended to `parts`.
+    fn halve(self, max_points: usize, parts: &mut Vec<Branch<'a, K>>) {
         let Branch { items, nodes, first } = self;
-        if items.len() <= few {
+        if items.len() <= max_points {
             return parts.push(Branch { items, nodes, first });
         }
         let node_count = nodes.len() as u32;
         let (node, below) = nodes.split_first_mut().expect("there are points, so there is a node");
-        *node = boxed(items);
+        *node = with_bounding_box(items);
         (node.first, node.last, node.nodes) = (first as u32, (first + items.len()) as u32, node_count);
         if node.is_leaf() {
             (node.center, node.spread) = moments(items);
             return;
         }
-        let middle = (items.len() / 2).next_multiple_of(LEAF);
+        let middle = (items.len() / 2).next_multiple_of(LEAF_POINTS);
         let axis = node.longest();
         items.select_nth_unstable_by(middle, |a, b| a.at[axis].total_cmp(&b.at[axis]).then(a.index.cmp(&b.index)));
         let (left, right) = items.split_at_mut(middle);
-        let (left_nodes, right_nodes) = below.split_at_mut(nodes_of(middle));
-        Branch { items: left, nodes: left_nodes, first }.halve(few, parts);
-        Branch { items: right, nodes: right_nodes, first: first + middle }.halve(few, parts);
+        let (left_nodes, right_nodes) = below.split_at_mut(node_count_for(middle));
+        Branch { items: left, nodes: left_nodes, first }.halve(max_points, parts);
+        Branch { items: right, nodes: right_nodes, first: first + middle }.halve(max_points, parts);
     }
 }
 
 /// Return the number of nodes of a tree with this number of points.
-fn nodes_of(points: usize) -> usize {
-    2 * points.div_ceil(LEAF) - 1
+fn node_count_for(points: usize) -> usize {
+    2 * points.div_ceil(LEAF_POINTS) - 1
 }
 
 /// Create a node with only the bounding box of the points.
-fn boxed<const K: usize>(items: &[Item<K>]) -> TreeNode<K> {
+fn with_bounding_box<const K: usize>(items: &[IndexedPoint<K>]) -> TreeNode<K> {
     let mut node = TreeNode { low: items[0].at, high: items[0].at, ..TreeNode::EMPTY };
     for item in items {
         for axis in 0..K {
@@ -177,17 +178,17 @@ fn boxed<const K: usize>(items: &[Item<K>]) -> TreeNode<K> {
 }
 
 /// Return the center and the spread of points.
-fn moments<const K: usize>(items: &[Item<K>]) -> ([f32; K], f32) {
+fn moments<const K: usize>(items: &[IndexedPoint<K>]) -> ([f32; K], f32) {
     let count = items.len() as f64;
     let center = std::array::from_fn(|axis| {
         let sum: f64 = items.iter().map(|item| f64::from(item.at[axis])).sum();
         (sum / count) as f32
     });
-    let squares: f64 = items.iter().map(|item| square_between(&item.at, &center)).sum();
+    let squares: f64 = items.iter().map(|item| squared_distance(&item.at, &center)).sum();
     (center, spread::<K>(squares / count))
 }
 
-fn square_between<const K: usize>(a: &[f32; K], b: &[f32; K]) -> f64 {
+fn squared_distance<const K: usize>(a: &[f32; K], b: &[f32; K]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
 }
 
@@ -197,7 +198,7 @@ fn spread<const K: usize>(mean_square: f64) -> f32 {
 }
 
 /// Compute the centers and spreads of the inner nodes from their children.
-fn find_moments<const K: usize>(nodes: &mut [TreeNode<K>]) {
+fn compute_moments<const K: usize>(nodes: &mut [TreeNode<K>]) {
     for at in (0..nodes.len()).rev() {
         if nodes[at].is_leaf() {
             continue;
@@ -208,7 +209,8 @@ fn find_moments<const K: usize>(nodes: &mut [TreeNode<K>]) {
         let mean = |left: f64, right: f64| share * left + (1.0 - share) * right;
         let node = &mut nodes[at];
         node.center = std::array::from_fn(|axis| mean(left.center[axis].into(), right.center[axis].into()) as f32);
-        let between = mean(square_between(&left.center, &node.center), square_between(&right.center, &node.center));
-        node.spread = mean(left.spread.into(), right.spread.into()) as f32 + spread::<K>(between);
+        let difference =
+            mean(squared_distance(&left.center, &node.center), squared_distance(&right.center, &node.center));
+        node.spread = mean(left.spread.into(), right.spread.into()) as f32 + spread::<K>(difference);
     }
 }

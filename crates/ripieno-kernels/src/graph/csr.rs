@@ -47,7 +47,7 @@ impl fmt::Display for TooManyEdges {
 impl LocalGraph {
     /// Number the ends of edges and sort the edges.
     ///
-    /// With `once`, edges with equal ends count as one.
+    /// With `merge_duplicates`, edges with equal ends count as one.
     /// Cost: about fifty nanoseconds per edge for clustered ids, otherwise a hundred. It temporarily takes up to 72
     /// bytes per edge.
     ///
@@ -55,18 +55,18 @@ impl LocalGraph {
     /// If there are too many edges.
     ///
     /// # Panics
-    /// If the lengths differ, or if weights are given with `once`, because the weight of merged edges would be
+    /// If the lengths differ, or if weights are given with `merge_duplicates`, because the weight of merged edges would be
     /// ambiguous.
     pub fn new(
         sources: &[i64],
         targets: &[i64],
         weights: Option<&[f64]>,
-        once: bool,
+        merge_duplicates: bool,
         threads: &Threads,
     ) -> Result<LocalGraph, TooManyEdges> {
         assert_eq!(sources.len(), targets.len(), "an edge has two ends");
         assert!(weights.is_none_or(|weights| weights.len() == sources.len()), "a weight per edge");
-        assert!(!once || weights.is_none(), "equal edges of different weights cannot count as one");
+        assert!(!merge_duplicates || weights.is_none(), "equal edges of different weights cannot count as one");
         if sources.len() > u32::MAX as usize {
             return Err(TooManyEdges { count: sources.len() });
         }
@@ -76,7 +76,7 @@ impl LocalGraph {
         threads.for_each(ends, operations, || (), |(), (ids, numbering)| *numbering = Some(number(ids)));
         let [rows, columns] = [rows, columns].map(|numbering| numbering.expect("both ends are numbered"));
         let mut matrix = Csr::of(&rows, &columns, weights);
-        if once {
+        if merge_duplicates {
             matrix.merge_equal();
         }
         Ok(LocalGraph { rows: rows.ids, columns: columns.ids, matrix })
@@ -86,9 +86,11 @@ impl LocalGraph {
 impl Csr {
     fn of(rows: &Numbering, columns: &Numbering, weights: Option<&[f64]>) -> Csr {
         let (entries, weights) = match weights {
-            None => (by_row(rows, columns, iter::repeat(())).into_iter().map(|(column, ())| column).collect(), None),
+            None => {
+                (entries_by_row(rows, columns, iter::repeat(())).into_iter().map(|(column, ())| column).collect(), None)
+            }
             Some(weights) => {
-                let (entries, weights) = by_row(rows, columns, weights.iter().copied()).into_iter().unzip();
+                let (entries, weights) = entries_by_row(rows, columns, weights.iter().copied()).into_iter().unzip();
                 (entries, Some(weights))
             }
         };
@@ -157,14 +159,18 @@ impl Csr {
 /// Return the column and weight of each entry, ordered by row, column and original position.
 ///
 /// Two stable counting sorts: by column, then the entries of all columns by row.
-fn by_row<W: Copy + Default>(rows: &Numbering, columns: &Numbering, weights: impl Iterator<Item = W>) -> Vec<(u32, W)> {
+fn entries_by_row<W: Copy + Default>(
+    rows: &Numbering,
+    columns: &Numbering,
+    weights: impl Iterator<Item = W>,
+) -> Vec<(u32, W)> {
     let begins = offsets(&columns.counts);
     let entries = rows.numbers.iter().copied().zip(weights);
     let by_column = sorted(&begins, entries.zip(columns.numbers.iter().copied()));
-    let of_columns = (0..).zip(begins.windows(2)).flat_map(|(column, ends)| {
+    let entries_by_column = (0..).zip(begins.windows(2)).flat_map(|(column, ends)| {
         by_column[ends[0]..ends[1]].iter().map(move |&(row, weight)| ((column, weight), row))
     });
-    sorted(&offsets(&rows.counts), of_columns)
+    sorted(&offsets(&rows.counts), entries_by_column)
 }
 
 /// Return the start of each of several runs with these counts, and the end of the last one.

@@ -12,5 +12,5 @@ mod product;
 
 pub use csr::{Csr, LocalGraph, TooManyEdges};
 pub use pagerank::{PageRankStep, PageRankTotals, pagerank_step};
-pub use parse::{EdgeColumns, LARGEST_ID, MalformedLine, Reason, Third, parse_edges};
+pub use parse::{EdgeColumns, LARGEST_ID, MalformedLine, Reason, ThirdField, parse_edges};
 pub use product::{Fold, Max, Min, Or, Sum};

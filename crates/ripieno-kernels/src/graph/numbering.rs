@@ -24,23 +24,23 @@ const TABLE_ENTRIES_PER_ID: usize = 4;
 
 /// Number `ids`. There are at most 2^32 - 1.
 pub fn number(ids: &[i64]) -> Numbering {
-    let (Some(&least), Some(&greatest)) = (ids.iter().min(), ids.iter().max()) else { return Numbering::default() };
-    let span = greatest.abs_diff(least);
+    let (Some(&smallest), Some(&largest)) = (ids.iter().min(), ids.iter().max()) else { return Numbering::default() };
+    let span = largest.abs_diff(smallest);
     if span < (TABLE_ENTRIES_PER_ID * ids.len()) as u64 {
-        by_table(ids, least, span as usize)
+        by_table(ids, smallest, span as usize)
     } else {
-        by_sorting(ids, least, span)
+        by_sorting(ids, smallest, span)
     }
 }
 
-fn by_table(ids: &[i64], least: i64, span: usize) -> Numbering {
-    let entry = |id: i64| id.abs_diff(least) as usize;
+fn by_table(ids: &[i64], smallest: i64, span: usize) -> Numbering {
+    let entry = |id: i64| id.abs_diff(smallest) as usize;
     let mut table = vec![0u32; span + 1];
     for &id in ids {
         table[entry(id)] += 1;
     }
-    let met = (0..).zip(&table).filter(|(_, count)| **count > 0);
-    let distinct = met.map(|(entry, &count)| (least.wrapping_add_unsigned(entry), count)).collect();
+    let occurring = (0..).zip(&table).filter(|(_, count)| **count > 0);
+    let distinct = occurring.map(|(entry, &count)| (smallest.wrapping_add_unsigned(entry), count)).collect();
     let (numbering, renumbered) = by_frequency(distinct);
     for (entry, number) in table.iter_mut().filter(|entry| **entry > 0).zip(renumbered) {
         *entry = number;
@@ -48,8 +48,8 @@ fn by_table(ids: &[i64], least: i64, span: usize) -> Numbering {
     Numbering { numbers: ids.iter().map(|&id| table[entry(id)]).collect(), ..numbering }
 }
 
-fn by_sorting(ids: &[i64], least: i64, span: u64) -> Numbering {
-    let pairs = sorted_pairs(ids, least, span);
+fn by_sorting(ids: &[i64], smallest: i64, span: u64) -> Numbering {
+    let pairs = sorted_pairs(ids, smallest, span);
     let runs = || pairs.chunk_by(|a, b| a.0 == b.0);
     let (numbering, renumbered) = by_frequency(runs().map(|run| (run[0].0, run.len() as u32)).collect());
     let mut numbers = vec![0; ids.len()];
@@ -64,9 +64,9 @@ fn by_sorting(ids: &[i64], least: i64, span: u64) -> Numbering {
 /// Order ascending distinct ids with their counts by frequency. Returns the numbering, without `numbers`, and the new
 /// number of each id.
 fn by_frequency(distinct: Vec<(i64, u32)>) -> (Numbering, Vec<u32>) {
-    let greatest = distinct.iter().map(|pair| pair.1).max().unwrap_or(0);
-    let mut frequencies = vec![0; greatest as usize + 1];
-    let rarity = |count: u32| greatest - count;
+    let largest = distinct.iter().map(|pair| pair.1).max().unwrap_or(0);
+    let mut frequencies = vec![0; largest as usize + 1];
+    let rarity = |count: u32| largest - count;
     for &(_, count) in &distinct {
         frequencies[rarity(count) as usize] += 1;
     }
@@ -80,13 +80,13 @@ fn by_frequency(distinct: Vec<(i64, u32)>) -> (Numbering, Vec<u32>) {
     (Numbering { ids, counts, numbers: Vec::new() }, renumbered)
 }
 
-/// Return the ids, from `least` to `least + span`, with their positions, sorted by id, then position.
-fn sorted_pairs(ids: &[i64], least: i64, span: u64) -> Vec<(i64, u32)> {
+/// Return the ids, from `smallest` to `smallest + span`, with their positions, sorted by id, then position.
+fn sorted_pairs(ids: &[i64], smallest: i64, span: u64) -> Vec<(i64, u32)> {
     let mut pairs: Vec<(i64, u32)> = ids.iter().zip(0..).map(|(&id, place)| (id, place)).collect();
     let mut other = vec![(0, 0); pairs.len()];
     let bits = u64::BITS - span.leading_zeros();
     for shift in (0..bits).step_by(DIGIT_BITS as usize) {
-        let digit = |id: i64| (id.abs_diff(least) >> shift) as usize & ((1 << DIGIT_BITS) - 1);
+        let digit = |id: i64| (id.abs_diff(smallest) >> shift) as usize & ((1 << DIGIT_BITS) - 1);
         let mut next = [0u32; 1 << DIGIT_BITS];
         for &(id, _) in &pairs {
             next[digit(id)] += 1;

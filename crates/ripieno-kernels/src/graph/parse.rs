@@ -11,9 +11,9 @@ pub const LARGEST_ID: i64 = (1 << 62) - 1;
 
 /// Meaning of a third field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Third {
+pub enum ThirdField {
     /// An error.
-    Refused,
+    Rejected,
     /// The field and all following ones are skipped.
     Ignored,
     /// The weight of the edge, which is required.
@@ -76,7 +76,7 @@ impl fmt::Display for Reason {
 ///
 /// # Errors
 /// The first line that is not an edge.
-pub fn parse_edges(text: &[u8], third: Third) -> Result<EdgeColumns, MalformedLine> {
+pub fn parse_edges(text: &[u8], third: ThirdField) -> Result<EdgeColumns, MalformedLine> {
     let mut edges = EdgeColumns::default();
     let mut cursor = TextCursor { text, at: 0 };
     loop {
@@ -126,7 +126,7 @@ impl TextCursor<'_> {
 
     /// Parse a line of fields separated by blanks.
     #[inline(always)]
-    fn edges(&mut self, edges: &mut EdgeColumns, third: Third) -> Result<(), Reason> {
+    fn edges(&mut self, edges: &mut EdgeColumns, third: ThirdField) -> Result<(), Reason> {
         let source = self.id()?;
         let begin = self.at;
         let tab = self.skip_blanks();
@@ -153,8 +153,8 @@ impl TextCursor<'_> {
         let begin = self.at;
         self.skip_blanks();
         match third {
-            Third::Weight => edges.weights.push(self.weight()?),
-            Third::Ignored if self.at > begin => self.skip_line(),
+            ThirdField::Weight => edges.weights.push(self.weight()?),
+            ThirdField::Ignored if self.at > begin => self.skip_line(),
             _ => {}
         }
         self.skip_blanks();

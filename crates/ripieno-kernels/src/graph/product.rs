@@ -11,20 +11,20 @@ use crate::Threads;
 /// Combines the values at the columns of a row.
 pub trait Fold<T: Copy>: Sync {
     /// Type of the accumulator.
-    type Held: Copy;
+    type Accumulator: Copy;
     /// The result for a row without entries.
-    const NONE: Self::Held;
+    const IDENTITY: Self::Accumulator;
     /// Whether the matrix may have weights. Weights are not integers, so integer sums do not support them.
-    const MAY_WEIGH: bool = true;
+    const SUPPORTS_WEIGHTS: bool = true;
     /// Convert a value to the type of the accumulator.
-    fn held(value: T) -> Self::Held;
+    fn widened(value: T) -> Self::Accumulator;
     /// Combine two accumulators.
-    fn fold(a: Self::Held, b: Self::Held) -> Self::Held;
+    fn fold(a: Self::Accumulator, b: Self::Accumulator) -> Self::Accumulator;
     /// Convert the result to the type of the values.
-    fn rounded(held: Self::Held) -> T;
+    fn narrowed(widened: Self::Accumulator) -> T;
     /// Multiply a value by the weight of its entry. Folds other than sums ignore the weight.
-    fn weighed(value: T, _weight: f64) -> Self::Held {
-        Self::held(value)
+    fn weighted(value: T, _weight: f64) -> Self::Accumulator {
+        Self::widened(value)
     }
 }
 
@@ -42,16 +42,16 @@ pub struct Max;
 pub struct Or;
 
 /// Let values accumulate in their own type.
-macro_rules! held_as_given {
+macro_rules! accumulate_in_own_type {
     ($type:ty) => {
-        type Held = $type;
+        type Accumulator = $type;
         #[inline(always)]
-        fn held(value: $type) -> $type {
+        fn widened(value: $type) -> $type {
             value
         }
         #[inline(always)]
-        fn rounded(held: $type) -> $type {
-            held
+        fn narrowed(widened: $type) -> $type {
+            widened
         }
     };
 }
@@ -59,10 +59,10 @@ macro_rules! held_as_given {
 macro_rules! real_folds {
     ($($type:ty),*) => {$(
         impl Fold<$type> for Sum {
-            type Held = f64;
-            const NONE: f64 = 0.0;
+            type Accumulator = f64;
+            const IDENTITY: f64 = 0.0;
             #[inline(always)]
-            fn held(value: $type) -> f64 {
+            fn widened(value: $type) -> f64 {
                 value as f64
             }
             #[inline(always)]
@@ -70,25 +70,25 @@ macro_rules! real_folds {
                 a + b
             }
             #[inline(always)]
-            fn rounded(held: f64) -> $type {
-                held as $type
+            fn narrowed(widened: f64) -> $type {
+                widened as $type
             }
             #[inline(always)]
-            fn weighed(value: $type, weight: f64) -> f64 {
+            fn weighted(value: $type, weight: f64) -> f64 {
                 value as f64 * weight
             }
         }
         impl Fold<$type> for Min {
-            held_as_given!($type);
-            const NONE: $type = <$type>::INFINITY;
+            accumulate_in_own_type!($type);
+            const IDENTITY: $type = <$type>::INFINITY;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
                 if b < a || b.is_nan() { b } else { a }
             }
         }
         impl Fold<$type> for Max {
-            held_as_given!($type);
-            const NONE: $type = <$type>::NEG_INFINITY;
+            accumulate_in_own_type!($type);
+            const IDENTITY: $type = <$type>::NEG_INFINITY;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
                 if b > a || b.is_nan() { b } else { a }
@@ -100,33 +100,33 @@ macro_rules! real_folds {
 macro_rules! whole_folds {
     ($($type:ty),*) => {$(
         impl Fold<$type> for Sum {
-            held_as_given!($type);
-            const NONE: $type = 0;
-            const MAY_WEIGH: bool = false;
+            accumulate_in_own_type!($type);
+            const IDENTITY: $type = 0;
+            const SUPPORTS_WEIGHTS: bool = false;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
                 a.wrapping_add(b)
             }
         }
         impl Fold<$type> for Min {
-            held_as_given!($type);
-            const NONE: $type = <$type>::MAX;
+            accumulate_in_own_type!($type);
+            const IDENTITY: $type = <$type>::MAX;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
                 a.min(b)
             }
         }
         impl Fold<$type> for Max {
-            held_as_given!($type);
-            const NONE: $type = <$type>::MIN;
+            accumulate_in_own_type!($type);
+            const IDENTITY: $type = <$type>::MIN;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
                 a.max(b)
             }
         }
         impl Fold<$type> for Or {
-            held_as_given!($type);
-            const NONE: $type = 0;
+            accumulate_in_own_type!($type);
+            const IDENTITY: $type = 0;
             #[inline(always)]
             fn fold(a: $type, b: $type) -> $type {
                 a | b
@@ -149,10 +149,10 @@ impl Csr {
     /// Sums of floats use the weights; other folds ignore them.
     ///
     /// # Panics
-    /// If the shapes do not match, or the matrix has weights and [`Fold::MAY_WEIGH`] is false.
+    /// If the shapes do not match, or the matrix has weights and [`Fold::SUPPORTS_WEIGHTS`] is false.
     pub fn product<F: Fold<T>, T: Copy + Send + Sync>(&self, x: &[T], out: &mut [T], width: usize, threads: &Threads) {
         assert!(width > 0, "a row has at least one value");
-        assert!(F::MAY_WEIGH || self.weights().is_none(), "sums of whole numbers take no weights");
+        assert!(F::SUPPORTS_WEIGHTS || self.weights().is_none(), "sums of whole numbers take no weights");
         assert_eq!(x.len(), self.column_count() * width, "a row of x per column");
         assert_eq!(out.len(), self.row_count() * width, "a row of the result per row");
         let runs = self.runs(threads.count() * PARTS_PER_THREAD);
@@ -170,7 +170,7 @@ impl Csr {
             || (),
             |(), (first, out)| match (width, self.weights()) {
                 (1, None) => self.gather::<F, T>(x, first, out),
-                (1, Some(weights)) => self.gather_weighed::<F, T>(x, weights, first, out),
+                (1, Some(weights)) => self.gather_weighted::<F, T>(x, weights, first, out),
                 _ => self.gather_rows::<F, T>(x, width, first, out),
             },
         );
@@ -188,44 +188,45 @@ impl Csr {
     fn gather<F: Fold<T>, T: Copy>(&self, x: &[T], first: usize, out: &mut [T]) {
         for (row, out) in (first..).zip(out) {
             let columns = &self.columns()[self.offsets()[row]..self.offsets()[row + 1]];
-            let mut lanes = [F::NONE; LANES];
+            let mut lanes = [F::IDENTITY; LANES];
             let mut fours = columns.chunks_exact(LANES);
             for four in &mut fours {
                 for (lane, &column) in lanes.iter_mut().zip(four) {
                     // SAFETY: columns are below `column_count`, the length of `x`.
-                    *lane = F::fold(*lane, F::held(unsafe { *x.get_unchecked(column as usize) }));
+                    *lane = F::fold(*lane, F::widened(unsafe { *x.get_unchecked(column as usize) }));
                 }
             }
             let folded = F::fold(F::fold(lanes[0], lanes[1]), F::fold(lanes[2], lanes[3]));
-            *out = F::rounded(fours.remainder().iter().fold(folded, |folded, &column| {
+            *out = F::narrowed(fours.remainder().iter().fold(folded, |folded, &column| {
                 // SAFETY: as above.
-                F::fold(folded, F::held(unsafe { *x.get_unchecked(column as usize) }))
+                F::fold(folded, F::widened(unsafe { *x.get_unchecked(column as usize) }))
             }));
         }
     }
 
-    fn gather_weighed<F: Fold<T>, T: Copy>(&self, x: &[T], weights: &[f64], first: usize, out: &mut [T]) {
+    fn gather_weighted<F: Fold<T>, T: Copy>(&self, x: &[T], weights: &[f64], first: usize, out: &mut [T]) {
         for (row, out) in (first..).zip(out) {
             let entries = self.offsets()[row]..self.offsets()[row + 1];
-            let weighed = self.columns()[entries.clone()].iter().zip(&weights[entries]);
+            let weighted = self.columns()[entries.clone()].iter().zip(&weights[entries]);
             let add =
-                |folded, (&column, &weight): (&u32, &f64)| F::fold(folded, F::weighed(x[column as usize], weight));
-            *out = F::rounded(weighed.fold(F::NONE, add));
+                |folded, (&column, &weight): (&u32, &f64)| F::fold(folded, F::weighted(x[column as usize], weight));
+            *out = F::narrowed(weighted.fold(F::IDENTITY, add));
         }
     }
 
     fn gather_rows<F: Fold<T>, T: Copy>(&self, x: &[T], width: usize, first: usize, out: &mut [T]) {
-        let mut held = vec![F::NONE; width];
+        let mut accumulators = vec![F::IDENTITY; width];
         for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
-            held.fill(F::NONE);
+            accumulators.fill(F::IDENTITY);
             for entry in self.offsets()[row]..self.offsets()[row + 1] {
                 let column = self.columns()[entry] as usize;
                 let weight = self.weights().map(|weights| weights[entry]);
-                for (held, &value) in held.iter_mut().zip(&x[column * width..(column + 1) * width]) {
-                    *held = F::fold(*held, weight.map_or(F::held(value), |weight| F::weighed(value, weight)));
+                for (accumulator, &value) in accumulators.iter_mut().zip(&x[column * width..(column + 1) * width]) {
+                    *accumulator =
+                        F::fold(*accumulator, weight.map_or(F::widened(value), |weight| F::weighted(value, weight)));
                 }
             }
-            out.iter_mut().zip(&held).for_each(|(out, &held)| *out = F::rounded(held));
+            out.iter_mut().zip(&accumulators).for_each(|(out, &sum)| *out = F::narrowed(sum));
         }
     }
 }

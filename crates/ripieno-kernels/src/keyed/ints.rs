@@ -4,7 +4,7 @@
 //! lookup compares all five keys of the key's own line at once, without a data-dependent branch. The remaining keys of
 //! a block are collected and searched one by one.
 //! Cost: two to three nanoseconds per key while the table fits the cache; 17 to 55 bytes per distinct key.
-//! After: Ross, "Efficient hash probes on modern processors", ICDE 2007 (splash tables).
+//! Source: Ross, "Efficient hash probes on modern processors", ICDE 2007 (splash tables).
 
 use super::hash_int;
 use crate::Simd;
@@ -21,7 +21,7 @@ const FIRST_LINES: usize = 8;
 /// Number of keys in a block.
 const BLOCK: usize = 1024;
 /// Prefetch distance, in keys.
-const AHEAD: usize = 64;
+const PREFETCH_DISTANCE: usize = 64;
 
 /// Keys with their numbers. The occupied slots come first; an empty slot has key 0 and the number `VACANT`.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +53,7 @@ pub struct IntTable {
     lines: Vec<KeyLine>,
     keys: Vec<i64>,
     /// Scratch memory: positions of the keys of a block without a match in their own line.
-    others: Vec<u32>,
+    misses: Vec<u32>,
 }
 
 impl IntTable {
@@ -68,7 +68,7 @@ impl IntTable {
     /// If the machine does not support the level.
     pub fn with_simd(simd: Simd) -> IntTable {
         simd.check();
-        IntTable { simd, lines: Vec::new(), keys: Vec::new(), others: Vec::new() }
+        IntTable { simd, lines: Vec::new(), keys: Vec::new(), misses: Vec::new() }
     }
 
     /// Return the number of distinct keys.
@@ -102,24 +102,24 @@ impl IntTable {
     /// If `keys` and `hashes` differ in length, or there are 2^32 - 1 distinct keys.
     pub fn number_all(&mut self, keys: &[i64], hashes: &[u64], into: &mut Vec<u32>) {
         assert_eq!(keys.len(), hashes.len(), "every key has its hash");
-        let mut others = std::mem::take(&mut self.others);
+        let mut misses = std::mem::take(&mut self.misses);
         for (keys, hashes) in keys.chunks(BLOCK).zip(hashes.chunks(BLOCK)) {
             let begin = into.len();
             if self.lines.is_empty() {
                 self.grow();
             }
-            others.clear();
+            misses.clear();
             match self.simd {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: the machine supports the level, see `with_simd`.
-                Simd::Avx512 => unsafe { find_with_avx512(&self.lines, keys, hashes, into, &mut others) },
-                _ => find(&self.lines, keys, hashes, into, &mut others),
+                Simd::Avx512 => unsafe { find_with_avx512(&self.lines, keys, hashes, into, &mut misses) },
+                _ => find(&self.lines, keys, hashes, into, &mut misses),
             }
-            for &at in &others {
+            for &at in &misses {
                 into[begin + at as usize] = self.number(keys[at as usize], hashes[at as usize]);
             }
         }
-        self.others = others;
+        self.misses = misses;
     }
 
     /// Return the number of `key`, which has the given hash. Assign the next number to a new key.
@@ -134,14 +134,14 @@ impl IntTable {
         let mut at = hash as usize & mask;
         loop {
             let line = &mut self.lines[at];
-            for (kept, number) in line.keys.iter_mut().zip(&mut line.numbers) {
+            for (stored, number) in line.keys.iter_mut().zip(&mut line.numbers) {
                 if *number == VACANT {
                     *number = next_number(&self.keys);
-                    *kept = key;
+                    *stored = key;
                     self.keys.push(key);
                     return *number;
                 }
-                if *kept == key {
+                if *stored == key {
                     return *number;
                 }
             }
@@ -156,15 +156,15 @@ impl IntTable {
         self.lines = vec![VACANT_LINE; count];
         for (number, &key) in (0..).zip(&self.keys) {
             let mut at = hash_int(key) as usize & (count - 1);
-            let (line, place) = loop {
+            let (line, slot) = loop {
                 let line = &mut self.lines[at];
-                if let Some(place) = line.numbers[..LINE_KEYS].iter().position(|&number| number == VACANT) {
-                    break (line, place);
+                if let Some(slot) = line.numbers[..LINE_KEYS].iter().position(|&number| number == VACANT) {
+                    break (line, slot);
                 }
                 at = (at + 1) & (count - 1);
             };
-            line.keys[place] = key;
-            line.numbers[place] = number;
+            line.keys[slot] = key;
+            line.numbers[slot] = number;
         }
     }
 }
@@ -181,20 +181,20 @@ fn next_number(keys: &[i64]) -> u32 {
 }
 
 /// Append the number of each key to `into`. Keys without a match in their own line get `VACANT`, and their positions go
-/// to `others`.
-fn find(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
-    find_by(lines, keys, hashes, into, others, |line, key| {
+/// to `misses`.
+fn find(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, misses: &mut Vec<u32>) {
+    find_by(lines, keys, hashes, into, misses, |line, key| {
         let each = line.keys.iter().enumerate();
-        each.fold(0, |equal, (place, &kept)| equal | u32::from(kept == key) << place)
+        each.fold(0, |equal, (slot, &stored)| equal | u32::from(stored == key) << slot)
     });
 }
 
 /// Like [`find`], with the whole line as one vector.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
-fn find_with_avx512(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, others: &mut Vec<u32>) {
+fn find_with_avx512(lines: &[KeyLine], keys: &[i64], hashes: &[u64], into: &mut Vec<u32>, misses: &mut Vec<u32>) {
     use std::arch::x86_64::{_mm512_cmpeq_epi64_mask, _mm512_load_si512, _mm512_set1_epi64};
-    find_by(lines, keys, hashes, into, others, |line, key| {
+    find_by(lines, keys, hashes, into, misses, |line, key| {
         // SAFETY: a line has 64 bytes and is aligned to 64 bytes.
         let line = unsafe { _mm512_load_si512(std::ptr::from_ref(line).cast()) };
         u32::from(_mm512_cmpeq_epi64_mask(line, _mm512_set1_epi64(key)))
@@ -208,25 +208,25 @@ fn find_by(
     keys: &[i64],
     hashes: &[u64],
     into: &mut Vec<u32>,
-    others: &mut Vec<u32>,
+    misses: &mut Vec<u32>,
     equal: impl Fn(&KeyLine, i64) -> u32,
 ) {
     let mask = lines.len() - 1;
-    others.resize(keys.len(), 0);
-    let mut other_count = 0;
+    misses.resize(keys.len(), 0);
+    let mut miss_count = 0;
     let begin = into.len();
     into.resize(begin + keys.len(), 0);
     let into = &mut into[begin..];
     for (at, ((&key, &hash), into)) in keys.iter().zip(hashes).zip(into).enumerate() {
-        if let Some(&ahead) = hashes.get(at + AHEAD) {
+        if let Some(&ahead) = hashes.get(at + PREFETCH_DISTANCE) {
             prefetch(&lines[ahead as usize & mask]);
         }
         let line = &lines[hash as usize & mask];
-        let place = (equal(line, key) | 1 << LINE_KEYS).trailing_zeros() as usize;
-        let number = line.numbers[place];
+        let slot = (equal(line, key) | 1 << LINE_KEYS).trailing_zeros() as usize;
+        let number = line.numbers[slot];
         *into = number;
-        others[other_count] = at as u32;
-        other_count += usize::from(number == VACANT);
+        misses[miss_count] = at as u32;
+        miss_count += usize::from(number == VACANT);
     }
-    others.truncate(other_count);
+    misses.truncate(miss_count);
 }

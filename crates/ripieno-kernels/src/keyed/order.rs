@@ -7,12 +7,12 @@ use super::strings::{Strings, prefix};
 /// Cost: a sort of 16 bytes per string. It reads the strings only where their first 8 bytes are equal.
 pub fn order_of_strings(keys: Strings<'_>, descending: bool) -> Vec<i64> {
     let flip = if descending { u64::MAX } else { 0 };
-    let beginning = |key: &[u8]| (prefix(key) as u64).swap_bytes() ^ flip;
-    let mut order: Vec<(u64, i64)> = keys.iter().map(beginning).zip(0..).collect();
-    order.sort_unstable_by(|one, other| {
-        one.0.cmp(&other.0).then_with(|| {
-            let whole = keys.get(one.1 as usize).cmp(keys.get(other.1 as usize));
-            (if descending { whole.reverse() } else { whole }).then(one.1.cmp(&other.1))
+    let prefix_key = |key: &[u8]| (prefix(key) as u64).swap_bytes() ^ flip;
+    let mut order: Vec<(u64, i64)> = keys.iter().map(prefix_key).zip(0..).collect();
+    order.sort_unstable_by(|a, b| {
+        a.0.cmp(&b.0).then_with(|| {
+            let full_order = keys.get(a.1 as usize).cmp(keys.get(b.1 as usize));
+            (if descending { full_order.reverse() } else { full_order }).then(a.1.cmp(&b.1))
         })
     });
     order.into_iter().map(|(_, row)| row).collect()

@@ -113,7 +113,7 @@ pub(crate) const PREFIX_BYTES: usize = 16;
 /// The number of an empty slot.
 const VACANT: u32 = u32::MAX;
 /// Prefetch distance, in keys.
-const AHEAD: usize = 16;
+const PREFETCH_DISTANCE: usize = 16;
 /// Initial number of slots.
 const FIRST_SLOTS: usize = 16;
 
@@ -193,7 +193,7 @@ impl StringTable {
     /// If `keys` and `hashes` differ in length, or there are 2^32 - 1 distinct keys.
     pub fn number_all(&mut self, keys: Strings<'_>, hashes: &[u64], into: &mut Vec<u32>) {
         assert_eq!(keys.len(), hashes.len(), "every key has its hash");
-        let ahead = hashes.iter().skip(AHEAD).map(Some).chain(std::iter::repeat(None));
+        let ahead = hashes.iter().skip(PREFETCH_DISTANCE).map(Some).chain(std::iter::repeat(None));
         into.extend(keys.iter().zip(hashes).zip(ahead).map(|((key, &hash), ahead)| {
             ahead.inspect(|&&hash| self.prefetch(hash));
             self.number(key, hash)
@@ -216,11 +216,11 @@ impl StringTable {
             self.grow();
         }
         let length = key.len().min(u32::MAX as usize) as u32;
-        let mut at = self.place(hash);
+        let mut at = self.first_slot(hash);
         loop {
             let slot = self.slots[at];
             if slot.number == VACANT {
-                return self.enter(at, key, KeySlot { prefix, hash, length, number: VACANT });
+                return self.insert(at, key, KeySlot { prefix, hash, length, number: VACANT });
             }
             if slot.hash == hash && slot.length == length && slot.prefix == prefix {
                 let rest_is_equal = key.len() <= PREFIX_BYTES || self.keys().get(slot.number as usize) == key;
@@ -235,14 +235,14 @@ impl StringTable {
     /// Prefetch the slot for a key with this hash.
     #[inline(always)]
     pub(crate) fn prefetch(&self, hash: u64) {
-        if let Some(slot) = self.slots.get(self.place(hash)) {
+        if let Some(slot) = self.slots.get(self.first_slot(hash)) {
             prefetch(slot);
         }
     }
 
     /// Return the first slot to probe for a key with this hash.
     #[inline(always)]
-    fn place(&self, hash: u64) -> usize {
+    fn first_slot(&self, hash: u64) -> usize {
         hash as usize & self.slots.len().wrapping_sub(1)
     }
 
@@ -256,7 +256,7 @@ impl StringTable {
         let count = (self.slots.len() * 2).max(FIRST_SLOTS);
         let old = std::mem::replace(&mut self.slots, vec![VACANT_SLOT; count]);
         for slot in old.into_iter().filter(|slot| slot.number != VACANT) {
-            let mut at = self.place(slot.hash);
+            let mut at = self.first_slot(slot.hash);
             while self.slots[at].number != VACANT {
                 at = (at + 1) & (count - 1);
             }
@@ -267,7 +267,7 @@ impl StringTable {
     /// Store a new key in the empty slot `at` and return its number.
     #[cold]
     #[inline(never)]
-    fn enter(&mut self, at: usize, key: &[u8], slot: KeySlot) -> u32 {
+    fn insert(&mut self, at: usize, key: &[u8], slot: KeySlot) -> u32 {
         let number = u32::try_from(self.len()).ok().filter(|&number| number != VACANT);
         let number = number.expect("a table holds fewer than 2^32 - 1 keys");
         self.data.extend_from_slice(key);

@@ -72,38 +72,38 @@ pub fn sgd_occurrences(rows: OrderedColumns, owners: &[i32], owner_count: usize)
 
 /// Return the position of each entry's feature in the vector of its step, in which each owner has a chunk.
 ///
-/// Also returns the contribution of the penalty to the gradient of each feature of `occurring`, per weight: the
-/// contribution per row times the feature's count in the step. `occurring` must come from [`sgd_occurrences`].
+/// Also returns the contribution of the penalty to the gradient of each feature of `occurrences`, per weight: the
+/// contribution per row times the feature's count in the step. `occurrences` must come from [`sgd_occurrences`].
 ///
 /// # Panics
 /// If the shapes do not fit.
 pub fn sgd_places(
     rows: OrderedColumns,
-    occurring: StepNumbers,
+    occurrences: StepNumbers,
     chunk_lens: &[i64],
     penalties: &[f64],
 ) -> (Vec<i32>, Vec<f64>) {
     assert_eq!(chunk_lens.len(), rows.step_count, "a length for every step");
-    let lists = StepLists::new(occurring.counts, occurring.numbers, rows.step_count);
+    let lists = StepLists::new(occurrences.counts, occurrences.numbers, rows.step_count);
     let mut places = Vec::with_capacity(rows.columns.len());
-    let mut penalties_of = vec![0.0; occurring.numbers.len()];
-    let (mut place_of, mut count_of) = (vec![0; penalties.len()], vec![0.0; penalties.len()]);
+    let mut penalties_of = vec![0.0; occurrences.numbers.len()];
+    let (mut position_of, mut count_of) = (vec![0; penalties.len()], vec![0.0; penalties.len()]);
     for (step, &chunk_len) in chunk_lens.iter().enumerate() {
         let end = chunk_len * lists.rank_count() as i64;
         assert!(i32::try_from(end).is_ok(), "step {step} has {end} places: more than numbers of 32 bits");
         for owner in 0..lists.rank_count() {
             let start = owner as i32 * chunk_len as i32;
             for (place, &feature) in (start..).zip(lists.of(owner, step)) {
-                place_of[feature as usize] = place;
+                position_of[feature as usize] = place;
             }
         }
         for &column in rows.of_step(step) {
-            places.push(place_of[column as usize]);
+            places.push(position_of[column as usize]);
             count_of[column as usize] += 1.0;
         }
         for owner in 0..lists.rank_count() {
             for at in lists.range(owner, step) {
-                let feature = occurring.numbers[at] as usize;
+                let feature = occurrences.numbers[at] as usize;
                 penalties_of[at] = std::mem::take(&mut count_of[feature]) * penalties[feature];
             }
         }
@@ -122,17 +122,17 @@ pub fn sgd_needed_features(
 ) -> (Vec<i32>, Vec<i64>, Vec<i32>) {
     let lists = StepLists::new(requested.counts, requested.numbers, step_count);
     let (mut features, mut counts, mut places) = (Vec::new(), Vec::new(), vec![0; requested.numbers.len()]);
-    let (mut last_steps, mut place_of) = (vec![0; feature_count], vec![0; feature_count]);
+    let (mut last_steps, mut position_of) = (vec![0; feature_count], vec![0; feature_count]);
     for step in 0..step_count {
         let before = features.len();
         for rank in 0..lists.rank_count() {
             for at in lists.range(rank, step) {
                 let feature = requested.numbers[at];
                 if std::mem::replace(&mut last_steps[feature as usize], step + 1) != step + 1 {
-                    place_of[feature as usize] = (features.len() - before) as i32;
+                    position_of[feature as usize] = (features.len() - before) as i32;
                     features.push(feature);
                 }
-                places[at] = place_of[feature as usize];
+                places[at] = position_of[feature as usize];
             }
         }
         counts.push((features.len() - before) as i64);
@@ -182,7 +182,7 @@ mod tests {
     const ROWS: OrderedColumns = OrderedColumns { starts: &[0, 2, 4, 4, 5], columns: &[0, 1, 1, 4, 2], step_count: 2 };
 
     #[test]
-    fn each_feature_of_a_step_is_found_once_at_its_owner() {
+    fn each_feature_of_a_step_is_listed_once_at_its_owner() {
         let (numbers, counts) = sgd_occurrences(ROWS, &[0, 1, 0, 1, 1], 3);
 
         assert_eq!(counts, [1, 1, 2, 0, 0, 0]);
@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn an_entry_is_placed_in_the_chunk_of_its_owner_and_penalties_count_entries() {
-        let occurring = StepNumbers { numbers: &[0, 2, 1, 4], counts: &[1, 1, 2, 0, 0, 0] };
-        let (places, penalties) = sgd_places(ROWS, occurring, &[3, 1], &[0.5, 1.0, 2.0, 4.0, 8.0]);
+        let occurrences = StepNumbers { numbers: &[0, 2, 1, 4], counts: &[1, 1, 2, 0, 0, 0] };
+        let (places, penalties) = sgd_places(ROWS, occurrences, &[3, 1], &[0.5, 1.0, 2.0, 4.0, 8.0]);
 
         assert_eq!(places, [0, 3, 3, 4, 0]);
         assert_eq!(penalties, [0.5, 2.0, 2.0, 8.0]);

@@ -12,7 +12,7 @@ const BLOCK: usize = 64;
 pub(super) struct OwnedFeatures {
     k: usize,
     /// Per feature `k` weights and `k` sums of squares, adjacent, so that both are fetched at once.
-    known: Vec<f64>,
+    features_state: Vec<f64>,
     /// Weights and squares of a block.
     weights: Vec<f64>,
     squares: Vec<f64>,
@@ -21,20 +21,20 @@ pub(super) struct OwnedFeatures {
 impl OwnedFeatures {
     #[inline(always)]
     pub(super) fn new(state: &FeatureState, k: usize) -> OwnedFeatures {
-        let mut known = vec![0.0; 2 * state.weights.len()];
-        let sent = state.weights.chunks_exact(k).zip(state.squares.chunks_exact(k));
-        for (feature, (weights, squares)) in known.chunks_exact_mut(2 * k).zip(sent) {
+        let mut features_state = vec![0.0; 2 * state.weights.len()];
+        let source = state.weights.chunks_exact(k).zip(state.squares.chunks_exact(k));
+        for (feature, (weights, squares)) in features_state.chunks_exact_mut(2 * k).zip(source) {
             feature[..k].copy_from_slice(weights);
             feature[k..].copy_from_slice(squares);
         }
-        OwnedFeatures { k, known, weights: vec![0.0; BLOCK * k], squares: vec![0.0; BLOCK * k] }
+        OwnedFeatures { k, features_state, weights: vec![0.0; BLOCK * k], squares: vec![0.0; BLOCK * k] }
     }
 
     #[inline(always)]
     pub(super) fn write(self, state: FeatureState) {
         let k = self.k;
-        let wanted = state.weights.chunks_exact_mut(k).zip(state.squares.chunks_exact_mut(k));
-        for (feature, (weights, squares)) in self.known.chunks_exact(2 * k).zip(wanted) {
+        let target = state.weights.chunks_exact_mut(k).zip(state.squares.chunks_exact_mut(k));
+        for (feature, (weights, squares)) in self.features_state.chunks_exact(2 * k).zip(target) {
             weights.copy_from_slice(&feature[..k]);
             squares.copy_from_slice(&feature[k..]);
         }
@@ -45,7 +45,7 @@ impl OwnedFeatures {
     pub(super) fn copy_weights(&self, features: &[i32], out: &mut [f64]) {
         let k = self.k;
         for (feature, weights) in features.iter().zip(out.chunks_exact_mut(k)) {
-            weights.copy_from_slice(&self.known[*feature as usize * 2 * k..][..k]);
+            weights.copy_from_slice(&self.features_state[*feature as usize * 2 * k..][..k]);
         }
     }
 
@@ -58,9 +58,9 @@ impl OwnedFeatures {
             let len = features.len() * k;
             let (weights, squares) = (&mut self.weights[..len], &mut self.squares[..len]);
             for (at, &feature) in features.iter().enumerate() {
-                let known = &self.known[feature as usize * 2 * k..][..2 * k];
-                weights[at * k..][..k].copy_from_slice(&known[..k]);
-                squares[at * k..][..k].copy_from_slice(&known[k..]);
+                let features_state = &self.features_state[feature as usize * 2 * k..][..2 * k];
+                weights[at * k..][..k].copy_from_slice(&features_state[..k]);
+                squares[at * k..][..k].copy_from_slice(&features_state[k..]);
             }
             for (weight, (square, gradient)) in weights.iter_mut().zip(squares.iter_mut().zip(gradients)) {
                 let gradient = gradient * scale;
@@ -68,9 +68,9 @@ impl OwnedFeatures {
                 *weight -= descent.eta0 * gradient / (*square + EPSILON).sqrt();
             }
             for (at, &feature) in features.iter().enumerate() {
-                let known = &mut self.known[feature as usize * 2 * k..][..2 * k];
-                known[..k].copy_from_slice(&weights[at * k..][..k]);
-                known[k..].copy_from_slice(&squares[at * k..][..k]);
+                let features_state = &mut self.features_state[feature as usize * 2 * k..][..2 * k];
+                features_state[..k].copy_from_slice(&weights[at * k..][..k]);
+                features_state[k..].copy_from_slice(&squares[at * k..][..k]);
             }
         }
     }

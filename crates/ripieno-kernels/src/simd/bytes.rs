@@ -22,7 +22,7 @@ pub(crate) trait ByteSums: Copy {
     type Floats: Vector;
 
     /// Maximum magnitude of signed bytes. Larger bytes might overflow intermediate sums.
-    const GREATEST: i8;
+    const MAX_MAGNITUDE: i8;
 
     /// Return zero in every lane.
     fn zero() -> Self;
@@ -51,7 +51,7 @@ pub(super) struct I32x4([i32; 4]);
 impl ByteSums for I32x4 {
     type Floats = F32x4;
 
-    const GREATEST: i8 = 127;
+    const MAX_MAGNITUDE: i8 = 127;
 
     #[inline(always)]
     fn zero() -> Self {

@@ -100,16 +100,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_first_of_the_least_is_found(
+        fn the_first_smallest_lane_is_found(
             point in prop::array::uniform3((-3i32..3).prop_map(f64::from)),
             centroids in prop::array::uniform3(coordinates()),
         ) {
             let square = |column: usize, lane: usize| (point[column] - centroids[column][lane]).powi(2);
             let distances = (0..8).map(|lane| ((0..3).map(|column| square(column, lane)).sum::<f64>(), lane));
-            let want = distances.reduce(|a, b| if b.0 < a.0 { b } else { a });
+            let expected = distances.reduce(|a, b| if b.0 < a.0 { b } else { a });
             for simd in Simd::available() {
                 for found in simd.run(Least(point, centroids)) {
-                    prop_assert_eq!(Some(found), want, "{:?}", simd);
+                    prop_assert_eq!(Some(found), expected, "{:?}", simd);
                 }
             }
         }

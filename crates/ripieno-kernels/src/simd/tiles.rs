@@ -18,7 +18,7 @@ pub(crate) const ROW_STEP: usize = 36;
 pub(crate) const FEW_COLUMNS: usize = 8;
 
 /// Number of rows that [`NearestRows`] compares at once for few columns.
-const FEW_COLUMNS_ROWS: usize = 4;
+const FEW_COLUMNS_TILE_ROWS: usize = 4;
 
 /// The best centroid of a row, by score.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,15 +70,15 @@ fn nearest<V: Vector, const ROWS: usize, const VECTORS: usize>(
     assert!(found.len().is_multiple_of(ROW_STEP), "blocks are filled up with rows of zeros");
     assert_eq!(panels.width(), V::LANES * VECTORS, "the panels are packed for this level");
     match (panels.form(), depth) {
-        (ScoreForm::Product, _) => by_panel::<V, ROWS, VECTORS>(rows, panels, lanes, found),
-        (ScoreForm::Difference, 1) => by_rows::<V, 1, VECTORS>(rows, panels, found),
-        (ScoreForm::Difference, 2) => by_rows::<V, 2, VECTORS>(rows, panels, found),
-        (ScoreForm::Difference, 3) => by_rows::<V, 3, VECTORS>(rows, panels, found),
-        (ScoreForm::Difference, 4) => by_rows::<V, 4, VECTORS>(rows, panels, found),
-        (ScoreForm::Difference, 5) => by_rows::<V, 5, VECTORS>(rows, panels, found),
-        (ScoreForm::Difference, 6) => by_rows::<V, 6, VECTORS>(rows, panels, found),
-        (ScoreForm::Difference, 7) => by_rows::<V, 7, VECTORS>(rows, panels, found),
-        (ScoreForm::Difference, _) => by_rows::<V, 8, VECTORS>(rows, panels, found),
+        (ScoreForm::Product, _) => nearest_by_panel::<V, ROWS, VECTORS>(rows, panels, lanes, found),
+        (ScoreForm::Difference, 1) => nearest_by_rows::<V, 1, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 2) => nearest_by_rows::<V, 2, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 3) => nearest_by_rows::<V, 3, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 4) => nearest_by_rows::<V, 4, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 5) => nearest_by_rows::<V, 5, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 6) => nearest_by_rows::<V, 6, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, 7) => nearest_by_rows::<V, 7, VECTORS>(rows, panels, found),
+        (ScoreForm::Difference, _) => nearest_by_rows::<V, 8, VECTORS>(rows, panels, found),
     }
 }
 
@@ -134,20 +134,20 @@ pub(crate) fn scores<V: Vector, const ROWS: usize, const VECTORS: usize>(
 
 /// Compare all rows with one panel after the other, so that a panel stays in the cache meanwhile.
 #[inline(always)]
-fn by_panel<V: Vector, const ROWS: usize, const VECTORS: usize>(
+fn nearest_by_panel<V: Vector, const ROWS: usize, const VECTORS: usize>(
     rows: &[f32],
     panels: &Panels,
     lanes: &mut [Lanes],
     found: &mut [Nearest],
 ) {
     let lanes = &mut lanes[..found.len()];
-    let none = Best::<V>::none();
+    let none = LaneState::<V>::none();
     lanes.iter_mut().for_each(|lanes| none.put(lanes));
     for panel in 0..panels.count() {
         for (rows, lanes) in rows.chunks_exact(ROWS * panels.depth()).zip(lanes.chunks_exact_mut(ROWS)) {
             let scores = products::<V, ROWS, VECTORS>(rows, panels, panel);
             for row in 0..ROWS {
-                let mut best = Best::<V>::take(&lanes[row]);
+                let mut best = LaneState::<V>::take(&lanes[row]);
                 for (vector, &score) in scores[row].iter().enumerate() {
                     best.compare(score, panel * VECTORS + vector);
                 }
@@ -156,36 +156,40 @@ fn by_panel<V: Vector, const ROWS: usize, const VECTORS: usize>(
         }
     }
     for (lanes, found) in lanes.iter().zip(found) {
-        *found = Best::<V>::take(lanes).nearest();
+        *found = LaneState::<V>::take(lanes).nearest();
     }
 }
 
 /// Compare a few rows with all centroids, with the state of the rows in registers.
 #[inline(always)]
-fn by_rows<V: Vector, const DEPTH: usize, const VECTORS: usize>(rows: &[f32], panels: &Panels, found: &mut [Nearest]) {
-    let rows = rows.chunks_exact(FEW_COLUMNS_ROWS * DEPTH);
-    for (rows, found) in rows.zip(found.chunks_exact_mut(FEW_COLUMNS_ROWS)) {
-        let mut best = [Best::<V>::none(); FEW_COLUMNS_ROWS];
+fn nearest_by_rows<V: Vector, const DEPTH: usize, const VECTORS: usize>(
+    rows: &[f32],
+    panels: &Panels,
+    found: &mut [Nearest],
+) {
+    let rows = rows.chunks_exact(FEW_COLUMNS_TILE_ROWS * DEPTH);
+    for (rows, found) in rows.zip(found.chunks_exact_mut(FEW_COLUMNS_TILE_ROWS)) {
+        let mut best = [LaneState::<V>::none(); FEW_COLUMNS_TILE_ROWS];
         for panel in 0..panels.count() {
             let lines = panels.panel(panel);
             assert_eq!(lines.len() * PanelLine::LEN, DEPTH * VECTORS * V::LANES, "a whole panel");
             let coordinates = lines.as_ptr().cast::<f32>();
             for vector in 0..VECTORS {
-                let mut score = [V::splat(0.0); FEW_COLUMNS_ROWS];
+                let mut score = [V::splat(0.0); FEW_COLUMNS_TILE_ROWS];
                 for column in 0..DEPTH {
                     // SAFETY: the panel has DEPTH times VECTORS vectors, and its lines are aligned.
                     let centroids = unsafe { V::load(coordinates.add((column * VECTORS + vector) * V::LANES)) };
-                    for row in 0..FEW_COLUMNS_ROWS {
+                    for row in 0..FEW_COLUMNS_TILE_ROWS {
                         let difference = V::splat(rows[row * DEPTH + column]).subtract(centroids);
                         score[row] = difference.multiply_subtract_from(difference, score[row]);
                     }
                 }
-                for row in 0..FEW_COLUMNS_ROWS {
+                for row in 0..FEW_COLUMNS_TILE_ROWS {
                     best[row].compare(score[row], panel * VECTORS + vector);
                 }
             }
         }
-        for row in 0..FEW_COLUMNS_ROWS {
+        for row in 0..FEW_COLUMNS_TILE_ROWS {
             found[row] = best[row].nearest();
         }
     }
@@ -207,7 +211,7 @@ pub(crate) fn products<V: Vector, const ROWS: usize, const VECTORS: usize>(
 /// Return the [`products`] of rows at any positions, PARTS times ROWS of them. The panel's COLUMNS columns at a time
 /// are in registers, so each row needs one address for all of these columns.
 #[inline(always)]
-pub(crate) fn products_apart<
+pub(crate) fn scattered_products<
     V: Vector,
     const ROWS: usize,
     const PARTS: usize,
@@ -227,10 +231,10 @@ pub(crate) fn products_apart<
     // SAFETY: the panel has `depth` times VECTORS aligned vectors; a row has `depth` values.
     unsafe {
         for begin in (0..whole).step_by(COLUMNS) {
-            fold_apart::<V, ROWS, PARTS, VECTORS, COLUMNS>(rows, coordinates, begin, &mut sums);
+            fold_scattered::<V, ROWS, PARTS, VECTORS, COLUMNS>(rows, coordinates, begin, &mut sums);
         }
         for begin in whole..depth {
-            fold_apart::<V, ROWS, PARTS, VECTORS, 1>(rows, coordinates, begin, &mut sums);
+            fold_scattered::<V, ROWS, PARTS, VECTORS, 1>(rows, coordinates, begin, &mut sums);
         }
     }
     for part in &mut sums {
@@ -246,7 +250,13 @@ pub(crate) fn products_apart<
 // Loops over indices are unrolled. Loops over both arrays at once are not, and would keep the sums in memory.
 #[allow(clippy::needless_range_loop)]
 #[inline(always)]
-unsafe fn fold_apart<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
+unsafe fn fold_scattered<
+    V: Vector,
+    const ROWS: usize,
+    const PARTS: usize,
+    const VECTORS: usize,
+    const COLUMNS: usize,
+>(
     rows: &[[&[f32]; ROWS]; PARTS],
     coordinates: *const f32,
     begin: usize,
@@ -339,24 +349,24 @@ fn fold<V: Vector, const ROWS: usize, const VECTORS: usize>(
 
 /// [`Lanes`] in registers. `index` contains the number of a vector of centroids as bits, which are only moved.
 #[derive(Clone, Copy)]
-struct Best<V> {
+struct LaneState<V> {
     best: V,
     runner_up: V,
     index: V,
 }
 
-impl<V: Vector> Best<V> {
+impl<V: Vector> LaneState<V> {
     #[inline(always)]
     fn none() -> Self {
         let none = V::splat(f32::NEG_INFINITY);
-        Best { best: none, runner_up: none, index: V::splat(0.0) }
+        LaneState { best: none, runner_up: none, index: V::splat(0.0) }
     }
 
     #[inline(always)]
     fn take(lanes: &Lanes) -> Self {
         // SAFETY: a line holds at least one vector and is aligned.
         unsafe {
-            Best {
+            LaneState {
                 best: V::load(lanes.best.as_ptr()),
                 runner_up: V::load(lanes.runner_up.as_ptr()),
                 index: V::load(lanes.index.as_ptr()),

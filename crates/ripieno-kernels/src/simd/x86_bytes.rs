@@ -37,7 +37,7 @@ struct I32x16(__m512i);
 impl ByteSums for I32x16 {
     type Floats = F32x16;
 
-    const GREATEST: i8 = 127;
+    const MAX_MAGNITUDE: i8 = 127;
 
     #[inline(always)]
     fn zero() -> Self {
@@ -79,7 +79,7 @@ impl ByteSums for I32x8 {
     type Floats = F32x8;
 
     /// Two products of 255 with this value add up to less than 2¹⁵, the limit of intermediate pair sums.
-    const GREATEST: i8 = 64;
+    const MAX_MAGNITUDE: i8 = 64;
 
     #[inline(always)]
     fn zero() -> Self {

@@ -38,7 +38,7 @@ impl<W: GateWord> Barrier<W> {
     /// Arrive at the barrier of `count` threads and wait for all others.
     pub(super) fn wait(&self, count: u32, spin_policy: SpinPolicy) -> Result<(), BarrierBroken> {
         match self.register(count)? {
-            Some(pass) => self.wait_for(pass, spin_policy),
+            Some(generation) => self.wait_for(generation, spin_policy),
             None => Ok(()),
         }
     }
@@ -54,12 +54,12 @@ impl<W: GateWord> Barrier<W> {
     }
 
     /// Wait for all other threads.
-    pub(super) fn wait_for(&self, pass: BarrierGeneration, spin_policy: SpinPolicy) -> Result<(), BarrierBroken> {
-        if self.generation.wait_while(pass.0, spin_policy) == BROKEN { Err(BarrierBroken) } else { Ok(()) }
+    pub(super) fn wait_for(&self, generation: BarrierGeneration, spin_policy: SpinPolicy) -> Result<(), BarrierBroken> {
+        if self.generation.wait_while(generation.0, spin_policy) == BROKEN { Err(BarrierBroken) } else { Ok(()) }
     }
 
     /// Break the barrier on behalf of a thread that will not arrive. All present and future waits end with an error.
-    pub(super) fn break_up(&self) {
+    pub(super) fn mark_broken(&self) {
         self.generation.open(BROKEN);
     }
 

@@ -1,6 +1,6 @@
 //! Gate: a number that threads wait on. They spin for a bounded time and then sleep until it changes.
 
-use super::worker_threads::OrderPlace;
+use super::worker_threads::TaskStorage;
 use ripieno_cores::CoLocationDetector;
 use std::cell::Cell;
 use std::hint::spin_loop;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// A shared word of a team. The trait lets the same code run on real memory and in the model checker.
 pub(super) trait GateWord: Default {
     /// Storage of a team's task.
-    type Place: OrderPlace;
+    type Storage: TaskStorage;
 
     /// Atomic load with acquire ordering.
     fn load(&self) -> u32;
@@ -77,7 +77,7 @@ impl<W: GateWord> Gate<W> {
 }
 
 impl GateWord for AtomicU32 {
-    type Place = super::pool::OrderMemory;
+    type Storage = super::pool::TaskCell;
 
     fn load(&self) -> u32 {
         AtomicU32::load(self, Ordering::Acquire)
@@ -107,7 +107,7 @@ impl GateWord for AtomicU32 {
 
     fn spin<R>(spin_policy: SpinPolicy, mut found: impl FnMut() -> Option<R>) -> Option<R> {
         let mut began = None;
-        let mut is_over = || began.get_or_insert_with(Instant::now).elapsed() >= spin_policy.spin;
+        let mut has_expired = || began.get_or_insert_with(Instant::now).elapsed() >= spin_policy.spin;
         let mut yields = 0;
         while !spin_policy.spin.is_zero() {
             for spin in 0..POLLS_PER_CLOCK_READ {
@@ -117,7 +117,7 @@ impl GateWord for AtomicU32 {
                 }
                 spin_loop();
             }
-            if is_over() {
+            if has_expired() {
                 break;
             }
             // The awaited thread may need this core, if other programs made the scheduler place both threads on it.
@@ -141,6 +141,6 @@ thread_local! {
 
 fn note_wait(arrived_on_first_poll: bool) {
     let mut detector = DETECTOR.get();
-    detector.note(arrived_on_first_poll);
+    detector.record_wait(arrived_on_first_poll);
     DETECTOR.set(detector);
 }

@@ -67,16 +67,18 @@ impl TeamThread<'_> {
     /// # Panics
     /// If another member panics instead of arriving. The caller of the team gets that panic.
     pub fn wait(&self) {
-        if self.barrier.register(self.count as u32).and_then(|pass| self.wait_for(pass)) == Err(BarrierBroken) {
+        if self.barrier.register(self.count as u32).and_then(|generation| self.wait_for(generation))
+            == Err(BarrierBroken)
+        {
             resume_unwind(Box::new(BarrierBroken));
         }
     }
 
     /// A waiting thread has time to read the clock.
-    fn wait_for(&self, pass: Option<BarrierGeneration>) -> Result<(), BarrierBroken> {
-        let Some(pass) = pass else { return Ok(()) };
+    fn wait_for(&self, generation: Option<BarrierGeneration>) -> Result<(), BarrierBroken> {
+        let Some(generation) = generation else { return Ok(()) };
         let begin = Instant::now();
-        let outcome = self.barrier.wait_for(pass, self.spin_policy);
+        let outcome = self.barrier.wait_for(generation, self.spin_policy);
         self.waited.set(self.waited.get() + begin.elapsed());
         outcome
     }
@@ -101,13 +103,13 @@ pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
         let member = TeamThread { index, count, barrier: &barrier, spin_policy, waited: Cell::default() };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&member))) {
             // This is the first panic: waiting members only leave after it.
-            panic.lock().expect("taking note does not panic").get_or_insert(payload);
-            barrier.break_up();
+            panic.lock().expect("storing the panic does not panic").get_or_insert(payload);
+            barrier.mark_broken();
         }
         member.waited.get()
     });
     drop(team);
-    if let Some(payload) = panic.into_inner().expect("taking note does not panic") {
+    if let Some(payload) = panic.into_inner().expect("storing the panic does not panic") {
         resume_unwind(payload);
     }
 }

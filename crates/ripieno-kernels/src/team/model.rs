@@ -4,7 +4,7 @@
 
 use super::barrier::{Barrier, BarrierBroken};
 use super::gate::{GateWord, SpinPolicy};
-use super::worker_threads::{OrderPlace, WorkerTask, WorkerThreads};
+use super::worker_threads::{TaskStorage, WorkerTask, WorkerThreads};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -12,11 +12,11 @@ use loom::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Largest number of involuntary context switches in an interleaving. With more, a check takes hours.
-const MOST_PREEMPTIONS: usize = 3;
+const MAX_PREEMPTIONS: usize = 3;
 
 fn model(check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(MOST_PREEMPTIONS);
+    builder.preemption_bound = Some(MAX_PREEMPTIONS);
     builder.check(check);
 }
 
@@ -25,14 +25,14 @@ const NONE: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 
 /// A word with a model of the kernel's futex: a lock for comparing and sleeping.
 #[derive(Default)]
-struct Modeled {
+struct ModeledWord {
     word: AtomicU32,
     lock: Mutex<()>,
     condvar: Condvar,
 }
 
-impl GateWord for Modeled {
-    type Place = ModeledPlace;
+impl GateWord for ModeledWord {
+    type Storage = ModeledStorage;
 
     fn load(&self) -> u32 {
         self.word.load(Ordering::Acquire)
@@ -68,17 +68,17 @@ impl GateWord for Modeled {
 }
 
 #[derive(Default)]
-struct ModeledPlace(UnsafeCell<Option<WorkerTask>>);
+struct ModeledStorage(UnsafeCell<Option<WorkerTask>>);
 
 // SAFETY: loom checks that no thread reads while another writes.
-unsafe impl Send for ModeledPlace {}
+unsafe impl Send for ModeledStorage {}
 // SAFETY: as above.
-unsafe impl Sync for ModeledPlace {}
+unsafe impl Sync for ModeledStorage {}
 
-impl OrderPlace for ModeledPlace {
-    unsafe fn put(&self, order: Option<WorkerTask>) {
+impl TaskStorage for ModeledStorage {
+    unsafe fn put(&self, task: Option<WorkerTask>) {
         // SAFETY: loom checks that no thread reads.
-        self.0.with_mut(|place| unsafe { *place = order });
+        self.0.with_mut(|place| unsafe { *place = task });
     }
 
     unsafe fn get(&self) -> Option<WorkerTask> {
@@ -89,12 +89,12 @@ impl OrderPlace for ModeledPlace {
 
 /// A value observed by loom, which reports a read concurrent with a write.
 #[derive(Default)]
-struct Watched(UnsafeCell<u32>);
+struct CheckedCell(UnsafeCell<u32>);
 
 // SAFETY: loom checks every use.
-unsafe impl Sync for Watched {}
+unsafe impl Sync for CheckedCell {}
 
-impl Watched {
+impl CheckedCell {
     fn set(&self, value: u32) {
         // SAFETY: loom checks that no other thread accesses it.
         self.0.with_mut(|place| unsafe { *place = value });
@@ -107,9 +107,9 @@ impl Watched {
 }
 
 #[test]
-fn writes_before_a_barrier_are_visible_to_all_after_it() {
+fn writes_before_a_barrier_are_visible_after_it() {
     model(|| {
-        let shared: Arc<(Barrier<Modeled>, [Watched; 2])> = Arc::default();
+        let shared: Arc<(Barrier<ModeledWord>, [CheckedCell; 2])> = Arc::default();
         let member = |own: usize| {
             let shared = shared.clone();
             move || {
@@ -129,12 +129,12 @@ fn writes_before_a_barrier_are_visible_to_all_after_it() {
 }
 
 #[test]
-fn no_thread_waits_for_one_that_breaks_the_barrier() {
+fn a_broken_barrier_ends_all_waits() {
     model(|| {
-        let barrier: Arc<Barrier<Modeled>> = Arc::default();
+        let barrier: Arc<Barrier<ModeledWord>> = Arc::default();
         let other = {
             let barrier = barrier.clone();
-            thread::spawn(move || barrier.break_up())
+            thread::spawn(move || barrier.mark_broken())
         };
         assert_eq!(barrier.wait(2, NONE), Err(BarrierBroken));
         assert_eq!(barrier.wait(2, NONE), Err(BarrierBroken));
@@ -142,7 +142,7 @@ fn no_thread_waits_for_one_that_breaks_the_barrier() {
     });
 }
 
-fn workers(helper_count: usize) -> WorkerThreads<Modeled, JoinHandle<()>> {
+fn workers(helper_count: usize) -> WorkerThreads<ModeledWord, JoinHandle<()>> {
     let mut workers = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().unwrap());
     for _ in 0..helper_count {
         workers.spawn_worker(|context| Ok::<_, ()>(thread::spawn(|| context.serve()))).unwrap();
@@ -151,23 +151,23 @@ fn workers(helper_count: usize) -> WorkerThreads<Modeled, JoinHandle<()>> {
 }
 
 #[test]
-fn every_thread_of_a_crew_works_once_for_each_order_and_ends_with_it() {
+fn every_worker_runs_each_task_once() {
     model(|| {
         let mut workers = workers(1);
-        for order in 1..=2 {
-            let done: [Watched; 2] = Default::default();
+        for task in 1..=2 {
+            let done: [CheckedCell; 2] = Default::default();
             // SAFETY: it unwinds only when the test fails, and one helper exists.
-            unsafe { workers.run(2, NONE, &|index| done[index].set(done[index].get() + order)) };
-            assert_eq!([done[0].get(), done[1].get()], [order, order]);
+            unsafe { workers.run(2, NONE, &|index| done[index].set(done[index].get() + task)) };
+            assert_eq!([done[0].get(), done[1].get()], [task, task]);
         }
     });
 }
 
 #[test]
-fn helpers_that_an_order_does_not_concern_sleep_on() {
+fn helpers_without_a_share_of_the_task_keep_sleeping() {
     model(|| {
         let mut workers = workers(2);
-        let done: [Watched; 3] = Default::default();
+        let done: [CheckedCell; 3] = Default::default();
         // SAFETY: as above.
         unsafe { workers.run(2, NONE, &|index| done[index].set(1)) };
         assert_eq!([0, 1, 2].map(|index: usize| done[index].get()), [1, 1, 0]);

@@ -16,7 +16,7 @@ pub(super) struct Pins {
     /// Core of each member; empty without pinning.
     pub(super) cores: Vec<usize>,
     /// Allowed cores of a thread that is no longer pinned.
-    anywhere: Option<CpuSet>,
+    unpinned_cores: Option<CpuSet>,
 }
 
 thread_local! {
@@ -33,7 +33,7 @@ pub struct NotAllowed {
 
 impl Display for NotAllowed {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "core {} is none that this thread may use", self.core)
+        write!(formatter, "this thread may not run on core {}", self.core)
     }
 }
 
@@ -45,11 +45,11 @@ impl std::error::Error for NotAllowed {}
 /// # Errors
 /// If the calling thread may not use one of the cores. Then nothing changes.
 pub fn pin_threads(cores: &[usize]) -> Result<(), NotAllowed> {
-    let anywhere = allowed();
-    match cores.iter().find(|&&core| core >= CpuSet::MAX_CPU || !anywhere.is_set(core)) {
+    let unpinned_cores = allowed();
+    match cores.iter().find(|&&core| core >= CpuSet::MAX_CPU || !unpinned_cores.is_set(core)) {
         Some(&core) => Err(NotAllowed { core }),
         None => {
-            pool::set_pins(Pins { cores: cores.to_vec(), anywhere: Some(anywhere) });
+            pool::set_pins(Pins { cores: cores.to_vec(), unpinned_cores: Some(unpinned_cores) });
             Ok(())
         }
     }
@@ -62,17 +62,17 @@ pub fn pinned_cores() -> Vec<usize> {
 
 impl Pins {
     /// Move the calling thread, a caller of a team, to its core until the returned value is dropped.
-    pub(super) fn bring_caller(&self) -> Pinned {
+    pub(super) fn pin_caller(&self) -> Pinned {
         let before = self.core(0).map(|_| allowed());
-        self.core(0).map(only).iter().for_each(go_to);
+        self.core(0).map(only).iter().for_each(set_affinity);
         Pinned { before }
     }
 
     /// Move the calling thread, helper `index`, to its core.
-    pub(super) fn bring_helper(&self, index: usize) {
+    pub(super) fn pin_helper(&self, index: usize) {
         let core = self.core(index);
         if PINNED.replace(core) != core {
-            core.map(only).or(self.anywhere).iter().for_each(go_to);
+            core.map(only).or(self.unpinned_cores).iter().for_each(set_affinity);
         }
     }
 
@@ -88,7 +88,7 @@ pub(super) struct Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        self.before.iter().for_each(go_to);
+        self.before.iter().for_each(set_affinity);
     }
 }
 
@@ -104,6 +104,6 @@ fn only(core: usize) -> CpuSet {
 
 /// Set the affinity of the calling thread. On error, for example after a change of the container's cores, the thread
 /// stays on a core chosen by the kernel, which is still correct.
-fn go_to(set: &CpuSet) {
+fn set_affinity(set: &CpuSet) {
     let _ = sched_setaffinity(None, set);
 }

@@ -3,7 +3,7 @@
 use super::gate::SpinPolicy;
 use super::pinning::Pins;
 use super::times::{MemberTimes, TeamTimes, ThreadTimes};
-use super::worker_threads::{OrderPlace, WorkerContext, WorkerTask, WorkerThreads};
+use super::worker_threads::{TaskStorage, WorkerContext, WorkerTask, WorkerThreads};
 use std::cell::UnsafeCell;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -86,11 +86,11 @@ pub(super) fn set_pins(pins: Pins) {
 /// See [`super::thread_times`].
 pub(super) fn times() -> Vec<MemberTimes> {
     let free = TeamPool::of_this_process().free.lock().expect("taking a team does not panic");
-    let of_a_team = |team: &PooledTeam| {
+    let team_times = |team: &PooledTeam| {
         let members = team.member_times.iter().enumerate();
         members.map(|(index, member)| team.totals.of(index, member)).collect::<Vec<_>>()
     };
-    free.iter().flat_map(of_a_team).collect()
+    free.iter().flat_map(team_times).collect()
 }
 
 /// A team of `count` threads, including the caller's, borrowed until it is dropped.
@@ -134,31 +134,31 @@ impl TeamLease {
     /// Call `work`, which must not unwind, on each thread with its number below the count of threads. `work` returns
     /// the time it has waited.
     pub(super) fn run(&mut self, spin_policy: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
-        let PooledTeam { workers, member_times, totals } = self.team.as_mut().expect("given back when dropped");
+        let PooledTeam { workers, member_times, totals } = self.team.as_mut().expect("returned only when dropped");
         let (pins, begin) = (&self.pins, Instant::now());
-        let caller = pins.bring_caller();
-        let noted = |index: usize| {
+        let caller = pins.pin_caller();
+        let timed_work = |index: usize| {
             if index > 0 {
-                pins.bring_helper(index);
+                pins.pin_helper(index);
             }
             let begin = Instant::now();
             let waited = work(index);
             member_times[index].add(begin.elapsed().saturating_sub(waited));
         };
         // SAFETY: as promised by the callers, and enough helpers exist.
-        unsafe { workers.run(self.count, spin_policy, &noted) };
+        unsafe { workers.run(self.count, spin_policy, &timed_work) };
         drop(caller);
         totals.add(self.count, begin.elapsed());
     }
 
     fn fill(&mut self) {
-        let team = self.team.as_mut().expect("given back when dropped");
+        let team = self.team.as_mut().expect("returned only when dropped");
         while team.member_times.len() < self.count {
             let spawn = |context: WorkerContext<AtomicU32>| {
                 Builder::new().name(format!("ripieno-team-{}", context.index())).spawn(|| context.serve())
             };
             if let Err(error) = team.workers.spawn_worker(spawn) {
-                panic!("thread {} of {} cannot be made: {error}", team.member_times.len() + 1, self.count);
+                panic!("thread {} of {} could not be started: {error}", team.member_times.len() + 1, self.count);
             }
             team.member_times.push(ThreadTimes::default());
         }
@@ -175,7 +175,7 @@ impl PooledTeam {
 
 impl Drop for TeamLease {
     fn drop(&mut self) {
-        let team = self.team.take().expect("given back once");
+        let team = self.team.take().expect("returned once");
         if !ptr::eq(POOL.load(Ordering::Acquire), self.pool) {
             // This is a forked child: the helpers do not exist in this process.
             std::mem::forget(team);
@@ -188,17 +188,17 @@ impl Drop for TeamLease {
 
 /// Task storage in ordinary memory.
 #[derive(Default)]
-pub(super) struct OrderMemory(UnsafeCell<Option<WorkerTask>>);
+pub(super) struct TaskCell(UnsafeCell<Option<WorkerTask>>);
 
-// SAFETY: readers and writers follow the rules of `OrderPlace`.
-unsafe impl Send for OrderMemory {}
+// SAFETY: readers and writers follow the rules of `TaskStorage`.
+unsafe impl Send for TaskCell {}
 // SAFETY: as above.
-unsafe impl Sync for OrderMemory {}
+unsafe impl Sync for TaskCell {}
 
-impl OrderPlace for OrderMemory {
-    unsafe fn put(&self, order: Option<WorkerTask>) {
+impl TaskStorage for TaskCell {
+    unsafe fn put(&self, task: Option<WorkerTask>) {
         // SAFETY: no helper is reading.
-        unsafe { *self.0.get() = order };
+        unsafe { *self.0.get() = task };
     }
 
     unsafe fn get(&self) -> Option<WorkerTask> {

@@ -43,25 +43,25 @@ impl ThreadTimes {
 /// Number and duration of a team's tasks, by their number of members.
 #[derive(Default)]
 pub(super) struct TeamTimes {
-    orders: Vec<(u64, Duration)>,
+    tasks: Vec<(u64, Duration)>,
 }
 
 impl TeamTimes {
     /// Record a task for `count` members and its duration.
     pub(super) fn add(&mut self, count: usize, took: Duration) {
-        self.orders.resize(self.orders.len().max(count + 1), (0, Duration::ZERO));
-        let (orders, time) = &mut self.orders[count];
-        *orders += 1;
+        self.tasks.resize(self.tasks.len().max(count + 1), (0, Duration::ZERO));
+        let (tasks, time) = &mut self.tasks[count];
+        *tasks += 1;
         *time += took;
     }
 
     /// Return the times of a member.
     pub(super) fn of(&self, index: usize, member: &ThreadTimes) -> MemberTimes {
-        let mine = self.orders.iter().skip(index + 1);
-        let (order_count, engaged) = mine.fold((0, Duration::ZERO), |sum, each| (sum.0 + each.0, sum.1 + each.1));
+        let own_tasks = self.tasks.iter().skip(index + 1);
+        let (order_count, total) = own_tasks.fold((0, Duration::ZERO), |sum, each| (sum.0 + each.0, sum.1 + each.1));
         let computing = Duration::from_nanos(member.computing_ns.load(Ordering::Relaxed));
         let tid = member.tid.load(Ordering::Relaxed);
-        MemberTimes { index, tid, order_count, computing, waiting: engaged.saturating_sub(computing) }
+        MemberTimes { index, tid, order_count, computing, waiting: total.saturating_sub(computing) }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// The helpers of one caller at a time. Dropping it ends them.
 pub(super) struct WorkerThreads<W: GateWord, Helper> {
-    slot: Arc<OrderSlot<W>>,
+    slot: Arc<TaskSlot<W>>,
     helpers: Vec<(Arc<Gate<W>>, Helper)>,
     /// Waits until a helper's thread has ended.
     join: fn(Helper),
@@ -15,8 +15,8 @@ pub(super) struct WorkerThreads<W: GateWord, Helper> {
 
 /// State shared by helpers and their caller.
 #[derive(Default)]
-pub(super) struct OrderSlot<W: GateWord> {
-    order: W::Place,
+pub(super) struct TaskSlot<W: GateWord> {
+    task: W::Storage,
     done: Barrier<W>,
 }
 
@@ -31,12 +31,12 @@ pub(super) struct WorkerTask {
 
 /// Storage of a task. Participating helpers read it after their gate was opened and before they arrive at the final
 /// barrier. The caller writes it outside of this interval.
-pub(super) trait OrderPlace: Default {
+pub(super) trait TaskStorage: Default {
     /// Store a task; `None` ends the helpers.
     ///
     /// # Safety
     /// No helper may be reading.
-    unsafe fn put(&self, order: Option<WorkerTask>);
+    unsafe fn put(&self, task: Option<WorkerTask>);
 
     /// Return the task.
     ///
@@ -46,7 +46,7 @@ pub(super) trait OrderPlace: Default {
 }
 
 /// Policy of a helper without a previous task: it sleeps without spinning.
-const NEW: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
+const NO_SPINNING: SpinPolicy = SpinPolicy { spin: Duration::ZERO, yields: 0 };
 
 impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
     pub(super) fn new(join: fn(Helper)) -> Self {
@@ -76,12 +76,12 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
     ) {
         // SAFETY: only the lifetime differs, and all helpers have finished with it before this returns.
         let work: &'static (dyn Fn(usize) + Sync) = unsafe { std::mem::transmute(work) };
-        let order = WorkerTask { work, count: count as u32, spin_policy };
+        let task = WorkerTask { work, count: count as u32, spin_policy };
         // SAFETY: no other thread runs these workers, and the helpers have finished the last task.
-        unsafe { self.slot.order.put(Some(order)) };
+        unsafe { self.slot.task.put(Some(task)) };
         self.call(count - 1);
         work(0);
-        self.slot.done.wait(order.count, spin_policy).expect("every helper comes to the end");
+        self.slot.done.wait(task.count, spin_policy).expect("every helper comes to the end");
     }
 
     /// Open the gates of the first helpers.
@@ -95,7 +95,7 @@ impl<W: GateWord, Helper> WorkerThreads<W, Helper> {
 impl<W: GateWord, Helper> Drop for WorkerThreads<W, Helper> {
     fn drop(&mut self) {
         // SAFETY: no task is running.
-        unsafe { self.slot.order.put(None) };
+        unsafe { self.slot.task.put(None) };
         self.call(self.helpers.len());
         self.helpers.drain(..).for_each(|(_, helper)| (self.join)(helper));
     }
@@ -103,7 +103,7 @@ impl<W: GateWord, Helper> Drop for WorkerThreads<W, Helper> {
 
 /// Context of a helper's thread.
 pub(super) struct WorkerContext<W: GateWord> {
-    slot: Arc<OrderSlot<W>>,
+    slot: Arc<TaskSlot<W>>,
     gate: Arc<Gate<W>>,
     index: usize,
 }
@@ -116,15 +116,15 @@ impl<W: GateWord> WorkerContext<W> {
 
     /// Execute tasks until the last one.
     pub(super) fn serve(self) {
-        let (mut generation, mut spin_policy) = (0, NEW);
+        let (mut generation, mut spin_policy) = (0, NO_SPINNING);
         loop {
             generation = self.gate.wait_while(generation, spin_policy);
             // SAFETY: the gate was opened, and this helper has not arrived at the final barrier.
-            let Some(order) = (unsafe { self.slot.order.get() }) else { return };
+            let Some(task) = (unsafe { self.slot.task.get() }) else { return };
             // SAFETY: the caller keeps it until this helper arrives at the final barrier.
-            unsafe { (*order.work)(self.index) };
-            spin_policy = order.spin_policy;
-            self.slot.done.arrive(order.count);
+            unsafe { (*task.work)(self.index) };
+            spin_policy = task.spin_policy;
+            self.slot.done.arrive(task.count);
         }
     }
 }

@@ -19,14 +19,14 @@ pub(super) trait Blanks {
 
 /// A loop over blocks, compiled once per level. Functions that it calls must be `#[inline(always)]` to be compiled for
 /// the level.
-pub(super) trait Loop {
+pub(super) trait BlankJob {
     type Output;
 
     fn run<B: Blanks>(self) -> Self::Output;
 }
 
 /// Run `work` with the instructions of level `simd`, which this machine must have.
-pub(super) fn run<L: Loop>(simd: Simd, work: L) -> L::Output {
+pub(super) fn run<L: BlankJob>(simd: Simd, work: L) -> L::Output {
     match simd {
         // SAFETY: a level only exists on machines that support it, and AVX-512 includes AVX2.
         #[cfg(target_arch = "x86_64")]
@@ -41,7 +41,7 @@ pub(super) fn run<L: Loop>(simd: Simd, work: L) -> L::Output {
 /// The machine has AVX2.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-unsafe fn run_avx2<L: Loop>(work: L) -> L::Output {
+unsafe fn run_avx2<L: BlankJob>(work: L) -> L::Output {
     work.run::<Avx2>()
 }
 

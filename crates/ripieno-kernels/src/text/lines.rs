@@ -17,7 +17,7 @@ use std::io::Write;
 use std::ops::Range;
 
 /// Memory limit of a compiled pattern in bytes.
-const MOST_BYTES: usize = 10 << 20;
+const MAX_COMPILED_BYTES: usize = 10 << 20;
 
 /// Options of a line search.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,13 +66,13 @@ impl std::error::Error for BadPattern {}
 
 impl From<regex_syntax::Error> for BadPattern {
     fn from(error: regex_syntax::Error) -> BadPattern {
-        let (why, place) = match &error {
+        let (reason, place) = match &error {
             regex_syntax::Error::Parse(error) => (error.kind().to_string(), error.span().start),
             regex_syntax::Error::Translate(error) => (error.kind().to_string(), error.span().start),
             _ => return BadPattern(error.to_string()),
         };
         let line = if place.line > 1 { format!(" of line {}", place.line) } else { String::new() };
-        BadPattern(format!("{why}, at character {}{line}", place.column))
+        BadPattern(format!("{reason}, at character {}{line}", place.column))
     }
 }
 
@@ -91,7 +91,7 @@ impl LineSearch {
         let looks = parsed.properties().look_set();
         let by_line = looks.contains(Look::StartCRLF) || looks.contains(Look::EndCRLF);
         let pattern = Regex::builder()
-            .configure(Config::new().utf8_empty(false).nfa_size_limit(Some(MOST_BYTES)))
+            .configure(Config::new().utf8_empty(false).nfa_size_limit(Some(MAX_COMPILED_BYTES)))
             .build_from_hir(&parsed)
             .map_err(|error| match error.size_limit() {
                 Some(limit) => BadPattern(format!("it needs more than {limit} bytes when compiled")),
@@ -100,11 +100,11 @@ impl LineSearch {
         Ok(LineSearch { pattern, by_line, invert })
     }
 
-    /// Return the first `at_most` selected lines of `text`.
-    pub fn find(&self, text: &[u8], at_most: usize) -> MatchedLines {
+    /// Return the first `limit` selected lines of `text`.
+    pub fn find(&self, text: &[u8], limit: usize) -> MatchedLines {
         let mut found = MatchedLines { offsets: vec![0], ..MatchedLines::default() };
         let (mut number, mut counted) = (0, 0);
-        self.for_each(text, at_most, |line| {
+        self.for_each(text, limit, |line| {
             number += line_ends(&text[counted..line.start]);
             counted = line.start;
             found.numbers.push(number);
@@ -116,29 +116,29 @@ impl LineSearch {
         found
     }
 
-    /// Return the number of selected lines of `text`, up to `at_most`.
-    pub fn count(&self, text: &[u8], at_most: usize) -> usize {
+    /// Return the number of selected lines of `text`, up to `limit`.
+    pub fn count(&self, text: &[u8], limit: usize) -> usize {
         let mut count = 0;
-        self.for_each(text, at_most, |_| count += 1);
+        self.for_each(text, limit, |_| count += 1);
         count
     }
 
-    /// Call `take` with every selected line, up to `at_most` of them.
-    fn for_each(&self, text: &[u8], at_most: usize, mut take: impl FnMut(Range<usize>)) {
-        let mut left = at_most;
+    /// Call `take` with every selected line, up to `limit` of them.
+    fn for_each(&self, text: &[u8], limit: usize, mut on_line: impl FnMut(Range<usize>)) {
+        let mut remaining = limit;
         let mut from = 0;
-        while from < text.len() && left > 0 {
+        while from < text.len() && remaining > 0 {
             let next = self.next_line(text, from);
             if self.invert {
                 let stop = next.as_ref().map_or(text.len(), |line| line.start);
-                while from < stop && left > 0 {
+                while from < stop && remaining > 0 {
                     let end = line_end(text, from);
-                    take(from..end);
-                    (from, left) = (end + 1, left - 1);
+                    on_line(from..end);
+                    (from, remaining) = (end + 1, remaining - 1);
                 }
             } else if let Some(line) = next.clone() {
-                take(line);
-                left -= 1;
+                on_line(line);
+                remaining -= 1;
             }
             from = next.map_or(text.len(), |line| line.end + 1);
         }
@@ -220,13 +220,13 @@ impl MatchedLines {
         Strings::new(&self.offsets, &self.data).expect("the offsets are those of the lines in the data")
     }
 
-    /// Return the first `at_most` lines in printed form: each with the prefix `label` and, if requested, its number and
+    /// Return the first `limit` lines in printed form: each with the prefix `label` and, if requested, its number and
     /// a colon.
     ///
     /// `first_number` is the number of the text's first line.
-    pub fn printed(&self, label: &[u8], first_number: Option<u64>, at_most: usize) -> Vec<u8> {
+    pub fn printed(&self, label: &[u8], first_number: Option<u64>, limit: usize) -> Vec<u8> {
         let mut printed = Vec::with_capacity(self.data.len() + self.numbers.len() * (label.len() + 1));
-        for (line, number) in self.lines().iter().zip(&self.numbers).take(at_most) {
+        for (line, number) in self.lines().iter().zip(&self.numbers).take(limit) {
             printed.extend_from_slice(label);
             if let Some(first) = first_number {
                 write!(printed, "{}:", first + number).expect("writes to memory do not fail");

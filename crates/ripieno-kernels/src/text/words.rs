@@ -4,7 +4,7 @@
 //! bytes is a 128-bit number, hashed by one multiplication and found in its slot of a [`StringTable`].
 //! Cost: some 60 cycles per word of real text; slots and counts are prefetched.
 
-use super::blanks::{BLOCK_BYTES, Blanks, Loop, is_blank, run};
+use super::blanks::{BLOCK_BYTES, BlankJob, Blanks, is_blank, run};
 use crate::Simd;
 use crate::keyed::{PREFIX_BYTES, StringTable, Strings, prefix};
 use crate::simd::prefetch;
@@ -98,8 +98,8 @@ impl WordCounts {
 }
 
 /// Constants that make the halves of a word nonzero.
-const LOW: u64 = 0x9e37_79b9_7f4a_7c15;
-const HIGH: u64 = 0xd1b5_4a32_d192_ed03;
+const LOW_KEY: u64 = 0x9e37_79b9_7f4a_7c15;
+const HIGH_KEY: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// Return the hash of a word: for a word that fits into its prefix, a folded 128-bit product. The factors are folded in
 /// too, so if one factor is zero, the other one still distinguishes words.
@@ -108,8 +108,8 @@ fn hash(word: &[u8], prefix: u128) -> u64 {
     if word.len() > PREFIX_BYTES {
         return xxh3_64(word);
     }
-    let low = prefix as u64 ^ LOW;
-    let high = (prefix >> 64) as u64 ^ HIGH ^ word.len() as u64;
+    let low = prefix as u64 ^ LOW_KEY;
+    let high = (prefix >> 64) as u64 ^ HIGH_KEY ^ word.len() as u64;
     let product = u128::from(low) * u128::from(high);
     product as u64 ^ (product >> 64) as u64 ^ low ^ high
 }
@@ -120,22 +120,22 @@ struct WordCount<'a> {
     text: &'a [u8],
 }
 
-impl Loop for WordCount<'_> {
+impl BlankJob for WordCount<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<B: Blanks>(self) {
         let WordCount { into, text } = self;
-        let mut edges = WordBoundaries { places: [0; EDGES_AT_MOST], count: 0 };
-        let mut lowered = Vec::new();
+        let mut boundaries = WordBoundaries { positions: [0; MAX_BOUNDARIES], count: 0 };
+        let mut lower_window = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
             let window = &rest[..rest.len().min(WINDOW_BYTES)];
-            let unfinished = edges.find::<B>(window);
+            let unfinished = boundaries.find::<B>(window);
             let end = match unfinished {
                 None => window.len(),
                 Some(_) if window.len() == rest.len() => {
-                    edges.finish(window.len());
+                    boundaries.finish(window.len());
                     window.len()
                 }
                 // No byte is blank: the word is at least as long as a window.
@@ -145,14 +145,14 @@ impl Loop for WordCount<'_> {
             };
             let (mut window, after) = rest.split_at(end);
             if into.lower {
-                lowered.clear();
-                lowered.extend(window.iter().map(u8::to_ascii_lowercase));
-                window = &lowered;
+                lower_window.clear();
+                lower_window.extend(window.iter().map(u8::to_ascii_lowercase));
+                window = &lower_window;
             }
             if unfinished == Some(0) {
                 into.count(window, 1);
             } else {
-                into.count_between(&edges, window);
+                into.count_between(&boundaries, window);
             }
             rest = after;
         }
@@ -172,15 +172,15 @@ struct WordLookup {
 }
 
 impl WordCounts {
-    /// Count the words of `window` between the boundaries `edges`.
+    /// Count the words of `window` between the boundaries `boundaries`.
     #[inline(always)]
-    fn count_between(&mut self, edges: &WordBoundaries, window: &[u8]) {
+    fn count_between(&mut self, boundaries: &WordBoundaries, window: &[u8]) {
         let mut words = [WordLookup::default(); BATCH];
         let mut numbers = [0; BATCH];
-        for edges in edges.places[..edges.count].chunks(2 * BATCH) {
-            let words = &mut words[..edges.len() / 2];
-            let numbers = &mut numbers[..edges.len() / 2];
-            for (ends, word) in edges.chunks_exact(2).zip(&mut *words) {
+        for boundaries in boundaries.positions[..boundaries.count].chunks(2 * BATCH) {
+            let words = &mut words[..boundaries.len() / 2];
+            let numbers = &mut numbers[..boundaries.len() / 2];
+            for (ends, word) in boundaries.chunks_exact(2).zip(&mut *words) {
                 *word = WordLookup::new(window, ends[0], ends[1]);
                 self.table.prefetch(word.hash);
             }
@@ -204,7 +204,7 @@ impl WordLookup {
     fn new(window: &[u8], start: u32, end: u32) -> WordLookup {
         let word = &window[start as usize..end as usize];
         let prefix = match window[start as usize..].first_chunk() {
-            Some(&bytes) => u128::from_le_bytes(bytes) & KEEP[word.len().min(PREFIX_BYTES)],
+            Some(&bytes) => u128::from_le_bytes(bytes) & PREFIX_MASKS[word.len().min(PREFIX_BYTES)],
             None => prefix(word),
         };
         WordLookup { prefix, hash: hash(word, prefix), start, end }
@@ -212,7 +212,7 @@ impl WordLookup {
 }
 
 /// Masks of the lowest bytes of a prefix, indexed by their number.
-const KEEP: [u128; PREFIX_BYTES + 1] = {
+const PREFIX_MASKS: [u128; PREFIX_BYTES + 1] = {
     let mut masks = [u128::MAX; PREFIX_BYTES + 1];
     let mut length = 0;
     while length < PREFIX_BYTES {
@@ -223,18 +223,18 @@ const KEEP: [u128; PREFIX_BYTES + 1] = {
 };
 
 /// Largest number of boundaries: every byte of a window, plus the last block, which is written as a whole.
-const EDGES_AT_MOST: usize = WINDOW_BYTES + BLOCK_BYTES;
+const MAX_BOUNDARIES: usize = WINDOW_BYTES + BLOCK_BYTES;
 
 /// Alternating starts and ends of the words in a window.
 struct WordBoundaries {
-    places: [u32; EDGES_AT_MOST],
+    positions: [u32; MAX_BOUNDARIES],
     count: usize,
 }
 
 impl WordBoundaries {
     /// Add the end of the word left out by [`WordBoundaries::find`].
     fn finish(&mut self, end: usize) {
-        self.places[self.count + 1] = end as u32;
+        self.positions[self.count + 1] = end as u32;
         self.count += 2;
     }
 
@@ -243,34 +243,34 @@ impl WordBoundaries {
     #[inline(always)]
     fn find<B: Blanks>(&mut self, window: &[u8]) -> Option<usize> {
         self.count = 0;
-        let mut before = 1;
+        let mut is_preceded_by_blank = 1;
         let (blocks, rest) = window.as_chunks::<BLOCK_BYTES>();
         for (i, block) in blocks.iter().enumerate() {
-            before = self.add(i * BLOCK_BYTES, B::of(block), before);
+            is_preceded_by_blank = self.add(i * BLOCK_BYTES, B::of(block), is_preceded_by_blank);
         }
         if !rest.is_empty() {
             let mut block = [b' '; BLOCK_BYTES];
             block[..rest.len()].copy_from_slice(rest);
-            self.add(blocks.len() * BLOCK_BYTES, B::of(&block), before);
+            self.add(blocks.len() * BLOCK_BYTES, B::of(&block), is_preceded_by_blank);
         }
         let unfinished = self.count % 2 == 1;
         self.count -= usize::from(unfinished);
-        unfinished.then(|| self.places[self.count] as usize)
+        unfinished.then(|| self.positions[self.count] as usize)
     }
 
-    /// Add the boundaries of the block at `from`. `before` and the result state whether the byte before a block is
+    /// Add the boundaries of the block at `from`. `is_preceded_by_blank` and the result state whether the byte before a block is
     /// blank.
     #[inline(always)]
-    fn add(&mut self, from: usize, blanks: u64, before: u64) -> u64 {
+    fn add(&mut self, from: usize, blanks: u64, is_preceded_by_blank: u64) -> u64 {
         // Boundaries are written eight at a time: a loop with an unpredictable count would be slower.
         const STEP: usize = 8;
-        let mut edges = blanks ^ (blanks << 1 | before);
-        let count = edges.count_ones() as usize;
-        let places = &mut self.places[self.count..][..BLOCK_BYTES];
-        for places in places.chunks_exact_mut(STEP).take(count.div_ceil(STEP)) {
-            for place in places {
-                *place = from as u32 + edges.trailing_zeros();
-                edges &= edges.wrapping_sub(1);
+        let mut boundaries = blanks ^ (blanks << 1 | is_preceded_by_blank);
+        let count = boundaries.count_ones() as usize;
+        let positions = &mut self.positions[self.count..][..BLOCK_BYTES];
+        for positions in positions.chunks_exact_mut(STEP).take(count.div_ceil(STEP)) {
+            for place in positions {
+                *place = from as u32 + boundaries.trailing_zeros();
+                boundaries &= boundaries.wrapping_sub(1);
             }
         }
         self.count += count;
@@ -284,7 +284,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn a_half_of_a_word_that_makes_a_factor_zero_leaves_its_hash_to_the_other() {
+    fn words_with_a_zero_factor_still_have_distinct_hashes() {
         let words = |fixed: u64, place: usize| {
             (0..10_000u64).map(move |number| {
                 let mut word = [b'.'; PREFIX_BYTES];
@@ -293,9 +293,9 @@ mod tests {
                 hash(&word, prefix(&word))
             })
         };
-        let distinct: BTreeSet<u64> = words(LOW, 0).collect();
+        let distinct: BTreeSet<u64> = words(LOW_KEY, 0).collect();
         assert_eq!(distinct.len(), 10_000);
-        let distinct: BTreeSet<u64> = words(HIGH ^ PREFIX_BYTES as u64, 8).collect();
+        let distinct: BTreeSet<u64> = words(HIGH_KEY ^ PREFIX_BYTES as u64, 8).collect();
         assert_eq!(distinct.len(), 10_000);
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct PendingConnection {
     filled: usize,
 }
 
-/// Return the index of the connection to close when a place is needed. `pending_connections` are ordered oldest first.
+/// Return the index of the connection to close when the limit is reached. `pending_connections` are ordered oldest first.
 ///
 /// The choice is the oldest connection of the source with the most connections, so a flood from one source displaces
 /// only its own connections. Connections without a tag go before connections that have sent one.
@@ -54,9 +54,9 @@ pub(crate) fn connection_to_evict<'a>(
 enum AnswerStage {
     PreauthTag,
     /// Waiting for the first byte after the tag, which shows whether the caller encrypts.
-    Kind,
+    FirstByte,
     /// The TLS handshake of an encrypted connection.
-    Keys,
+    Handshake,
     Greeting,
     Proof {
         greeting: GreetingFrame,
@@ -83,7 +83,7 @@ impl PendingConnection {
     /// Return the limit of pending connections per acceptor. Beyond it, the oldest connection of the source with the
     /// most connections is closed. The limit leaves most of the process's descriptors free, because a link that fails
     /// to get a descriptor does not recover in time.
-    pub fn most() -> usize {
+    pub fn max_count() -> usize {
         let limit = getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize);
         (limit / DESCRIPTORS_PER_PENDING).clamp(1, PENDING_MAX)
     }
@@ -117,7 +117,7 @@ impl PendingConnection {
                 AnswerStage::PreauthTag => PREAUTH_TAG_BYTES,
                 AnswerStage::Greeting => GREETING_BYTES,
                 AnswerStage::Proof { .. } => PROOF_BYTES,
-                AnswerStage::Kind | AnswerStage::Keys => match self.open(&credentials.token) {
+                AnswerStage::FirstByte | AnswerStage::Handshake => match self.open(&credentials.token) {
                     Ok(opened) => {
                         self = opened;
                         continue;
@@ -143,7 +143,7 @@ impl PendingConnection {
                     if !is_tag(preauth_tag, &credentials.token) {
                         return Answer::WrongToken(self.stream);
                     }
-                    self.stage = AnswerStage::Kind;
+                    self.stage = AnswerStage::FirstByte;
                 }
                 AnswerStage::Greeting if Greeting::decode(&self.frame).is_none() => {
                     return Answer::Unauthenticated;
@@ -158,7 +158,7 @@ impl PendingConnection {
                 AnswerStage::Proof { greeting, challenge } => {
                     return self.authorize(credentials, &greeting, &challenge, authorize);
                 }
-                AnswerStage::Kind | AnswerStage::Keys => unreachable!("they take no frame"),
+                AnswerStage::FirstByte | AnswerStage::Handshake => unreachable!("these stages read no frame"),
             }
         }
     }
@@ -166,7 +166,7 @@ impl PendingConnection {
     /// Move to the next stage: the next byte shows whether the caller encrypts, and then the TLS handshake runs.
     fn open(mut self, token: &Token) -> Result<PendingConnection, Box<Answer>> {
         let outcome = match (&mut self.stream, self.stage) {
-            (Stream::Tls(session), AnswerStage::Keys) => session.shake_hands(),
+            (Stream::Tls(session), AnswerStage::Handshake) => session.handshake(),
             (Stream::Tcp(socket), _) => match socket.peek(&mut self.frame[..1]) {
                 Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(_) => Ok(true),
@@ -179,15 +179,15 @@ impl PendingConnection {
             Err(error) if is_not_now(&error) => return Err(Box::new(Answer::Waiting(self))),
             Err(_) => return Err(Box::new(Answer::Unauthenticated)),
         };
-        let encrypts = matches!(self.stage, AnswerStage::Kind) && self.frame[0] == TLS_HANDSHAKE;
+        let encrypts = matches!(self.stage, AnswerStage::FirstByte) && self.frame[0] == TLS_HANDSHAKE;
         match self.stream {
             Stream::Tcp(socket) if encrypts => {
                 let session = TlsSession::answer(socket, token).map_err(|_| Box::new(Answer::Unauthenticated))?;
-                Ok(PendingConnection { stream: Stream::Tls(Box::new(session)), stage: AnswerStage::Keys, ..self })
+                Ok(PendingConnection { stream: Stream::Tls(Box::new(session)), stage: AnswerStage::Handshake, ..self })
             }
             stream => Ok(PendingConnection {
                 stream,
-                stage: if is_done { AnswerStage::Greeting } else { AnswerStage::Keys },
+                stage: if is_done { AnswerStage::Greeting } else { AnswerStage::Handshake },
                 ..self
             }),
         }

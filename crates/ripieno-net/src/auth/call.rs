@@ -58,7 +58,7 @@ pub(crate) fn call(
     let mut stream = match stream {
         Stream::Tcp(socket) if credentials.tls.covers(stays_on_host(&socket)) => {
             let session = TlsSession::call(socket, token).map_err(denied)?;
-            encrypted(Stream::Tls(Box::new(session)), deadline)?
+            run_handshake(Stream::Tls(Box::new(session)), deadline)?
         }
         stream => stream,
     };
@@ -88,7 +88,7 @@ pub(crate) fn call(
 }
 
 /// Run the TLS handshake and return the encrypted connection.
-fn encrypted(mut stream: Stream, deadline: Instant) -> Result<Stream, Denied> {
+fn run_handshake(mut stream: Stream, deadline: Instant) -> Result<Stream, Denied> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -96,7 +96,7 @@ fn encrypted(mut stream: Stream, deadline: Instant) -> Result<Stream, Denied> {
         }
         stream.set_timeout(left).map_err(denied)?;
         let Stream::Tls(session) = &mut stream else { return Ok(stream) };
-        match session.shake_hands() {
+        match session.handshake() {
             Ok(true) => return Ok(stream),
             Ok(false) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -25,14 +25,14 @@ fn token() -> Token {
 }
 
 #[test]
-fn damaged_greetings_and_verdicts_have_one_form_or_none() {
+fn damaged_greetings_and_verdicts_have_one_encoding_or_none() {
     let verdict = |refusal| [&Refusal::encode(refusal)[..], &[0; GREETING_BYTES - 8]].concat();
     let valid = [GREETING.encode(&[5; CHALLENGE_BYTES]).to_vec(), verdict(None), verdict(Some(Refusal::Rank(7)))];
     fuzz("greeting", valid).run(|bytes| {
         let frame: &GreetingFrame = bytes.first_chunk()?;
         let greeting = Greeting::decode(frame);
         let challenge = frame.last_chunk().expect("a greeting ends with a challenge");
-        assert!(greeting.is_none_or(|greeting| greeting.encode(challenge) == *frame), "a greeting has one form");
+        assert!(greeting.is_none_or(|greeting| greeting.encode(challenge) == *frame), "a greeting has one encoding");
         let refusal = frame.first_chunk().and_then(Refusal::decode);
         Some((greeting.map(|greeting| greeting.purpose as u8), refusal.map(|refusal| Refusal::encode(refusal)[0])))
     });
@@ -50,12 +50,12 @@ fn a_damaged_caller_is_unauthenticated_or_has_another_token() {
     let greeting = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token(), "caller", &[&greeting, &[9; CHALLENGE_BYTES], &[0; 32]]);
     let preauth_tag = preauth_tag(&token()).unwrap();
-    visits("preauth_tag", &[], [preauth_tag.to_vec(), [&preauth_tag[..], &greeting].concat()]);
-    visits("caller", &preauth_tag, [[&greeting[..], &proof].concat(), hello()]);
+    call_damaged("preauth_tag", &[], [preauth_tag.to_vec(), [&preauth_tag[..], &greeting].concat()]);
+    call_damaged("caller", &preauth_tag, [[&greeting[..], &proof].concat(), hello()]);
 }
 
 /// Connect callers that send `ahead` undamaged and then damaged variants of `valid`.
-fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
+fn call_damaged(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
     let credentials = Credentials { token: token(), tls: Encryption::BetweenHosts };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     fuzz(name, valid).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(20).run(|bytes| {
@@ -65,18 +65,18 @@ fn visits(name: &'static str, ahead: &[u8], valid: [Vec<u8>; 2]) {
         caller.shutdown(Shutdown::Write).unwrap();
         let mut pending = PendingConnection::new(acceptor_end, Instant::now() + Duration::from_secs(5)).unwrap();
         loop {
-            match pending.advance(&credentials, &mut |_| panic!("a stranger is never judged")) {
+            match pending.advance(&credentials, &mut |_| panic!("an unauthenticated peer reaches no authorization")) {
                 Answer::Waiting(waiting) => pending = waiting,
                 Answer::Unauthenticated => return 0,
                 Answer::WrongToken(_) => return 1,
-                Answer::Accepted(..) | Answer::Refused(..) => panic!("a stranger has proved itself"),
+                Answer::Accepted(..) | Answer::Refused(..) => panic!("an unauthenticated peer was authenticated"),
             }
         }
     });
 }
 
-/// Two ends of a session with damaged traffic. Each three bytes of the tape give the position and the change of one
-/// byte.
+/// Two ends of a session with damaged traffic. Each three bytes of the input give the position and the change
+/// of one byte.
 struct SessionPair<'a> {
     damage: &'a [u8],
     sent: usize,
@@ -87,7 +87,7 @@ impl SessionPair<'_> {
     fn carry(&mut self, from: &mut rustls::Connection, to: &mut rustls::Connection) -> Result<bool, rustls::Error> {
         let mut bytes = Vec::new();
         while from.wants_write() {
-            from.write_tls(&mut bytes).expect("memory takes all");
+            from.write_tls(&mut bytes).expect("writes to memory succeed");
         }
         for change in self.damage.chunks_exact(3) {
             let at = usize::from(u16::from_le_bytes([change[0], change[1]])).wrapping_sub(self.sent);
@@ -98,7 +98,7 @@ impl SessionPair<'_> {
         self.sent += bytes.len();
         let mut rest = Cursor::new(&bytes);
         while (rest.position() as usize) < bytes.len() {
-            to.read_tls(&mut rest).expect("memory gives all");
+            to.read_tls(&mut rest).expect("reads from memory succeed");
             to.process_new_packets()?;
         }
         Ok(!bytes.is_empty())
@@ -109,15 +109,15 @@ impl SessionPair<'_> {
 fn session(damage: &[u8]) -> Result<usize, rustls::Error> {
     let [mut caller, mut acceptor_end] = [calling(&token())?, answering(&token())?];
     let mut wire = SessionPair { damage, sent: 0 };
-    for told in [false, true] {
-        if told {
-            caller.writer().write_all(b"told").expect("memory takes all");
+    for sends_data in [false, true] {
+        if sends_data {
+            caller.writer().write_all(b"data").expect("writes to memory succeed");
         }
         while wire.carry(&mut caller, &mut acceptor_end)? | wire.carry(&mut acceptor_end, &mut caller)? {}
     }
     let mut received = [0; 8];
     let count = acceptor_end.reader().read(&mut received).unwrap_or(0);
-    assert!(count == 0 || &received[..count] == b"told", "{received:?}");
+    assert!(count == 0 || &received[..count] == b"data", "{received:?}");
     Ok(count)
 }
 
@@ -125,7 +125,7 @@ fn session(damage: &[u8]) -> Result<usize, rustls::Error> {
 fn a_damaged_session_fails() {
     let mut random = FuzzRandom::new(1);
     let changed = (0..8).map(|_| vec![random.draw() as u8, random.below(4) as u8, 1]);
-    let tapes = std::iter::once(vec![0; 3]).chain(changed);
-    let fuzz = fuzz("tls-session", tapes).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(100);
+    let inputs = std::iter::once(vec![0; 3]).chain(changed);
+    let fuzz = fuzz("tls-session", inputs).allowing(|bytes| (256 << 10) + 256 * bytes).one_of(100);
     fuzz.run(|damage| session(damage).map_err(|error| error.to_string()));
 }

@@ -53,15 +53,15 @@ fn answer(
     }
 }
 
-fn meet(
+fn authenticate(
     callers: &Credentials,
     acceptor_credentials: &Credentials,
     verdict: Result<(), Refusal>,
 ) -> (Result<Stream, Denied>, Answer) {
-    meet_over(pair(), callers, acceptor_credentials, verdict)
+    authenticate_over(pair(), callers, acceptor_credentials, verdict)
 }
 
-fn meet_over(
+fn authenticate_over(
     (caller, pending): (Stream, PendingConnection),
     callers: &Credentials,
     acceptor_credentials: &Credentials,
@@ -80,14 +80,14 @@ fn meet_over(
 
 #[test]
 fn a_caller_with_the_token_is_accepted_and_identified() {
-    let (called, answered) = meet(&plain("a"), &plain("a"), Ok(()));
+    let (called, answered) = authenticate(&plain("a"), &plain("a"), Ok(()));
     assert!(called.is_ok());
     assert!(matches!(answered, Answer::Accepted(_, GREETING)));
 }
 
 #[test]
 fn a_caller_with_another_token_is_refused_and_notified() {
-    let (called, answered) = meet(&plain("a"), &plain("b"), Ok(()));
+    let (called, answered) = authenticate(&plain("a"), &plain("b"), Ok(()));
     assert_eq!(called.unwrap_err(), Denied::OtherToken);
     assert!(matches!(answered, Answer::WrongToken(_)));
 }
@@ -96,14 +96,14 @@ fn a_caller_with_another_token_is_refused_and_notified() {
 fn every_refusal_arrives() {
     use Refusal::*;
     for refusal in [Job, Rank(9), WorldSize(1 << 20), Taken, Purpose, Tls(true), Tls(false)] {
-        let (called, answered) = meet(&plain("a"), &plain("a"), Err(refusal));
+        let (called, answered) = authenticate(&plain("a"), &plain("a"), Err(refusal));
         assert_eq!(called.unwrap_err(), Denied::Refused(refusal));
         assert!(matches!(answered, Answer::Refused(GREETING, r) if r == refusal));
     }
 }
 
 #[test]
-fn an_answerer_without_the_token_is_found_out() {
+fn an_answerer_without_the_token_is_rejected() {
     let (caller, pending) = pair();
     let mut impostor = pending.stream;
     impostor.set_nonblocking(false).unwrap();
@@ -120,15 +120,15 @@ fn an_answerer_without_the_token_is_found_out() {
 }
 
 #[test]
-fn a_silent_answerer_costs_no_more_than_the_deadline() {
-    for (wanted, (caller, _visitor)) in [(plain("a"), pair()), (encrypted("a"), tcp_pair())] {
+fn a_call_to_a_silent_answerer_ends_at_the_deadline() {
+    for (wanted, (caller, _pending)) in [(plain("a"), pair()), (encrypted("a"), tcp_pair())] {
         let denied = call(caller, &wanted, &GREETING, Instant::now() + Duration::from_millis(20));
         assert_eq!(denied.unwrap_err(), Denied::Silent);
     }
 }
 
 #[test]
-fn connections_from_one_address_evict_only_their_own() {
+fn a_flood_from_one_address_evicts_only_its_own_connections() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut callers = Vec::new();
     let mut pending = |source: &str| {
@@ -146,14 +146,20 @@ fn connections_from_one_address_evict_only_their_own() {
 }
 
 #[test]
-fn a_connection_with_a_tag_is_kept_longer_than_one_without() {
-    let [(mut first, first_seen), (_second, second_seen)] = [pair(), pair()];
+fn connections_without_a_tag_are_evicted_first() {
+    let [(mut first, first_pending), (_second, second_pending)] = [pair(), pair()];
     first.write_all(&preauth_tag(&token("a")).unwrap()).unwrap();
-    let advanced = [first_seen, second_seen].map(|pending| pending.advance(&plain("a"), &mut |_| Ok(())));
-    let [Answer::Waiting(tagged), Answer::Waiting(silent)] = advanced else { panic!("both may have more to say") };
+    let advanced = [first_pending, second_pending].map(|pending| pending.advance(&plain("a"), &mut |_| Ok(())));
+    let [Answer::Waiting(tagged), Answer::Waiting(silent)] = advanced else {
+        panic!("both connections are incomplete")
+    };
     let pending_connections = [tagged, silent];
     assert_eq!(connection_to_evict(pending_connections.iter()), Some(1));
-    assert_eq!(connection_to_evict(pending_connections[..1].iter()), Some(0), "among its like it goes");
+    assert_eq!(
+        connection_to_evict(pending_connections[..1].iter()),
+        Some(0),
+        "tagged connections are evicted if all are tagged"
+    );
 }
 
 /// Send `bytes` and return all bytes received in response, and whether the peer seems to use another token.
@@ -161,11 +167,12 @@ fn reply_to(bytes: &[u8]) -> (Vec<u8>, bool) {
     let (mut unauthenticated, pending) = pair();
     unauthenticated.write_all(bytes).unwrap();
     // Dropping the connection closes it.
-    let is_wrong_token_answer = match pending.advance(&plain("a"), &mut |_| panic!("a stranger is never judged")) {
-        Answer::Unauthenticated => false,
-        Answer::WrongToken(_) => true,
-        answer => panic!("{answer:?}"),
-    };
+    let is_wrong_token_answer =
+        match pending.advance(&plain("a"), &mut |_| panic!("an unauthenticated peer reaches no authorization")) {
+            Answer::Unauthenticated => false,
+            Answer::WrongToken(_) => true,
+            answer => panic!("{answer:?}"),
+        };
     let mut received = Vec::new();
     // The connection is reset if unread bytes remain.
     let _ = unauthenticated.read_to_end(&mut received);
@@ -196,7 +203,7 @@ fn no_two_preauth_tags_are_equal() {
 }
 
 #[test]
-fn a_recorded_call_is_worth_nothing_the_second_time() {
+fn a_replayed_call_is_rejected() {
     let (mut caller, pending) = pair();
     let frame = GREETING.encode(&[5; CHALLENGE_BYTES]);
     let proof = seal(&token("a"), "caller", &[&frame, &[9; CHALLENGE_BYTES], &[0; BINDING_BYTES]]);
@@ -206,24 +213,24 @@ fn a_recorded_call_is_worth_nothing_the_second_time() {
 
 #[test]
 fn both_ends_of_an_encrypted_connection_hold_one_session() {
-    let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
+    let (called, answered) = authenticate_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
     let (Ok(mut caller), Answer::Accepted(mut acceptor_end, GREETING)) = (called, answered) else {
-        panic!("both know a")
+        panic!("both ends have the token")
     };
     assert_eq!(caller.binding().unwrap(), acceptor_end.binding().unwrap());
     assert_ne!(caller.binding().unwrap(), [0; BINDING_BYTES]);
     let Stream::Tls(session) = &caller else { panic!("it is encrypted") };
     assert_eq!(session.cipher(), Some(crate::tls::CIPHER));
-    caller.write_all(b"told").unwrap();
+    caller.write_all(b"data").unwrap();
     acceptor_end.set_nonblocking(false).unwrap();
     let mut received = [0; 4];
     acceptor_end.read_exact(&mut received).unwrap();
-    assert_eq!(&received, b"told");
+    assert_eq!(&received, b"data");
 }
 
 #[test]
-fn keys_of_another_token_are_taken_by_neither_end() {
-    let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("b"), Ok(()));
+fn both_ends_reject_keys_of_another_token() {
+    let (called, answered) = authenticate_over(tcp_pair(), &encrypted("a"), &encrypted("b"), Ok(()));
     assert_eq!(called.unwrap_err(), Denied::OtherToken);
     assert!(matches!(answered, Answer::WrongToken(_)), "{answered:?}");
 }
@@ -234,15 +241,15 @@ fn keys_of_another_token_after_a_valid_tag_are_rejected() {
     caller.write_all(&preauth_tag(&token("a")).unwrap()).unwrap();
     let mut session = TlsSession::call(caller, &token("b")).unwrap();
     std::thread::scope(|scope| {
-        scope.spawn(move || while session.shake_hands().is_ok_and(|is_done| !is_done) {});
+        scope.spawn(move || while session.handshake().is_ok_and(|is_done| !is_done) {});
         assert!(matches!(answer(pending, &encrypted("a"), &mut |_| Ok(())), Answer::Unauthenticated));
     });
 }
 
 #[test]
-fn ends_of_which_one_encrypts_refuse_each_other_under_seal() {
+fn ends_with_different_tls_settings_refuse_each_other_under_seal() {
     for (callers, acceptor_credentials) in [(plain("a"), encrypted("a")), (encrypted("a"), plain("a"))] {
-        let (called, answered) = meet_over(tcp_pair(), &callers, &acceptor_credentials, Ok(()));
+        let (called, answered) = authenticate_over(tcp_pair(), &callers, &acceptor_credentials, Ok(()));
         let encrypts = acceptor_credentials.tls == Encryption::Everywhere;
         assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Tls(encrypts)));
         assert!(matches!(answered, Answer::Refused(GREETING, Refusal::Tls(tls)) if tls == encrypts));
@@ -250,14 +257,14 @@ fn ends_of_which_one_encrypts_refuse_each_other_under_seal() {
 }
 
 #[test]
-fn a_connection_that_stays_on_its_host_is_encrypted_only_if_all_are() {
+fn a_connection_within_a_host_is_encrypted_only_if_all_connections_are() {
     let between = Credentials { token: token("a"), tls: Encryption::BetweenHosts };
-    let (called, answered) = meet_over(tcp_pair(), &between, &between, Ok(()));
+    let (called, answered) = authenticate_over(tcp_pair(), &between, &between, Ok(()));
     assert!(matches!((called, answered), (Ok(Stream::Tcp(_)), Answer::Accepted(Stream::Tcp(_), _))));
     // A caller with more protection than required is accepted; a caller with less is refused.
-    let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &between, Ok(()));
+    let (called, answered) = authenticate_over(tcp_pair(), &encrypted("a"), &between, Ok(()));
     assert!(matches!((called, answered), (Ok(Stream::Tls(_)), Answer::Accepted(Stream::Tls(_), _))));
-    let (called, _) = meet_over(tcp_pair(), &between, &encrypted("a"), Ok(()));
+    let (called, _) = authenticate_over(tcp_pair(), &between, &encrypted("a"), Ok(()));
     assert_eq!(called.unwrap_err(), Denied::Refused(Refusal::Tls(true)));
 }
 
@@ -276,7 +283,7 @@ fn a_caller_with_an_older_tls_is_unauthenticated() {
 }
 
 #[test]
-fn a_proof_is_worth_nothing_in_another_session() {
+fn a_proof_is_invalid_in_another_session() {
     // A relay that knows the token and forwards the proofs between two sessions, like an on-path attacker.
     let (first, second) = (encrypted("a"), encrypted("a"));
     let (caller, relay_answers) = tcp_pair();
@@ -293,7 +300,7 @@ fn a_proof_is_worth_nothing_in_another_session() {
         answering.read_exact(&mut preauth_tag).unwrap();
         calling.write_all(&preauth_tag).unwrap();
         let mut sessions = [TlsSession::answer(answering, &token).unwrap(), TlsSession::call(calling, &token).unwrap()];
-        sessions.iter_mut().for_each(|session| while !session.shake_hands().unwrap() {});
+        sessions.iter_mut().for_each(|session| while !session.handshake().unwrap() {});
         let [down, up] = &mut sessions;
         relay(down, up, GREETING_BYTES);
         relay(up, down, CHALLENGE_BYTES);
@@ -312,9 +319,9 @@ fn relay(from: &mut TlsSession, to: &mut TlsSession, bytes: usize) {
 
 #[test]
 fn a_flipped_byte_ends_an_encrypted_connection() {
-    let (called, answered) = meet_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
+    let (called, answered) = authenticate_over(tcp_pair(), &encrypted("a"), &encrypted("a"), Ok(()));
     let (Ok(Stream::Tls(caller)), Answer::Accepted(mut acceptor_end, _)) = (called, answered) else {
-        panic!("both know a")
+        panic!("both ends have the token")
     };
     // A record that does not decrypt with the caller's keys.
     let mut record = [7; 5 + 32];
@@ -323,12 +330,16 @@ fn a_flipped_byte_ends_an_encrypted_connection() {
     acceptor_end.set_nonblocking(false).unwrap();
     let error = acceptor_end.read(&mut [0; 8]).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
-    assert_eq!(acceptor_end.read(&mut [0; 8]).unwrap_err().kind(), std::io::ErrorKind::InvalidData, "for good");
+    assert_eq!(
+        acceptor_end.read(&mut [0; 8]).unwrap_err().kind(),
+        std::io::ErrorKind::InvalidData,
+        "the error is permanent"
+    );
 }
 
 proptest! {
     #[test]
-    fn hostile_bytes_never_get_in_and_never_get_read_beyond_the_frames(
+    fn hostile_bytes_are_never_accepted(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
         tags: bool,
         greets: bool,
@@ -348,7 +359,7 @@ proptest! {
         }
         caller.write_all(&bytes).unwrap();
         drop(caller);
-        let answered = answer(pending, &plain("a"), &mut |_| panic!("a stranger is never judged"));
+        let answered = answer(pending, &plain("a"), &mut |_| panic!("an unauthenticated peer reaches no authorization"));
         prop_assert!(matches!(answered, Answer::Unauthenticated | Answer::WrongToken(_)), "{:?}", answered);
     }
 }

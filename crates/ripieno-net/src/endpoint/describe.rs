@@ -56,7 +56,7 @@ pub enum LinkKind {
 
 impl LinkKind {
     /// Return the name of the transport of an open link.
-    fn carrier(self) -> Option<&'static str> {
+    fn transport(self) -> Option<&'static str> {
         match self {
             LinkKind::NotOpen | LinkKind::Broken => None,
             LinkKind::SharedMemory => Some("shared memory"),
@@ -69,8 +69,8 @@ impl LinkKind {
 impl LinkDescription {
     /// Return the transport of an open link and the failed attempts before it; `None` if no attempt failed.
     pub(super) fn second_choice(&self) -> Option<String> {
-        let carrier = self.kind.carrier().filter(|_| !self.notes.is_empty())?;
-        Some(format!("{carrier}, for: {}", self.notes.join("; ")))
+        let transport = self.kind.transport().filter(|_| !self.notes.is_empty())?;
+        Some(format!("{transport}, for: {}", self.notes.join("; ")))
     }
 }
 
@@ -99,9 +99,9 @@ impl Endpoint {
         }
         // The links for messages are of the same kind.
         let mut slots = LinkId::all_of(peer).map(|id| &self.slots[id.index(self.config.world_size)]).into_iter();
-        let asked = slots.find(|slot| !matches!(slot, LinkSlot::Unasked | LinkSlot::Opening));
-        let kind = match asked.unwrap_or(&LinkSlot::Unasked) {
-            LinkSlot::Unasked | LinkSlot::Opening => LinkKind::NotOpen,
+        let requested = slots.find(|slot| !matches!(slot, LinkSlot::NotRequested | LinkSlot::Opening));
+        let kind = match requested.unwrap_or(&LinkSlot::NotRequested) {
+            LinkSlot::NotRequested | LinkSlot::Opening => LinkKind::NotOpen,
             LinkSlot::Ring(..) => LinkKind::SharedMemory,
             LinkSlot::Tcp(link) if link.is_encrypted() => LinkKind::Tls,
             LinkSlot::Tcp(_) => LinkKind::Tcp,

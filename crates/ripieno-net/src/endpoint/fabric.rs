@@ -1,20 +1,20 @@
 //! Implements the fabric interface of the executor for an endpoint.
 
 use super::{Endpoint, LinkDescription, LinkSlot};
-use crate::links::{Bell, WatchedDescriptor};
+use crate::links::{Waker, WatchedDescriptor};
 use crate::monitor::{MonitorCommand, MonitorShared, MonitorStatus};
 use ripieno_run::membership::{MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    Blocking, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, NotShrunk, Remote,
-    Replicas, Shrunk, Topology, Want,
+    Blocking, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest, Remote,
+    Replicas, ShrinkError, ShrunkWorld, Topology,
 };
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sleep time after which a rank checks whether the peers it waits for are alive.
-const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(250);
+/// Sleep time after which a rank checks whether the awaited peers are alive.
+const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Time that a rank waits for the job's verdict after one of its links closed.
 const VERDICT_TIMEOUT: Duration = Duration::from_millis(1500);
 
@@ -39,15 +39,15 @@ impl Fabric for Endpoint {
         if self.slot(id).is_open() {
             return Ok(self.existing_link(id));
         }
-        self.take_deliveries();
-        if matches!(self.slot(id), LinkSlot::Unasked) {
+        self.store_opened();
+        if matches!(self.slot(id), LinkSlot::NotRequested) {
             self.open_link(id);
         }
         if matches!(self.slot(id), LinkSlot::Opening)
             && !self.connects(id)
             && let Some(shortage) = self.shortage()
         {
-            return Err(LinkError::Lacking { what: format!("it cannot accept a connection: {shortage}") });
+            return Err(LinkError::MissingResource { what: format!("it cannot accept a connection: {shortage}") });
         }
         self.slot(id).link()
     }
@@ -122,12 +122,12 @@ impl Fabric for Endpoint {
 
     fn note_wait(&mut self, was_ready_at_once: bool) {
         if self.has_core_per_rank {
-            self.co_location.note(was_ready_at_once);
+            self.co_location.record_wait(was_ready_at_once);
         }
     }
 
     fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
-        self.shared.note_form(&mut self.entering, form, text);
+        self.shared.note_form(&mut self.entered_cache, form, text);
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
@@ -141,20 +141,20 @@ impl Fabric for Endpoint {
     }
 
     fn enter(&mut self, communicator: u32, header: &[u8; HEADER_BYTES]) {
-        self.shared.enter(&mut self.entering, communicator, header);
+        self.shared.enter(&mut self.entered_cache, communicator, header);
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
         self.shared.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), blocking });
     }
 
-    fn shrink(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<Shrunk, NotShrunk> {
-        self.meet_survivors(interrupt)
+    fn shrink(&mut self, interrupt: &mut dyn FnMut() -> bool) -> Result<ShrunkWorld, ShrinkError> {
+        self.shrink_world(interrupt)
     }
 
     fn remote(&self) -> Arc<dyn Remote> {
         let first = self.first.as_ref().map(|first| first.monitored().clone());
-        Arc::new(EndpointRemote { bell: self.doorbell.bell(), shared: self.shared.clone(), first })
+        Arc::new(EndpointRemote { waker: self.doorbell.waker(), shared: self.shared.clone(), first })
     }
 
     fn prepare_park(&mut self) {
@@ -164,22 +164,25 @@ impl Fabric for Endpoint {
         }
     }
 
-    fn park(&mut self, wants: &[Want], timeout: Duration) {
-        for want in wants.iter().filter(|want| want.readable) {
-            if let LinkSlot::Tcp(link) = self.slot(want.link) {
+    fn park(&mut self, interests: &[LinkInterest], timeout: Duration) {
+        for interest in interests.iter().filter(|interest| interest.readable) {
+            if let LinkSlot::Tcp(link) = self.slot(interest.link) {
                 link.prepare_sleep();
             }
         }
-        let watches = wants.iter().filter_map(|want| match &self.slots[want.link.index(self.config.world_size)] {
-            LinkSlot::Tcp(link) => {
-                Some(WatchedDescriptor { fd: link.as_fd(), readable: want.readable, writable: want.writable })
-            }
-            _ => None,
-        });
+        let watches =
+            interests.iter().filter_map(|interest| match &self.slots[interest.link.index(self.config.world_size)] {
+                LinkSlot::Tcp(link) => Some(WatchedDescriptor {
+                    fd: link.as_fd(),
+                    readable: interest.readable,
+                    writable: interest.writable,
+                }),
+                _ => None,
+            });
         // A failed sleep ends immediately; the caller checks again.
-        match self.doorbell.wait(watches, timeout.min(LOCK_CHECK_INTERVAL)) {
-            Ok(true) => self.note_ready(wants),
-            Ok(false) => self.look_after(wants),
+        match self.doorbell.wait(watches, timeout.min(PEER_CHECK_INTERVAL)) {
+            Ok(true) => self.note_ready(interests),
+            Ok(false) => self.check_peers(interests),
             Err(_) => {}
         }
     }
@@ -191,7 +194,7 @@ impl Fabric for Endpoint {
 
 /// The part of an endpoint that other threads can use.
 struct EndpointRemote {
-    bell: Bell,
+    waker: Waker,
     shared: Arc<MonitorShared>,
     /// State of the first world. Its ranks take part in agreements.
     first: Option<Arc<MonitorShared>>,
@@ -199,7 +202,7 @@ struct EndpointRemote {
 
 impl Remote for EndpointRemote {
     fn wake(&self) {
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn report(&self, failure: JobFailure) {
@@ -208,7 +211,7 @@ impl Remote for EndpointRemote {
 
     fn withdraw(&self) {
         if let Some(first) = &self.first {
-            first.order(MonitorCommand::Agreement(agreement::AgreementEvent::Withdraw));
+            first.send_command(MonitorCommand::Agreement(agreement::AgreementEvent::Withdraw));
         }
     }
 }
@@ -233,11 +236,11 @@ impl Endpoint {
     }
 
     /// Mark the links that became ready during the sleep.
-    fn note_ready(&mut self, wants: &[Want]) {
+    fn note_ready(&mut self, interests: &[LinkInterest]) {
         let mut index = 0;
-        for want in wants {
-            let LinkSlot::Tcp(link) = &mut self.slots[want.link.index(self.config.world_size)] else { continue };
-            link.note_ready(self.doorbell.showed_readable(index), self.doorbell.showed_writable(index));
+        for interest in interests {
+            let LinkSlot::Tcp(link) = &mut self.slots[interest.link.index(self.config.world_size)] else { continue };
+            link.note_ready(self.doorbell.was_readable(index), self.doorbell.was_writable(index));
             index += 1;
         }
     }
@@ -259,32 +262,32 @@ impl Endpoint {
 
     /// Check the peers of a sleep that timed out. Shared memory never signals a peer's death, and the hubs may be gone.
     /// A TCP connection does not signal a broken network path.
-    fn look_after(&mut self, wants: &[Want]) {
-        for want in wants {
-            let index = want.link.index(self.config.world_size);
+    fn check_peers(&mut self, interests: &[LinkInterest]) {
+        for interest in interests {
+            let index = interest.link.index(self.config.world_size);
             match &mut self.slots[index] {
                 LinkSlot::Ring(_, liveness) => {
                     // The attempt after the end was detected has received all data that the peer wrote before.
                     if liveness.has_ended {
                         let cause = "its process ended".to_string();
-                        self.shared.request(MembershipRequest::Suspect { peer: want.link.peer, cause });
+                        self.shared.request(MembershipRequest::Suspect { peer: interest.link.peer, cause });
                     }
                     liveness.has_ended = liveness.socket.has_ended();
                 }
                 LinkSlot::Tcp(link) => {
-                    let (peer, timing, silence) = (want.link.peer, self.config.timing(), link.unanswered());
+                    let (peer, timing, silence) = (interest.link.peer, self.config.timing(), link.unanswered());
                     if silence <= timing.probe_delay() {
                         continue;
                     }
                     // After an outage the peer answers new connections before data arrives again.
-                    self.shared.order(MonitorCommand::Probe { peer });
+                    self.shared.send_command(MonitorCommand::Probe { peer });
                     let reached = self.shared.since_reached(peer).map_or(silence, |since| since.min(silence));
                     if reached > timing.silence_limit() || silence > timing.delivery_limit() {
                         let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());
                         self.slots[index] = LinkSlot::Broken(LinkError::Closed { cause });
                     }
                 }
-                LinkSlot::Unasked | LinkSlot::Opening | LinkSlot::Broken(_) => {}
+                LinkSlot::NotRequested | LinkSlot::Opening | LinkSlot::Broken(_) => {}
             }
         }
     }
@@ -303,7 +306,7 @@ impl LinkSlot {
         match self {
             LinkSlot::Ring(link, _) => Some(&mut **link),
             LinkSlot::Tcp(link) => Some(link),
-            LinkSlot::Unasked | LinkSlot::Opening | LinkSlot::Broken(_) => None,
+            LinkSlot::NotRequested | LinkSlot::Opening | LinkSlot::Broken(_) => None,
         }
     }
 

@@ -21,7 +21,7 @@ use crate::exchange::Exchange;
 use crate::host::{core_count, has_core_each, has_core_quota};
 use crate::links::{Doorbell, RingLink, TcpLink};
 use crate::listeners::Listeners;
-use crate::monitor::{Entering, Monitor, MonitorShared, Setup};
+use crate::monitor::{EnteredCache, Monitor, MonitorShared, Setup};
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::shortage::with_advice;
 use crate::stream::Stream;
@@ -36,10 +36,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use survivors::FirstWorld;
 
-/// Interval at which the exchange is asked for lost ranks while ranks connect.
-const LOSS_CHECK: Duration = Duration::from_millis(100);
+/// Interval at which the endpoint queries the exchange for lost ranks while ranks connect.
+const LOSS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Limit of ranks on a host that issue memory barriers for each other.
-const BARRIER_RANKS: usize = 16;
+const BARRIER_RANK_COUNT_MAX: usize = 16;
 /// Additional wait beyond the hub's deadline, because the hub's verdict names the missing ranks.
 const VERDICT_MARGIN: Duration = Duration::from_secs(1);
 
@@ -49,14 +49,14 @@ pub struct Endpoint {
     addresses: Arc<Vec<PeerAddress>>,
     topology: Arc<Topology>,
     shared: Arc<MonitorShared>,
-    entering: Entering,
+    entered_cache: EnteredCache,
     doorbell: Doorbell,
     /// Indexed by the index of the link.
     slots: Vec<LinkSlot>,
     opener: Opener,
     deliveries: Receiver<OpenedLink>,
     /// `None` after the endpoint is closed.
-    watch: Option<Arc<MonitorHandle>>,
+    monitor_handle: Option<Arc<MonitorHandle>>,
     /// The original world that this one descends from, possibly itself; `None` after the endpoint is closed.
     first: Option<Arc<FirstWorld>>,
     /// The rank of each member in the first world.
@@ -77,7 +77,7 @@ struct MonitorHandle {
 
 /// The state of a link to a peer.
 enum LinkSlot {
-    Unasked,
+    NotRequested,
     Opening,
     Ring(Box<RingLink>, LivenessSocket),
     Tcp(TcpLink),
@@ -92,13 +92,13 @@ struct LivenessSocket {
 
 /// Reports failures to the job and reads them, from any thread or a signal handler's thread.
 #[derive(Clone)]
-pub struct Alarm {
+pub struct FailureHandle {
     shared: Arc<MonitorShared>,
 }
 
 impl Endpoint {
     /// Connect to the other ranks; return when all of them are connected.
-    pub fn meet(config: Config, exchange: &mut dyn Exchange) -> Result<Endpoint, NetError> {
+    pub fn connect(config: Config, exchange: &mut dyn Exchange) -> Result<Endpoint, NetError> {
         config.check()?;
         let started = Instant::now();
         let deadline = started + config.rendezvous_timeout;
@@ -112,7 +112,7 @@ impl Endpoint {
 
         let nonce = addresses[0].job_nonce();
         let connector = Connector::new(&config, own.clone(), nonce);
-        let hubs = call_hubs(&config, &connector, &addresses, exchange, deadline)?;
+        let hubs = connect_to_hubs(&config, &connector, &addresses, exchange, deadline)?;
         let mut endpoint = Endpoint::start(config, addresses, topology, listeners, connector, hubs, None)?;
         match endpoint.wait_for_all(exchange, deadline) {
             Ok(()) => Ok(endpoint),
@@ -143,12 +143,12 @@ impl Endpoint {
         let neighbours = masks.len();
         // A container quota below the affinity limits all ranks. Ranks that are pinned to cores have one each.
         let has_core_per_rank = neighbours <= core_count() || !has_core_quota() && has_core_each(&masks);
-        let mut doorbell = Doorbell::new().map_err(os("make a doorbell of shared memory"))?;
+        let mut doorbell = Doorbell::new().map_err(os("create a doorbell in shared memory"))?;
         // Ranks that share cores sleep often. With many ranks, every sleep would interrupt all of them.
-        if has_core_per_rank && (2..=BARRIER_RANKS).contains(&neighbours) {
-            doorbell.make_barriers();
+        if has_core_per_rank && (2..=BARRIER_RANK_COUNT_MAX).contains(&neighbours) {
+            doorbell.issue_barriers();
         }
-        let (shared, orders) = MonitorShared::new(doorbell.bell()).map_err(os("make an event descriptor"))?;
+        let (shared, commands) = MonitorShared::new(doorbell.waker()).map_err(os("create an event descriptor"))?;
         let shared = Arc::new(shared);
         let timing = config.timing();
         let hosts = addresses.iter().map(|address| address.host.clone()).collect();
@@ -157,18 +157,18 @@ impl Endpoint {
         let addresses = Arc::new(addresses);
         let agreement_timeouts =
             AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
-        let opener = Opener::new(connector.clone(), doorbell.bell(), sender, timing);
+        let opener = Opener::new(connector.clone(), doorbell.waker(), sender, timing);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),
-            orders,
+            commands,
             machine: Membership::new(config.rank, hosts, config.replicas, timing, shared.now()),
             agreement: Agreement::new(config.rank, config.world_size, topology.node_count() == 1, agreement_timeouts),
             suspended_after: config.heartbeat_timeout / 2,
             probe_limit: timing.probe_delay(),
             connector,
             addresses: addresses.clone(),
-            acceptor: Acceptor::new(listeners.listeners).map_err(os("watch its doors"))?,
+            acceptor: Acceptor::new(listeners.listeners).map_err(os("watch its listeners"))?,
             own: addresses[config.rank].clone(),
             credentials: config.credentials(),
             nonce: addresses[0].job_nonce(),
@@ -180,24 +180,24 @@ impl Endpoint {
         let monitor = Monitor::new(setup).map_err(os("set up the monitor"))?;
         let thread = std::thread::Builder::new().name("ripieno-monitor".to_string());
         let monitor = thread.spawn(|| monitor.run()).map_err(os("start the monitor thread"))?;
-        let watch = Arc::new(MonitorHandle { shared: shared.clone(), monitor: Some(monitor) });
-        let first = first.unwrap_or_else(|| FirstWorld::of(&config, &addresses, &watch));
+        let monitor_handle = Arc::new(MonitorHandle { shared: shared.clone(), monitor: Some(monitor) });
+        let first = first.unwrap_or_else(|| FirstWorld::of(&config, &addresses, &monitor_handle));
         if config.world_size == 1 {
             shared.update(|status| status.complete = true);
         }
         Ok(Endpoint {
-            slots: (0..LinkId::PER_PEER * config.world_size).map(|_| LinkSlot::Unasked).collect(),
+            slots: (0..LinkId::PER_PEER * config.world_size).map(|_| LinkSlot::NotRequested).collect(),
             co_location: CoLocationDetector::of(config.rank),
             members: (0..config.world_size).collect(),
             config,
             addresses,
             topology: Arc::new(topology),
             shared,
-            entering: Entering::default(),
+            entered_cache: EnteredCache::default(),
             doorbell,
             opener,
             deliveries,
-            watch: Some(watch),
+            monitor_handle: Some(monitor_handle),
             first: Some(first),
             notes: vec![],
             has_core_per_rank,
@@ -208,7 +208,7 @@ impl Endpoint {
     fn wait_for_all(&self, exchange: &mut dyn Exchange, deadline: Instant) -> Result<(), NetError> {
         let started = Instant::now();
         loop {
-            let status = self.shared.wait(LOSS_CHECK, |status| status.complete || status.failure.is_some());
+            let status = self.shared.wait(LOSS_CHECK_INTERVAL, |status| status.complete || status.failure.is_some());
             if let Some(failure) = status.failure {
                 return Err(failure.into());
             }
@@ -224,7 +224,7 @@ impl Endpoint {
                 return Err(NetError::Missing {
                     rank: self.config.rank,
                     missing: vec![],
-                    cause: "rank 0 did not say that all have come".to_string(),
+                    cause: "rank 0 did not confirm that all ranks have connected".to_string(),
                     elapsed_ms: started.elapsed().as_millis() as u64,
                 });
             }
@@ -252,13 +252,13 @@ impl Endpoint {
     }
 
     /// Return a handle that reports and reads failures from any thread.
-    pub fn alarm(&self) -> Alarm {
-        Alarm { shared: self.shared.clone() }
+    pub fn failure_handle(&self) -> FailureHandle {
+        FailureHandle { shared: self.shared.clone() }
     }
 
     /// Leave the job normally. Rank 0 stays for up to [`Config::linger`] to watch ranks that still work.
     pub fn close(&mut self) {
-        self.watch = None;
+        self.monitor_handle = None;
         self.first = None;
     }
 }
@@ -288,7 +288,7 @@ impl Drop for Endpoint {
     }
 }
 
-impl Alarm {
+impl FailureHandle {
     /// Report a failure to the job.
     pub fn report(&self, failure: JobFailure) {
         self.shared.request(MembershipRequest::Report(failure));
@@ -319,7 +319,7 @@ fn check_links(config: &Config, addresses: &[PeerAddress]) -> Result<(), NetErro
 
 /// Connect to the hubs (rank 0 and its replicas), or as a hub to the lower hubs. Rank 0 comes last: once all ranks are
 /// connected to it, they are connected to the other hubs.
-fn call_hubs(
+fn connect_to_hubs(
     config: &Config,
     connector: &Connector,
     addresses: &[PeerAddress],
@@ -330,11 +330,11 @@ fn call_hubs(
     let is_called = |hub: &usize| *hub < config.rank || (replicas.logical(config.rank) != 0 && *hub != config.rank);
     let mut hubs: Vec<usize> = replicas.of(0).filter(is_called).collect();
     hubs.reverse();
-    hubs.into_iter().map(|hub| Ok((hub, call_hub(connector, &addresses[hub], exchange, deadline)?))).collect()
+    hubs.into_iter().map(|hub| Ok((hub, connect_to_hub(connector, &addresses[hub], exchange, deadline)?))).collect()
 }
 
 /// Connect to a hub. If that fails because a rank has died, the error names the rank.
-fn call_hub(
+fn connect_to_hub(
     connector: &Connector,
     hub: &PeerAddress,
     exchange: &mut dyn Exchange,

@@ -8,7 +8,7 @@ use crate::auth::ConnectionPurpose;
 use crate::config::LinkPolicy;
 use crate::connector::{Connection, Connector};
 use crate::error::Address;
-use crate::links::{Bell, DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, shared_memory};
+use crate::links::{DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, Waker, shared_memory};
 use crate::peer_address::PeerAddress;
 use crate::shortage::{no_thread, shortage};
 use crate::stream::Stream;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 /// Limit of the time to open a link.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Limit of the time to set up shared memory on an authenticated connection.
-const AGREE_TIMEOUT: Duration = Duration::from_secs(5);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An open link.
 pub(super) struct Opened {
@@ -41,7 +41,7 @@ pub(super) struct OpenedLink {
 #[derive(Clone)]
 pub(super) struct Opener {
     connector: Arc<Connector>,
-    bell: Bell,
+    waker: Waker,
     deliveries: Sender<OpenedLink>,
     timing: MembershipTiming,
 }
@@ -49,39 +49,39 @@ pub(super) struct Opener {
 impl Opener {
     pub fn new(
         connector: Arc<Connector>,
-        bell: Bell,
+        waker: Waker,
         deliveries: Sender<OpenedLink>,
         timing: MembershipTiming,
     ) -> Opener {
-        Opener { connector, bell, deliveries, timing }
+        Opener { connector, waker, deliveries, timing }
     }
 
     /// Connect to the rank with this address.
     pub fn connect(&self, id: LinkId, address: PeerAddress) {
         let purpose =
             if id.channel == Channel::Collectives { ConnectionPurpose::Data } else { ConnectionPurpose::Messages };
-        self.deliver(id, move |opener| opener.connected(&address, purpose));
+        self.open_on_thread(id, move |opener| opener.connected(&address, purpose));
     }
 
     /// Accept the authenticated connection of another rank.
     pub fn accept(&self, id: LinkId, stream: Stream) {
-        self.deliver(id, move |opener| opener.accepted(stream));
+        self.open_on_thread(id, move |opener| opener.accepted(stream));
     }
 
     /// Open a link on a new thread, then wake the rank.
-    fn deliver(&self, id: LinkId, open: impl FnOnce(&Opener) -> Result<Opened, LinkError> + Send + 'static) {
+    fn open_on_thread(&self, id: LinkId, open: impl FnOnce(&Opener) -> Result<Opened, LinkError> + Send + 'static) {
         let opener = self.clone();
         let thread = std::thread::Builder::new().name("ripieno-open".to_string());
-        let spawned = thread.spawn(move || opener.hand_over(OpenedLink { id, outcome: open(&opener) }));
+        let spawned = thread.spawn(move || opener.send(OpenedLink { id, outcome: open(&opener) }));
         if let Err(error) = spawned {
-            self.hand_over(OpenedLink { id, outcome: Err(no_thread(&error)) });
+            self.send(OpenedLink { id, outcome: Err(no_thread(&error)) });
         }
     }
 
-    fn hand_over(&self, delivery: OpenedLink) {
+    fn send(&self, delivery: OpenedLink) {
         // A rank that has left accepts no links.
         let _ = self.deliveries.send(delivery);
-        self.bell.ring();
+        self.waker.wake();
     }
 
     fn connected(&self, address: &PeerAddress, purpose: ConnectionPurpose) -> Result<Opened, LinkError> {
@@ -91,9 +91,10 @@ impl Opener {
         let failed = match reached.stream {
             Stream::Unix(socket) => {
                 let stream = Stream::Unix(socket);
-                match self.share(&stream, |socket, bell| shared_memory::connect(socket, bell, DEFAULT_CAPACITY_BYTES)) {
-                    Ok(ring) => return Ok(Opened { link: shared(ring, stream), notes }),
-                    Err(error) => not_shared(&error),
+                match self.share(&stream, |socket, waker| shared_memory::connect(socket, waker, DEFAULT_CAPACITY_BYTES))
+                {
+                    Ok(ring) => return Ok(Opened { link: ring_slot(ring, stream), notes }),
+                    Err(error) => sharing_error(&error),
                 }
             }
             stream => return self.tcp(stream).map(|link| Opened { link, notes }),
@@ -105,7 +106,7 @@ impl Opener {
         let reached = self.connector.connect_by_tcp(address, purpose, deadline);
         let reached = reached.map_err(|error| match LinkError::from(error) {
             LinkError::Closed { cause } => LinkError::Closed { cause: format!("{}; {cause}", notes.join("; ")) },
-            lacking => lacking,
+            error => error,
         })?;
         self.tcp(reached.stream).map(|link| Opened { link, notes })
     }
@@ -115,7 +116,7 @@ impl Opener {
             Stream::Tcp(_) | Stream::Tls(_) => self.tcp(stream)?,
             Stream::Unix(_) => {
                 let ring = self.share(&stream, shared_memory::accept);
-                shared(ring.map_err(|error| not_shared(&error))?, stream)
+                ring_slot(ring.map_err(|error| sharing_error(&error))?, stream)
             }
         };
         Ok(Opened { link, notes: vec![] })
@@ -130,25 +131,25 @@ impl Opener {
     fn share(
         &self,
         stream: &Stream,
-        agree: impl FnOnce(&std::os::unix::net::UnixStream, &Bell) -> io::Result<RingLink>,
+        agree: impl FnOnce(&std::os::unix::net::UnixStream, &Waker) -> io::Result<RingLink>,
     ) -> io::Result<RingLink> {
         stream.set_nonblocking(false)?;
-        stream.set_timeout(AGREE_TIMEOUT)?;
+        stream.set_timeout(SETUP_TIMEOUT)?;
         match stream {
-            Stream::Unix(socket) => agree(socket, &self.bell),
+            Stream::Unix(socket) => agree(socket, &self.waker),
             Stream::Tcp(_) | Stream::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 }
 
-fn shared(ring: RingLink, socket: Stream) -> LinkSlot {
+fn ring_slot(ring: RingLink, socket: Stream) -> LinkSlot {
     LinkSlot::Ring(Box::new(ring), LivenessSocket { socket, has_ended: false })
 }
 
-fn not_shared(error: &io::Error) -> LinkError {
+fn sharing_error(error: &io::Error) -> LinkError {
     match shortage(error) {
-        Some(what) => LinkError::Lacking { what: format!("it cannot have shared memory: {what}") },
-        None => LinkError::Closed { cause: format!("shared memory cannot be had ({error})") },
+        Some(what) => LinkError::MissingResource { what: format!("it cannot set up shared memory: {what}") },
+        None => LinkError::Closed { cause: format!("shared memory cannot be set up ({error})") },
     }
 }
 
@@ -177,7 +178,7 @@ impl Endpoint {
     }
 
     /// Store the links that have opened since the last call.
-    pub(super) fn take_deliveries(&mut self) {
+    pub(super) fn store_opened(&mut self) {
         while let Ok(OpenedLink { id, outcome }) = self.deliveries.try_recv() {
             match outcome {
                 // The peer has died.
@@ -198,7 +199,7 @@ impl Endpoint {
 
 /// Return whether another attempt of the peer would fail as well.
 fn is_lasting(error: &LinkError, links: LinkPolicy) -> bool {
-    links == LinkPolicy::SharedMemory && matches!(error, LinkError::Lacking { .. })
+    links == LinkPolicy::SharedMemory && matches!(error, LinkError::MissingResource { .. })
 }
 
 #[cfg(test)]
@@ -211,16 +212,16 @@ mod tests {
 
     /// Create two endpoints. The first has a wrong path for the second one's Unix socket.
     fn with_broken_shared_memory(links: LinkPolicy) -> Vec<Endpoint> {
-        let meet = |(rank, mut exchange): (usize, ThreadExchange)| {
+        let connect = |(rank, mut exchange): (usize, ThreadExchange)| {
             let linger = Duration::from_millis(100);
             let config = Config { links, linger, ..Config::new(rank, 2, Token::from_secret("test")) };
-            std::thread::spawn(move || Endpoint::meet(config, &mut exchange))
+            std::thread::spawn(move || Endpoint::connect(config, &mut exchange))
         };
         let exchanges = ThreadExchange::group(2, Duration::from_secs(20)).into_iter().enumerate();
-        let threads: Vec<_> = exchanges.map(meet).collect();
-        let met = threads.into_iter().map(|thread| thread.join().unwrap().unwrap());
-        let mut endpoints: Vec<Endpoint> = met.collect();
-        Arc::make_mut(&mut endpoints[0].addresses)[1].unix = Some("ripieno-nobody".to_string());
+        let threads: Vec<_> = exchanges.map(connect).collect();
+        let connected = threads.into_iter().map(|thread| thread.join().unwrap().unwrap());
+        let mut endpoints: Vec<Endpoint> = connected.collect();
+        Arc::make_mut(&mut endpoints[0].addresses)[1].unix = Some("ripieno-missing".to_string());
         endpoints
     }
 
@@ -242,12 +243,12 @@ mod tests {
         open_first(&mut endpoints[0]).unwrap();
         let peer = endpoints[0].describe().peers.remove(0);
         assert_eq!(peer.kind, LinkKind::Tcp);
-        assert!(peer.notes[0].contains("unix:@ripieno-nobody"), "{peer:?}");
+        assert!(peer.notes[0].contains("unix:@ripieno-missing"), "{peer:?}");
         let [(1, text)] = &endpoints[0].second_choices()[..] else { panic!("one link, to rank 1") };
-        assert!(text.starts_with("TCP, for: ") && text.contains("unix:@ripieno-nobody"), "{text}");
+        assert!(text.starts_with("TCP, for: ") && text.contains("unix:@ripieno-missing"), "{text}");
 
         let mut endpoints = with_broken_shared_memory(LinkPolicy::SharedMemory);
         let error = open_first(&mut endpoints[0]).unwrap_err().to_string();
-        assert!(error.contains("unix:@ripieno-nobody"), "{error}");
+        assert!(error.contains("unix:@ripieno-missing"), "{error}");
     }
 }

@@ -9,29 +9,32 @@ use std::hash::Hash;
 
 /// Return the topology, equal on all ranks because they derive it from the same addresses.
 pub(super) fn topology(config: &Config, addresses: &[PeerAddress]) -> Result<Topology, NetError> {
-    let nodes = firsts(addresses, |address| &address.identity);
-    let racks = firsts(addresses, |address| &address.rack);
+    let nodes = first_ranks(addresses, |address| &address.identity);
+    let racks = first_ranks(addresses, |address| &address.rack);
     for address in addresses {
         let neighbour = &addresses[nodes[address.rank]];
         if neighbour.rack != address.rack {
-            return Err(unclear(config, neighbour, address));
+            return Err(rack_error(config, neighbour, address));
         }
         if address.rack.is_some() != addresses[0].rack.is_some() {
-            return Err(unclear(config, &addresses[0], address));
+            return Err(rack_error(config, &addresses[0], address));
         }
     }
     Ok(Topology::new(nodes, racks))
 }
 
 /// Return for every rank the first rank at the same place.
-fn firsts<'a, T: Hash + Eq + 'a>(addresses: &'a [PeerAddress], place: impl Fn(&'a PeerAddress) -> &'a T) -> Vec<usize> {
+fn first_ranks<'a, T: Hash + Eq + 'a>(
+    addresses: &'a [PeerAddress],
+    place: impl Fn(&'a PeerAddress) -> &'a T,
+) -> Vec<usize> {
     let mut first = HashMap::new();
     addresses.iter().map(|address| *first.entry(place(address)).or_insert(address.rank)).collect()
 }
 
-fn unclear(config: &Config, first: &PeerAddress, second: &PeerAddress) -> NetError {
+fn rack_error(config: &Config, first: &PeerAddress, second: &PeerAddress) -> NetError {
     let text = |address: &PeerAddress| match &address.rack {
-        Some(rack) => format!("rank {} on host {} stands in rack {rack}", address.rank, address.host),
+        Some(rack) => format!("rank {} on host {} is in rack {rack}", address.rank, address.host),
         None => format!("rank {} on host {} names no rack", address.rank, address.host),
     };
     NetError::Config {

@@ -23,7 +23,7 @@ struct ExchangeTable {
 struct ExchangeState {
     strings: Vec<Option<String>>,
     /// A rank that ended without passing its string.
-    gone: Option<usize>,
+    ended: Option<usize>,
 }
 
 impl ThreadExchange {
@@ -41,19 +41,19 @@ impl Exchange for ThreadExchange {
         let mut state = lock(&self.table.state);
         state.strings[self.rank] = Some(mine.to_string());
         self.table.changed.notify_all();
-        let waiting = |state: &mut ExchangeState| state.gone.is_none() && state.strings.iter().any(Option::is_none);
+        let waiting = |state: &mut ExchangeState| state.ended.is_none() && state.strings.iter().any(Option::is_none);
         let waited = self.table.changed.wait_timeout_while(state, self.timeout, waiting);
         let state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         if let Some(strings) = state.strings.iter().cloned().collect() {
             return Ok(strings);
         }
         let elapsed_ms = started.elapsed().as_millis() as u64;
-        if let Some(gone) = state.gone {
-            let cause = format!("rank {gone}'s thread ended before it gave its address");
+        if let Some(ended) = state.ended {
+            let cause = format!("rank {ended}'s thread ended before it passed its address");
             return Err(NetError::Exchange { rank: self.rank, cause, elapsed_ms });
         }
         let missing = (0..state.strings.len()).filter(|&rank| state.strings[rank].is_none()).collect();
-        Err(NetError::Missing { rank: self.rank, missing, cause: "their threads did not come".into(), elapsed_ms })
+        Err(NetError::Missing { rank: self.rank, missing, cause: "their threads did not take part".into(), elapsed_ms })
     }
 }
 
@@ -61,7 +61,7 @@ impl Drop for ThreadExchange {
     fn drop(&mut self) {
         let mut state = lock(&self.table.state);
         if state.strings[self.rank].is_none() {
-            state.gone.get_or_insert(self.rank);
+            state.ended.get_or_insert(self.rank);
             self.table.changed.notify_all();
         }
     }

@@ -33,7 +33,7 @@ impl Addresses {
         let mut addresses = Addresses::default();
         for interface in if_addrs::get_if_addrs()? {
             let down = is_down(&interface).then_some("the interface is down");
-            addresses.sort_in(interface.ip(), &interface.name, down);
+            addresses.add(interface.ip(), &interface.name, down);
         }
         Ok(addresses)
     }
@@ -42,12 +42,12 @@ impl Addresses {
     pub fn of_name(name: &str) -> io::Result<Addresses> {
         let mut addresses = Addresses::default();
         for address in (name, 0).to_socket_addrs()? {
-            addresses.sort_in(address.ip(), name, None);
+            addresses.add(address.ip(), name, None);
         }
         Ok(addresses)
     }
 
-    fn sort_in(&mut self, address: IpAddr, owner: &str, down: Option<&str>) {
+    fn add(&mut self, address: IpAddr, owner: &str, down: Option<&str>) {
         let cause = down.or_else(|| unusable(address));
         let known = self.usable.contains(&address) || self.loopback.contains(&address);
         match cause {
@@ -76,7 +76,7 @@ fn unusable(address: IpAddr) -> Option<&'static str> {
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
     if link_local {
-        return Some("link-local, which means nothing without its interface");
+        return Some("link-local, so it is valid only on its interface");
     }
     (address.is_unspecified() || address.is_multicast()).then_some("not the address of a host")
 }
@@ -95,9 +95,9 @@ mod tests {
     fn loopback_and_link_local_are_not_offered_to_other_hosts() {
         let mut addresses = Addresses::default();
         for text in ["127.0.0.1", "::1", "169.254.3.4", "fe80::1", "10.0.0.7", "fd00::7"] {
-            addresses.sort_in(text.parse().unwrap(), "eth0", None);
+            addresses.add(text.parse().unwrap(), "eth0", None);
         }
-        addresses.sort_in("10.9.9.9".parse().unwrap(), "eth1", Some("the interface is down"));
+        addresses.add("10.9.9.9".parse().unwrap(), "eth1", Some("the interface is down"));
         assert_eq!(addresses.usable, ["10.0.0.7", "fd00::7"].map(|text| text.parse::<IpAddr>().unwrap()));
         let explanation = addresses.explain();
         for text in ["127.0.0.1 is loopback", "fe80::1 of eth0: link-local", "10.9.9.9 of eth1: the interface is down"]

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_may_use_as_many_cores_as_it_has_or_more() {
+    fn the_affinity_has_at_least_the_counted_cores() {
         assert!(cores_of(&usable_cores()).count() >= core_count());
     }
 

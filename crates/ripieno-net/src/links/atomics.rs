@@ -24,8 +24,8 @@ pub trait AtomicWord {
     /// A sequentially consistent fence. If two threads each store, fence and load the other's word, at least one of
     /// them sees the other's store.
     fn fence();
-    /// Prefetch the cache line `line` lines after the word for reading or, if `ours`, for writing. Does not wait.
-    fn fetch(&self, _line: usize, _ours: bool) {}
+    /// Prefetch the cache line `line` lines after the word for reading or, if `for_writing`, for writing. Does not wait.
+    fn prefetch(&self, _line: usize, _for_writing: bool) {}
 }
 
 impl AtomicWord for AtomicU64 {
@@ -53,15 +53,15 @@ impl AtomicWord for AtomicU64 {
     }
 
     #[inline]
-    fn fetch(&self, line: usize, ours: bool) {
+    fn prefetch(&self, line: usize, for_writing: bool) {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
             let place = std::ptr::from_ref(self).cast::<i8>().wrapping_add(64 * line);
             // SAFETY: A prefetch instruction is a hint: it is defined for every address, and never faults.
-            unsafe { if ours { _mm_prefetch(place, _MM_HINT_ET0) } else { _mm_prefetch(place, _MM_HINT_T0) } }
+            unsafe { if for_writing { _mm_prefetch(place, _MM_HINT_ET0) } else { _mm_prefetch(place, _MM_HINT_T0) } }
         }
         #[cfg(not(target_arch = "x86_64"))]
-        let _ = (line, ours);
+        let _ = (line, for_writing);
     }
 }

@@ -15,7 +15,7 @@ const MAX_FDS: usize = 8;
 
 /// Send `fds`, at most 8, with one byte of the stream. `WouldBlock` on a non-blocking socket means try again.
 pub fn send_fds(socket: &UnixStream, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    assert!((1..=MAX_FDS).contains(&fds.len()), "1 to 8 descriptors go in one message");
+    assert!((1..=MAX_FDS).contains(&fds.len()), "a message carries 1 to 8 descriptors");
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     assert!(control.push(SendAncillaryMessage::ScmRights(fds)), "the buffer holds 8 descriptors");

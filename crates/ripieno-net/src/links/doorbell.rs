@@ -6,7 +6,7 @@
 //! sleeps.
 //!
 //! A fence costs a peer some tens of nanoseconds per message, because it waits for its stores to leave the core. A rank
-//! that rarely sleeps can take over this cost with [`Doorbell::make_barriers`]. Before it sleeps, the kernel then
+//! that rarely sleeps can take over this cost with [`Doorbell::issue_barriers`]. Before it sleeps, the kernel then
 //! executes a fence on every core that runs a rank. If membarrier(2) is missing, forbidden, or fails later, both sides
 //! fence themselves.
 
@@ -28,18 +28,18 @@ const BARRIERS: usize = 1;
 
 /// A rank's own doorbell.
 pub struct Doorbell {
-    bell: Bell,
+    waker: Waker,
     /// Memory that is reused by the next sleep; empty between sleeps.
     polled: Vec<PollFd<'static>>,
     /// The events that the last sleep returned for each watched descriptor.
-    shown: Vec<PollFlags>,
+    ready_events: Vec<PollFlags>,
     /// A private copy, because a peer can write the page.
-    makes_barriers: bool,
+    issues_barriers: bool,
 }
 
 /// A handle that wakes the owner of a doorbell, from any thread or process.
 #[derive(Clone)]
-pub struct Bell {
+pub struct Waker {
     shared: Arc<DoorbellMemory>,
 }
 
@@ -65,41 +65,41 @@ impl Doorbell {
     pub fn new() -> io::Result<Self> {
         let eventfd = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let page_fd = sealed_memfd("ripieno-doorbell", page_bytes())?;
-        let bell = Bell::from_fds(eventfd, page_fd)?;
-        Ok(Doorbell { bell, polled: Vec::new(), shown: Vec::new(), makes_barriers: false })
+        let waker = Waker::from_fds(eventfd, page_fd)?;
+        Ok(Doorbell { waker, polled: Vec::new(), ready_events: Vec::new(), issues_barriers: false })
     }
 
     /// Let [`Self::prepare`] issue the peers' fences from now on, if the kernel supports it. Call before any peer has
-    /// the bell.
+    /// a waker.
     ///
     /// Cost: some microseconds per sleep, and an interrupt on every core that runs a rank.
-    pub fn make_barriers(&mut self) {
-        self.makes_barriers = serves_barriers();
-        self.bell.word(BARRIERS).store(self.makes_barriers.into(), Relaxed);
+    pub fn issue_barriers(&mut self) {
+        self.issues_barriers = accepts_barriers();
+        self.waker.word(BARRIERS).store(self.issues_barriers.into(), Relaxed);
     }
 
     /// Return a handle that wakes this rank.
-    pub fn bell(&self) -> Bell {
-        self.bell.clone()
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
     }
 
     /// Announce a sleep. The owner then checks for work once more and calls `wait` only if it found none.
     pub fn prepare(&mut self) {
-        announce(self.bell.parked());
-        if self.makes_barriers && rustix::thread::membarrier(MembarrierCommand::GlobalExpedited).is_err() {
-            self.give_up_barriers();
+        announce(self.waker.parked());
+        if self.issues_barriers && rustix::thread::membarrier(MembarrierCommand::GlobalExpedited).is_err() {
+            self.disable_barriers();
         }
     }
 
-    /// Let peers fence from now on. A peer that has not seen the change may fail to ring; the sleep then ends at its
+    /// Let peers fence from now on. A peer that has not seen the change may fail to wake the owner; the sleep then ends at its
     /// timeout.
-    fn give_up_barriers(&mut self) {
-        self.makes_barriers = false;
-        self.bell.word(BARRIERS).store(0, Relaxed);
+    fn disable_barriers(&mut self) {
+        self.issues_barriers = false;
+        self.waker.word(BARRIERS).store(0, Relaxed);
         AtomicU64::fence();
     }
 
-    /// Sleep until the bell rings, a watched descriptor is ready or has failed, or `timeout` expires. Return whether
+    /// Sleep until a peer wakes the owner, a watched descriptor is ready or has failed, or `timeout` expires. Return whether
     /// the owner was woken (rarely spuriously). The owner must call [`Self::cancel`] next.
     pub fn wait<'a>(
         &mut self,
@@ -107,15 +107,15 @@ impl Doorbell {
         timeout: Duration,
     ) -> io::Result<bool> {
         let mut polled: Vec<PollFd<'_>> = std::mem::take(&mut self.polled);
-        polled.push(PollFd::new(&self.bell.shared.eventfd, PollFlags::IN));
+        polled.push(PollFd::new(&self.waker.shared.eventfd, PollFlags::IN));
         polled.extend(watches.into_iter().map(|watch| watch.polled()));
         let timeout = Timespec {
             tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
         let woken = rustix::event::poll(&mut polled, Some(&timeout));
-        self.shown.clear();
-        self.shown.extend(polled[1..].iter().map(PollFd::revents));
+        self.ready_events.clear();
+        self.ready_events.extend(polled[1..].iter().map(PollFd::revents));
         polled.clear();
         // Collecting in place keeps the allocation but drops the descriptors' lifetime.
         self.polled = polled.into_iter().map(|_| unreachable!("it was cleared")).collect();
@@ -127,33 +127,33 @@ impl Doorbell {
     }
 
     /// Return whether the last sleep found data, or an end, to read on watch `index`.
-    pub fn showed_readable(&self, index: usize) -> bool {
+    pub fn was_readable(&self, index: usize) -> bool {
         // An error is read like an end.
-        self.shown[index].intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+        self.ready_events[index].intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Return whether the last sleep found watch `index` writable or failed.
-    pub fn showed_writable(&self, index: usize) -> bool {
-        self.shown[index].intersects(PollFlags::OUT | PollFlags::HUP | PollFlags::ERR)
+    pub fn was_writable(&self, index: usize) -> bool {
+        self.ready_events[index].intersects(PollFlags::OUT | PollFlags::HUP | PollFlags::ERR)
     }
 
     /// Cancel an announced sleep.
     pub fn cancel(&self) {
-        if self.bell.parked().swap(0, Relaxed) == 0 {
-            // A peer has rung. If its write to the eventfd comes later, the next sleep ends early, which is harmless.
-            let _ = rustix::io::read(&self.bell.shared.eventfd, &mut [0u8; 8]);
+        if self.waker.parked().swap(0, Relaxed) == 0 {
+            // A peer has woken the owner. If its write to the eventfd comes later, the next sleep ends early, which is harmless.
+            let _ = rustix::io::read(&self.waker.shared.eventfd, &mut [0u8; 8]);
         }
     }
 }
 
-impl Bell {
-    /// Create the bell of a rank of another process from the descriptors that it sent.
+impl Waker {
+    /// Create the waker of a rank of another process from the descriptors that it sent.
     pub fn from_fds(eventfd: OwnedFd, page_fd: OwnedFd) -> io::Result<Self> {
         if sealed_len(page_fd.as_fd())? < page_bytes() {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's doorbell page is too small"));
         }
         let page = Mapping::plain(&page_fd, 0, page_bytes())?;
-        Ok(Bell { shared: Arc::new(DoorbellMemory { eventfd, page_fd, page }) })
+        Ok(Waker { shared: Arc::new(DoorbellMemory { eventfd, page_fd, page }) })
     }
 
     /// Return the descriptors to send to a peer, for [`Self::from_fds`].
@@ -162,13 +162,13 @@ impl Bell {
     }
 
     /// Wake the owner if it sleeps or is about to sleep. The caller must store the work before.
-    pub fn ring(&self) {
+    pub fn wake(&self) {
         AtomicU64::fence();
-        self.ring_after_fence();
+        self.wake_after_fence();
     }
 
-    /// Like `ring`, for a caller that has fenced since it stored the work.
-    pub(super) fn ring_after_fence(&self) {
+    /// Like `wake`, for a caller that has fenced since it stored the work.
+    pub(super) fn wake_after_fence(&self) {
         if claim(self.parked()) {
             // A write to a full counter fails, but the counter wakes the owner anyway.
             let _ = rustix::io::write(&self.shared.eventfd, &1u64.to_ne_bytes());
@@ -176,7 +176,7 @@ impl Bell {
     }
 
     /// Return whether the owner issues the fences of its peers.
-    pub(super) fn makes_barriers(&self) -> bool {
+    pub(super) fn issues_barriers(&self) -> bool {
         self.word(BARRIERS).load(Relaxed) != 0
     }
 
@@ -191,7 +191,7 @@ impl Bell {
 }
 
 /// Return whether the kernel lets other processes trigger fences on the cores of this process, and register for it.
-pub(super) fn serves_barriers() -> bool {
+pub(super) fn accepts_barriers() -> bool {
     static REGISTERED: LazyLock<bool> =
         LazyLock::new(|| rustix::thread::membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok());
     *REGISTERED
@@ -224,16 +224,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_see_that_barriers_were_given_up() {
+    fn peers_see_that_barriers_are_disabled() {
         let mut doorbell = Doorbell::new().unwrap();
-        doorbell.make_barriers();
-        assert_eq!(doorbell.bell().makes_barriers(), serves_barriers());
+        doorbell.issue_barriers();
+        assert_eq!(doorbell.waker().issues_barriers(), accepts_barriers());
 
-        doorbell.give_up_barriers();
+        doorbell.disable_barriers();
 
-        assert!(!doorbell.bell().makes_barriers());
+        assert!(!doorbell.waker().issues_barriers());
         doorbell.prepare();
-        doorbell.bell().ring();
+        doorbell.waker().wake();
         assert!(doorbell.wait([], Duration::from_secs(20)).unwrap());
     }
 }

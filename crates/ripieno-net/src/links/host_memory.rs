@@ -5,7 +5,7 @@
 
 use super::memory::{Mapping, sealed_len, sealed_memfd};
 use super::value_memory::CountedMemory;
-use ripieno_run::swarm::{MemoryPlace, Store};
+use ripieno_run::swarm::{MemoryLocation, Store};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use std::io;
@@ -18,14 +18,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Zeros are written in pieces of this size if the file system cannot preallocate.
 static ZEROS: [u8; 1 << 16] = [0; 1 << 16];
 /// Bytes that move to a file are written in pieces of this size.
-const MOVED_BYTES: usize = 4 << 20;
+const MOVE_PIECE_BYTES: usize = 4 << 20;
 
 /// The memory of a value.
 #[derive(Debug)]
 pub struct HostMemory {
     mapping: Mapping,
     backing: Mutex<Backing>,
-    /// Length of the readable part: the whole memory, unless a [`Filler`] is filling it.
+    /// Length of the readable part: the whole memory, unless a [`MemoryWriter`] is filling it.
     ready_bytes: AtomicUsize,
     /// Whether this process created the memory and may write it.
     is_own: bool,
@@ -48,7 +48,7 @@ impl HostMemory {
 
     /// Create memory of `length_bytes` zero bytes, or fail if the machine has too little memory.
     pub fn new(length_bytes: usize) -> io::Result<HostMemory> {
-        super::region::refuse_more_than_there_is(length_bytes)?;
+        super::region::check_fits_machine(length_bytes)?;
         // An empty file cannot be mapped.
         let fd = sealed_memfd("ripieno-value", length_bytes.max(1))?;
         let mapping = Mapping::plain(&fd, 0, length_bytes.max(1))?;
@@ -71,11 +71,11 @@ impl HostMemory {
     }
 
     /// Move the bytes to a file that has enough space. No thread may write them any more. Readers in this process are
-    /// not affected; processes that have mapped the memory must call [follow](Store::follow).
+    /// not affected; processes that have mapped the memory must call [remap](Store::remap).
     pub(super) fn move_to(&self, file: impl AsFd) -> io::Result<()> {
         let file = file.as_fd();
-        for (at, piece) in self.chunks(MOVED_BYTES).enumerate() {
-            let (mut at, mut piece) = (at * MOVED_BYTES, piece);
+        for (at, piece) in self.chunks(MOVE_PIECE_BYTES).enumerate() {
+            let (mut at, mut piece) = (at * MOVE_PIECE_BYTES, piece);
             while !piece.is_empty() {
                 let count = rustix::io::pwrite(file, piece, at as u64)?;
                 (at, piece) = (at + count, &piece[count..]);
@@ -83,7 +83,7 @@ impl HostMemory {
         }
         // The kernel reclaims pages that are on disk without further I/O.
         rustix::fs::fdatasync(file)?;
-        self.show(file)?;
+        self.remap_to(file)?;
         let _ = rustix::fs::fadvise(file, 0, None, Advice::DontNeed);
         if let Some(counted) = &self.counted {
             counted.leave();
@@ -92,7 +92,7 @@ impl HostMemory {
     }
 
     /// Map the same bytes from another file.
-    fn show(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+    fn remap_to(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let inode = rustix::fs::fstat(fd)?.st_ino;
         let mut backing = self.backing();
         self.mapping.replace(fd)?;
@@ -158,43 +158,46 @@ pub(super) fn reserve(fd: impl AsFd, old_bytes: usize, length_bytes: usize) -> i
 
 /// Open the file of another process, after checking its identity and that no process can truncate it below
 /// `length_bytes`.
-fn opened(place: MemoryPlace, length_bytes: usize) -> io::Result<OwnedFd> {
-    let path = format!("/proc/{}/fd/{}", place.process, place.descriptor);
+fn open_peer_file(location: MemoryLocation, length_bytes: usize) -> io::Result<OwnedFd> {
+    let path = format!("/proc/{}/fd/{}", location.process, location.descriptor);
     let fd = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     // In another PID namespace the number may belong to another process.
     let status = rustix::fs::fstat(&fd)?;
-    if status.st_ino != place.inode {
+    if status.st_ino != location.inode {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number has other memory there"));
     }
-    let here_bytes = match sealed_len(fd.as_fd()) {
+    let available_bytes = match sealed_len(fd.as_fd()) {
         // Files on disk have no seals; only the creator of an unnamed file can change its length.
         Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) && status.st_nlink == 0 => {
             file_bytes(&fd)?
         }
         other => other?,
     };
-    if here_bytes < length_bytes {
+    if available_bytes < length_bytes {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory is shorter than the value"));
     }
     Ok(fd)
 }
 
 impl Store for HostMemory {
-    fn place(&self) -> MemoryPlace {
+    fn location(&self) -> MemoryLocation {
         let backing = self.backing();
-        MemoryPlace { process: std::process::id(), descriptor: backing.fd.as_raw_fd(), inode: backing.inode }
+        MemoryLocation { process: std::process::id(), descriptor: backing.fd.as_raw_fd(), inode: backing.inode }
     }
 
-    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<HostMemory> {
-        let fd = opened(place, length_bytes)?;
+    fn at(location: MemoryLocation, length_bytes: usize) -> io::Result<HostMemory> {
+        let fd = open_peer_file(location, length_bytes)?;
         HostMemory::of(Mapping::read_only(&fd, length_bytes.max(1))?, fd, length_bytes, false)
     }
 
-    fn follow(&self, place: MemoryPlace, length_bytes: usize) -> io::Result<()> {
+    fn remap(&self, location: MemoryLocation, length_bytes: usize) -> io::Result<()> {
         if self.is_own || length_bytes != self.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not what the other process has"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the memory differs from the memory of the other process",
+            ));
         }
-        self.show(opened(place, length_bytes)?.as_fd())
+        self.remap_to(open_peer_file(location, length_bytes)?.as_fd())
     }
 }
 
@@ -204,14 +207,14 @@ impl Deref for HostMemory {
     fn deref(&self) -> &[u8] {
         let ready_bytes = self.ready_bytes.load(Ordering::Acquire);
         // SAFETY: The mapping is readable and lives as long as `self`. The creator does not write it after other
-        // processes know its place. A filler writes nothing before the end of the ready part.
+        // processes know its location. A [`MemoryWriter`] writes nothing before the end of the ready part.
         unsafe { std::slice::from_raw_parts(self.mapping.address().as_ptr(), ready_bytes) }
     }
 }
 
 impl DerefMut for HostMemory {
     fn deref_mut(&mut self) -> &mut [u8] {
-        assert!(self.is_own, "what another process has made is read only");
+        assert!(self.is_own, "memory created by another process is read-only");
         // SAFETY: The mapping is readable and writable and lives as long as `self`; others map it only after the last
         // write.
         unsafe { std::slice::from_raw_parts_mut(self.mapping.address().as_ptr(), *self.ready_bytes.get_mut()) }
@@ -220,16 +223,16 @@ impl DerefMut for HostMemory {
 
 /// Fills memory from the start to the end while other threads and processes read the ready part.
 #[derive(Debug)]
-pub struct Filler {
+pub struct MemoryWriter {
     memory: Arc<HostMemory>,
     length_bytes: usize,
 }
 
-impl Filler {
+impl MemoryWriter {
     /// Start to fill memory that has not been written yet.
-    pub fn new(mut memory: HostMemory) -> Filler {
+    pub fn new(mut memory: HostMemory) -> MemoryWriter {
         let length_bytes = std::mem::take(memory.ready_bytes.get_mut());
-        Filler { memory: Arc::new(memory), length_bytes }
+        MemoryWriter { memory: Arc::new(memory), length_bytes }
     }
 
     /// Return the memory that is being filled.
@@ -240,7 +243,7 @@ impl Filler {
     /// Append bytes. The kernel writes them, so it allocates pages on demand and need not clear them.
     pub fn push(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let mut at = self.memory.len();
-        assert!(bytes.len() <= self.length_bytes - at, "no more is filled than was asked for");
+        assert!(bytes.len() <= self.length_bytes - at, "no more bytes are written than allocated");
         while !bytes.is_empty() {
             let count = rustix::io::pwrite(&self.memory.backing().fd, bytes, at as u64)?;
             (at, bytes) = (at + count, &bytes[count..]);
@@ -252,7 +255,7 @@ impl Filler {
     /// Leave `count` bytes zero.
     pub fn skip(&mut self, count: usize) {
         let at = self.memory.len();
-        assert!(count <= self.length_bytes - at, "no more is filled than was asked for");
+        assert!(count <= self.length_bytes - at, "no more bytes are written than allocated");
         self.memory.ready_bytes.store(at + count, Ordering::Release);
     }
 }
@@ -262,53 +265,53 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_here_is_read_there_and_outlives_its_maker() {
+    fn other_mappings_read_the_memory_and_outlive_its_creator() {
         for length_bytes in [0, 1, 10_000] {
-            let mut made = HostMemory::new(length_bytes).unwrap();
-            made.fill(7);
-            let read = HostMemory::at(made.place(), length_bytes).unwrap();
-            drop(made);
+            let mut created = HostMemory::new(length_bytes).unwrap();
+            created.fill(7);
+            let read = HostMemory::at(created.location(), length_bytes).unwrap();
+            drop(created);
             assert_eq!(read[..], vec![7; length_bytes]);
         }
     }
 
     #[test]
-    fn what_is_filled_is_read_as_far_as_it_is_there() {
-        let mut filler = Filler::new(HostMemory::new(10_000).unwrap());
-        let memory = filler.memory().clone();
+    fn the_written_part_is_readable() {
+        let mut writer = MemoryWriter::new(HostMemory::new(10_000).unwrap());
+        let memory = writer.memory().clone();
         assert!(memory.is_empty());
-        filler.push(&[7; 5000]).unwrap();
+        writer.push(&[7; 5000]).unwrap();
         assert_eq!(memory[..], [7; 5000]);
-        filler.skip(10);
-        filler.push(&[8; 4990]).unwrap();
+        writer.skip(10);
+        writer.push(&[8; 4990]).unwrap();
         assert_eq!(memory[..], [&[7; 5000][..], &[0; 10], &[8; 4990]].concat());
-        assert_eq!(HostMemory::at(memory.place(), 10_000).unwrap()[..], memory[..]);
-        let overfull = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| filler.push(&[9])));
-        assert!(overfull.is_err(), "there is no room");
+        assert_eq!(HostMemory::at(memory.location(), 10_000).unwrap()[..], memory[..]);
+        let overflow = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| writer.push(&[9])));
+        assert!(overflow.is_err(), "the memory is full");
     }
 
     #[test]
-    fn a_file_keeps_what_is_written_and_is_written_by_one_at_a_time() {
+    fn a_file_keeps_its_bytes_and_has_one_writer_at_a_time() {
         let path = std::env::temp_dir().join(format!("ripieno-file-{}", std::process::id()));
         for length_bytes in [10_000, 0, 5000] {
-            let (mut made, _) = HostMemory::in_file(&path, length_bytes).unwrap();
+            let (mut created, _) = HostMemory::in_file(&path, length_bytes).unwrap();
             assert!(HostMemory::in_file(&path, length_bytes).is_err(), "it is being written");
-            made.fill(7);
-            made.sync().unwrap();
-            drop(made);
+            created.fill(7);
+            created.sync().unwrap();
+            drop(created);
             assert_eq!(HostMemory::of_file(&path).unwrap()[..], vec![7; length_bytes]);
             assert_eq!(HostMemory::in_file(&path, length_bytes).unwrap().1, length_bytes);
         }
-        assert!(HostMemory::in_file(&path, 1 << 62).is_err(), "no disk has room for it");
+        assert!(HostMemory::in_file(&path, 1 << 62).is_err(), "no disk has that much space");
         std::fs::remove_file(&path).unwrap();
         assert!(HostMemory::of_file(&path).is_err());
     }
 
     #[test]
-    fn memory_that_is_too_short_or_another_is_refused() {
-        let (made, other) = (HostMemory::new(10).unwrap(), HostMemory::new(10).unwrap());
-        assert!(HostMemory::at(made.place(), 11).is_err());
-        assert!(HostMemory::at(MemoryPlace { inode: other.place().inode, ..made.place() }, 10).is_err());
+    fn too_short_or_different_memory_is_rejected() {
+        let (created, other) = (HostMemory::new(10).unwrap(), HostMemory::new(10).unwrap());
+        assert!(HostMemory::at(created.location(), 11).is_err());
+        assert!(HostMemory::at(MemoryLocation { inode: other.location().inode, ..created.location() }, 10).is_err());
         assert!(HostMemory::new(1 << 62).is_err());
     }
 }

@@ -31,11 +31,11 @@ pub const SLOT_COUNT: usize = 64;
 /// Number of packets of a ring.
 const PACKET_COUNT: usize = 16;
 /// Number of messages from the message that a lagging consumer reads to the message that it prefetches.
-const AHEAD_COUNT: usize = 4;
+const PREFETCH_DISTANCE_COUNT: usize = 4;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 /// Limit of the lines of a packet that the producer prefetches. More delay the stores before them.
-const MOST_OWNED_LINES: usize = 9;
+const OWNED_LINE_COUNT_MAX: usize = 9;
 
 /// The words of one ring, in shared memory. Lines written by different sides are 128 bytes apart, because x86
 /// prefetches lines in pairs and some arm64 CPUs have lines of that size.
@@ -44,8 +44,8 @@ pub struct Indices<W: AtomicWord, const SLOTS: usize = SLOT_COUNT> {
     slots: [Slot<W, W::Inline>; SLOTS],
     packets: [Slot<W, W::Packet>; PACKET_COUNT],
     starved: IndexLine<W>,
-    recalled: IndexLine<W>,
-    visit: IndexLine<ReadAttempt<W>>,
+    revoked: IndexLine<W>,
+    read_attempt: IndexLine<ReadAttempt<W>>,
     read_costs: IndexLine<ReadCosts<W>>,
     consumer: IndexLine<W>,
 }
@@ -59,7 +59,7 @@ pub(super) struct ReadAttempt<W> {
     /// The value that the consumer must read there.
     pub value: W,
     /// Nonzero once the consumer has read it.
-    pub welcome: W,
+    pub is_readable: W,
 }
 
 /// The content of a slot, for the consumer of the stream.
@@ -144,8 +144,8 @@ pub struct Consumer<const SLOTS: usize = SLOT_COUNT> {
 
 impl<W: AtomicWord, const SLOTS: usize> Indices<W, SLOTS> {
     /// Return the words with which the consumer tests whether it can read the producer's memory.
-    pub(super) fn visit(&self) -> &ReadAttempt<W> {
-        &self.visit.0
+    pub(super) fn read_attempt(&self) -> &ReadAttempt<W> {
+        &self.read_attempt.0
     }
 
     /// Return the consumer's costs of reading.
@@ -179,7 +179,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         if free >= wanted {
             return Ok(free);
         }
-        match self.look(shared)? {
+        match self.read_head(shared)? {
             true => Err(RingBroken::Closed),
             false => Ok(self.free()),
         }
@@ -187,12 +187,12 @@ impl<const SLOTS: usize> Producer<SLOTS> {
 
     /// Return the consumer's index. Fails with `Closed` only if the index is below `least` and will never reach it.
     pub fn head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, least: u64) -> Result<u64, RingBroken> {
-        let is_closed = self.look(shared)?;
+        let is_closed = self.read_head(shared)?;
         if is_closed && self.head_seen < least { Err(RingBroken::Closed) } else { Ok(self.head_seen) }
     }
 
     /// Read the consumer's index; return whether the consumer has closed.
-    fn look<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) -> Result<bool, RingBroken> {
+    fn read_head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) -> Result<bool, RingBroken> {
         // Acquire: the consumer's reads of these bytes and slots happen before they are overwritten here.
         let word = shared.consumer.0.load(Acquire);
         self.head_seen = within(word & !CLOSED, self.head_seen, self.published)?;
@@ -215,7 +215,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         if !fits || self.room(shared, count)? < count {
             return Ok(false);
         }
-        if needs_packet && !self.has_packet() && self.look(shared)? {
+        if needs_packet && !self.has_packet() && self.read_head(shared)? {
             return Err(RingBroken::Closed);
         }
         Ok(!needs_packet || self.has_packet())
@@ -233,7 +233,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
     /// Record that `count` bytes were written; the consumer does not see them yet.
     pub fn advance(&mut self, count: usize) {
         self.tail += count as u64;
-        debug_assert!(self.tail - self.head_seen <= self.capacity, "no more is written than there is room");
+        debug_assert!(self.tail - self.head_seen <= self.capacity, "no more bytes are written than are free");
     }
 
     /// Return whether every byte of the ring was written before.
@@ -273,7 +273,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         self.tail += count as u64;
         self.publish_slot(shared, INLINE);
         // Not the next slot, because the consumer polls it.
-        fetch_lines(&shared.slots[(self.next + 1) % SLOTS].tail, lines_of(count), true);
+        prefetch_lines(&shared.slots[(self.next + 1) % SLOTS].tail, lines_of(count), true);
     }
 
     /// Publish `count` bytes that `write` puts into a packet instead of the ring. The producer [accepts](Self::accepts)
@@ -294,7 +294,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
         self.publish_slot(shared, PACKET);
         let later = &shared.packets[(self.next_packet + 1) % PACKET_COUNT];
-        fetch_lines(&later.tail, lines_of(count).min(MOST_OWNED_LINES), true);
+        prefetch_lines(&later.tail, lines_of(count).min(OWNED_LINE_COUNT_MAX), true);
     }
 
     /// Publish a zero-copy send that `write` describes in a slot, and return the index that the consumer passes to
@@ -304,7 +304,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         shared: &Indices<W, SLOTS>,
         write: impl FnOnce(&W::Inline),
     ) -> u64 {
-        debug_assert!(self.unpublished() == 0, "a slot describes one thing");
+        debug_assert!(self.unpublished() == 0, "a slot describes one send");
         write(&shared.slots[self.next].bytes);
         self.tail += 1;
         self.publish_slot(shared, ZERO_COPY);
@@ -312,8 +312,8 @@ impl<const SLOTS: usize> Producer<SLOTS> {
     }
 
     /// Mark all zero-copy sends as invalid.
-    pub fn recall<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) {
-        shared.recalled.0.store(1, Relaxed);
+    pub fn revoke_zero_copy<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) {
+        shared.revoked.0.store(1, Relaxed);
         // Later changes of the memory are ordered after the mark.
         W::fence();
     }
@@ -357,13 +357,13 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
     }
 
     /// Return the number of bytes that may be read at [`Self::offset`]. Slots are read while fewer than `least` bytes
-    /// are known. `take` receives the content of a slot: bytes for the ring, or a zero-copy send. Fails with `Closed`
+    /// are known. `handle` receives the content of a slot: bytes for the ring, or a zero-copy send. Fails with `Closed`
     /// only if fewer than `least` bytes are left and no more can arrive.
     pub fn arrived<W: AtomicWord>(
         &mut self,
         shared: &Indices<W, SLOTS>,
         least: usize,
-        mut take: impl FnMut(SlotContent<'_, W>),
+        mut handle: impl FnMut(SlotContent<'_, W>),
     ) -> Result<usize, RingBroken> {
         while self.tail_seen - self.head < least as u64 {
             if self.closed {
@@ -393,17 +393,17 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
             let (offset, count) = (self.place(self.tail_seen), (tail - self.tail_seen) as usize);
             match kind {
                 0 => {}
-                INLINE => take(SlotContent::Inline(&slot.bytes, offset, count)),
+                INLINE => handle(SlotContent::Inline(&slot.bytes, offset, count)),
                 PACKET => {
-                    take(SlotContent::Packet(&shared.packets[self.next_packet].bytes, offset, count));
+                    handle(SlotContent::Packet(&shared.packets[self.next_packet].bytes, offset, count));
                     self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
                 }
-                _ => take(SlotContent::ZeroCopy(&slot.bytes, self.tail_seen)),
+                _ => handle(SlotContent::ZeroCopy(&slot.bytes, self.tail_seen)),
             }
             (self.last_start, self.is_streamed) = (self.tail_seen, word & STREAMED != 0);
             self.tail_seen = tail;
             self.next = (self.next + 1) % SLOTS;
-            shared.slots[self.next].tail.fetch(0, false);
+            shared.slots[self.next].tail.prefetch(0, false);
         }
         Ok((self.tail_seen - self.head) as usize)
     }
@@ -448,10 +448,10 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
         }
         if self.lags {
             let later = match is_packet {
-                true => &shared.packets[(self.next_packet + AHEAD_COUNT - 1) % PACKET_COUNT].tail,
-                false => &shared.slots[(self.next + AHEAD_COUNT - 1) % SLOTS].tail,
+                true => &shared.packets[(self.next_packet + PREFETCH_DISTANCE_COUNT - 1) % PACKET_COUNT].tail,
+                false => &shared.slots[(self.next + PREFETCH_DISTANCE_COUNT - 1) % SLOTS].tail,
             };
-            fetch_lines(later, lines_of(count), false);
+            prefetch_lines(later, lines_of(count), false);
         }
     }
 
@@ -488,7 +488,7 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
     /// Release the first `count` bytes to the producer. They are not read afterwards.
     pub fn release<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, count: usize) {
         self.head += count as u64;
-        assert!(self.head <= self.tail_seen, "no more is taken than has arrived");
+        assert!(self.head <= self.tail_seen, "no more bytes are consumed than have arrived");
         shared.consumer.0.store(self.head, Release);
     }
 
@@ -498,9 +498,9 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
     }
 
     /// Return whether the producer has invalidated its zero-copy sends. Call after the bytes were read.
-    pub fn is_recalled<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) -> bool {
+    pub fn is_revoked<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>) -> bool {
         W::fence();
-        shared.recalled.0.load(Relaxed) != 0
+        shared.revoked.0.load(Relaxed) != 0
     }
 
     /// Mark that the consumer takes no more bytes.
@@ -514,10 +514,10 @@ fn lines_of(count: usize) -> usize {
     (size_of::<u64>() + count).div_ceil(LINE_BYTES)
 }
 
-/// Prefetch the first `count` cache lines of the slot or packet of `word`, for writing if `ours`.
+/// Prefetch the first `count` cache lines of the slot or packet of `word`, for writing if `for_writing`.
 #[inline]
-fn fetch_lines<W: AtomicWord>(word: &W, count: usize, ours: bool) {
-    (0..count).for_each(|line| word.fetch(line, ours));
+fn prefetch_lines<W: AtomicWord>(word: &W, count: usize, for_writing: bool) {
+    (0..count).for_each(|line| word.prefetch(line, for_writing));
 }
 
 fn within(found: u64, least: u64, greatest: u64) -> Result<u64, RingBroken> {
@@ -539,8 +539,8 @@ where
             slots: std::array::from_fn(|_| slot(W::Inline::default())),
             packets: std::array::from_fn(|_| slot(W::Packet::default())),
             starved: line(),
-            recalled: line(),
-            visit: IndexLine(ReadAttempt::default()),
+            revoked: line(),
+            read_attempt: IndexLine(ReadAttempt::default()),
             read_costs: IndexLine(ReadCosts::default()),
             consumer: line(),
         }
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_the_protocol_cannot_give_breaks_the_ring() {
+    fn an_impossible_index_is_reported() {
         for hostile in [10, 100, INLINE - 1, CLOSED | 1, CLOSED | 10, INLINE | 10] {
             let shared = Indices::<AtomicU64>::default();
             let mut consumer = Consumer::new(8);
@@ -580,7 +580,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_and_a_packet_hold_no_more_than_fits_them() {
+    fn the_sizes_of_slots_and_packets_are_checked() {
         let cases = [(INLINE, 1, true), (INLINE, 120, true), (INLINE, 121, false), (PACKET, 1144, true)];
         for (kind, count, fits) in cases.into_iter().chain([(PACKET, 1145, false)]) {
             let shared = Indices::<AtomicU64>::default();
@@ -620,7 +620,7 @@ mod tests {
     }
 
     #[test]
-    fn a_consumer_that_claims_more_than_was_sent_gives_no_room() {
+    fn an_impossible_consumer_index_is_reported() {
         for hostile in [5, 100, u64::MAX >> 1] {
             let shared = Indices::<AtomicU64>::default();
             let mut producer = Producer::new(8);
@@ -635,7 +635,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_published_is_read_before_the_close_is_seen() {
+    fn published_bytes_are_read_before_the_close() {
         let shared = Indices::<AtomicU64>::default();
         let (mut producer, mut consumer) = (Producer::new(8), Consumer::new(8));
         producer.advance(3);
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn without_two_free_slots_there_is_no_room_and_the_close_still_has_one() {
+    fn one_slot_stays_reserved_for_the_close() {
         let shared = Indices::<AtomicU64, 3>::default();
         let (mut producer, mut consumer) = (Producer::new(8), Consumer::new(8));
         for _ in 0..2 {

@@ -52,15 +52,15 @@ impl Mapping {
     /// Map `len` bytes of `fd` from `offset`; both are multiples of the page size and lie within the file.
     pub fn plain(fd: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
         let mapping = Self::reserve(len)?;
-        mapping.place(0, fd.as_fd(), offset, len)?;
+        mapping.map_at(0, fd.as_fd(), offset, len)?;
         Ok(mapping)
     }
 
     /// Map `len` bytes of `fd` from `offset` twice in a row.
     pub fn mirrored(fd: impl AsFd, offset: usize, len: usize) -> io::Result<Self> {
         let mapping = Self::reserve(2 * len)?;
-        mapping.place(0, fd.as_fd(), offset, len)?;
-        mapping.place(len, fd.as_fd(), offset, len)?;
+        mapping.map_at(0, fd.as_fd(), offset, len)?;
+        mapping.map_at(len, fd.as_fd(), offset, len)?;
         Ok(mapping)
     }
 
@@ -101,8 +101,8 @@ impl Mapping {
         Ok(Mapping { address: NonNull::new(address.cast()).expect("the kernel maps nothing at 0"), len })
     }
 
-    fn place(&self, at: usize, fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<()> {
-        assert!(at + len <= self.len, "the file is placed within what was reserved");
+    fn map_at(&self, at: usize, fd: BorrowedFd<'_>, offset: usize, len: usize) -> io::Result<()> {
+        assert!(at + len <= self.len, "the file fits the reservation");
         // SAFETY: at..at + len lies in our own reservation, which nothing refers to yet.
         unsafe {
             let address = self.address.as_ptr().add(at).cast::<c_void>();

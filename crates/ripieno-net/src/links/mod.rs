@@ -1,7 +1,7 @@
 //! Links carry bytes from one rank to another.
 //!
 //! Threads of a process and processes of a host use a [`RingLink`]: a byte ring in each direction, in memory that both
-//! map. Different hosts use a [`TcpLink`]. An idle rank sleeps at its [`Doorbell`]; its peers hold the [`Bell`] and
+//! map. Different hosts use a [`TcpLink`]. An idle rank sleeps at its [`Doorbell`]; its peers hold the [`Waker`] and
 //! wake it.
 
 mod atomics;
@@ -9,7 +9,6 @@ mod descriptors;
 mod doorbell;
 mod host_memory;
 mod indices;
-mod lent_descriptors;
 mod memory;
 #[cfg(test)]
 mod model;
@@ -22,12 +21,13 @@ mod tcp;
 pub mod thread;
 mod unanswered;
 mod value_memory;
+mod zero_copy;
 
 pub(crate) use atomics::AtomicWord;
 pub use descriptors::{receive_fds, send_fds};
-pub use doorbell::{Bell, Doorbell, WatchedDescriptor};
-pub use host_memory::{Filler, HostMemory};
+pub use doorbell::{Doorbell, Waker, WatchedDescriptor};
+pub use host_memory::{HostMemory, MemoryWriter};
 pub use region::Region;
 pub use ring::{DEFAULT_CAPACITY_BYTES, RingLink};
 pub use tcp::TcpLink;
-pub use value_memory::{Bound, Tally, ValueMemory};
+pub use value_memory::{MemoryLimit, ValueMemory, ValueMemoryStats};

@@ -40,8 +40,8 @@ struct ModelRing<const CAPACITY: usize> {
     indices: Indices<AtomicU64, SLOTS>,
     bytes: [UnsafeCell<u8>; CAPACITY],
     parked: AtomicU64,
-    rung: Mutex<bool>,
-    bell: Condvar,
+    is_woken: Mutex<bool>,
+    woken: Condvar,
 }
 
 impl<const CAPACITY: usize> ModelRing<CAPACITY> {
@@ -50,8 +50,8 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
             indices: Indices::default(),
             bytes: std::array::from_fn(|_| UnsafeCell::new(0)),
             parked: AtomicU64::new(0),
-            rung: Mutex::new(false),
-            bell: Condvar::new(),
+            is_woken: Mutex::new(false),
+            woken: Condvar::new(),
         })
     }
 
@@ -112,10 +112,10 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
         Some(byte)
     }
 
-    fn ring_after_fence(&self) {
+    fn wake_after_fence(&self) {
         if claim(&self.parked) {
-            *self.rung.lock().unwrap() = true;
-            self.bell.notify_one();
+            *self.is_woken.lock().unwrap() = true;
+            self.woken.notify_one();
         }
     }
 
@@ -128,11 +128,11 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
             announce(&self.parked);
             let done = attempt();
             if done.is_none() {
-                let mut rung = self.rung.lock().unwrap();
-                while !*rung {
-                    rung = self.bell.wait(rung).unwrap();
+                let mut is_woken = self.is_woken.lock().unwrap();
+                while !*is_woken {
+                    is_woken = self.woken.wait(is_woken).unwrap();
                 }
-                *rung = false;
+                *is_woken = false;
             }
             self.parked.swap(0, Ordering::Relaxed);
             if let Some(done) = done {
@@ -144,12 +144,12 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
 
 #[test]
 fn bytes_arrive_once_in_order_and_are_never_shared() {
-    all_arrive_by(ModelRing::receive);
+    check_arrival(ModelRing::receive);
 }
 
 #[test]
 fn short_messages_arrive_once_in_order_and_are_never_shared() {
-    all_arrive_by(ModelRing::receive_short);
+    check_arrival(ModelRing::receive_short);
 }
 
 /// Return the number of bytes that the message `byte` occupies in the stream.
@@ -157,7 +157,7 @@ fn count_of(byte: u8) -> usize {
     if byte == 3 { 2 } else { 1 }
 }
 
-fn all_arrive_by(receive: fn(&ModelRing<2>, &mut Consumer<SLOTS>, u8) -> Option<u8>) {
+fn check_arrival(receive: fn(&ModelRing<2>, &mut Consumer<SLOTS>, u8) -> Option<u8>) {
     loom::model(move || {
         let shared = ModelRing::<2>::new();
         let peer = shared.clone();
@@ -193,7 +193,7 @@ fn a_rank_parked_for_bytes_is_always_woken() {
             for byte in 1..=2 {
                 assert!(peer.send(&mut producer, byte));
                 AtomicU64::fence();
-                peer.ring_after_fence();
+                peer.wake_after_fence();
             }
         });
         let mut consumer = Consumer::new(2);
@@ -205,7 +205,7 @@ fn a_rank_parked_for_bytes_is_always_woken() {
 }
 
 #[test]
-fn a_rank_parked_for_room_is_always_woken() {
+fn a_rank_parked_for_space_is_always_woken() {
     loom::model(|| {
         let shared = ModelRing::<1>::new();
         let mut producer = Producer::new(1);
@@ -216,7 +216,7 @@ fn a_rank_parked_for_room_is_always_woken() {
             assert_eq!(peer.receive(&mut consumer, 1), Some(1));
             AtomicU64::fence();
             if consumer.producer_is_starved(&peer.indices) {
-                peer.ring_after_fence();
+                peer.wake_after_fence();
             }
         });
         shared.until(|| {

@@ -55,7 +55,7 @@ impl Region {
         }
         let length_bytes = length_bytes.max(1).checked_next_multiple_of(page_bytes());
         let length_bytes = length_bytes.ok_or(io::ErrorKind::OutOfMemory)?;
-        refuse_more_than_there_is(length_bytes)?;
+        check_fits_machine(length_bytes)?;
         let fd = sealed_memfd("ripieno-region", length_bytes)?;
         let mapping = Mapping::plain(&fd, 0, length_bytes)?;
         // SAFETY: Advice on our own mapping changes no content. Huge pages only affect speed.
@@ -108,7 +108,7 @@ impl Drop for Region {
 
 /// Return an error if memory and swap of this machine cannot hold `length_bytes`. A memfd accepts any size, and a
 /// process that fills it beyond memory is killed.
-pub(super) fn refuse_more_than_there_is(length_bytes: usize) -> io::Result<()> {
+pub(super) fn check_fits_machine(length_bytes: usize) -> io::Result<()> {
     let info = rustix::system::sysinfo();
     let most_bytes = (info.totalram + info.totalswap).saturating_mul(info.mem_unit.into());
     if length_bytes as u64 <= most_bytes {
@@ -134,7 +134,7 @@ pub(super) fn token() -> io::Result<(RawFd, u64)> {
 }
 
 /// Return the position of `bytes` in a region, if one region contains them completely.
-pub(super) fn place_of(bytes: &[u8]) -> Option<RegionOffset> {
+pub(super) fn region_offset(bytes: &[u8]) -> Option<RegionOffset> {
     let address = bytes.as_ptr() as usize;
     let regions = REGIONS.read().unwrap_or_else(PoisonError::into_inner);
     let (start, known) = regions.range(..=address).next_back()?;
@@ -152,19 +152,19 @@ mod tests {
         let region = Region::new(10_000).unwrap().unwrap();
         let fd = region.fd.as_raw_fd();
         let bytes = &region[..];
-        assert_eq!(place_of(&bytes[100..200]).map(|place| (place.fd, place.offset)), Some((fd, 100)));
+        assert_eq!(region_offset(&bytes[100..200]).map(|place| (place.fd, place.offset)), Some((fd, 100)));
         // SAFETY: The slice is never read; only its position is used.
         let beyond = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len() + 1) };
-        assert_eq!(place_of(beyond), None);
-        assert_eq!(place_of(&[0; 100]), None);
+        assert_eq!(region_offset(beyond), None);
+        assert_eq!(region_offset(&[0; 100]), None);
         let start = bytes.as_ptr();
         drop(region);
         // SAFETY: As above.
-        assert_eq!(place_of(unsafe { std::slice::from_raw_parts(start, 1) }), None);
+        assert_eq!(region_offset(unsafe { std::slice::from_raw_parts(start, 1) }), None);
     }
 
     #[test]
-    fn memory_that_cannot_be_had_is_an_error() {
+    fn memory_beyond_the_machine_is_an_error() {
         assert!(Region::new(usize::MAX - 5).is_err());
         assert!(Region::new(1 << 62).is_err());
     }

@@ -6,13 +6,13 @@
 //! cores. Requires both ends on one host, in any processes.
 
 use super::atomics::AtomicWord;
-use super::doorbell::{Bell, serves_barriers};
+use super::doorbell::{Waker, accepts_barriers};
 use super::indices::{Consumer, Indices, Producer, RingBroken, ShortMemory, SlotContent};
-use super::lent_descriptors::{self, Lent, LentDescriptor, LentSpan};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
-use super::region::place_of;
+use super::region::region_offset;
 use super::store_choice::{ReadTimes, StoreChoice, StoreKind};
 use super::streaming;
+use super::zero_copy::{self, UnreleasedSends, ZeroCopyDescriptor, ZeroCopyReader};
 use crate::shortage::shortage;
 use ripieno_run::{Link, LinkError};
 use std::io;
@@ -28,7 +28,7 @@ pub const DEFAULT_CAPACITY_BYTES: usize = 1 << 20;
 const MAX_CAPACITY_BYTES: usize = 1 << 30;
 
 /// Unit after which a long copy is published to the other side.
-const UNIT_BYTES: usize = 32 << 10;
+const COPY_UNIT_BYTES: usize = 32 << 10;
 
 /// One end of a link over shared memory.
 pub struct RingLink {
@@ -36,17 +36,17 @@ pub struct RingLink {
     side: RingSide,
     producer: Producer,
     consumer: Consumer,
-    peer: Bell,
-    lent: Lent,
-    borrowed: LentSpan,
+    peer: Waker,
+    unreleased: UnreleasedSends,
+    zero_copy: ZeroCopyReader,
     stores: StoreChoice,
     read_times: ReadTimes,
     /// Whether bytes of a zero-copy send were consumed since the last flush.
-    has_borrowed: bool,
+    has_read_zero_copy: bool,
     sent: bool,
     released: bool,
     /// Whether the peer's memory barriers, while it issues them, replace the fences of this end.
-    serves_barriers: bool,
+    accepts_barriers: bool,
 }
 
 /// The side of an end: the first sends through ring 0, the second through ring 1.
@@ -77,14 +77,14 @@ impl Segment {
     pub fn open(fd: &OwnedFd) -> io::Result<Self> {
         let capacity = sealed_len(fd.as_fd())?.saturating_sub(header_bytes()) / 2;
         if !capacity.is_power_of_two() || !(page_bytes()..=MAX_CAPACITY_BYTES).contains(&capacity) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's shared memory is no pair of rings"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's shared memory does not hold two rings"));
         }
         Self::map(fd, capacity)
     }
 
     /// Let the peer of the end at `side` test whether it can map this process's memory.
-    pub(super) fn invite(&self, side: RingSide) -> io::Result<()> {
-        lent_descriptors::invite(self.indices(side as usize).visit())
+    pub(super) fn publish_token(&self, side: RingSide) -> io::Result<()> {
+        zero_copy::publish_token(self.indices(side as usize).read_attempt())
     }
 
     fn map(fd: &OwnedFd, capacity: usize) -> io::Result<Self> {
@@ -110,24 +110,24 @@ fn header_bytes() -> usize {
 
 impl RingLink {
     /// Create the end of `segment` at `side`. `peer` wakes the rank at the other end; `pid` is its process, if known.
-    pub(super) fn new(segment: Arc<Segment>, side: RingSide, peer: Bell, pid: Option<i32>) -> Self {
+    pub(super) fn new(segment: Arc<Segment>, side: RingSide, peer: Waker, pid: Option<i32>) -> Self {
         let (producer, consumer) = (Producer::new(segment.capacity), Consumer::new(segment.capacity));
-        let serves_barriers = peer.makes_barriers() && serves_barriers();
-        let borrowed = LentSpan::of(pid, segment.indices(1 - side as usize).visit());
+        let accepts_barriers = peer.issues_barriers() && accepts_barriers();
+        let zero_copy = ZeroCopyReader::of(pid, segment.indices(1 - side as usize).read_attempt());
         RingLink {
             segment,
             side,
             producer,
             consumer,
             peer,
-            lent: Lent::default(),
-            borrowed,
+            unreleased: UnreleasedSends::default(),
+            zero_copy,
             stores: StoreChoice::default(),
             read_times: ReadTimes::default(),
-            has_borrowed: false,
+            has_read_zero_copy: false,
             sent: false,
             released: false,
-            serves_barriers,
+            accepts_barriers,
         }
     }
 
@@ -169,29 +169,29 @@ impl RingLink {
     }
 
     /// Wake the peer if it waits for the sent bytes or for freed space.
-    fn ring_peer(&mut self) {
-        if self.serves_barriers && self.peer.makes_barriers() {
+    fn wake_peer(&mut self) {
+        if self.accepts_barriers && self.peer.issues_barriers() {
             compiler_fence(SeqCst);
         } else {
             AtomicU64::fence();
         }
         // A peer that waits for bytes is not woken because of freed space, which saves a context switch.
         if self.sent || self.consumer.producer_is_starved(self.segment.indices(self.incoming())) {
-            self.peer.ring_after_fence();
+            self.peer.wake_after_fence();
         }
         (self.sent, self.released) = (false, false);
     }
 
     /// Return whether the next item in the stream is a zero-copy send.
-    fn is_at_loan(&self) -> bool {
-        self.borrowed.index() == Some(self.consumer.head())
+    fn is_at_zero_copy(&self) -> bool {
+        self.zero_copy.index() == Some(self.consumer.head())
     }
 
     /// Record consumed bytes of the first zero-copy send, and complete the send after its last byte.
-    fn after_borrowing(&mut self) {
-        self.has_borrowed = true;
-        if self.borrowed.left() == 0 {
-            self.borrowed.end_first();
+    fn after_zero_copy_read(&mut self) {
+        self.has_read_zero_copy = true;
+        if self.zero_copy.left() == 0 {
+            self.zero_copy.end_first();
             self.release(1);
         }
     }
@@ -204,7 +204,7 @@ impl RingLink {
     /// Return the number of bytes that arrived ahead of the next zero-copy send, after checking for at least `least`.
     fn arrived(&mut self, least: usize) -> Result<usize, RingBroken> {
         let ring = self.segment.data[self.incoming()].address();
-        let (segment, incoming, borrowed) = (&self.segment, 1 - self.side as usize, &mut self.borrowed);
+        let (segment, incoming, zero_copy) = (&self.segment, 1 - self.side as usize, &mut self.zero_copy);
         let to_ring = |from: *const u8, offset: usize, count: usize| {
             // SAFETY: `count` lies within the slot or packet, and the mirrored mapping holds that many bytes from any
             // offset. The producer writes neither of them until they are released. A hostile peer can change the bytes,
@@ -217,10 +217,10 @@ impl RingLink {
             // SAFETY: The producer leaves the slot's words alone until they are released, and every bit pattern is
             // valid.
             SlotContent::ZeroCopy(slot, index) => {
-                borrowed.add(index, LentDescriptor::from_words(unsafe { *slot.get() }))
+                zero_copy.add(index, ZeroCopyDescriptor::from_words(unsafe { *slot.get() }))
             }
         })?;
-        let ahead = self.borrowed.index().map_or(u64::MAX, |index| index - self.consumer.head());
+        let ahead = self.zero_copy.index().map_or(u64::MAX, |index| index - self.consumer.head());
         Ok(usize::try_from(ahead).unwrap_or(usize::MAX).min(arrived))
     }
 
@@ -241,7 +241,7 @@ impl RingLink {
     fn write(&mut self, part: &[u8]) -> Result<usize, RingBroken> {
         let mut written = 0;
         while written < part.len() {
-            let unit = (part.len() - written).min(UNIT_BYTES);
+            let unit = (part.len() - written).min(COPY_UNIT_BYTES);
             let count = self.producer.room(self.segment.indices(self.outgoing()), unit)?.min(unit);
             if count == 0 {
                 break;
@@ -263,7 +263,7 @@ impl RingLink {
             }
             self.stores.end(write, self.segment.indices(self.outgoing()).read_costs());
             written += count;
-            if self.producer.unpublished() >= UNIT_BYTES {
+            if self.producer.unpublished() >= COPY_UNIT_BYTES {
                 self.producer.publish(self.segment.indices(self.outgoing()));
             }
         }
@@ -302,13 +302,13 @@ impl Link for RingLink {
         let accepts = self.producer.accepts(self.segment.indices(self.outgoing()), count) == Ok(true);
         if accepts {
             self.send_short(parts, count);
-            self.ring_peer();
+            self.wake_peer();
         }
         accepts
     }
 
-    fn message(&mut self, length_bytes: usize, look_count: u32) -> Option<&[u8]> {
-        for look in 0..look_count {
+    fn message(&mut self, length_bytes: usize, poll_count: u32) -> Option<&[u8]> {
+        for look in 0..poll_count {
             if let Some(memory) = self.consumer.short_message(self.segment.indices(self.incoming()), length_bytes) {
                 self.consumer.set_lags(look == 0);
                 let place = match memory {
@@ -323,7 +323,7 @@ impl Link for RingLink {
             // The peer may have sent the bytes in another way. A look at the slot of a packet takes the line from the
             // producer, which then waits for it, so it is the last look.
             let is_due =
-                length_bytes <= AtomicU64::INLINE_BYTES || !self.consumer.is_drained() || look + 1 == look_count;
+                length_bytes <= AtomicU64::INLINE_BYTES || !self.consumer.is_drained() || look + 1 == poll_count;
             if is_due && self.arrived(length_bytes).ok()? >= length_bytes {
                 let ring = self.segment.data[self.incoming()].address();
                 // SAFETY: as in `peek`.
@@ -340,49 +340,54 @@ impl Link for RingLink {
             self.consumer.consume_short(self.segment.indices(self.incoming()), length_bytes);
         }
         self.release(length_bytes);
-        self.ring_peer();
+        self.wake_peer();
     }
 
-    fn lends(&self, bytes: &[u8]) -> bool {
-        self.segment.indices(self.outgoing()).visit().welcome.load(Acquire) != 0 && place_of(bytes).is_some()
+    fn can_send_zero_copy(&self, bytes: &[u8]) -> bool {
+        self.segment.indices(self.outgoing()).read_attempt().is_readable.load(Acquire) != 0
+            && region_offset(bytes).is_some()
     }
 
-    fn lend(&mut self, bytes: &[u8]) -> Result<bool, LinkError> {
+    fn send_zero_copy(&mut self, bytes: &[u8]) -> Result<bool, LinkError> {
         let shared = self.segment.indices(self.outgoing());
-        let Some(place) = place_of(bytes).filter(|_| !bytes.is_empty()) else { return Ok(false) };
+        let Some(place) = region_offset(bytes).filter(|_| !bytes.is_empty()) else { return Ok(false) };
         if self.producer.room(shared, 1).map_err(closed)? == 0 {
             self.producer.set_starved(shared, true);
             return Ok(false);
         }
-        let words = LentDescriptor::words(place, bytes.len());
+        let words = ZeroCopyDescriptor::words(place, bytes.len());
         // SAFETY: The slot is free, so the consumer does not read it until it is published, and nothing else in this
         // process refers to it.
-        let returned_at = self.producer.publish_zero_copy(shared, |slot| unsafe { *slot.get() = words });
-        self.lent.add(returned_at, bytes.len());
+        let released_at = self.producer.publish_zero_copy(shared, |slot| unsafe { *slot.get() = words });
+        self.unreleased.add(released_at, bytes.len());
         self.sent = true;
         Ok(true)
     }
 
-    fn lent_bytes(&mut self) -> Result<usize, LinkError> {
-        if self.lent.bytes() > 0 {
+    fn unreleased_bytes(&mut self) -> Result<usize, LinkError> {
+        if self.unreleased.bytes() > 0 {
             let shared = self.segment.indices(self.outgoing());
-            let head = self.producer.head(shared, self.lent.last()).map_err(closed)?;
-            self.lent.note(head);
-            self.producer.set_starved(shared, self.lent.bytes() > 0);
+            let head = self.producer.head(shared, self.unreleased.last()).map_err(closed)?;
+            self.unreleased.release_up_to(head);
+            self.producer.set_starved(shared, self.unreleased.bytes() > 0);
         }
-        Ok(self.lent.bytes())
+        Ok(self.unreleased.bytes())
     }
 
-    fn recall(&mut self) {
-        self.producer.recall(self.segment.indices(self.outgoing()));
+    fn revoke_zero_copy(&mut self) {
+        self.producer.revoke_zero_copy(self.segment.indices(self.outgoing()));
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {
-        if std::mem::take(&mut self.has_borrowed) && self.consumer.is_recalled(self.segment.indices(self.incoming())) {
-            return Err(LinkError::Closed { cause: "the peer took back what it had lent".into() });
+        if std::mem::take(&mut self.has_read_zero_copy)
+            && self.consumer.is_revoked(self.segment.indices(self.incoming()))
+        {
+            return Err(LinkError::Closed {
+                cause: "the peer revoked a zero-copy send that this rank had begun to read".into(),
+            });
         }
         if self.sent || self.released {
-            self.ring_peer();
+            self.wake_peer();
         }
         Ok(())
     }
@@ -390,8 +395,8 @@ impl Link for RingLink {
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let mut taken = 0;
         while taken < into.len() {
-            if self.is_at_loan() {
-                let there = self.borrowed.peek().map_err(unreadable)?;
+            if self.is_at_zero_copy() {
+                let there = self.zero_copy.peek().map_err(unreadable)?;
                 let count = there.len().min(into.len() - taken);
                 into[taken..taken + count].copy_from_slice(&there[..count]);
                 self.consume(count);
@@ -399,13 +404,13 @@ impl Link for RingLink {
                 continue;
             }
             let arrived = match self.arrived(1) {
-                Ok(0) if self.is_at_loan() => continue,
+                Ok(0) if self.is_at_zero_copy() => continue,
                 Ok(0) => break,
                 Ok(arrived) => arrived,
                 Err(_) if taken > 0 => break,
                 Err(broken) => return Err(closed(broken)),
             };
-            let count = arrived.min(into.len() - taken).min(UNIT_BYTES);
+            let count = arrived.min(into.len() - taken).min(COPY_UNIT_BYTES);
             self.begin_read(arrived, count);
             let ring = self.segment.data[self.incoming()].address();
             // SAFETY: The mirrored mapping holds `capacity` bytes from any offset. The producer does not write these
@@ -423,12 +428,12 @@ impl Link for RingLink {
     }
 
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
-        let arrived = match self.is_at_loan() {
+        let arrived = match self.is_at_zero_copy() {
             true => 0,
             false => self.arrived(least.max(1)).map_err(closed)?,
         };
-        if self.is_at_loan() {
-            return self.borrowed.peek().map_err(unreadable);
+        if self.is_at_zero_copy() {
+            return self.zero_copy.peek().map_err(unreadable);
         }
         self.begin_read(arrived, arrived);
         let ring = self.segment.data[self.incoming()].address();
@@ -437,9 +442,9 @@ impl Link for RingLink {
     }
 
     fn consume(&mut self, count: usize) {
-        if count > 0 && self.is_at_loan() {
-            self.borrowed.consume(count);
-            self.after_borrowing();
+        if count > 0 && self.is_at_zero_copy() {
+            self.zero_copy.consume(count);
+            self.after_zero_copy_read();
         } else {
             self.end_read(count);
             self.release(count);
@@ -455,19 +460,21 @@ impl Link for RingLink {
 
 impl Drop for RingLink {
     fn drop(&mut self) {
-        if self.lent.bytes() > 0 {
-            self.recall();
+        if self.unreleased.bytes() > 0 {
+            self.revoke_zero_copy();
         }
         self.producer.close(self.segment.indices(self.outgoing()));
         self.consumer.close(self.segment.indices(self.incoming()));
-        self.peer.ring();
+        self.peer.wake();
     }
 }
 
 fn unreadable(error: io::Error) -> LinkError {
     match shortage(&error) {
-        Some(what) => LinkError::Lacking { what: format!("it cannot map what that lent: {what}") },
-        None => LinkError::Closed { cause: format!("what the peer lent cannot be had: {error}") },
+        Some(what) => {
+            LinkError::MissingResource { what: format!("it cannot map the zero-copy memory of that rank: {what}") }
+        }
+        None => LinkError::Closed { cause: format!("cannot read the zero-copy memory of the peer: {error}") },
     }
 }
 

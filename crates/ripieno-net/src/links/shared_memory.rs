@@ -5,18 +5,18 @@
 //! signals the peer's death, which memory does not.
 
 use super::descriptors::{receive_fds, send_fds};
-use super::doorbell::Bell;
+use super::doorbell::Waker;
 use super::ring::{RingLink, RingSide, Segment};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Step 1 of 2 of the initiator: create the memory of a link and offer it to the peer, with this process's bell.
-pub fn offer(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Result<Offer> {
+/// Step 1 of 2 of the initiator: create the memory of a link and offer it to the peer, with this process's waker.
+pub fn offer(socket: &UnixStream, own: &Waker, capacity_bytes: usize) -> io::Result<Offer> {
     let pid = pid_of(socket)?;
     let (segment, memfd) = Segment::create(capacity_bytes)?;
-    segment.invite(RingSide::First)?;
+    segment.publish_token(RingSide::First)?;
     let [eventfd, page] = own.fds();
     send_fds(socket, &[memfd.as_fd(), eventfd, page])?;
     Ok(Offer { segment, pid })
@@ -29,33 +29,33 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// Step 2 of 2 of the initiator: receive the peer's bell. `WouldBlock` on a non-blocking socket means try again.
-    pub fn finish(&self, socket: &UnixStream) -> io::Result<Bell> {
+    /// Step 2 of 2 of the initiator: receive the peer's waker. `WouldBlock` on a non-blocking socket means try again.
+    pub fn finish(&self, socket: &UnixStream) -> io::Result<Waker> {
         let [eventfd, page] = receive_fds(socket)?;
-        Bell::from_fds(eventfd, page)
+        Waker::from_fds(eventfd, page)
     }
 
-    /// Return the initiator's end, after the peer's bell has arrived.
-    pub fn into_link(self, peer: Bell) -> RingLink {
+    /// Return the initiator's end, after the peer's waker has arrived.
+    pub fn into_link(self, peer: Waker) -> RingLink {
         RingLink::new(Arc::new(self.segment), RingSide::First, peer, self.pid)
     }
 }
 
 /// Return the initiator's end, on a blocking socket whose other end calls [`accept`].
-pub fn connect(socket: &UnixStream, own: &Bell, capacity_bytes: usize) -> io::Result<RingLink> {
+pub fn connect(socket: &UnixStream, own: &Waker, capacity_bytes: usize) -> io::Result<RingLink> {
     let offer = offer(socket, own, capacity_bytes)?;
     let peer = offer.finish(socket)?;
     Ok(offer.into_link(peer))
 }
 
 /// Return the acceptor's end. `WouldBlock` on a non-blocking socket means that the offer has not arrived yet.
-pub fn accept(socket: &UnixStream, own: &Bell) -> io::Result<RingLink> {
+pub fn accept(socket: &UnixStream, own: &Waker) -> io::Result<RingLink> {
     let pid = pid_of(socket)?;
     let [memfd, eventfd, page]: [OwnedFd; 3] = receive_fds(socket)?;
     let segment = Segment::open(&memfd)?;
-    segment.invite(RingSide::Second)?;
-    let bell = Bell::from_fds(eventfd, page)?;
-    let link = RingLink::new(Arc::new(segment), RingSide::Second, bell, pid);
+    segment.publish_token(RingSide::Second)?;
+    let waker = Waker::from_fds(eventfd, page)?;
+    let link = RingLink::new(Arc::new(segment), RingSide::Second, waker, pid);
     send_fds(socket, &own.fds())?;
     Ok(link)
 }
@@ -86,16 +86,16 @@ mod tests {
     }
 
     #[test]
-    fn to_a_peer_that_cannot_see_this_process_bytes_go_and_nothing_is_lent() {
+    fn bytes_are_copied_to_a_peer_that_cannot_see_this_process() {
         let (segment, _) = Segment::create(1 << 16).unwrap();
-        [RingSide::First, RingSide::Second].into_iter().for_each(|side| segment.invite(side).unwrap());
+        [RingSide::First, RingSide::Second].into_iter().for_each(|side| segment.publish_token(side).unwrap());
         let (segment, doorbell) = (Arc::new(segment), Doorbell::new().unwrap());
         let own = Some(std::process::id() as i32);
-        let mut first = RingLink::new(segment.clone(), RingSide::First, doorbell.bell(), own);
-        let mut second = RingLink::new(segment, RingSide::Second, doorbell.bell(), None);
+        let mut first = RingLink::new(segment.clone(), RingSide::First, doorbell.waker(), own);
+        let mut second = RingLink::new(segment, RingSide::Second, doorbell.waker(), None);
         let region = Region::new(1000).unwrap().unwrap();
 
-        assert_eq!((first.lends(&region), second.lends(&region)), (false, true));
+        assert_eq!((first.can_send_zero_copy(&region), second.can_send_zero_copy(&region)), (false, true));
 
         let mut into = [7; 1000];
         assert_eq!(first.send(&[&region[..1000]]), Ok(1000));

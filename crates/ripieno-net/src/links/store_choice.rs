@@ -3,24 +3,24 @@
 //!
 //! The faster kind depends on whether the cores of both ranks share a cache. This changes while a job runs: threads
 //! migrate between cores. The host of a virtual machine also moves its cores, and then `sysfs` is wrong.
-//! So the link measures its own traffic. The producer times its writes and the consumer its reads, both per kind of
+//! The link therefore measures its own traffic. The producer times its writes and the consumer its reads, both per kind of
 //! store and class of length. Streaming stores are used where the sum of both is lower by a third. Trials of the other
 //! kind keep both costs current: the number of bytes between two trials doubles up to [`TRIAL_BYTES`], and starts anew
 //! when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages then.
 //! A class without costs follows the class that decided last.
 //!
-//! Cost: two reads of the time stamp counter for one of [`TIMED_EVERY`] writes, and an estimated 1 % for trials.
+//! Cost: two reads of the time stamp counter for one of [`TIMING_INTERVAL`] writes, and an estimated 1 % for trials.
 
 use super::atomics::AtomicWord;
 use super::streaming::{CAN_STREAM, ticks};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Shorter writes always use ordinary stores. They cost about the same on every pair of cores.
-const LEAST_BYTES: usize = 2 << 10;
+const STREAMED_BYTES_MIN: usize = 2 << 10;
 /// Classes of length: from 2, 4, 8, 16 and 32 KiB on.
 const CLASS_COUNT: usize = 5;
 /// One of this number of writes is timed.
-const TIMED_EVERY: u32 = 8;
+const TIMING_INTERVAL: u32 = 8;
 /// Greatest number of bytes of a class between two trials of the kind that is not used.
 const TRIAL_BYTES: usize = 16 << 20;
 /// Number of writes between the first two trials.
@@ -28,7 +28,7 @@ const FIRST_TRIAL_COUNT: usize = 2;
 /// Number of consecutive costs of which the least is used: disturbances only add to a cost.
 const WINDOW: u32 = 8;
 /// A consumer publishes a cost that changed by at least this fraction of it.
-const CHANGE: u32 = 8;
+const CHANGE_DIVISOR: u32 = 8;
 
 /// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +103,7 @@ struct Read {
 }
 
 fn class_of(count: usize) -> Option<usize> {
-    let class = (count / LEAST_BYTES).checked_ilog2()? as usize;
+    let class = (count / STREAMED_BYTES_MIN).checked_ilog2()? as usize;
     CAN_STREAM.then_some(class.min(CLASS_COUNT - 1))
 }
 
@@ -172,7 +172,7 @@ impl ClassChoice {
             self.bytes = 0;
             self.trial_bytes = (2 * self.trial_bytes).clamp(FIRST_TRIAL_COUNT * count, TRIAL_BYTES);
         }
-        let is_timed = is_trial || self.write_count.is_multiple_of(TIMED_EVERY);
+        let is_timed = is_trial || self.write_count.is_multiple_of(TIMING_INTERVAL);
         Write { kind: if is_trial { used.other() } else { used }, count, start: is_timed.then(ticks) }
     }
 
@@ -201,7 +201,7 @@ impl ReadTimes {
     pub fn begin(&mut self, count: usize, is_streamed: Option<bool>) {
         self.begun = class_of(count).zip(is_streamed).map(|(class, is_streamed)| {
             let kind = StoreKind::of(is_streamed);
-            let is_timed = self.read_count.is_multiple_of(TIMED_EVERY) || self.last[class] != Some(kind);
+            let is_timed = self.read_count.is_multiple_of(TIMING_INTERVAL) || self.last[class] != Some(kind);
             Read { kind, count, start: is_timed.then(ticks) }
         });
     }
@@ -218,7 +218,7 @@ impl ReadTimes {
         known.add(per_kib(ticks().saturating_sub(start), count));
         let (least, word) = (known.least(), &costs.0[class][read.kind as usize]);
         let published = word.load(Relaxed) as u32;
-        if least.abs_diff(published) > published / CHANGE {
+        if least.abs_diff(published) > published / CHANGE_DIVISOR {
             word.store(least.into(), Relaxed);
         }
     }
@@ -233,12 +233,12 @@ mod tests {
 
     /// A link with given costs per KiB, by kind.
     #[derive(Default)]
-    struct Modeled {
+    struct ModeledLink {
         choice: ClassChoice,
         costs: ReadCosts<AtomicU64>,
     }
 
-    impl Modeled {
+    impl ModeledLink {
         /// Write `bytes` and return the fraction that used streaming stores.
         fn write(&mut self, bytes: usize, cost: [u32; 2]) -> f64 {
             let reads = &self.costs.0[0];
@@ -256,9 +256,9 @@ mod tests {
     }
 
     #[test]
-    fn the_cheaper_kind_is_used_and_followed_when_the_cores_change() {
+    fn the_cheaper_kind_is_chosen_again_when_the_cores_change() {
         let (separate, shared) = ([300, 50], [30, 50]);
-        let mut link = Modeled::default();
+        let mut link = ModeledLink::default();
         link.write(1 << 20, separate);
         assert!(link.write(64 << 20, separate) > 0.99);
         link.write(2 * TRIAL_BYTES, shared);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn costs_are_read_from_what_the_consumer_times() {
+    fn the_consumer_publishes_the_costs_that_it_times() {
         let (mut reads, costs) = (ReadTimes::default(), ReadCosts::<AtomicU64>::default());
         let known = |kind: StoreKind| costs.0[1][kind as usize].load(Relaxed) > 0;
         // A peek that ends in a shorter read, such as of a preamble, is not timed.

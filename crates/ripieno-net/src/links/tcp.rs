@@ -25,11 +25,11 @@ const STAGING_BYTES: usize = 256 << 10;
 const DIRECT_BYTES: usize = 16 << 10;
 
 /// Limit of parts per system call.
-const MAX_PARTS: usize = 16;
+const MAX_PART_COUNT: usize = 16;
 
 /// Number of skipped attempts after a direction was exhausted, unless a sleep reports it ready. A rank that never
 /// sleeps, because other links keep it busy, thus still checks this link occasionally.
-const REST_COUNT: u32 = 16;
+const SKIPPED_ATTEMPT_COUNT: u32 = 16;
 
 /// Limit of the low-water mark, well below the size of a socket buffer.
 const MAX_LOW_WATER_BYTES: usize = 32 << 10;
@@ -39,13 +39,13 @@ const MIN_LOW_WATER_BYTES: usize = 4 << 10;
 
 /// One end of a link over a TCP connection.
 pub struct TcpLink {
-    carrier: Carrier,
+    transport: TcpTransport,
     staging: Box<[u8]>,
     /// The staged bytes are `staging[start..end]`.
     start: usize,
     end: usize,
-    incoming: PartialWrite,
-    outgoing: PartialWrite,
+    incoming: Backoff,
+    outgoing: Backoff,
     /// Bytes that are certain to arrive.
     expected: usize,
     /// Bytes that must be in the socket before it wakes a sleeping rank (`SO_RCVLOWAT`).
@@ -56,7 +56,7 @@ pub struct TcpLink {
 }
 
 /// The connection that carries the bytes.
-enum Carrier {
+enum TcpTransport {
     Plain(TcpStream),
     Encrypted(Box<TlsSession>),
 }
@@ -64,30 +64,30 @@ enum Carrier {
 impl TcpLink {
     /// Create a link over `stream`, which is connected and authenticated and has no bytes read ahead.
     pub fn new(stream: TcpStream) -> io::Result<Self> {
-        TcpLink::with(Carrier::Plain(stream))
+        TcpLink::with(TcpTransport::Plain(stream))
     }
 
     /// Create a link over any stream that can carry one.
     pub(crate) fn over(stream: Stream) -> Result<Self, LinkError> {
         let closed = |cause: String| LinkError::Closed { cause };
-        let carrier = match stream {
-            Stream::Tcp(stream) => Carrier::Plain(stream),
+        let transport = match stream {
+            Stream::Tcp(stream) => TcpTransport::Plain(stream),
             Stream::Tls(mut session) => {
                 session.read_ahead();
-                Carrier::Encrypted(session)
+                TcpTransport::Encrypted(session)
             }
-            Stream::Unix(_) => return Err(closed("a Unix socket carries no link of its own".to_string())),
+            Stream::Unix(_) => return Err(closed("a Unix socket cannot carry a link".to_string())),
         };
-        TcpLink::with(carrier).map_err(|error| closed(error.to_string()))
+        TcpLink::with(transport).map_err(|error| closed(error.to_string()))
     }
 
     /// Return whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
-        matches!(self.carrier, Carrier::Encrypted(_))
+        matches!(self.transport, TcpTransport::Encrypted(_))
     }
 
-    fn with(carrier: Carrier) -> io::Result<Self> {
-        let stream = carrier.socket();
+    fn with(transport: TcpTransport) -> io::Result<Self> {
+        let stream = transport.socket();
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         // Setting a size disables the kernel's autotuning, so a size is set only if autotuning would stay below it.
@@ -98,12 +98,12 @@ impl TcpLink {
             sockopt::set_socket_recv_buffer_size(stream, MIN_SOCKET_BUFFER_BYTES)?;
         }
         Ok(TcpLink {
-            carrier,
+            transport,
             staging: vec![0; STAGING_BYTES].into(),
             start: 0,
             end: 0,
-            incoming: PartialWrite::default(),
-            outgoing: PartialWrite::default(),
+            incoming: Backoff::default(),
+            outgoing: Backoff::default(),
             expected: 1,
             low_water: 1,
             ended: None,
@@ -113,22 +113,22 @@ impl TcpLink {
 
     /// Let the system check that the other host answers while nothing is sent to it.
     pub(crate) fn probe(&self, timing: MembershipTiming) -> io::Result<()> {
-        probe(self.carrier.socket(), timing)
+        probe(self.transport.socket(), timing)
     }
 
     /// Return how long the other host has not acknowledged sent bytes; the value is sampled occasionally.
     pub(crate) fn unanswered(&mut self) -> Duration {
-        self.unanswered.look(self.carrier.socket())
+        self.unanswered.look(self.transport.socket())
     }
 
     /// Set the low-water mark to the expected bytes. Call before a sleep until the link is readable.
     pub fn prepare_sleep(&mut self) {
         // Ciphertext is never shorter than its plaintext.
-        let here = self.staged() + self.carrier.pending();
+        let here = self.staged() + self.transport.pending();
         let missing = self.expected.saturating_sub(here).min(MAX_LOW_WATER_BYTES);
         let low_water = if missing < MIN_LOW_WATER_BYTES { 1 } else { missing };
         // If setting the option fails, the socket keeps its previous value, and the next sleep tries again.
-        if low_water != self.low_water && set_low_water(self.carrier.socket(), low_water).is_ok() {
+        if low_water != self.low_water && set_low_water(self.transport.socket(), low_water).is_ok() {
             self.low_water = low_water;
         }
     }
@@ -147,30 +147,30 @@ impl TcpLink {
     fn stage(&mut self) -> Result<(), LinkError> {
         self.staging.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.staged());
-        self.end += self.incoming.read(&mut self.carrier, &mut self.staging[self.end..], &mut self.ended)?;
+        self.end += self.incoming.read(&mut self.transport, &mut self.staging[self.end..], &mut self.ended)?;
         Ok(())
     }
 }
 
 impl Link for TcpLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
-        let mut slices = [IoSlice::new(&[]); MAX_PARTS];
+        let mut slices = [IoSlice::new(&[]); MAX_PART_COUNT];
         let mut count = 0;
-        for part in parts.iter().filter(|part| !part.is_empty()).take(MAX_PARTS) {
+        for part in parts.iter().filter(|part| !part.is_empty()).take(MAX_PART_COUNT) {
             slices[count] = IoSlice::new(part);
             count += 1;
         }
-        if count == 0 || self.outgoing.goes_on() {
+        if count == 0 || self.outgoing.skips() {
             return Ok(0);
         }
         let offered: usize = slices.iter().map(|slice| slice.len()).sum();
-        match self.carrier.send(&slices[..count]) {
+        match self.transport.send(&slices[..count]) {
             Ok(sent) => {
-                self.outgoing.begin_if(self.carrier.has_filled_up(sent, offered));
+                self.outgoing.start_if(self.transport.has_filled_up(sent, offered));
                 Ok(sent)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.outgoing.begin_if(true);
+                self.outgoing.start_if(true);
                 Ok(0)
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
@@ -188,7 +188,7 @@ impl Link for TcpLink {
         }
         if self.staged() == 0 {
             if into.len() >= DIRECT_BYTES {
-                return self.incoming.read(&mut self.carrier, into, &mut self.ended);
+                return self.incoming.read(&mut self.transport, into, &mut self.ended);
             }
             self.stage()?;
         }
@@ -206,7 +206,7 @@ impl Link for TcpLink {
     }
 
     fn consume(&mut self, count: usize) {
-        assert!(count <= self.staged(), "no more is taken than has arrived");
+        assert!(count <= self.staged(), "no more bytes are consumed than have arrived");
         self.start += count;
     }
 
@@ -215,7 +215,7 @@ impl Link for TcpLink {
     }
 
     fn unsent_bytes(&self) -> Result<usize, LinkError> {
-        unsent_bytes(self.carrier.socket()).map_err(|error| LinkError::Closed { cause: error.to_string() })
+        unsent_bytes(self.transport.socket()).map_err(|error| LinkError::Closed { cause: error.to_string() })
     }
 
     fn is_memory(&self) -> bool {
@@ -225,47 +225,47 @@ impl Link for TcpLink {
 
 impl AsFd for TcpLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.carrier.socket().as_fd()
+        self.transport.socket().as_fd()
     }
 }
 
-impl Carrier {
+impl TcpTransport {
     fn socket(&self) -> &TcpStream {
         match self {
-            Carrier::Plain(stream) => stream,
-            Carrier::Encrypted(session) => session.socket(),
+            TcpTransport::Plain(stream) => stream,
+            TcpTransport::Encrypted(session) => session.socket(),
         }
     }
 
     fn send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
-            Carrier::Plain(stream) => {
+            TcpTransport::Plain(stream) => {
                 let mut control = SendAncillaryBuffer::default();
                 Ok(rustix::net::sendmsg(stream, parts, &mut control, SendFlags::NOSIGNAL)?)
             }
-            Carrier::Encrypted(session) => session.write_parts(parts),
+            TcpTransport::Encrypted(session) => session.write_parts(parts),
         }
     }
 
     /// Return whether the socket is full after it accepted `sent` of the `offered` bytes.
     fn has_filled_up(&self, sent: usize, offered: usize) -> bool {
         // A session accepts a few records at a time and itself waits until they are in the socket.
-        matches!(self, Carrier::Plain(_)) && sent < offered
+        matches!(self, TcpTransport::Plain(_)) && sent < offered
     }
 
     /// Receive as much as is available and fits; 0 at the end.
     fn receive(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
-            Carrier::Plain(stream) => Ok(rustix::net::recv(stream, into, RecvFlags::empty())?.0),
-            Carrier::Encrypted(session) => session.read_all(into),
+            TcpTransport::Plain(stream) => Ok(rustix::net::recv(stream, into, RecvFlags::empty())?.0),
+            TcpTransport::Encrypted(session) => session.read_all(into),
         }
     }
 
     /// Return the number of bytes that were taken from the socket but cannot be received yet.
     fn pending(&self) -> usize {
         match self {
-            Carrier::Plain(_) => 0,
-            Carrier::Encrypted(session) => session.pending(),
+            TcpTransport::Plain(_) => 0,
+            TcpTransport::Encrypted(session) => session.pending(),
         }
     }
 }
@@ -300,14 +300,14 @@ fn autotuned_bytes(setting: &str) -> Option<usize> {
 
 /// The remaining number of skipped attempts after a direction was exhausted.
 #[derive(Default)]
-struct PartialWrite {
+struct Backoff {
     left: u32,
 }
 
-impl PartialWrite {
-    fn begin_if(&mut self, exhausted: bool) {
+impl Backoff {
+    fn start_if(&mut self, exhausted: bool) {
         if exhausted {
-            self.left = REST_COUNT;
+            self.left = SKIPPED_ATTEMPT_COUNT;
         }
     }
 
@@ -318,26 +318,31 @@ impl PartialWrite {
     }
 
     /// Return whether to skip this attempt.
-    fn goes_on(&mut self) -> bool {
-        let rests = self.left > 0;
+    fn skips(&mut self) -> bool {
+        let is_skipped = self.left > 0;
         self.left = self.left.saturating_sub(1);
-        rests
+        is_skipped
     }
 
     /// Read once; return 0 if no data is available. The first end of the stream is final.
-    fn read(&mut self, carrier: &mut Carrier, into: &mut [u8], ended: &mut Option<String>) -> Result<usize, LinkError> {
+    fn read(
+        &mut self,
+        transport: &mut TcpTransport,
+        into: &mut [u8],
+        ended: &mut Option<String>,
+    ) -> Result<usize, LinkError> {
         if ended.is_none() {
-            if self.goes_on() {
+            if self.skips() {
                 return Ok(0);
             }
-            match carrier.receive(into) {
+            match transport.receive(into) {
                 Ok(0) => *ended = Some("the peer closed the connection".into()),
                 Ok(count) => {
-                    self.begin_if(count < into.len());
+                    self.start_if(count < into.len());
                     return Ok(count);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.begin_if(true);
+                    self.start_if(true);
                     return Ok(0);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(0),
@@ -353,7 +358,7 @@ mod tests {
     use super::*;
     use crate::config::Token;
     use crate::links::{Doorbell, WatchedDescriptor};
-    use ripieno_run::conformance::{LinkEnd, LinkPair, Sleeper};
+    use ripieno_run::conformance::{LinkEnd, LinkPair, Parker};
     use std::net::TcpListener;
 
     /// The conformance suite of links; tests/links.rs runs it for all other kinds.
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn no_byte_is_taken_that_was_changed_on_its_way() {
+    fn tampered_bytes_are_never_received() {
         let [mut sender, mut receiver] = sessions().map(|session| TcpLink::over(Stream::Tls(session)).unwrap());
         assert_eq!(sender.send(&[b"whole"]), Ok(5));
         let taken = (0..).find_map(|_| receiver.peek(5).unwrap().first_chunk::<5>().copied());
@@ -370,10 +375,10 @@ mod tests {
         receiver.consume(5);
         // A forged record: a header of five bytes and an invalid tag.
         let forged = [&[23, 3, 3, 0, 22][..], &[7; 22]].concat();
-        std::io::Write::write_all(&mut sender.carrier.socket(), &forged).unwrap();
+        std::io::Write::write_all(&mut sender.transport.socket(), &forged).unwrap();
         let error = (0..).find_map(|_| receiver.receive(&mut [0; 64]).err()).unwrap();
         assert!(error.to_string().contains("decrypt"), "{error}");
-        assert!(receiver.receive(&mut [0; 64]).is_err(), "for good");
+        assert!(receiver.receive(&mut [0; 64]).is_err(), "the error is permanent");
     }
 
     /// Return both ends of a session after its handshake.
@@ -383,13 +388,13 @@ mod tests {
         let (there, _) = listener.accept().unwrap();
         let token = Token::from_secret("test");
         let sessions = [TlsSession::call(here, &token).unwrap(), TlsSession::answer(there, &token).unwrap()];
-        let agreed = sessions.map(|mut session| {
+        let threads = sessions.map(|mut session| {
             std::thread::spawn(move || {
-                while !session.shake_hands().unwrap() {}
+                while !session.handshake().unwrap() {}
                 Box::new(session)
             })
         });
-        agreed.map(|thread| thread.join().unwrap())
+        threads.map(|thread| thread.join().unwrap())
     }
 
     fn links() -> LinkPair {
@@ -400,8 +405,8 @@ mod tests {
     fn ends() -> (LinkEnd, LinkEnd) {
         let [first, second] = sessions().map(|session| {
             let socket = session.socket().try_clone().unwrap();
-            let sleeper = TcpDoorbell { doorbell: Doorbell::new().unwrap(), socket };
-            LinkEnd { link: Box::new(TcpLink::over(Stream::Tls(session)).unwrap()), sleeper: Box::new(sleeper) }
+            let parker = TcpDoorbell { doorbell: Doorbell::new().unwrap(), socket };
+            LinkEnd { link: Box::new(TcpLink::over(Stream::Tls(session)).unwrap()), parker: Box::new(parker) }
         });
         (first, second)
     }
@@ -411,12 +416,12 @@ mod tests {
         socket: TcpStream,
     }
 
-    impl Sleeper for TcpDoorbell {
+    impl Parker for TcpDoorbell {
         fn prepare(&mut self) {
             self.doorbell.prepare();
         }
 
-        fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration) {
+        fn park(&mut self, readable: bool, writable: bool, timeout: Duration) {
             let watch = WatchedDescriptor { fd: self.socket.as_fd(), readable, writable };
             self.doorbell.wait(std::iter::once(watch), timeout).unwrap();
         }

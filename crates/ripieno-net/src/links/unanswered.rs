@@ -33,7 +33,7 @@ pub(super) struct AcknowledgementWait {
 impl AcknowledgementWait {
     /// Return how long the other end has not acknowledged sent data or probes.
     pub fn look(&mut self, stream: &TcpStream) -> Duration {
-        let Ok([unacknowledged, ago_ms]) = counts(stream) else { return Duration::ZERO };
+        let Ok([unacknowledged, ago_ms]) = unacknowledged_counts(stream) else { return Duration::ZERO };
         if unacknowledged == 0 {
             self.since = None;
             return Duration::ZERO;
@@ -58,7 +58,7 @@ pub(super) fn probe(stream: &TcpStream, timing: MembershipTiming) -> io::Result<
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
-fn counts(stream: &TcpStream) -> io::Result<[u32; 2]> {
+fn unacknowledged_counts(stream: &TcpStream) -> io::Result<[u32; 2]> {
     let mut words = [0u32; INFO_WORDS];
     let mut length = size_of_val(&words) as libc::socklen_t;
     // SAFETY: The system call writes at most `length` bytes to that address.
@@ -80,7 +80,7 @@ mod tests {
     use std::net::TcpListener;
 
     #[test]
-    fn who_acknowledges_and_reads_nothing_answers() {
+    fn a_host_that_acknowledges_without_reading_is_responsive() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut here = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (_there, _) = listener.accept().unwrap();

@@ -12,14 +12,15 @@ impl Monitor {
     /// Handle all pending connections.
     pub(super) fn receive(&mut self) {
         loop {
-            let (own, nonce, wires, replicas) = (&self.setup.own, self.setup.nonce, &self.wires, self.setup.replicas);
+            let (own, nonce, connections, replicas) =
+                (&self.setup.own, self.setup.nonce, &self.connections, self.setup.replicas);
             let has_left = self.end.is_some();
             let answer = self.setup.acceptor.next_answer(&self.setup.credentials, &mut |greeting| {
                 authorize(own, nonce, greeting)?;
-                expects(own.rank, replicas, wires, has_left, greeting)
+                expects(own.rank, replicas, connections, has_left, greeting)
             });
             match answer {
-                Some(Answer::Accepted(stream, greeting)) => self.welcome(stream, &greeting),
+                Some(Answer::Accepted(stream, greeting)) => self.add_accepted(stream, &greeting),
                 // An unauthenticated peer changes nothing.
                 Some(_) => {}
                 None => break,
@@ -32,11 +33,11 @@ impl Monitor {
         }
     }
 
-    fn welcome(&mut self, stream: Stream, greeting: &Greeting) {
+    fn add_accepted(&mut self, stream: Stream, greeting: &Greeting) {
         let peer = greeting.from as usize;
         match greeting.purpose {
             ConnectionPurpose::Control => {
-                if self.add_wire(peer, stream).is_ok() {
+                if self.add_connection(peer, stream).is_ok() {
                     self.events.push_back(MembershipEvent::Connected { peer });
                     self.handle_events();
                 }
@@ -55,7 +56,7 @@ impl Monitor {
 fn expects(
     own: usize,
     replicas: Replicas,
-    wires: &BTreeMap<usize, super::wire::ControlConnection>,
+    connections: &BTreeMap<usize, super::wire::ControlConnection>,
     has_left: bool,
     greeting: &Greeting,
 ) -> Result<(), Refusal> {
@@ -63,7 +64,7 @@ fn expects(
     match greeting.purpose {
         ConnectionPurpose::Control if replicas.logical(own) != 0 => Err(Refusal::Purpose),
         ConnectionPurpose::Control if replicas.logical(peer) == 0 && peer < own => Err(Refusal::Purpose),
-        ConnectionPurpose::Control if wires.contains_key(&peer) => Err(Refusal::Taken),
+        ConnectionPurpose::Control if connections.contains_key(&peer) => Err(Refusal::Taken),
         ConnectionPurpose::Data if peer > own => Err(Refusal::Purpose),
         ConnectionPurpose::Agreement if has_left => Err(Refusal::Purpose),
         _ => Ok(()),

@@ -9,20 +9,20 @@ use ripieno_run::{HEADER_BYTES, Header};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Words of a header.
-const WORDS: usize = 4;
-/// More than a history keeps.
-const PLACES: usize = 128;
+const WORD_COUNT: usize = 4;
+/// Number of slots, more than the history has entries.
+const SLOT_COUNT: usize = 128;
 
 /// The latest headers, in their wire encoding.
-pub(crate) struct EnteredCalls<W, const COUNT: usize = PLACES> {
-    places: [[W; WORDS]; COUNT],
+pub(crate) struct EnteredCalls<W, const COUNT: usize = SLOT_COUNT> {
+    slots: [[W; WORD_COUNT]; COUNT],
     count: W,
 }
 
 impl<W: AtomicWord + Default, const COUNT: usize> Default for EnteredCalls<W, COUNT> {
     fn default() -> Self {
-        let places = std::array::from_fn(|_| std::array::from_fn(|_| W::default()));
-        EnteredCalls { places, count: W::default() }
+        let slots = std::array::from_fn(|_| std::array::from_fn(|_| W::default()));
+        EnteredCalls { slots, count: W::default() }
     }
 }
 
@@ -35,14 +35,14 @@ impl<W: AtomicWord, const COUNT: usize> EnteredCalls<W, COUNT> {
 
     /// Pass the remaining headers from number `from` on to `take`, and return the number of headers written so far.
     pub fn read(&self, from: u64, mut take: impl FnMut(Header)) -> u64 {
-        let (found, count) = self.found(from);
+        let (snapshot, count) = self.snapshot(from);
         // A completely written slot contains a valid header.
-        found.into_iter().filter_map(header).for_each(&mut take);
+        snapshot.into_iter().filter_map(header).for_each(&mut take);
         count
     }
 
-    pub(crate) fn write(&self, count: u64, words: [u64; WORDS]) {
-        let place = &self.places[count as usize % COUNT];
+    pub(crate) fn write(&self, count: u64, words: [u64; WORD_COUNT]) {
+        let place = &self.slots[count as usize % COUNT];
         for (at, word) in place.iter().zip(words) {
             // Release: a reader of this word of a later round also sees the count of the rounds before it.
             at.store(word, Release);
@@ -50,31 +50,31 @@ impl<W: AtomicWord, const COUNT: usize> EnteredCalls<W, COUNT> {
         self.count.store(count + 1, Release);
     }
 
-    pub(crate) fn found(&self, from: u64) -> (Vec<[u64; WORDS]>, u64) {
+    pub(crate) fn snapshot(&self, from: u64) -> (Vec<[u64; WORD_COUNT]>, u64) {
         let count = self.count.load(Acquire);
         let first = from.max(count.saturating_sub(COUNT as u64));
-        let word = |number: u64, at: usize| self.places[number as usize % COUNT][at].load(Acquire);
-        let mut found: Vec<[u64; WORDS]> =
+        let word = |number: u64, at: usize| self.slots[number as usize % COUNT][at].load(Acquire);
+        let mut snapshot: Vec<[u64; WORD_COUNT]> =
             (first..count).map(|number| std::array::from_fn(|at| word(number, at))).collect();
         // The header in progress overwrites the header that is `COUNT` positions older.
         let least = (self.count.load(Acquire) + 1).saturating_sub(COUNT as u64);
-        found.drain(..(least.saturating_sub(first) as usize).min(found.len()));
-        (found, count)
+        snapshot.drain(..(least.saturating_sub(first) as usize).min(snapshot.len()));
+        (snapshot, count)
     }
 }
 
 #[inline]
-fn words(bytes: &[u8; HEADER_BYTES]) -> [u64; WORDS] {
+fn words(bytes: &[u8; HEADER_BYTES]) -> [u64; WORD_COUNT] {
     std::array::from_fn(|at| u64::from_le_bytes(*bytes[8 * at..].first_chunk().expect("a header has four words")))
 }
 
-fn header(words: [u64; WORDS]) -> Option<Header> {
-    let mut bytes = [0; 8 * WORDS];
+fn header(words: [u64; WORD_COUNT]) -> Option<Header> {
+    let mut bytes = [0; 8 * WORD_COUNT];
     bytes.chunks_exact_mut(8).zip(words).for_each(|(at, word)| at.copy_from_slice(&word.to_le_bytes()));
     Header::decode(&bytes)
 }
 
-const _: () = assert!(8 * WORDS == HEADER_BYTES);
+const _: () = assert!(8 * WORD_COUNT == HEADER_BYTES);
 
 #[cfg(test)]
 mod tests {
@@ -84,20 +84,20 @@ mod tests {
     use loom::thread;
 
     #[test]
-    fn what_is_read_was_written_as_a_whole() {
+    fn headers_are_read_completely() {
         loom::model(|| {
             let entered = Arc::new(EnteredCalls::<AtomicU64, 2>::default());
             let rank = entered.clone();
-            let writer = thread::spawn(move || (0..3).for_each(|count| rank.write(count, [count; WORDS])));
+            let writer = thread::spawn(move || (0..3).for_each(|count| rank.write(count, [count; WORD_COUNT])));
 
-            let (found, count) = entered.found(0);
+            let (snapshot, count) = entered.snapshot(0);
 
-            let first = count - found.len() as u64;
-            let whole: Vec<_> = (first..count).map(|number| [number; WORDS]).collect();
-            assert_eq!(found, whole);
+            let first = count - snapshot.len() as u64;
+            let expected: Vec<_> = (first..count).map(|number| [number; WORD_COUNT]).collect();
+            assert_eq!(snapshot, expected);
             writer.join().unwrap();
             // One slot may belong to the header in progress.
-            assert_eq!(entered.found(1), (vec![[2; WORDS]], 3));
+            assert_eq!(entered.snapshot(1), (vec![[2; WORD_COUNT]], 3));
         });
     }
 }

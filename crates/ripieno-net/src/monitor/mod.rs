@@ -10,7 +10,7 @@ mod shared;
 mod survivor_connections;
 mod wire;
 
-pub(crate) use shared::{AgreementOutcome, Entering, MonitorCommand, MonitorShared, MonitorStatus, lock};
+pub(crate) use shared::{AgreementOutcome, EnteredCache, MonitorCommand, MonitorShared, MonitorStatus, lock};
 
 use crate::acceptor::Acceptor;
 use crate::auth::JobNonce;
@@ -33,7 +33,7 @@ use survivor_connections::SurvivorConnections;
 use wire::{ControlConnection, ENDED};
 
 /// Time that a leaving rank waits for the hub to close the connection.
-const HANG_UP_TIMEOUT: Duration = Duration::from_millis(500);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a hub stays after a failed rendezvous, to report the reason to late ranks.
 const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1000);
 
@@ -43,7 +43,7 @@ const EVENTS_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EpollTag {
     Wake,
-    Entrance,
+    Acceptor,
     Peer(usize),
     Survivor(u32),
 }
@@ -52,7 +52,7 @@ impl EpollTag {
     fn tag(self) -> epoll::EventData {
         epoll::EventData::new_u64(match self {
             EpollTag::Wake => 0,
-            EpollTag::Entrance => 1,
+            EpollTag::Acceptor => 1,
             EpollTag::Peer(rank) => 1 << 32 | rank as u64,
             EpollTag::Survivor(number) => 2 << 32 | u64::from(number),
         })
@@ -61,7 +61,7 @@ impl EpollTag {
     fn of(tag: u64) -> EpollTag {
         match (tag >> 32, tag as u32) {
             (0, 0) => EpollTag::Wake,
-            (0, _) => EpollTag::Entrance,
+            (0, _) => EpollTag::Acceptor,
             (1, rank) => EpollTag::Peer(rank as usize),
             (_, number) => EpollTag::Survivor(number),
         }
@@ -71,7 +71,7 @@ impl EpollTag {
 /// The initial state of a monitor.
 pub(crate) struct Setup {
     pub shared: Arc<MonitorShared>,
-    pub orders: Receiver<MonitorCommand>,
+    pub commands: Receiver<MonitorCommand>,
     pub machine: Membership,
     /// The agreements among survivors after the job has failed.
     pub agreement: Agreement,
@@ -99,7 +99,7 @@ pub(crate) struct Setup {
 pub(crate) struct Monitor {
     setup: Setup,
     epoll: OwnedFd,
-    wires: BTreeMap<usize, ControlConnection>,
+    connections: BTreeMap<usize, ControlConnection>,
     survivors: SurvivorConnections,
     probes: Probes,
     events: VecDeque<MembershipEvent>,
@@ -113,12 +113,12 @@ impl Monitor {
     pub fn new(mut setup: Setup) -> io::Result<Monitor> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, setup.shared.wake_fd(), EpollTag::Wake.tag(), epoll::EventFlags::IN)?;
-        epoll::add(&epoll, &setup.acceptor, EpollTag::Entrance.tag(), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &setup.acceptor, EpollTag::Acceptor.tag(), epoll::EventFlags::IN)?;
         let hubs = std::mem::take(&mut setup.hubs);
         let mut monitor = Monitor {
             setup,
             epoll,
-            wires: BTreeMap::new(),
+            connections: BTreeMap::new(),
             survivors: SurvivorConnections::default(),
             probes: Probes::default(),
             events: VecDeque::new(),
@@ -127,7 +127,7 @@ impl Monitor {
         };
         for (hub, stream) in hubs {
             stream.set_nonblocking(true)?;
-            monitor.add_wire(hub, stream)?;
+            monitor.add_connection(hub, stream)?;
             monitor.events.push_back(MembershipEvent::Connected { peer: hub });
         }
         Ok(monitor)
@@ -135,11 +135,11 @@ impl Monitor {
 
     /// Run until this rank has left and no other rank needs it.
     pub fn run(mut self) {
-        let over = OverWhenDropped { shared: self.setup.shared.clone(), rank: self.setup.own.rank };
+        let over = EndGuard { shared: self.setup.shared.clone(), rank: self.setup.own.rank };
         self.handle_events();
         while !self.is_over() {
             for source in self.wait() {
-                self.attend(source);
+                self.handle_source(source);
             }
             if self.setup.acceptor.due().is_some_and(|due| due <= Instant::now()) {
                 self.receive();
@@ -157,12 +157,12 @@ impl Monitor {
         if self.end.is_some_and(|end| Instant::now() >= end) {
             return true;
         }
-        let all_sent = self.wires.values().all(|wire| !wire.is_full());
+        let all_sent = self.connections.values().all(|connection| !connection.has_queued());
         if !self.finished || !all_sent {
             return false;
         }
         // The hub closes the connection after it has read the goodbye; closing first could lose the goodbye in flight.
-        self.is_hub() || self.wires.is_empty()
+        self.is_hub() || self.connections.is_empty()
     }
 
     fn is_hub(&self) -> bool {
@@ -188,22 +188,22 @@ impl Monitor {
         events.iter().map(|event| EpollTag::of(event.data.u64())).collect()
     }
 
-    fn attend(&mut self, source: EpollTag) {
+    fn handle_source(&mut self, source: EpollTag) {
         match source {
             EpollTag::Wake => {
                 self.setup.shared.drain_wake();
-                while let Ok(order) = self.setup.orders.try_recv() {
-                    self.handle_command(order);
+                while let Ok(command) = self.setup.commands.try_recv() {
+                    self.handle_command(command);
                 }
             }
-            EpollTag::Entrance => self.receive(),
+            EpollTag::Acceptor => self.receive(),
             EpollTag::Peer(peer) => self.read(peer),
             EpollTag::Survivor(number) => self.read_survivor(number),
         }
     }
 
-    fn handle_command(&mut self, order: MonitorCommand) {
-        match order {
+    fn handle_command(&mut self, command: MonitorCommand) {
+        match command {
             MonitorCommand::Request(request) => {
                 if request == MembershipRequest::Leave {
                     self.end = Some(Instant::now() + self.finish_timeout());
@@ -213,7 +213,7 @@ impl Monitor {
             }
             MonitorCommand::Agreement(event) => self.agree(event),
             MonitorCommand::Open { peer, stream } => self.add_survivor(peer, stream),
-            MonitorCommand::NotOpen { peer, why } => self.survivor_unreachable(peer, why),
+            MonitorCommand::NotOpen { peer, reason } => self.survivor_unreachable(peer, reason),
             MonitorCommand::Probe { peer } => self.probe(peer),
             MonitorCommand::Probed { peer, is_reached } => self.end_probe(peer, is_reached),
         }
@@ -224,17 +224,17 @@ impl Monitor {
         match self.is_hub() {
             true if self.setup.shared.status().complete => self.setup.linger,
             true => GOODBYE_TIMEOUT,
-            false => HANG_UP_TIMEOUT,
+            false => CLOSE_TIMEOUT,
         }
     }
 
     fn read(&mut self, peer: usize) {
-        let Some(wire) = self.wires.get_mut(&peer) else { return };
-        let (messages, closed) = wire.read();
+        let Some(connection) = self.connections.get_mut(&peer) else { return };
+        let (messages, closed) = connection.read();
         self.events.extend(messages.into_iter().map(|message| MembershipEvent::Received { peer, message }));
         let has_ended = closed.as_deref() == Some(ENDED);
         if let Some(cause) = closed {
-            self.wires.remove(&peer);
+            self.connections.remove(&peer);
             self.events.push_back(MembershipEvent::Closed { peer, cause });
         }
         self.handle_events();
@@ -248,16 +248,16 @@ impl Monitor {
             let now = self.setup.shared.now();
             let outputs = self.setup.machine.handle(now, event, &self.setup.shared.history().history);
             for output in outputs {
-                self.carry_out(output);
+                self.execute(output);
             }
         }
     }
 
-    fn carry_out(&mut self, output: MembershipOutput) {
+    fn execute(&mut self, output: MembershipOutput) {
         match output {
             MembershipOutput::Send { to, message } => {
-                if let Some(wire) = self.wires.get_mut(&to) {
-                    wire.queue(&message);
+                if let Some(connection) = self.connections.get_mut(&to) {
+                    connection.queue(&message);
                 }
             }
             MembershipOutput::Probe { to } => self.probe(to),
@@ -276,7 +276,10 @@ impl Monitor {
                 self.finished = true;
                 self.flush();
                 if !self.is_hub() {
-                    self.wires.values_mut().filter(|wire| !wire.is_full()).for_each(|wire| wire.stream.end_sending());
+                    self.connections
+                        .values_mut()
+                        .filter(|connection| !connection.has_queued())
+                        .for_each(|connection| connection.stream.end_sending());
                 }
             }
         }
@@ -285,42 +288,43 @@ impl Monitor {
     /// Send queued bytes, and watch for writability where some remain.
     fn flush(&mut self) {
         let mut gone = Vec::new();
-        for (&peer, wire) in &mut self.wires {
-            if let Err(cause) = wire.flush() {
+        for (&peer, connection) in &mut self.connections {
+            if let Err(cause) = connection.flush() {
                 gone.push((peer, cause));
                 continue;
             }
-            if wire.awaits_writable != wire.is_full() {
-                wire.awaits_writable = wire.is_full();
-                let writable = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            if connection.awaits_writable != connection.has_queued() {
+                connection.awaits_writable = connection.has_queued();
+                let writable =
+                    if connection.has_queued() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
                 let flags = epoll::EventFlags::IN | writable;
                 // The descriptor is in the set as long as the connection lives, so this cannot fail.
-                let _ = epoll::modify(&self.epoll, &wire.stream, EpollTag::Peer(peer).tag(), flags);
+                let _ = epoll::modify(&self.epoll, &connection.stream, EpollTag::Peer(peer).tag(), flags);
             }
         }
         for (peer, cause) in gone {
             // The last messages of the peer may explain why the connection ended.
-            let Some(mut wire) = self.wires.remove(&peer) else { continue };
-            let (messages, closed) = wire.read();
+            let Some(mut connection) = self.connections.remove(&peer) else { continue };
+            let (messages, closed) = connection.read();
             self.events.extend(messages.into_iter().map(|message| MembershipEvent::Received { peer, message }));
             self.events.push_back(MembershipEvent::Closed { peer, cause: closed.unwrap_or(cause) });
         }
     }
 
-    fn add_wire(&mut self, peer: usize, stream: Stream) -> io::Result<()> {
+    fn add_connection(&mut self, peer: usize, stream: Stream) -> io::Result<()> {
         epoll::add(&self.epoll, &stream, EpollTag::Peer(peer).tag(), epoll::EventFlags::IN)?;
-        self.wires.insert(peer, ControlConnection::new(stream));
+        self.connections.insert(peer, ControlConnection::new(stream));
         Ok(())
     }
 }
 
 /// Notifies waiting threads when the monitor ends, also after a panic.
-struct OverWhenDropped {
+struct EndGuard {
     shared: Arc<MonitorShared>,
     rank: usize,
 }
 
-impl Drop for OverWhenDropped {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let cause = "its monitor thread panicked".to_string();

@@ -32,7 +32,7 @@ impl Monitor {
         let (addresses, deadline) = (self.setup.addresses.clone(), Instant::now() + self.setup.probe_limit);
         let connect = move || {
             let is_reached = connector.reach(&addresses[peer], ConnectionPurpose::Probe, deadline).is_ok();
-            shared.order(MonitorCommand::Probed { peer, is_reached });
+            shared.send_command(MonitorCommand::Probed { peer, is_reached });
         };
         // Without a thread, the next check probes again.
         if std::thread::Builder::new().name("ripieno-probe".to_string()).spawn(connect).is_ok() {

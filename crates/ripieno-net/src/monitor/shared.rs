@@ -2,10 +2,10 @@
 
 use super::entered::EnteredCalls;
 use crate::connector::UnreachedPeer;
-use crate::links::Bell;
+use crate::links::Waker;
 use crate::stream::Stream;
 use ripieno_run::membership::agreement::{self, Decision};
-use ripieno_run::membership::{CallHistory, FORMS_REMEMBERED, MembershipRequest};
+use ripieno_run::membership::{CallHistory, FORM_COUNT_MAX, MembershipRequest};
 use ripieno_run::{HEADER_BYTES, JobFailure};
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,33 +26,33 @@ pub(crate) struct MonitorShared {
     changed: Condvar,
     /// Copied into the history whenever a thread reads the history.
     entered: EnteredCalls<AtomicU64>,
-    history: Mutex<ReadCollectives>,
+    history: Mutex<SyncedHistory>,
     /// Time of the last successful probe between this rank and another one.
     reached: Mutex<BTreeMap<usize, Instant>>,
-    orders: Sender<MonitorCommand>,
-    bell: Bell,
+    commands: Sender<MonitorCommand>,
+    waker: Waker,
     wake: OwnedFd,
 }
 
 /// The history of the collectives that this rank has entered, up to the last read.
 #[derive(Default)]
-pub(crate) struct ReadCollectives {
+pub(crate) struct SyncedHistory {
     pub history: CallHistory,
     read_count: u64,
 }
 
 /// The program thread's cache of the collectives that it has recorded.
 #[derive(Default)]
-pub(crate) struct Entering {
+pub(crate) struct EnteredCache {
     count: u64,
     communicator: Option<u32>,
     /// Recently recorded call signatures, each with the number of signatures recorded before it.
-    forms: [(u32, u64); FORM_PLACES],
+    forms: [(u32, u64); CACHED_FORM_COUNT],
     form_count: u64,
 }
 
 /// Number of signatures that the cache holds.
-const FORM_PLACES: usize = 16;
+const CACHED_FORM_COUNT: usize = 16;
 
 /// A command from another thread to the monitor.
 pub(crate) enum MonitorCommand {
@@ -63,7 +63,7 @@ pub(crate) enum MonitorCommand {
     /// A connection to `peer` for the agreement has opened.
     Open { peer: usize, stream: Stream },
     /// Opening a connection to `peer` has failed.
-    NotOpen { peer: usize, why: UnreachedPeer },
+    NotOpen { peer: usize, reason: UnreachedPeer },
     /// Try to connect to `peer`, whose data link is silent.
     Probe { peer: usize },
     /// A probe of `peer` has ended.
@@ -101,8 +101,8 @@ pub(crate) struct MonitorStatus {
 
 impl MonitorShared {
     /// Create the shared state and the receiver of the monitor's commands.
-    pub fn new(bell: Bell) -> io::Result<(MonitorShared, Receiver<MonitorCommand>)> {
-        let (orders, receiver) = channel();
+    pub fn new(waker: Waker) -> io::Result<(MonitorShared, Receiver<MonitorCommand>)> {
+        let (commands, receiver) = channel();
         let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let shared = MonitorShared {
             started: Instant::now(),
@@ -114,8 +114,8 @@ impl MonitorShared {
             entered: EnteredCalls::default(),
             history: Mutex::default(),
             reached: Mutex::default(),
-            orders,
-            bell,
+            commands,
+            waker,
             wake,
         };
         Ok((shared, receiver))
@@ -152,7 +152,7 @@ impl MonitorShared {
         self.shortages.store(status.shortage.is_some(), Ordering::Release);
         drop(status);
         self.changed.notify_all();
-        self.bell.ring();
+        self.waker.wake();
     }
 
     /// Record the job's failure; only the first one counts.
@@ -189,45 +189,45 @@ impl MonitorShared {
     }
 
     /// Return the history of entered collectives, brought up to date.
-    pub fn history(&self) -> MutexGuard<'_, ReadCollectives> {
-        let mut noted = lock(&self.history);
-        let ReadCollectives { history, read_count } = &mut *noted;
+    pub fn history(&self) -> MutexGuard<'_, SyncedHistory> {
+        let mut synced = lock(&self.history);
+        let SyncedHistory { history, read_count } = &mut *synced;
         *read_count = self.entered.read(*read_count, |header| history.enter(header));
-        noted
+        synced
     }
 
     /// Record that the rank enters a collective. A lock is taken only when the communicator changes, because the
     /// history keeps the last collective of each communicator.
     #[inline]
-    pub fn enter(&self, entering: &mut Entering, communicator: u32, header: &[u8; HEADER_BYTES]) {
-        if entering.communicator != Some(communicator) {
-            entering.communicator = Some(communicator);
+    pub fn enter(&self, cache: &mut EnteredCache, communicator: u32, header: &[u8; HEADER_BYTES]) {
+        if cache.communicator != Some(communicator) {
+            cache.communicator = Some(communicator);
             drop(self.history());
         }
-        self.entered.note(entering.count, header);
-        entering.count += 1;
+        self.entered.note(cache.count, header);
+        cache.count += 1;
     }
 
     /// Record the meaning of a call signature, unless the history is known to contain it.
     #[inline]
-    pub fn note_form(&self, entering: &mut Entering, form: u32, words: &dyn Fn() -> String) {
-        let (known, at) = &mut entering.forms[form as usize % FORM_PLACES];
-        if *known == form && entering.form_count - *at < FORMS_REMEMBERED as u64 / 2 {
+    pub fn note_form(&self, cache: &mut EnteredCache, form: u32, words: &dyn Fn() -> String) {
+        let (known, at) = &mut cache.forms[form as usize % CACHED_FORM_COUNT];
+        if *known == form && cache.form_count - *at < FORM_COUNT_MAX as u64 / 2 {
             return;
         }
-        entering.form_count += 1;
-        (*known, *at) = (form, entering.form_count);
+        cache.form_count += 1;
+        (*known, *at) = (form, cache.form_count);
         self.history().history.note_form(form, words);
     }
 
     /// Send a request to the monitor. The request has no effect after the monitor's end.
     pub fn request(&self, request: MembershipRequest) {
-        self.order(MonitorCommand::Request(request));
+        self.send_command(MonitorCommand::Request(request));
     }
 
     /// Send a command of any kind to the monitor, as [`MonitorShared::request`] does.
-    pub fn order(&self, order: MonitorCommand) {
-        if self.orders.send(order).is_ok() {
+    pub fn send_command(&self, command: MonitorCommand) {
+        if self.commands.send(command).is_ok() {
             // A write to a full counter fails, but the counter wakes the monitor anyway.
             let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
         }
@@ -237,7 +237,7 @@ impl MonitorShared {
         &self.wake
     }
 
-    /// Reset the wake-up that `order` wrote.
+    /// Reset the wake-up that `command` wrote.
     pub fn drain_wake(&self) {
         let _ = rustix::io::read(&self.wake, &mut [0u8; 8]);
     }

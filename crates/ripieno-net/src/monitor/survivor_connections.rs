@@ -14,7 +14,7 @@ use std::time::Instant;
 /// The connections for the agreement. Both ends may open one at the same time; either connection works.
 #[derive(Default)]
 pub(super) struct SurvivorConnections {
-    wires: BTreeMap<u32, (usize, ControlConnection)>,
+    connections: BTreeMap<u32, (usize, ControlConnection)>,
     next_number: u32,
     opening: BTreeSet<usize>,
 }
@@ -23,7 +23,7 @@ impl Monitor {
     /// Pass an event to the agreement and execute its outputs.
     pub(super) fn agree(&mut self, event: AgreementEvent) {
         if let AgreementEvent::Ended { peer }
-        | AgreementEvent::Received { peer, message: AgreementMessage::Away { .. } } = event
+        | AgreementEvent::Received { peer, message: AgreementMessage::Withdrawn { .. } } = event
         {
             self.setup.shared.update(|status| {
                 status.ended.insert(peer);
@@ -48,8 +48,8 @@ impl Monitor {
 
     /// Queue a message. Without a connection, open one; the agreement sends again once it is open.
     fn send_to_survivor(&mut self, to: usize, message: AgreementMessage) {
-        if let Some((_, wire)) = self.survivors.wires.values_mut().find(|(peer, _)| *peer == to) {
-            return wire.queue(&MembershipMessage::Agreement(message));
+        if let Some((_, connection)) = self.survivors.connections.values_mut().find(|(peer, _)| *peer == to) {
+            return connection.queue(&MembershipMessage::Agreement(message));
         }
         if !self.survivors.opening.insert(to) {
             return;
@@ -57,9 +57,9 @@ impl Monitor {
         let (shared, connector) = (self.setup.shared.clone(), self.setup.connector.clone());
         let (addresses, deadline) = (self.setup.addresses.clone(), Instant::now() + self.setup.suspended_after * 2);
         let open = move || {
-            shared.order(match connector.reach(&addresses[to], ConnectionPurpose::Agreement, deadline) {
+            shared.send_command(match connector.reach(&addresses[to], ConnectionPurpose::Agreement, deadline) {
                 Ok(stream) => MonitorCommand::Open { peer: to, stream },
-                Err(why) => MonitorCommand::NotOpen { peer: to, why },
+                Err(reason) => MonitorCommand::NotOpen { peer: to, reason },
             });
         };
         if std::thread::Builder::new().name("ripieno-open".to_string()).spawn(open).is_err() {
@@ -80,28 +80,28 @@ impl Monitor {
             return;
         }
         self.survivors.next_number = number.wrapping_add(1);
-        self.survivors.wires.insert(number, (peer, ControlConnection::new(stream)));
+        self.survivors.connections.insert(number, (peer, ControlConnection::new(stream)));
         self.agree(AgreementEvent::Connected { peer });
     }
 
     /// Handle a failure to connect.
-    pub(super) fn survivor_unreachable(&mut self, peer: usize, why: UnreachedPeer) {
+    pub(super) fn survivor_unreachable(&mut self, peer: usize, reason: UnreachedPeer) {
         self.survivors.opening.remove(&peer);
-        if why == UnreachedPeer::Ended {
+        if reason == UnreachedPeer::Ended {
             self.agree(AgreementEvent::Ended { peer });
         }
     }
 
     pub(super) fn read_survivor(&mut self, number: u32) {
-        let Some((peer, wire)) = self.survivors.wires.get_mut(&number) else { return };
-        let (peer, (messages, closed)) = (*peer, wire.read());
+        let Some((peer, connection)) = self.survivors.connections.get_mut(&number) else { return };
+        let (peer, (messages, closed)) = (*peer, connection.read());
         for message in messages {
             if let MembershipMessage::Agreement(message) = message {
                 self.agree(AgreementEvent::Received { peer, message });
             }
         }
         if let Some(cause) = closed {
-            self.survivors.wires.remove(&number);
+            self.survivors.connections.remove(&number);
             if cause == ENDED {
                 self.agree(AgreementEvent::Ended { peer });
             }
@@ -111,16 +111,17 @@ impl Monitor {
     /// Send as much as the sockets accept.
     pub(super) fn flush_survivor(&mut self) {
         let mut broken = Vec::new();
-        for (&number, (_, wire)) in &mut self.survivors.wires {
-            if wire.flush().is_err() {
+        for (&number, (_, connection)) in &mut self.survivors.connections {
+            if connection.flush().is_err() {
                 broken.push(number);
-            } else if wire.awaits_writable != wire.is_full() {
-                wire.awaits_writable = wire.is_full();
-                let writable = if wire.is_full() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
+            } else if connection.awaits_writable != connection.has_queued() {
+                connection.awaits_writable = connection.has_queued();
+                let writable =
+                    if connection.has_queued() { epoll::EventFlags::OUT } else { epoll::EventFlags::empty() };
                 // The descriptor is in the set as long as the connection lives, so this cannot fail.
                 let _ = epoll::modify(
                     &self.epoll,
-                    &wire.stream,
+                    &connection.stream,
                     EpollTag::Survivor(number).tag(),
                     epoll::EventFlags::IN | writable,
                 );
@@ -132,6 +133,6 @@ impl Monitor {
 
     /// Leave the agreement: the closed connections show the other ranks that this rank has left.
     pub(super) fn leave_survivors(&mut self) {
-        self.survivors.wires.clear();
+        self.survivors.connections.clear();
     }
 }

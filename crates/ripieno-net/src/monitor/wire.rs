@@ -70,13 +70,13 @@ impl ControlConnection {
         };
         self.outbox.drain(..sent);
         if self.outbox.len() > OUTBOX_BYTES_MAX {
-            return Err("it reads nothing".to_string());
+            return Err("it does not read its messages".to_string());
         }
         result
     }
 
     /// Return whether bytes are queued.
-    pub fn is_full(&self) -> bool {
+    pub fn has_queued(&self) -> bool {
         !self.outbox.is_empty()
     }
 }

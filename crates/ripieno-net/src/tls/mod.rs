@@ -46,7 +46,7 @@ pub(super) fn calling(token: &Token) -> Result<Connection, Error> {
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(key)));
     config.enable_sni = false;
     config.resumption = Resumption::disabled();
-    let name = ServerName::try_from("rank").expect("a name of a host");
+    let name = ServerName::try_from("rank").expect("a valid host name");
     ClientConnection::new(Arc::new(config), name).map(Connection::Client)
 }
 
@@ -89,12 +89,16 @@ struct JobKey {
 }
 
 impl JobKey {
-    fn is_presented(&self, key: &CertificateDer<'_>) -> Result<(), Error> {
+    fn check_presented(&self, key: &CertificateDer<'_>) -> Result<(), Error> {
         let is_own_key = key.as_ref() == self.public.as_ref();
         if is_own_key { Ok(()) } else { Err(CertificateError::UnknownIssuer.into()) }
     }
 
-    fn has_signed(&self, message: &[u8], signed: &DigitallySignedStruct) -> Result<HandshakeSignatureValid, Error> {
+    fn verify_signature(
+        &self,
+        message: &[u8],
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
         verify_tls13_signature_with_raw_key(message, &self.public, signed, &self.algorithms)
     }
 }
@@ -110,7 +114,7 @@ impl ServerCertVerifier for JobKey {
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        self.is_presented(key).map(|()| ServerCertVerified::assertion())
+        self.check_presented(key).map(|()| ServerCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -128,7 +132,7 @@ impl ServerCertVerifier for JobKey {
         _key: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.has_signed(message, signed)
+        self.verify_signature(message, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
@@ -151,7 +155,7 @@ impl ClientCertVerifier for JobKey {
         _chain: &[CertificateDer<'_>],
         _now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        self.is_presented(key).map(|()| ClientCertVerified::assertion())
+        self.check_presented(key).map(|()| ClientCertVerified::assertion())
     }
 
     fn verify_tls12_signature(
@@ -169,7 +173,7 @@ impl ClientCertVerifier for JobKey {
         _key: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.has_signed(message, signed)
+        self.verify_signature(message, signed)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {

@@ -17,8 +17,8 @@ const AHEAD_BYTES: usize = 128 << 10;
 pub(super) struct TlsRecords {
     header: [u8; HEADER_BYTES],
     header_filled: usize,
-    /// Bytes of the record body that were delivered (`given`) and that are outstanding (`left`).
-    given: usize,
+    /// Bytes of the record body that were delivered (`delivered`) and that are outstanding (`left`).
+    delivered: usize,
     left: usize,
     ahead: Box<[u8]>,
     /// Bytes that were read ahead are in `ahead[start..end]`.
@@ -40,10 +40,10 @@ impl TlsRecords {
 
     /// Return the number of bytes that were taken from the socket but are not part of a decrypted record yet.
     pub fn pending(&self) -> usize {
-        self.end - self.start + self.header_filled + self.given
+        self.end - self.start + self.header_filled + self.delivered
     }
 
-    fn take(&mut self, socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    fn read_socket(&mut self, socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
         if self.ahead.is_empty() {
             return receive(socket, into);
         }
@@ -64,10 +64,10 @@ impl Read for RecordReader<'_> {
         let is_header = records.left == 0;
         let wanted = if is_header { HEADER_BYTES - records.header_filled } else { records.left };
         let most = into.len().min(wanted);
-        let count = records.take(self.socket, &mut into[..most])?;
+        let count = records.read_socket(self.socket, &mut into[..most])?;
         if !is_header {
             records.left -= count;
-            records.given = if records.left == 0 { 0 } else { records.given + count };
+            records.delivered = if records.left == 0 { 0 } else { records.delivered + count };
             return Ok(count);
         }
         records.header[records.header_filled..][..count].copy_from_slice(&into[..count]);

@@ -17,7 +17,7 @@ pub(crate) struct TlsSession {
     records: TlsRecords,
     /// Bytes that are encrypted but not yet completely in the socket. They count as written only once they are in the
     /// socket; until then the caller offers them again.
-    taken: usize,
+    accepted: usize,
     /// The reason why reading has stopped, for example data that the peer has not sent.
     broken: Option<rustls::Error>,
 }
@@ -34,11 +34,11 @@ impl TlsSession {
     }
 
     fn new(socket: TcpStream, state: rustls::Connection) -> TlsSession {
-        TlsSession { socket, state: Box::new(state), records: TlsRecords::default(), taken: 0, broken: None }
+        TlsSession { socket, state: Box::new(state), records: TlsRecords::default(), accepted: 0, broken: None }
     }
 
     /// Run the next step of the handshake; return whether the handshake is complete.
-    pub fn shake_hands(&mut self) -> io::Result<bool> {
+    pub fn handshake(&mut self) -> io::Result<bool> {
         if self.state.wants_write() {
             self.state.write_tls(&mut self.socket)?;
         } else if self.state.is_handshaking() && !self.pull()? {
@@ -90,12 +90,12 @@ impl TlsSession {
     /// Write from the concatenation of `parts` and return the byte count. The caller must offer rejected bytes again,
     /// at once or in pieces, before it writes other bytes.
     pub fn write_parts(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        if self.taken == 0 {
-            self.taken = self.state.writer().write_vectored(parts)?;
+        if self.accepted == 0 {
+            self.accepted = self.state.writer().write_vectored(parts)?;
         }
         self.push()?;
-        let count = self.taken.min(parts.iter().map(|part| part.len()).sum());
-        self.taken -= count;
+        let count = self.accepted.min(parts.iter().map(|part| part.len()).sum());
+        self.accepted -= count;
         Ok(count)
     }
 

@@ -24,12 +24,12 @@ impl Tunnel {
         inner.set_nonblocking(true)?;
         session.socket().set_nonblocking(true)?;
         let (sender, ended) = channel();
-        let carry = move || {
+        let forward_both = move || {
             // An error ends the tunnel like a broken connection.
-            let _ = carry(session, inner);
+            let _ = forward_both(session, inner);
             drop(sender);
         };
-        std::thread::Builder::new().name("ripieno-tunnel".to_string()).spawn(carry)?;
+        std::thread::Builder::new().name("ripieno-tunnel".to_string()).spawn(forward_both)?;
         Ok((Tunnel { ended }, outer.into()))
     }
 
@@ -40,16 +40,16 @@ impl Tunnel {
 }
 
 /// Bytes that were read and are not written yet.
-struct Passing {
+struct PendingBytes {
     bytes: Box<[u8]>,
     start: usize,
     end: usize,
     has_ended: bool,
 }
 
-impl Passing {
-    fn new() -> Passing {
-        Passing { bytes: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, has_ended: false }
+impl PendingBytes {
+    fn new() -> PendingBytes {
+        PendingBytes { bytes: vec![0; BUFFER_BYTES].into(), start: 0, end: 0, has_ended: false }
     }
 
     fn is_empty(&self) -> bool {
@@ -62,7 +62,7 @@ impl Passing {
     }
 
     /// Forward as many bytes as possible without blocking.
-    fn pass(&mut self, from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
+    fn forward(&mut self, from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         loop {
             if self.is_empty() && !self.has_ended {
                 let Some(count) = now(from.read(&mut self.bytes))? else { return Ok(()) };
@@ -77,32 +77,32 @@ impl Passing {
     }
 }
 
-fn carry(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()> {
-    let (mut out, mut back) = (Passing::new(), Passing::new());
-    let mut is_open_back = true;
+fn forward_both(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()> {
+    let (mut out, mut back) = (PendingBytes::new(), PendingBytes::new());
+    let mut accepts_input = true;
     loop {
-        out.pass(&mut inner, &mut session)?;
+        out.forward(&mut inner, &mut session)?;
         if out.is_over() {
             session.end_sending();
             return Ok(());
         }
-        if is_open_back {
-            match back.pass(&mut session, &mut inner) {
+        if accepts_input {
+            match back.forward(&mut session, &mut inner) {
                 // The descriptor was closed: bytes written before it are still in flight.
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => is_open_back = false,
-                passed => passed?,
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => accepts_input = false,
+                outcome => outcome?,
             }
         }
         if back.is_over() {
             return Ok(());
         }
-        let flag = |is_wanted: bool, flag: PollFlags| if is_wanted { flag } else { PollFlags::empty() };
-        let inners = flag(out.is_empty(), PollFlags::IN) | flag(is_open_back && !back.is_empty(), PollFlags::OUT);
-        let sessions = flag(is_open_back && back.is_empty(), PollFlags::IN) | flag(!out.is_empty(), PollFlags::OUT);
+        let flag = |is_set: bool, flag: PollFlags| if is_set { flag } else { PollFlags::empty() };
+        let inners = flag(out.is_empty(), PollFlags::IN) | flag(accepts_input && !back.is_empty(), PollFlags::OUT);
+        let sessions = flag(accepts_input && back.is_empty(), PollFlags::IN) | flag(!out.is_empty(), PollFlags::OUT);
         let ends = [(inner.as_fd(), inners), (session.as_fd(), sessions)];
         // Poll only ends with requested events; a closed end without any must not wake this thread.
-        let wanted = ends.iter().filter(|(_, flags)| !flags.is_empty());
-        let mut watched: Vec<PollFd<'_>> = wanted.map(|(end, flags)| PollFd::new(end, *flags)).collect();
+        let requested = ends.iter().filter(|(_, flags)| !flags.is_empty());
+        let mut watched: Vec<PollFd<'_>> = requested.map(|(end, flags)| PollFd::new(end, *flags)).collect();
         match poll(&mut watched, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -6,7 +6,7 @@ pub mod process;
 use ripieno_net::exchange::ThreadExchange;
 use ripieno_net::{Config, Endpoint, Token};
 use ripieno_plan::Collective;
-use ripieno_run::{Call, CallKind, Element, Fabric, Header, JobFailure, LinkId, Want};
+use ripieno_run::{Call, CallKind, Element, Fabric, Header, JobFailure, LinkId, LinkInterest};
 use std::time::{Duration, Instant};
 
 /// Upper bound of each wait of a test.
@@ -21,14 +21,14 @@ pub fn under_load(time: Duration) -> Duration {
     time.mul_f64((running / cores as f64).max(1.0))
 }
 
-/// Return a world of endpoints in threads. They meet over sockets.
+/// Return a world of endpoints in threads. They connect over sockets.
 pub fn connect_threads(world_size: usize, change: impl Fn(Config) -> Config) -> Vec<Endpoint> {
     let exchanges = ThreadExchange::group(world_size, TIMEOUT);
     let threads = exchanges.into_iter().enumerate().map(|(rank, mut exchange)| {
         let mut config = Config::new(rank, world_size, Token::from_secret("test"));
         config.linger = Duration::from_secs(2);
         let config = change(config);
-        std::thread::spawn(move || Endpoint::meet(config, &mut exchange))
+        std::thread::spawn(move || Endpoint::connect(config, &mut exchange))
     });
     threads.collect::<Vec<_>>().into_iter().map(|thread| thread.join().unwrap().unwrap()).collect()
 }
@@ -39,7 +39,11 @@ pub fn header(sequence: u64, collective: Collective) -> Header {
 }
 
 /// Park like the executor until `progress` returns true; panic after [`TIMEOUT`].
-pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: impl FnMut(&mut dyn Fabric) -> bool) {
+pub fn park_until(
+    fabric: &mut dyn Fabric,
+    interest: Option<LinkInterest>,
+    mut progress: impl FnMut(&mut dyn Fabric) -> bool,
+) {
     let deadline = Instant::now() + under_load(TIMEOUT);
     while !progress(fabric) {
         fabric.prepare_park();
@@ -47,9 +51,9 @@ pub fn park_until(fabric: &mut dyn Fabric, want: Option<Want>, mut progress: imp
             fabric.cancel_park();
             return;
         }
-        fabric.park(want.as_slice(), deadline.saturating_duration_since(Instant::now()));
+        fabric.park(interest.as_slice(), deadline.saturating_duration_since(Instant::now()));
         fabric.cancel_park();
-        assert!(Instant::now() < deadline, "rank {} waited in vain", fabric.rank());
+        assert!(Instant::now() < deadline, "rank {} made no progress", fabric.rank());
     }
 }
 
@@ -69,25 +73,33 @@ pub fn next_failure(fabric: &mut dyn Fabric, timeout: Duration) -> Option<JobFai
 /// Send all of `bytes` to `peer`.
 pub fn deliver(fabric: &mut dyn Fabric, peer: usize, bytes: &[u8]) {
     let mut sent = 0;
-    park_until(fabric, Some(Want { link: LinkId::collectives(peer), readable: false, writable: true }), |fabric| {
-        if let Some(link) = fabric.link(LinkId::collectives(peer)).unwrap() {
-            sent += link.send(&[&bytes[sent..]]).unwrap();
-            link.flush().unwrap();
-        }
-        sent == bytes.len()
-    });
+    park_until(
+        fabric,
+        Some(LinkInterest { link: LinkId::collectives(peer), readable: false, writable: true }),
+        |fabric| {
+            if let Some(link) = fabric.link(LinkId::collectives(peer)).unwrap() {
+                sent += link.send(&[&bytes[sent..]]).unwrap();
+                link.flush().unwrap();
+            }
+            sent == bytes.len()
+        },
+    );
 }
 
 /// Receive `expected.len()` bytes from `peer` and compare them with `expected`.
 pub fn collect(fabric: &mut dyn Fabric, peer: usize, expected: &[u8]) {
     let mut got = vec![0; expected.len()];
     let mut filled = 0;
-    park_until(fabric, Some(Want { link: LinkId::collectives(peer), readable: true, writable: false }), |fabric| {
-        if let Some(link) = fabric.link(LinkId::collectives(peer)).unwrap() {
-            filled += link.receive(&mut got[filled..]).unwrap();
-        }
-        filled == expected.len()
-    });
+    park_until(
+        fabric,
+        Some(LinkInterest { link: LinkId::collectives(peer), readable: true, writable: false }),
+        |fabric| {
+            if let Some(link) = fabric.link(LinkId::collectives(peer)).unwrap() {
+                filled += link.receive(&mut got[filled..]).unwrap();
+            }
+            filled == expected.len()
+        },
+    );
     assert_eq!(got, expected);
 }
 

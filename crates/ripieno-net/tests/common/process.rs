@@ -1,13 +1,13 @@
 //! Ranks as real processes. The test binary starts itself with parameters in the environment; parent and child exchange
 //! lines of text.
 //!
-//! A child runs the test `child_rank` of its binary, meets, reports it, and then executes commands from its standard
+//! A child runs the test `child_rank` of its binary, connects, reports it, and then executes commands from its standard
 //! input.
 
 use super::{TIMEOUT, collect, deliver, next_failure, park_until, send_and_receive, under_load};
 use ripieno_net::exchange::{DirectoryExchange, TcpStore};
 use ripieno_net::{Config, Endpoint, Exchange, NetError, Token};
-use ripieno_run::{Fabric, JobFailure, LinkId, Want};
+use ripieno_run::{Fabric, JobFailure, LinkId, LinkInterest};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -95,10 +95,10 @@ impl Role {
         ranks
     }
 
-    /// Start all ranks and wait until they have met.
+    /// Start all ranks and wait until they have connected.
     pub fn connect_all(&self) -> Vec<RankProcess> {
         let mut ranks = self.start_all();
-        ranks.iter_mut().for_each(|rank| drop(rank.expect("met", TIMEOUT)));
+        ranks.iter_mut().for_each(|rank| drop(rank.expect("connected", TIMEOUT)));
         ranks
     }
 }
@@ -119,7 +119,7 @@ impl RankProcess {
     #[track_caller]
     pub fn expect(&mut self, word: &str, timeout: Duration) -> String {
         let line = self.lines.recv_timeout(timeout);
-        let line = line.unwrap_or_else(|error| panic!("rank {} did not say {word}: {error}", self.rank));
+        let line = line.unwrap_or_else(|error| panic!("rank {} did not print {word}: {error}", self.rank));
         let rest = line.strip_prefix(word).unwrap_or_else(|| panic!("rank {}: {line}, expected {word}", self.rank));
         rest.trim_start().to_string()
     }
@@ -180,9 +180,9 @@ fn child_rank() {
         _ => Box::new(pipe),
     };
     let mut exchange = Pausing { exchange, hangs: variable("HANGS") == "true" };
-    let met = Endpoint::meet(config, &mut exchange);
+    let connected = Endpoint::connect(config, &mut exchange);
     drop(exchange);
-    run_command(met);
+    run_command(connected);
 }
 
 /// An exchange that may hang afterwards.
@@ -206,14 +206,14 @@ impl Exchange for Pausing {
     }
 }
 
-fn run_command(met: Result<Endpoint, NetError>) {
-    let mut endpoint = match met {
+fn run_command(connected: Result<Endpoint, NetError>) {
+    let mut endpoint = match connected {
         Ok(endpoint) => endpoint,
         Err(NetError::Failed(failure)) => return print_line(&format!("failure {failure}")),
         Err(error) => return print_line(&format!("error {error}")),
     };
     send_and_receive(&mut endpoint);
-    print_line("met");
+    print_line("connected");
     loop {
         let line = read_line();
         match line.split(' ').collect::<Vec<_>>()[..] {
@@ -228,8 +228,8 @@ fn run_command(met: Result<Endpoint, NetError>) {
             ["collect", peer] => {
                 print_line("watching");
                 let peer = peer.parse().unwrap();
-                let want = Want { link: LinkId::collectives(peer), readable: true, writable: false };
-                park_until(&mut endpoint, Some(want), |fabric| fabric.has_failed());
+                let interest = LinkInterest { link: LinkId::collectives(peer), readable: true, writable: false };
+                park_until(&mut endpoint, Some(interest), |fabric| fabric.has_failed());
                 print_failure(endpoint.failure());
             }
             ["lose", count] => {

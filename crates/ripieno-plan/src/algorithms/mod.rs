@@ -1,8 +1,8 @@
 //! Collective algorithms, one file each. A file has a pure function from a group and spans to this rank's
 //! [`Plan`](crate::Plan), and an [`Entry`](crate::Entry) with the properties of these plans.
 //!
-//! This list is the single source: the [`catalogue`](crate::catalogue) is built from it, and serves users, peers and
-//! tests. A new algorithm needs a new file and a line in this list.
+//! The [`catalogue`](crate::catalogue) is built from this list. A new algorithm needs a new file and a line in the
+//! list.
 
 mod cyclic;
 mod levels;

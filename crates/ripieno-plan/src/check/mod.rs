@@ -13,7 +13,7 @@ pub use promise::{Promise, PromisedSpan, promises};
 
 use crate::fault::{FaultKind, PlanFault};
 use crate::matching::Matching;
-use crate::matching::stretches;
+use crate::matching::byte_runs;
 use crate::plan::{Constant, Op, Operation, Plan};
 use crate::span::Span;
 use alloc::collections::BTreeMap;
@@ -27,9 +27,9 @@ use value::{Contribution, SymbolicValue};
 pub struct Report {
     /// Traffic per rank.
     pub ranks: Vec<RankTraffic>,
-    /// The longest chain of dependent messages: each message waits for the previous one, because of its bytes or its
-    /// link. A rank may communicate with all others at the same time; [`cost`](crate::simulate) counts rounds without
-    /// this assumption.
+    /// Length of the longest chain of dependent messages: each message waits for the bytes or the link of the previous
+    /// message. A rank may communicate with all others at the same time. The [cost](crate::simulate) does not assume
+    /// this.
     pub round_count: usize,
 }
 
@@ -51,18 +51,18 @@ pub struct RankTraffic {
 /// Execute one plan per rank and verify the final contents of each rank.
 pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> {
     assert_eq!(plans.len(), promises.len(), "every rank has a plan and a promise");
-    let parts = promises.iter().enumerate().flat_map(|(rank, promise)| promise.spans.iter().map(move |p| (rank, p)));
-    let ends = parts.clone().flat_map(|(rank, part)| part.sources.iter().copied().chain([(rank, part.span)]));
+    let promised = promises.iter().enumerate().flat_map(|(rank, promise)| promise.spans.iter().map(move |p| (rank, p)));
+    let ends = promised.clone().flat_map(|(rank, part)| part.sources.iter().copied().chain([(rank, part.span)]));
     let matching = Matching::new(plans, ends)?;
 
     let mut run = SymbolicRun::new(plans, &matching, Capacity::OnePiece);
     run.finish()?;
     let mut trees = CombineTrees::new();
-    for (rank, part) in parts {
-        for (piece, value) in run.held(rank, part.span) {
-            let fault = |what| PlanFault { rank, operation: last_write(&plans[rank], piece), span: piece, what };
-            is_kept(part, piece, value).map_err(fault)?;
-            same_bits(rank, value, &mut trees).map_err(fault)?;
+    for (rank, part) in promised {
+        for (piece, value) in run.values_of(rank, part.span) {
+            let fault = |kind| PlanFault { rank, operation: last_write(&plans[rank], piece), span: piece, kind };
+            check_promised_span(part, piece, value).map_err(fault)?;
+            check_combine_tree(rank, value, &mut trees).map_err(fault)?;
         }
     }
     Ok(Report { ranks: traffic(plans, &matching), round_count: run.round_count() })
@@ -71,7 +71,7 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> 
 /// Check that the plans finish over unbuffered links, where a send only transfers bytes that the receiver accepts at
 /// that moment.
 ///
-/// For such plans a link may lend the sender's memory instead of copying it.
+/// For such plans the receiver may read the sender's memory without a copy (zero-copy send).
 pub fn check_rendezvous(plans: &[Plan]) -> Result<(), PlanFault> {
     let matching = Matching::new(plans, core::iter::empty())?;
     SymbolicRun::new(plans, &matching, Capacity::Nothing).finish()
@@ -82,21 +82,21 @@ pub fn check_rendezvous(plans: &[Plan]) -> Result<(), PlanFault> {
 type CombineTrees = BTreeMap<(Contribution, usize), (u64, usize)>;
 
 /// Check that `value` is what `part` promises for its `piece`.
-fn is_kept(part: &PromisedSpan, piece: Span, value: &SymbolicValue) -> Result<(), FaultKind> {
+fn check_promised_span(part: &PromisedSpan, piece: Span, value: &SymbolicValue) -> Result<(), FaultKind> {
     let offset_bytes = piece.start_bytes - part.span.start_bytes;
     let source = |&(rank, span): &(usize, Span)| {
-        assert_eq!(span.length_bytes, part.span.length_bytes, "a promised source is as long as its place");
+        assert_eq!(span.length_bytes, part.span.length_bytes, "a promised source has the length of its span");
         Contribution { rank, buffer: span.buffer, start_bytes: span.start_bytes + offset_bytes }
     };
     let mut promised: Vec<Contribution> = part.sources.iter().map(source).collect();
     promised.sort_unstable();
 
     let counts = &value.counts;
-    let found = |source: &Contribution| counts.binary_search_by_key(source, |&(source, _)| source).ok();
+    let position = |source: &Contribution| counts.binary_search_by_key(source, |&(source, _)| source).ok();
     if let Some((foreign, _)) = counts.iter().find(|(source, _)| promised.binary_search(source).is_err()) {
         return Err(FaultKind::Foreign { source: foreign.rank });
     }
-    if let Some(missing) = promised.iter().find(|source| found(source).is_none()) {
+    if let Some(missing) = promised.iter().find(|source| position(source).is_none()) {
         return Err(FaultKind::Missing { source: missing.rank });
     }
     let once = !value.op.is_some_and(Op::is_idempotent);
@@ -112,7 +112,7 @@ fn is_kept(part: &PromisedSpan, piece: Span, value: &SymbolicValue) -> Result<()
 }
 
 /// Check that all ranks with the same contributions combined them in the same order, if rounding depends on the order.
-fn same_bits(rank: usize, value: &SymbolicValue, trees: &mut CombineTrees) -> Result<(), FaultKind> {
+fn check_combine_tree(rank: usize, value: &SymbolicValue, trees: &mut CombineTrees) -> Result<(), FaultKind> {
     let Some(&(first, _)) = value.counts.first().filter(|_| !value.op.is_none_or(Op::is_idempotent)) else {
         return Ok(());
     };
@@ -121,7 +121,7 @@ fn same_bits(rank: usize, value: &SymbolicValue, trees: &mut CombineTrees) -> Re
 }
 
 fn last_write(plan: &Plan, piece: Span) -> Option<usize> {
-    plan.operations().iter().rposition(|operation| stretches::written(operation).any(|span| span.overlaps(&piece)))
+    plan.operations().iter().rposition(|operation| byte_runs::written(operation).any(|span| span.overlaps(&piece)))
 }
 
 fn traffic(plans: &[Plan], matching: &Matching) -> Vec<RankTraffic> {

@@ -53,13 +53,13 @@ impl Promise {
     /// rank's rows; `row` is the span type of one row.
     pub fn sparse(out_keys: &[Vec<u64>], in_keys: &[u64], row: Span, op: Op) -> Promise {
         let part = |(number, key): (usize, &u64)| {
-            let place = |buffer, number: usize| row.placed(buffer, number * row.length_bytes);
-            let holder = |(rank, keys): (usize, &Vec<u64>)| {
-                keys.binary_search(key).ok().map(|number| (rank, place(Buffer::MAIN, number)))
+            let row_span = |buffer, number: usize| row.placed(buffer, number * row.length_bytes);
+            let source = |(rank, keys): (usize, &Vec<u64>)| {
+                keys.binary_search(key).ok().map(|number| (rank, row_span(Buffer::MAIN, number)))
             };
-            let sources: Vec<_> = out_keys.iter().enumerate().filter_map(holder).collect();
+            let sources: Vec<_> = out_keys.iter().enumerate().filter_map(source).collect();
             let op = (!sources.is_empty()).then_some(op);
-            PromisedSpan { span: place(Buffer::OUTPUT, number), sources, op }
+            PromisedSpan { span: row_span(Buffer::OUTPUT, number), sources, op }
         };
         Promise { spans: in_keys.iter().enumerate().map(part).collect() }
     }
@@ -93,7 +93,7 @@ fn promise(rank: usize, requests: &[Request]) -> Promise {
         Request::Scatter { root, chunks } => Promise::copy(chunks[rank], root, chunks[rank]),
         Request::Alltoall { in_chunks, .. } => all(&|from| match requests[from] {
             Request::Alltoall { out_chunks, .. } => Promise::copy(in_chunks[from], from, out_chunks[rank]),
-            _ => panic!("all ranks ask for the same collective"),
+            _ => panic!("all ranks request the same collective"),
         }),
         Request::Barrier { token } => Promise::combination(token, p, Op::Or),
         Request::PointToPoint { from, to, vector } if rank == to => Promise::copy(vector, from, vector),
@@ -105,13 +105,13 @@ fn promise(rank: usize, requests: &[Request]) -> Promise {
             let from = Group::new(rank, p).before(distance);
             match requests[from] {
                 Request::Rotate { out, .. } => Promise::copy(into, from, out),
-                _ => panic!("all ranks ask for the same collective"),
+                _ => panic!("all ranks request the same collective"),
             }
         }
         Request::NeighbourExchange { into, .. } => {
             let received = into.iter().map(|&(from, span)| match requests[from] {
                 Request::NeighbourExchange { out, .. } => Promise::copy(span, from, peer_span(out, rank)),
-                _ => panic!("all ranks ask for the same collective"),
+                _ => panic!("all ranks request the same collective"),
             });
             received.fold(Promise::nothing(), Promise::and)
         }
@@ -120,5 +120,5 @@ fn promise(rank: usize, requests: &[Request]) -> Promise {
 
 fn peer_span(spans: &[PeerSpan], peer: usize) -> Span {
     let found = spans.iter().find(|(to, _)| *to == peer);
-    found.expect("neighbors await each other").1
+    found.expect("every receive from a neighbor has a send there").1
 }

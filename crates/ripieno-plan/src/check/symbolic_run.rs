@@ -102,64 +102,64 @@ impl<'a> SymbolicRun<'a> {
     /// Move all pieces that can move at `rank` and return the ranks that may continue because of them.
     fn progress(&mut self, rank: usize) -> Result<Vec<usize>, PlanFault> {
         let matching = self.matching;
-        let mut woken = Vec::new();
+        let mut neighbors = Vec::new();
         let mut moved = true;
         while moved {
             moved = self.local_pieces(rank)?;
             for &link in &matching.incoming[rank] {
-                if self.take_piece(link)? {
+                if self.try_receive(link)? {
                     moved = true;
-                    woken.push(matching.links[link].sender);
+                    neighbors.push(matching.links[link].sender);
                 }
             }
             for &link in &matching.outgoing[rank] {
-                if self.give_piece(link)? {
+                if self.try_send(link)? {
                     moved = true;
-                    woken.push(matching.links[link].receiver);
+                    neighbors.push(matching.links[link].receiver);
                 }
             }
         }
-        Ok(woken)
+        Ok(neighbors)
     }
 
-    /// Move a piece at the sender's end, if possible.
-    fn give_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
+    /// Move the next piece of a link at the sender's end, if possible.
+    fn try_send(&mut self, link: usize) -> Result<bool, PlanFault> {
         match self.capacity {
             Capacity::OnePiece => Ok(self.send_piece(link)),
             Capacity::Nothing => Ok(self.is_awaited(link) && self.send_piece(link) && self.receive_piece(link)?),
         }
     }
 
-    /// Move a piece at the receiver's end, if possible.
-    fn take_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
+    /// Move the next piece of a link at the receiver's end, if possible.
+    fn try_receive(&mut self, link: usize) -> Result<bool, PlanFault> {
         match self.capacity {
             Capacity::OnePiece => self.receive_piece(link),
-            Capacity::Nothing => self.give_piece(link),
+            Capacity::Nothing => self.try_send(link),
         }
     }
 
     /// Whether the receiver could accept the next piece immediately.
     fn is_awaited(&self, link: usize) -> bool {
-        let (wires, sent) = (&self.matching.links[link], &self.links[link].sent);
-        wires.messages.get(sent.message).is_some_and(|message| {
-            let path = &self.matching.steps[wires.receiver][message.receive].writes;
-            path.ready_at(sent.piece, &self.dependencies[wires.receiver]).is_some()
+        let (matched, sent) = (&self.matching.links[link], &self.links[link].sent);
+        matched.messages.get(sent.message).is_some_and(|message| {
+            let path = &self.matching.steps[matched.receiver][message.receive].writes;
+            path.ready_at(sent.piece, &self.dependencies[matched.receiver]).is_some()
         })
     }
 
     fn send_piece(&mut self, link: usize) -> bool {
-        let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
-        let Some(message) = wires.messages.get(state.sent.message).filter(|_| state.in_flight.is_none()) else {
+        let (matched, state) = (&self.matching.links[link], &mut self.links[link]);
+        let Some(message) = matched.messages.get(state.sent.message).filter(|_| state.in_flight.is_none()) else {
             return false;
         };
-        let path = &self.matching.steps[wires.sender][message.send].reads;
-        let dependencies = &mut self.dependencies[wires.sender];
+        let path = &self.matching.steps[matched.sender][message.send].reads;
+        let dependencies = &mut self.dependencies[matched.sender];
         let Some(ready_at) = path.ready_at(state.sent.piece, dependencies) else {
             return false;
         };
         let at = ready_at.max(state.previous_at);
         path.pass(state.sent.piece, dependencies, at);
-        state.in_flight = Some((self.values[wires.sender][path.piece(state.sent.piece)].clone(), at + 1.0));
+        state.in_flight = Some((self.values[matched.sender][path.piece(state.sent.piece)].clone(), at + 1.0));
         state.current_at = state.current_at.max(at + 1.0);
         if state.sent.advance(path.len()) {
             state.previous_at = state.current_at;
@@ -168,11 +168,11 @@ impl<'a> SymbolicRun<'a> {
     }
 
     fn receive_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
-        let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
+        let (matched, state) = (&self.matching.links[link], &mut self.links[link]);
         let Some((value, arrives_at)) = &state.in_flight else {
             return Ok(false);
         };
-        let (rank, index) = (wires.receiver, wires.messages[state.received.message].receive);
+        let (rank, index) = (matched.receiver, matched.messages[state.received.message].receive);
         let path = &self.matching.steps[rank][index].writes;
         let Some(ready_at) = path.ready_at(state.received.piece, &self.dependencies[rank]) else {
             return Ok(false);
@@ -181,7 +181,7 @@ impl<'a> SymbolicRun<'a> {
         *target = match self.plans[rank].operations()[index] {
             Operation::Reduce { op, span, .. } => {
                 let fault =
-                    || PlanFault { rank, operation: Some(index), span, what: FaultKind::MixedOperations { op } };
+                    || PlanFault { rank, operation: Some(index), span, kind: FaultKind::MixedOperations { op } };
                 Rc::new(target.combined(value, op).ok_or_else(fault)?)
             }
             _ => value.clone(),
@@ -192,8 +192,7 @@ impl<'a> SymbolicRun<'a> {
         Ok(true)
     }
 
-    /// Execute the copies, combinations and fills inside a rank whose bytes are ready. Local operations wait for
-    /// nothing else.
+    /// Execute the local operations of a rank whose bytes are ready. Local operations wait for nothing else.
     fn local_pieces(&mut self, rank: usize) -> Result<bool, PlanFault> {
         let (matching, dependencies, values) = (self.matching, &mut self.dependencies[rank], &mut self.values[rank]);
         let mut moved = false;
@@ -212,7 +211,7 @@ impl<'a> SymbolicRun<'a> {
                             rank,
                             operation: Some(index),
                             span,
-                            what: FaultKind::MixedOperations { op },
+                            kind: FaultKind::MixedOperations { op },
                         };
                         Rc::new(values[to].combined(&values[step.reads.piece(*next)], op).ok_or_else(fault)?)
                     }
@@ -226,7 +225,7 @@ impl<'a> SymbolicRun<'a> {
     }
 
     /// Iterate over the pieces of `span` on a rank, with the position and value of each.
-    pub(crate) fn held(&self, rank: usize, span: Span) -> impl Iterator<Item = (Span, &SymbolicValue)> {
+    pub(crate) fn values_of(&self, rank: usize, span: Span) -> impl Iterator<Item = (Span, &SymbolicValue)> {
         let pieces = &self.matching.pieces[rank];
         pieces.of(span).map(move |piece| (pieces.span(piece), &*self.values[rank][piece]))
     }

@@ -31,7 +31,7 @@ pub(crate) struct SymbolicValue {
 impl SymbolicValue {
     /// Create the initial value at `source`.
     pub(crate) fn initial(source: Contribution) -> SymbolicValue {
-        let tree = mixed(mixed(source.rank as u64, u64::from(source.buffer.0)), source.start_bytes as u64);
+        let tree = mix_hash(mix_hash(source.rank as u64, u64::from(source.buffer.0)), source.start_bytes as u64);
         SymbolicValue { counts: vec![(source, 1)], op: None, tree }
     }
 
@@ -50,10 +50,10 @@ impl SymbolicValue {
     /// constant, but not the identity of this operation. The operation requires rank order, and the operands violate
     /// it.
     pub(crate) fn combined(&self, other: &SymbolicValue, op: Op) -> Option<SymbolicValue> {
-        let of_any = |value: &SymbolicValue| {
+        let fits_any_op = |value: &SymbolicValue| {
             !value.counts.is_empty() || *value == SymbolicValue::constant(Constant::Identity(op))
         };
-        let fits = |value: &SymbolicValue| value.op.map_or_else(|| of_any(value), |before| before == op);
+        let fits = |value: &SymbolicValue| value.op.map_or_else(|| fits_any_op(value), |before| before == op);
         if !fits(self) || !fits(other) || !(op.is_commutative() || self.is_before(other)) {
             return None;
         }
@@ -63,14 +63,14 @@ impl SymbolicValue {
         if self.counts.is_empty() || other.counts.is_empty() {
             let value = if self.counts.is_empty() { other } else { self };
             // Combining with an identity changes nothing, except that zero added to -0.0 gives 0.0.
-            let tree = if op == Op::Sum { mixed(0, value.tree) } else { value.tree };
+            let tree = if op == Op::Sum { mix_hash(0, value.tree) } else { value.tree };
             return Some(SymbolicValue { tree, ..value.clone() });
         }
         let tree = match op.is_commutative() {
-            true => mixed(self.tree.min(other.tree), self.tree.max(other.tree)),
-            false => mixed(self.tree, other.tree),
+            true => mix_hash(self.tree.min(other.tree), self.tree.max(other.tree)),
+            false => mix_hash(self.tree, other.tree),
         };
-        Some(SymbolicValue { counts: merged(&self.counts, &other.counts), op: Some(op), tree })
+        Some(SymbolicValue { counts: merge_counts(&self.counts, &other.counts), op: Some(op), tree })
     }
 
     /// Whether all contributing ranks are lower than the ranks of `other`.
@@ -80,7 +80,7 @@ impl SymbolicValue {
     }
 }
 
-fn merged(left: &[(Contribution, u32)], right: &[(Contribution, u32)]) -> Vec<(Contribution, u32)> {
+fn merge_counts(left: &[(Contribution, u32)], right: &[(Contribution, u32)]) -> Vec<(Contribution, u32)> {
     let mut counts = Vec::with_capacity(left.len() + right.len());
     let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
     while let (Some(&&(l, l_count)), Some(&&(r, r_count))) = (left.peek(), right.peek()) {
@@ -97,7 +97,7 @@ fn merged(left: &[(Contribution, u32)], right: &[(Contribution, u32)]) -> Vec<(C
     counts
 }
 
-fn mixed(left: u64, right: u64) -> u64 {
+fn mix_hash(left: u64, right: u64) -> u64 {
     let mut hash = left.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ right.wrapping_add(0xd1b5_4a32_d192_ed03);
     hash = (hash ^ (hash >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
     hash ^ (hash >> 29)

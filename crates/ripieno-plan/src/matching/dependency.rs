@@ -7,9 +7,9 @@ use core::ops::Range;
 
 /// The pieces that an operation passes at one of its ends, in order.
 ///
-/// A path has stops, at which bytes move, and gaps between them, at which no bytes move. A stop waits for the gaps
-/// before it. A gap is passed together with the stop before it, because an operation that has reached a byte has
-/// finished all lower bytes of its span.
+/// A path consists of stops, where bytes move, and gaps between them, where no bytes move. A stop waits for the gaps
+/// before it. The operation passes a gap together with the stop before it, because an operation that has reached a byte
+/// has finished all lower bytes of its span.
 #[derive(Default)]
 pub(crate) struct Path {
     writes: bool,
@@ -40,7 +40,7 @@ impl Path {
     }
 
     /// Append stops.
-    pub(crate) fn stop_at(&mut self, pieces: Range<usize>, before: &mut [PriorAccesses]) {
+    pub(crate) fn push_stops(&mut self, pieces: Range<usize>, before: &mut [PriorAccesses]) {
         self.stops.reserve(pieces.len());
         for piece in pieces {
             let stop = self.stop(piece, before);
@@ -49,8 +49,8 @@ impl Path {
         }
     }
 
-    /// Append gaps: pieces between the present last stop and the next one.
-    pub(crate) fn leave_out(&mut self, pieces: Range<usize>, before: &mut [PriorAccesses]) {
+    /// Append gaps: pieces between the last stop and the next stop.
+    pub(crate) fn push_gaps(&mut self, pieces: Range<usize>, before: &mut [PriorAccesses]) {
         for piece in pieces {
             self.gaps.push((self.stops.len(), self.stop(piece, before)));
             self.count(&mut before[piece]);
@@ -89,7 +89,7 @@ impl Path {
     pub(crate) fn pass(&self, stop: usize, dependencies: &mut Dependencies, at: f64) {
         dependencies.pass(self.writes, self.stops[stop].piece, at);
         for (_, gap) in self.gaps_at(stop + 1) {
-            dependencies.pass_in_turn(self.writes, *gap, at);
+            dependencies.pass_when_ready(self.writes, *gap, at);
         }
     }
 
@@ -116,12 +116,12 @@ impl Path {
 
 /// Dependency state of all pieces of a rank.
 pub(crate) struct Dependencies {
-    dependencies: Vec<PieceOrder>,
+    pieces: Vec<PieceOrder>,
     /// Per piece: gaps passed ahead of earlier operations. Each counts once these operations are done.
-    early: BTreeMap<u32, Vec<Early>>,
+    early: BTreeMap<u32, Vec<DeferredPass>>,
 }
 
-struct Early {
+struct DeferredPass {
     writes: bool,
     threshold: u32,
     at: f64,
@@ -130,16 +130,16 @@ struct Early {
 impl Dependencies {
     /// Create the state before the first operation.
     pub(crate) fn new(piece_count: usize) -> Dependencies {
-        Dependencies { dependencies: vec![PieceOrder::default(); piece_count], early: BTreeMap::new() }
+        Dependencies { pieces: vec![PieceOrder::default(); piece_count], early: BTreeMap::new() }
     }
 
     fn ready_at(&self, writes: bool, stop: PieceStop) -> Option<f64> {
-        self.dependencies[stop.piece as usize].ready_at(writes, stop.threshold)
+        self.pieces[stop.piece as usize].ready_at(writes, stop.threshold)
     }
 
     /// Record an access that is ready.
     fn pass(&mut self, writes: bool, piece: u32, at: f64) {
-        let dependency = &mut self.dependencies[piece as usize];
+        let dependency = &mut self.pieces[piece as usize];
         dependency.pass(writes, at);
         if self.early.is_empty() {
             return;
@@ -155,11 +155,11 @@ impl Dependencies {
     }
 
     /// Record an access as soon as it is ready.
-    fn pass_in_turn(&mut self, writes: bool, PieceStop { piece, threshold }: PieceStop, at: f64) {
+    fn pass_when_ready(&mut self, writes: bool, PieceStop { piece, threshold }: PieceStop, at: f64) {
         if self.ready_at(writes, PieceStop { piece, threshold }).is_some() {
             self.pass(writes, piece, at);
         } else {
-            self.early.entry(piece).or_default().push(Early { writes, threshold, at });
+            self.early.entry(piece).or_default().push(DeferredPass { writes, threshold, at });
         }
     }
 }

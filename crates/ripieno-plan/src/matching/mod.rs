@@ -1,12 +1,12 @@
 //! Matching of a set of plans: the pairs of sends and receives, and the bytes that each operation waits for.
 //!
 //! The `i`-th send to a peer matches the `i`-th receive or reduce there, and their lengths must be equal. Buffers are
-//! cut into pieces (see [`CutPoints`]). An operation passes its pieces in order. It passes a piece once all conflicting
-//! earlier operations of the rank have passed this piece and all pieces since its previous one.
+//! cut into pieces (see [`CutPoints`]). An operation passes its pieces in order. It waits at each piece until all
+//! conflicting earlier operations of the rank have passed this piece and the pieces since its previous piece.
 
+pub(crate) mod byte_runs;
 mod dependency;
 mod pieces;
-pub(crate) mod stretches;
 
 pub(crate) use dependency::Dependencies;
 
@@ -76,7 +76,7 @@ impl MatchedStep {
 impl Matching {
     /// Match one plan per rank. `ends` contains further spans to cut out, with their ranks.
     pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Matching, PlanFault> {
-        let links = connect(plans)?;
+        let links = match_links(plans)?;
         let pieces = cut(plans, &links, ends);
         let steps = plans.iter().zip(&pieces).map(|(plan, pieces)| steps(plan, pieces)).collect();
         let links_by = |end: fn(&DirectedLink) -> usize| {
@@ -94,18 +94,18 @@ impl Matching {
     }
 }
 
-fn connect(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
+fn match_links(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
     let mut pairs: BTreeMap<(usize, usize), (Vec<usize>, Vec<usize>)> = BTreeMap::new();
     for (rank, plan) in plans.iter().enumerate() {
         for (index, operation) in plan.operations().iter().enumerate() {
-            is_sound(rank, index, operation)?;
+            check_operation(rank, index, operation)?;
             let (peer, span) = match *operation {
                 Operation::Send { to, span, .. } => (to, span),
                 Operation::Receive { from, span } | Operation::Reduce { from, span, .. } => (from, span),
                 Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => continue,
             };
             if peer >= plans.len() || peer == rank {
-                return Err(PlanFault { rank, operation: Some(index), span, what: FaultKind::NoSuchPeer { peer } });
+                return Err(PlanFault { rank, operation: Some(index), span, kind: FaultKind::NoSuchPeer { peer } });
             }
             match operation {
                 Operation::Send { .. } => pairs.entry((rank, peer)).or_default().0.push(index),
@@ -117,17 +117,17 @@ fn connect(plans: &[Plan]) -> Result<Vec<DirectedLink>, PlanFault> {
 }
 
 /// Check that an operation is valid by itself.
-fn is_sound(rank: usize, index: usize, operation: &Operation) -> Result<(), PlanFault> {
-    let fault = |span, what| Err(PlanFault { rank, operation: Some(index), span, what });
-    if let Some((span, rows)) = stretches::chosen_from(operation) {
+fn check_operation(rank: usize, index: usize, operation: &Operation) -> Result<(), PlanFault> {
+    let fault = |span, kind| Err(PlanFault { rank, operation: Some(index), span, kind });
+    if let Some((span, rows)) = byte_runs::selected_rows(operation) {
         let row_count = span.length_bytes / rows.row_bytes();
         if let Some(&row) = rows.numbers().last().filter(|&&row| row as usize >= row_count) {
             return fault(span, FaultKind::NoSuchRow { row, row_count });
         }
     }
     if let (Some(from), Some(to)) = (operation.reads(), operation.writes()) {
-        let read_bytes = stretches::read(operation).map(|stretch| stretch.length_bytes).sum();
-        if read_bytes != stretches::written(operation).map(|stretch| stretch.length_bytes).sum() {
+        let read_bytes = byte_runs::read(operation).map(|run| run.length_bytes).sum();
+        if read_bytes != byte_runs::written(operation).map(|run| run.length_bytes).sum() {
             return fault(to, FaultKind::SizeMismatch { from: rank, send: index, sent_bytes: read_bytes });
         }
         if from.overlaps(&to) {
@@ -148,37 +148,37 @@ fn link(
     for (&send, &receive) in sends.iter().zip(receives) {
         let sent_bytes = plans[sender].operations()[send].length_bytes();
         if sent_bytes != plans[receiver].operations()[receive].length_bytes() {
-            let span = moved(&plans[receiver], receive);
-            let what = FaultKind::SizeMismatch { from: sender, send, sent_bytes };
-            return Err(PlanFault { rank: receiver, operation: Some(receive), span, what });
+            let span = span_of(&plans[receiver], receive);
+            let kind = FaultKind::SizeMismatch { from: sender, send, sent_bytes };
+            return Err(PlanFault { rank: receiver, operation: Some(receive), span, kind });
         }
         if sent_bytes > 0 {
             messages.push(MatchedMessage { send, receive, length_bytes: sent_bytes });
         }
     }
     if let Some(&send) = sends.get(receives.len()) {
-        let span = moved(&plans[sender], send);
+        let span = span_of(&plans[sender], send);
         return Err(PlanFault {
             rank: sender,
             operation: Some(send),
             span,
-            what: FaultKind::Undelivered { to: receiver },
+            kind: FaultKind::Undelivered { to: receiver },
         });
     }
     if let Some(&receive) = receives.get(sends.len()) {
-        let span = moved(&plans[receiver], receive);
+        let span = span_of(&plans[receiver], receive);
         return Err(PlanFault {
             rank: receiver,
             operation: Some(receive),
             span,
-            what: FaultKind::NeverSent { from: sender },
+            kind: FaultKind::NeverSent { from: sender },
         });
     }
     Ok(DirectedLink { sender, receiver, messages })
 }
 
 /// Return the span that an operation reads, or else the span that it writes.
-pub(crate) fn moved(plan: &Plan, operation: usize) -> Span {
+pub(crate) fn span_of(plan: &Plan, operation: usize) -> Span {
     let operation = &plan.operations()[operation];
     operation.reads().or(operation.writes()).expect("an operation reads or writes a span")
 }
@@ -190,8 +190,8 @@ pub(crate) fn all_done(plans: &[Plan], mut unfinished: Vec<(usize, usize)>) -> R
     let Some(&(rank, index)) = unfinished.first() else {
         return Ok(());
     };
-    let span = moved(&plans[rank], index);
-    Err(PlanFault { rank, operation: Some(index), span, what: FaultKind::Deadlock { blocked: unfinished } })
+    let span = span_of(&plans[rank], index);
+    Err(PlanFault { rank, operation: Some(index), span, kind: FaultKind::Deadlock { blocked: unfinished } })
 }
 
 fn locals(plan: &Plan) -> Vec<usize> {
@@ -199,35 +199,35 @@ fn locals(plan: &Plan) -> Vec<usize> {
 }
 
 fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize, Span)>) -> Vec<CutPoints> {
-    let stretches = |operation| stretches::read(operation).chain(stretches::written(operation));
+    let runs_of = |operation| byte_runs::read(operation).chain(byte_runs::written(operation));
     let mut spans: Vec<Vec<Span>> =
-        plans.iter().map(|plan| plan.operations().iter().flat_map(stretches).collect()).collect();
+        plans.iter().map(|plan| plan.operations().iter().flat_map(runs_of).collect()).collect();
     let moves = moves(plans, links);
-    // Without rows, the moved stretches equal the spans of the operations.
-    let choosing = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
-    let stretches = moves.iter().flatten().copied().filter(|_| choosing);
-    stretches.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
+    // Without rows, the moved runs equal the spans of the operations.
+    let has_rows = plans.iter().flat_map(Plan::operations).any(|operation| operation.rows().is_some());
+    let moved_runs = moves.iter().flatten().copied().filter(|_| has_rows);
+    moved_runs.chain(ends).for_each(|(rank, span)| spans[rank].push(span));
     let mut pieces: Vec<CutPoints> = spans.into_iter().map(|spans| CutPoints::at(spans.into_iter())).collect();
 
-    // A cut on one side of a message or local operation is copied to the other side until nothing changes.
+    // Copy the cuts on one side of a message or local operation to the other side until nothing changes.
     let mut changed = true;
     while changed {
         changed = false;
         for &[(here, span), (there, target)] in &moves {
-            let forth = pieces[here].missing_in(span, &pieces[there], target);
-            changed |= pieces[there].add(forth);
-            let back = pieces[there].missing_in(target, &pieces[here], span);
-            changed |= pieces[here].add(back);
+            let missing_there = pieces[here].missing_in(span, &pieces[there], target);
+            changed |= pieces[there].add(missing_there);
+            let missing_here = pieces[there].missing_in(target, &pieces[here], span);
+            changed |= pieces[here].add(missing_here);
         }
     }
     pieces
 }
 
-/// Return the byte movements: rank and stretch at both ends.
+/// Return the byte movements: rank and run at both ends.
 fn moves(plans: &[Plan], links: &[DirectedLink]) -> Vec<[(usize, Span); 2]> {
     let between = |sender: usize, send: usize, receiver: usize, receive: usize| {
         let ends = (&plans[sender].operations()[send], &plans[receiver].operations()[receive]);
-        let pairs = stretches::pairs(stretches::read(ends.0), stretches::written(ends.1));
+        let pairs = byte_runs::pairs(byte_runs::read(ends.0), byte_runs::written(ends.1));
         pairs.map(move |(from, to)| [(sender, from), (receiver, to)])
     };
     let sent = links.iter().flat_map(|link| {
@@ -242,25 +242,20 @@ fn moves(plans: &[Plan], links: &[DirectedLink]) -> Vec<[(usize, Span); 2]> {
 fn steps(plan: &Plan, pieces: &CutPoints) -> Vec<MatchedStep> {
     let mut before = vec![(0, 0); pieces.count()];
     let step = |operation: &Operation| MatchedStep {
-        reads: path(pieces, stretches::read(operation), Path::reading(), &mut before),
-        writes: path(pieces, stretches::written(operation), Path::writing(), &mut before),
+        reads: path(pieces, byte_runs::read(operation), Path::reading(), &mut before),
+        writes: path(pieces, byte_runs::written(operation), Path::writing(), &mut before),
     };
     plan.operations().iter().map(step).collect()
 }
 
-/// Create the path along the stretches of a span.
-fn path(
-    pieces: &CutPoints,
-    stretches: impl Iterator<Item = Span>,
-    mut path: Path,
-    before: &mut [PriorAccesses],
-) -> Path {
+/// Create the path along the byte runs of a span.
+fn path(pieces: &CutPoints, runs: impl Iterator<Item = Span>, mut path: Path, before: &mut [PriorAccesses]) -> Path {
     let mut end = None;
-    for stretch in stretches {
-        let pieces = pieces.of(stretch);
-        path.leave_out(end.unwrap_or(pieces.start)..pieces.start, before);
+    for run in runs {
+        let pieces = pieces.of(run);
+        path.push_gaps(end.unwrap_or(pieces.start)..pieces.start, before);
         end = Some(pieces.end);
-        path.stop_at(pieces, before);
+        path.push_stops(pieces, before);
     }
     path
 }

@@ -41,7 +41,7 @@ impl CutPoints {
         Span { buffer, start_bytes, length_bytes: end_bytes - start_bytes, element_bytes: 1 }
     }
 
-    /// Return the points that `other` lacks to move the bytes of `span` to `target` piece by piece.
+    /// Return the cut points that must be added to `other` to move the bytes of `span` to `target` piece by piece.
     pub(crate) fn missing_in(&self, span: Span, other: &CutPoints, target: Span) -> Vec<(Buffer, usize)> {
         let Range { start, end } = self.of(span);
         self.points[start..end]

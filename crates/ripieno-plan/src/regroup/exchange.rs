@@ -1,10 +1,10 @@
-//! Pulled exchange: every rank gets its block from each other rank, and requests the large blocks.
+//! Pulled exchange: every rank receives a block from each other rank, and requests the large blocks.
 //!
-//! Blocks of at most `eager_bytes` are sent immediately. A larger block is preceded by one byte for its grant. The
-//! receiver sends a byte to this position, and the sender's message consists of this byte and the block. So the message
-//! cannot leave before the grant has arrived. The grant of a receiver's `i`-th large block is the last byte of its
-//! block `i - pulls`. For the first `pulls` blocks it is the byte before the block itself. So at most `pulls` large
-//! blocks are on their way to a rank at any time.
+//! Blocks of at most `eager_bytes` are sent immediately. The sender reserves one byte, the grant, before each
+//! larger block. The receiver sends a byte to this position, and the sender's message consists of this byte and the
+//! block. So the sender cannot start the message before the grant has arrived. As grant of its `i`-th large block, the
+//! receiver sends the last byte of its block `i - pull_limit`. For the first `pull_limit` blocks it sends the byte
+//! before the block itself. So at most `pull_limit` large blocks are in flight to a rank at any time.
 //!
 //! Both blocks of a pair belong to the same round (see `rounds`). On every link the order is: small block, grant, large
 //! block. A grant only waits for blocks of earlier rounds, so no circular wait can occur.
@@ -30,13 +30,13 @@ impl ExchangeBlocks {
     /// The rank's own block must be empty.
     pub fn new(buffer: Buffer, lengths_bytes: &[usize], eager_bytes: usize) -> ExchangeBlocks {
         let mut start_bytes = 0;
-        let place = |&length_bytes: &usize| {
+        let span = |&length_bytes: &usize| {
             let length_bytes = length_bytes + usize::from(length_bytes > eager_bytes);
             let span = Span { buffer, start_bytes, length_bytes, element_bytes: 1 };
             start_bytes = span.end_bytes();
             span
         };
-        ExchangeBlocks { spans: lengths_bytes.iter().map(place).collect(), eager_bytes }
+        ExchangeBlocks { spans: lengths_bytes.iter().map(span).collect(), eager_bytes }
     }
 
     /// Return the span of the block for, or from, `rank`.
@@ -68,11 +68,11 @@ impl ExchangeBlocks {
 }
 
 /// Plan this rank's part in a pulled exchange. `out` has a block for each rank and `into` a block from each rank. At
-/// most `pulls` large blocks are on their way to a rank at a time.
-pub fn plan(group: &Group, out: &ExchangeBlocks, into: &ExchangeBlocks, pulls: usize) -> Plan {
+/// most `pull_limit` large blocks are in flight to a rank at a time.
+pub fn plan(group: &Group, out: &ExchangeBlocks, into: &ExchangeBlocks, pull_limit: usize) -> Plan {
     let rank = group.rank();
-    assert!(pulls > 0, "at least one block travels at a time");
-    assert!([out, into].iter().all(|blocks| blocks.spans[rank].length_bytes == 0), "no link leads to the rank itself");
+    assert!(pull_limit > 0, "the pull limit is positive");
+    assert!([out, into].iter().all(|blocks| blocks.spans[rank].length_bytes == 0), "a rank's own block is empty");
     let mut plan = Plan::new();
     for peer in partners(rank, group.size()) {
         if !out.is_pulled(peer) {
@@ -85,7 +85,7 @@ pub fn plan(group: &Group, out: &ExchangeBlocks, into: &ExchangeBlocks, pulls: u
     let mut pulled: Vec<Span> = Vec::new();
     for peer in partners(rank, group.size()) {
         if into.is_pulled(peer) {
-            let before = pulled.len().checked_sub(pulls).map(|earlier| pulled[earlier]);
+            let before = pulled.len().checked_sub(pull_limit).map(|earlier| pulled[earlier]);
             plan.send(peer, before.map_or(into.grant(peer), |before| before.elements(before.length_bytes - 1, 1)));
             pulled.push(into.spans[peer]);
         }

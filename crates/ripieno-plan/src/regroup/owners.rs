@@ -8,7 +8,7 @@ use core::cmp::Reverse;
 /// Assign equal ranges of the parts to the ranks, in rank order.
 pub fn hashed_owners(part_count: usize, rank_count: usize) -> Vec<usize> {
     let parts_per_rank = part_count / rank_count;
-    assert_eq!(part_count, parts_per_rank * rank_count, "every rank is home to as many parts");
+    assert_eq!(part_count, parts_per_rank * rank_count, "the parts divide evenly among the ranks");
     (0..part_count).map(|part| part / parts_per_rank).collect()
 }
 
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_parts_are_dealt_in_turn() {
+    fn equal_parts_are_assigned_round_robin() {
         assert_eq!(balanced_owners(&[5; 7], 3), [0, 1, 2, 0, 1, 2, 0]);
         assert_eq!(balanced_owners(&[0; 4], 2), [0, 1, 0, 1]);
         assert_eq!(hashed_owners(6, 3), [0, 0, 1, 1, 2, 2]);

@@ -30,9 +30,9 @@ mod tests {
     fn every_pair_exchanges_once_and_in_the_same_round() {
         for p in 1..=65 {
             for rank in 0..p {
-                let met: BTreeSet<usize> = partners(rank, p).collect();
+                let found: BTreeSet<usize> = partners(rank, p).collect();
                 assert_eq!(partners(rank, p).count(), p - 1, "p={p}, rank {rank}");
-                assert!((0..p).filter(|&other| other != rank).eq(met), "p={p}, rank {rank}");
+                assert!((0..p).filter(|&other| other != rank).eq(found), "p={p}, rank {rank}");
                 for round in 0..p {
                     let back = partner(rank, round, p).map(|other| partner(other, round, p));
                     assert!(back.is_none_or(|back| back == Some(rank)), "p={p}, rank {rank}, round {round}");

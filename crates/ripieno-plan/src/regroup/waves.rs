@@ -41,26 +41,26 @@ impl Waves {
         Waves { ranks, count }
     }
 
-    /// Put all parts into one wave, or into none if `has_rows` is false, that is, if no rank has any row. For this a
-    /// rank only needs to know the parts which it sends or receives.
-    pub fn whole(owners: &[usize], known_bytes: &[u64], rank_count: usize, has_rows: bool) -> Waves {
+    /// Put all parts into one wave, or into none if `has_rows` is false: no rank has any row. A rank only needs to know
+    /// the sizes of the parts that it sends or receives.
+    pub fn single(owners: &[usize], known_bytes: &[u64], rank_count: usize, has_rows: bool) -> Waves {
         Waves { count: usize::from(has_rows), ..Waves::new(owners, known_bytes, rank_count, u64::MAX) }
     }
 
     /// Cut large waves, and return `None` if no wave needs a cut.
     ///
-    /// A wave is large if some rank sends `given_bytes[wave]` of more than twice `wave_bytes`. It is cut into pieces in
+    /// A wave is large if some rank sends `sent_bytes[wave]` of more than twice `wave_bytes`. It is cut into pieces in
     /// which this rank sends about `wave_bytes`. A wave of one part is never cut. A piece has parts of all receivers,
     /// or of some receivers if they have few parts.
-    pub fn cut(&self, part_bytes: &[u64], given_bytes: &[u64], wave_bytes: u64) -> Option<Waves> {
-        let whole = |rank: &Receiver| Receiver { parts: rank.parts.clone(), ends: Vec::new() };
-        let mut cut = Waves { ranks: self.ranks.iter().map(whole).collect(), count: 0 };
+    pub fn cut(&self, part_bytes: &[u64], sent_bytes: &[u64], wave_bytes: u64) -> Option<Waves> {
+        let uncut = |rank: &Receiver| Receiver { parts: rank.parts.clone(), ends: Vec::new() };
+        let mut cut = Waves { ranks: self.ranks.iter().map(uncut).collect(), count: 0 };
         let mut ends = vec![0; self.ranks.len()];
-        for (wave, &given) in given_bytes.iter().enumerate() {
-            let parts = self.in_turn(wave, part_bytes);
+        for (wave, &wave_sent_bytes) in sent_bytes.iter().enumerate() {
+            let parts = self.interleaved_parts(wave, part_bytes);
             let total_bytes: u64 = parts.iter().map(|&(_, part)| part_bytes[part]).sum();
-            let is_large = given > wave_bytes.saturating_mul(2);
-            let share = if is_large { (wave_bytes, given) } else { (1, 1) };
+            let is_large = wave_sent_bytes > wave_bytes.saturating_mul(2);
+            let share = if is_large { (wave_bytes, wave_sent_bytes) } else { (1, 1) };
             let piece_bytes = u128::from(total_bytes) * u128::from(share.0) / u128::from(share.1);
             let mut filled_bytes = 0;
             for (rank, part) in parts {
@@ -78,7 +78,7 @@ impl Waves {
     }
 
     /// Return the parts of a wave with their receivers, interleaved so that all receivers progress equally.
-    fn in_turn(&self, wave: usize, part_bytes: &[u64]) -> Vec<(usize, usize)> {
+    fn interleaved_parts(&self, wave: usize, part_bytes: &[u64]) -> Vec<(usize, usize)> {
         let mut parts = Vec::new();
         for rank in 0..self.ranks.len() {
             let own = self.parts(rank, wave);
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_with_bytes_travels_once_in_order_and_no_wave_is_too_large() {
+    fn every_part_with_bytes_is_sent_once_in_order_and_no_wave_is_too_large() {
         let part_bytes: Vec<u64> =
             (0..240u64).map(|part| part * 37 % 101 * u64::from(!part.is_multiple_of(5))).collect();
         for rank_count in 1..=33 {
@@ -137,18 +137,19 @@ mod tests {
         }
     }
 
-    /// Return the largest amount sent by one rank in each wave, if rank `giver(part)` has all rows of a part.
-    fn given(waves: &Waves, part_bytes: &[u64], giver: impl Fn(usize) -> usize) -> Vec<u64> {
+    /// Return the largest number of bytes that one rank sends in each wave, if rank `sender_of(part)` has all rows of a
+    /// part.
+    fn sent_by_wave(waves: &Waves, part_bytes: &[u64], sender_of: impl Fn(usize) -> usize) -> Vec<u64> {
         let p = waves.ranks.len();
-        let given = |wave: usize| {
-            let mut given = vec![0; p];
+        let most_sent = |wave: usize| {
+            let mut sent = vec![0; p];
             for rank in 0..p {
-                let received = waves.parts(rank, wave).iter().filter(|&&part| giver(part) != rank);
-                received.for_each(|&part| given[giver(part)] += part_bytes[part]);
+                let received = waves.parts(rank, wave).iter().filter(|&&part| sender_of(part) != rank);
+                received.for_each(|&part| sent[sender_of(part)] += part_bytes[part]);
             }
-            given.into_iter().max().unwrap_or(0)
+            sent.into_iter().max().unwrap_or(0)
         };
-        (0..waves.count()).map(given).collect()
+        (0..waves.count()).map(most_sent).collect()
     }
 
     #[test]
@@ -159,17 +160,19 @@ mod tests {
             let owners: Vec<usize> = (0..part_count).map(|part| part / 8).collect();
             for wave_bytes in [0, 10, 300, u64::MAX] {
                 // One rank sends everything, or every rank sends equally much.
-                for givers in [1, rank_count] {
-                    let giver = |part: usize| part * 5 % givers;
+                for sender_count in [1, rank_count] {
+                    let sender_of = |part: usize| part * 5 % sender_count;
                     let first = Waves::new(&owners, &part_bytes, rank_count, wave_bytes);
                     let mut waves = first.clone();
-                    while let Some(cut) = waves.cut(&part_bytes, &given(&waves, &part_bytes, giver), wave_bytes) {
+                    while let Some(cut) =
+                        waves.cut(&part_bytes, &sent_by_wave(&waves, &part_bytes, sender_of), wave_bytes)
+                    {
                         waves = cut;
                     }
-                    for (wave, given) in given(&waves, &part_bytes, giver).into_iter().enumerate() {
+                    for (wave, sent_by_wave) in sent_by_wave(&waves, &part_bytes, sender_of).into_iter().enumerate() {
                         let parts = (0..rank_count).map(|rank| waves.parts(rank, wave).len()).sum::<usize>();
                         assert!(
-                            given <= wave_bytes.saturating_mul(2) || parts == 1,
+                            sent_by_wave <= wave_bytes.saturating_mul(2) || parts == 1,
                             "{rank_count} ranks, {wave_bytes}"
                         );
                         assert!(parts > 0, "{rank_count} ranks, {wave_bytes} bytes");
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wave_is_cut_through_all_receivers_as_long_as_they_have_parts() {
+    fn a_piece_of_a_wave_has_parts_of_every_receiver_with_parts_left() {
         let waves = Waves::new(&[0, 0, 1, 1, 1, 1], &[20, 20, 10, 10, 10, 10], 2, 40);
         let parts = |waves: &Waves, wave| [0, 1].map(|rank| waves.parts(rank, wave).to_vec());
         assert_eq!(waves.cut(&[20, 20, 10, 10, 10, 10], &[40], 20), None);
@@ -196,19 +199,19 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_know_their_own_parts_find_the_same_wave() {
+    fn ranks_that_know_only_their_own_parts_compute_the_same_wave() {
         let (owners, part_bytes) = ([0, 0, 1, 1, 2], [5, 0, 7, 0, 9]);
         let all = Waves::new(&owners, &part_bytes, 3, u64::MAX);
-        assert_eq!(Waves::whole(&owners, &part_bytes, 3, true), all);
+        assert_eq!(Waves::single(&owners, &part_bytes, 3, true), all);
         // Rank 0 has rows for itself and for rank 2; rank 1 has no rows.
-        let [first, second] = [[5, 0, 0, 0, 4], [0; 5]].map(|known| Waves::whole(&owners, &known, 3, true));
+        let [first, second] = [[5, 0, 0, 0, 4], [0; 5]].map(|known| Waves::single(&owners, &known, 3, true));
         assert_eq!([0, 1, 2].map(|rank| first.parts(rank, 0)), [&[0][..], &[], &[4]]);
         assert_eq!((second.count(), [0, 1, 2].map(|rank| second.parts(rank, 0).len())), (1, [0; 3]));
     }
 
     #[test]
-    fn nothing_takes_no_wave() {
-        assert_eq!(Waves::whole(&[0, 1, 1], &[0; 3], 2, false).count(), 0);
+    fn without_rows_there_are_no_waves() {
+        assert_eq!(Waves::single(&[0, 1, 1], &[0; 3], 2, false).count(), 0);
         assert_eq!(Waves::new(&[0, 1, 1], &[0; 3], 2, 100).count(), 0);
     }
 }

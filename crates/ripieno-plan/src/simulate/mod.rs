@@ -17,7 +17,7 @@ use crate::plan::{Operation, Plan};
 use crate::rows::Rows;
 use crate::span::Span;
 use alloc::vec::Vec;
-use network::{NetworkEvent, PricedNetwork};
+use network::{NetworkEvent, NetworkSimulation};
 
 /// The three constants of a network of equal links.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,7 +75,7 @@ pub fn cost_s(plans: &[Plan], model: &Model) -> Result<f64, PlanFault> {
 /// Return all messages of a collective in the order of their receipt.
 pub fn timeline(plans: &[Plan], model: &Model) -> Result<Vec<SimulatedTransfer>, PlanFault> {
     let matching = Matching::new(plans, core::iter::empty())?;
-    let mut network = PricedNetwork::new(plans, &matching, model);
+    let mut network = NetworkSimulation::new(plans, &matching, model);
     let mut transfers = Vec::new();
     loop {
         match network.next_event() {

@@ -16,12 +16,12 @@ pub(crate) enum NetworkEvent {
 }
 
 /// Simulation state of all ranks on a modeled network.
-pub(crate) struct PricedNetwork<'a> {
+pub(crate) struct NetworkSimulation<'a> {
     plans: &'a [Plan],
     matching: &'a Matching,
     model: &'a Model,
     dependencies: Vec<Dependencies>,
-    links: Vec<PricedLink>,
+    links: Vec<LinkState>,
     /// Per rank: when its outgoing and incoming ports become free, and its unfinished local operations.
     out_free_at: Vec<f64>,
     in_free_at: Vec<f64>,
@@ -29,7 +29,7 @@ pub(crate) struct PricedNetwork<'a> {
 }
 
 #[derive(Clone, Default)]
-struct PricedLink {
+struct LinkState {
     /// Start time of each message sent so far.
     sent_at: Vec<f64>,
     received_count: usize,
@@ -38,15 +38,15 @@ struct PricedLink {
     receive_ready_at: Option<f64>,
 }
 
-impl<'a> PricedNetwork<'a> {
+impl<'a> NetworkSimulation<'a> {
     /// Create the state before the first operation of any rank.
-    pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, model: &'a Model) -> PricedNetwork<'a> {
-        let mut network = PricedNetwork {
+    pub(crate) fn new(plans: &'a [Plan], matching: &'a Matching, model: &'a Model) -> NetworkSimulation<'a> {
+        let mut network = NetworkSimulation {
             plans,
             matching,
             model,
             dependencies: matching.dependencies(),
-            links: vec![PricedLink::default(); matching.links.len()],
+            links: vec![LinkState::default(); matching.links.len()],
             out_free_at: vec![0.0; plans.len()],
             in_free_at: vec![0.0; plans.len()],
             locals: matching.locals.clone(),
@@ -55,8 +55,8 @@ impl<'a> PricedNetwork<'a> {
         network
     }
 
-    /// Return the earliest event. Among equals the link with the fewest messages so far is next, so links take turns;
-    /// then the message that is first in its plan.
+    /// Return the earliest event. Of simultaneous events, the event of the link with the fewest messages so far is
+    /// first, so links take turns. Then the order of the plan decides.
     pub(crate) fn next_event(&self) -> Option<NetworkEvent> {
         let mut first: Option<((f64, usize, usize, usize), NetworkEvent)> = None;
         let mut offer = |key: (f64, usize, usize, usize), event: NetworkEvent| {
@@ -80,31 +80,31 @@ impl<'a> PricedNetwork<'a> {
 
     /// Send the next message of `link`.
     pub(crate) fn send(&mut self, link: usize, at: f64) {
-        let wires = &self.matching.links[link];
-        let message = wires.messages[self.links[link].sent_at.len()];
-        self.matching.steps[wires.sender][message.send].reads.pass_all(&mut self.dependencies[wires.sender], at);
-        self.out_free_at[wires.sender] = at + self.model.sending_s(message.length_bytes);
+        let matched = &self.matching.links[link];
+        let message = matched.messages[self.links[link].sent_at.len()];
+        self.matching.steps[matched.sender][message.send].reads.pass_all(&mut self.dependencies[matched.sender], at);
+        self.out_free_at[matched.sender] = at + self.model.sending_s(message.length_bytes);
         self.links[link].sent_at.push(at);
-        self.refresh(wires.sender);
+        self.refresh(matched.sender);
     }
 
     /// Receive the next message of `link`.
     pub(crate) fn receive(&mut self, link: usize, at: f64) -> SimulatedTransfer {
-        let (wires, state) = (&self.matching.links[link], &mut self.links[link]);
-        let MatchedMessage { send, receive, length_bytes } = wires.messages[state.received_count];
+        let (matched, state) = (&self.matching.links[link], &mut self.links[link]);
+        let MatchedMessage { send, receive, length_bytes } = matched.messages[state.received_count];
         let start_s = state.sent_at[state.received_count];
         state.received_count += 1;
 
-        let reducing = matches!(self.plans[wires.receiver].operations()[receive], Operation::Reduce { .. });
+        let reducing = matches!(self.plans[matched.receiver].operations()[receive], Operation::Reduce { .. });
         let gamma_s_per_byte = if reducing { self.model.gamma_s_per_byte } else { 0.0 };
         let end_s = at + self.model.sending_s(length_bytes) + length_bytes as f64 * gamma_s_per_byte;
-        self.matching.steps[wires.receiver][receive].writes.pass_all(&mut self.dependencies[wires.receiver], end_s);
-        self.in_free_at[wires.receiver] = end_s;
-        self.refresh(wires.receiver);
+        self.matching.steps[matched.receiver][receive].writes.pass_all(&mut self.dependencies[matched.receiver], end_s);
+        self.in_free_at[matched.receiver] = end_s;
+        self.refresh(matched.receiver);
         SimulatedTransfer {
-            sender: wires.sender,
+            sender: matched.sender,
             send,
-            receiver: wires.receiver,
+            receiver: matched.receiver,
             receive,
             length_bytes,
             start_s,

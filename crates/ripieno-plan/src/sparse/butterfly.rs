@@ -53,12 +53,12 @@ impl Butterfly {
     /// With folded ranks there is an additional first layer. Its groups are pairs of a core rank and a folded rank, or
     /// single ranks.
     pub fn new(rank: usize, degrees: &Degrees, n: u64) -> Butterfly {
-        assert!(rank < degrees.world_size(), "a rank is one of the world");
+        assert!(rank < degrees.world_size(), "the rank is below the world size");
         let (core_size, folded) = (degrees.core_size(), degrees.folded());
         let mut layers = Vec::new();
         if folded > 0 {
-            let taker = rank % core_size;
-            let members = if taker < folded { vec![taker, core_size + taker] } else { vec![taker] };
+            let core_rank = rank % core_size;
+            let members = if core_rank < folded { vec![core_rank, core_size + core_rank] } else { vec![core_rank] };
             let ranges = members.iter().map(|&member| if member < core_size { 0..n } else { n..n }).collect();
             layers.push(Layer { position: usize::from(rank >= core_size), members, ranges });
         }
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_a_group_agree_on_it() {
+    fn members_of_a_group_compute_the_same_group() {
         for degrees in worlds() {
             let all: Vec<Butterfly> =
                 (0..degrees.world_size()).map(|rank| Butterfly::new(rank, &degrees, 1000)).collect();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ranges_part_the_keys_evenly() {
+    fn the_last_ranges_divide_the_keys_evenly() {
         for degrees in worlds().filter(|degrees| degrees.world_size() > 1) {
             for n in [0, 1, 7, 1000, 1 << 63] {
                 let last = |rank| Butterfly::new(rank, &degrees, n).layers.last().unwrap().range().clone();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_distance_pairs_every_rank_with_another() {
+    fn senders_and_receivers_of_each_turn_agree() {
         for degrees in worlds() {
             for rank in 0..degrees.world_size() {
                 let butterfly = Butterfly::new(rank, &degrees, 1000);

@@ -8,7 +8,7 @@ use core::str::FromStr;
 
 /// The degree of each layer from the top, and the number of folded ranks.
 ///
-/// Folding serves numbers of ranks without useful factors. With `q` the product of the degrees, ranks `0..q` take part
+/// Folding is for numbers of ranks without small factors. With `q` the product of the degrees, ranks `0..q` take part
 /// in the layers. Folded rank `q + i` sends all its rows to rank `i` before the first layer and receives its results
 /// after the last. The text form is `8x4x2`, or `5x4x3+1` with `1` folded rank. A single rank has the degrees `1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -25,28 +25,28 @@ impl Degrees {
 
     /// Create degrees from layers of degree at least 2 and a number of folded ranks.
     pub fn new(layers: Vec<usize>, folded: usize) -> Result<Degrees, InvalidDegrees> {
-        let invalid = |why| InvalidDegrees { text: written(&layers, folded), why };
+        let invalid = |reason| InvalidDegrees { text: format_degrees(&layers, folded), reason };
         if layers.iter().any(|&degree| degree < 2) {
-            return Err(invalid("every degree is 2 at least"));
+            return Err(invalid("every degree must be at least 2"));
         }
         let product = layers.iter().try_fold(1_usize, |product, &degree| product.checked_mul(degree));
         let product = product.filter(|&product| product <= u32::MAX as usize);
-        let product = product.ok_or_else(|| invalid("their product is not a number of ranks"))?;
+        let product = product.ok_or_else(|| invalid("their product exceeds the largest number of ranks"))?;
         if folded > product {
-            return Err(invalid("a rank takes one folded rank at most"));
+            return Err(invalid("there are more folded ranks than other ranks"));
         }
         Ok(Degrees { layers, folded })
     }
 
     /// Create one layer: each of `p` ranks exchanges with all others.
     pub fn direct(p: usize) -> Degrees {
-        assert!(p > 0, "there is a rank at least");
+        assert!(p > 0, "the number of ranks is positive");
         Degrees { layers: if p == 1 { Vec::new() } else { vec![p] }, folded: 0 }
     }
 
     /// Create layers of degree 2 for the largest power of two up to `p`. The remaining ranks are folded.
     pub fn binary(p: usize) -> Degrees {
-        assert!(p > 0, "there is a rank at least");
+        assert!(p > 0, "the number of ranks is positive");
         let layer_count = p.ilog2();
         Degrees { layers: vec![2; layer_count as usize], folded: p - (1 << layer_count) }
     }
@@ -54,7 +54,7 @@ impl Degrees {
     /// Return every ordered factorization of `p` into factors of at least 2, without folding. For `p = 1` there is one,
     /// without layers.
     pub fn all(p: usize) -> Vec<Degrees> {
-        assert!(p > 0, "there is a rank at least");
+        assert!(p > 0, "the number of ranks is positive");
         factorizations(p).into_iter().map(|layers| Degrees { layers, folded: 0 }).collect()
     }
 
@@ -67,7 +67,7 @@ impl Degrees {
         let mut rest = q;
         while rest > 1 {
             let degree = (2..=Self::LARGEST_DEGREE).rev().find(|degree| rest.is_multiple_of(*degree));
-            let degree = degree.expect("what has no prime factor above 7 has a divisor up to 8");
+            let degree = degree.expect("a number without a prime factor above 7 has a divisor up to 8");
             layers.push(degree);
             rest /= degree;
         }
@@ -87,8 +87,8 @@ impl Degrees {
             "direct" => Ok(Degrees::direct(p)),
             "binary" => Ok(Degrees::binary(p)),
             _ => {
-                let other = InvalidDegrees { text: text.into(), why: "not of this number of ranks" };
-                text.parse::<Degrees>().and_then(|d| if d.world_size() == p { Ok(d) } else { Err(other) })
+                let mismatch = InvalidDegrees { text: text.into(), reason: "they do not match the number of ranks" };
+                text.parse::<Degrees>().and_then(|d| if d.world_size() == p { Ok(d) } else { Err(mismatch) })
             }
         }
     }
@@ -116,7 +116,7 @@ impl Degrees {
 
 /// Return the largest number up to `p` without a prime factor above 7.
 fn smooth_part(p: usize) -> usize {
-    assert!(p > 0, "there is a rank at least");
+    assert!(p > 0, "the number of ranks is positive");
     let is_smooth = |&number: &usize| {
         let mut rest = number;
         for factor in 2..=Degrees::LARGEST_PRIME {
@@ -139,10 +139,10 @@ fn factorizations(number: usize) -> Vec<Vec<usize>> {
     first_factors.flat_map(with_first).collect()
 }
 
-fn written(layers: &[usize], folded: usize) -> String {
+fn format_degrees(layers: &[usize], folded: usize) -> String {
     use fmt::Write;
     let mut text = String::new();
-    let mut write = |args: fmt::Arguments<'_>| text.write_fmt(args).expect("memory takes any text");
+    let mut write = |args: fmt::Arguments<'_>| text.write_fmt(args).expect("writing to a String cannot fail");
     layers.iter().enumerate().for_each(|(i, degree)| write(format_args!("{}{degree}", if i > 0 { "x" } else { "" })));
     if layers.is_empty() {
         write(format_args!("1"));
@@ -155,7 +155,7 @@ fn written(layers: &[usize], folded: usize) -> String {
 
 impl fmt::Display for Degrees {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&written(&self.layers, self.folded))
+        f.pad(&format_degrees(&self.layers, self.folded))
     }
 }
 
@@ -163,7 +163,7 @@ impl FromStr for Degrees {
     type Err = InvalidDegrees;
 
     fn from_str(text: &str) -> Result<Degrees, InvalidDegrees> {
-        let invalid = |why| InvalidDegrees { text: text.into(), why };
+        let invalid = |reason| InvalidDegrees { text: text.into(), reason };
         let number = |digits: &str| digits.trim().parse::<usize>().map_err(|_| invalid("not a number"));
         let (layers, folded) = match text.split_once('+') {
             Some((layers, folded)) => (layers, number(folded)?),
@@ -173,7 +173,7 @@ impl FromStr for Degrees {
             "1" => Vec::new(),
             layers => layers.split('x').map(number).collect::<Result<_, _>>()?,
         };
-        Degrees::new(layers, folded).map_err(|error| invalid(error.why))
+        Degrees::new(layers, folded).map_err(|error| invalid(error.reason))
     }
 }
 
@@ -181,15 +181,15 @@ impl FromStr for Degrees {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidDegrees {
     text: String,
-    why: &'static str,
+    reason: &'static str,
 }
 
 impl fmt::Display for InvalidDegrees {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "degrees {:?}: {}; expected something like \"8x4x2\", with one folded rank \"5x4x3+1\"",
-            self.text, self.why
+            "degrees {:?}: {}; expected for example \"8x4x2\", or \"5x4x3+1\" with one folded rank",
+            self.text, self.reason
         )
     }
 }
@@ -202,7 +202,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn all_are_the_ordered_factorizations() {
+    fn all_returns_the_ordered_factorizations() {
         let all: Vec<String> = Degrees::all(12).iter().map(Degrees::to_string).collect();
         assert_eq!(all, ["2x2x3", "2x3x2", "2x6", "3x2x2", "3x4", "4x3", "6x2", "12"]);
         assert_eq!(Degrees::all(1), [Degrees::direct(1)]);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn named_degrees_are_of_the_number_of_ranks() {
+    fn named_degrees_match_the_number_of_ranks() {
         assert_eq!(Degrees::named("direct", 6), Ok(Degrees::direct(6)));
         assert_eq!(Degrees::named("binary", 6), Ok(Degrees::binary(6)));
         assert_eq!(Degrees::named("5x4x3+1", 61), "5x4x3+1".parse());

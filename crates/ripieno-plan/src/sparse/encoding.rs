@@ -1,8 +1,8 @@
 //! Encoding of key sets: the smallest of several forms, and a decoder that validates all input.
 //!
-//! The first byte selects one of three forms. All keys of the range need no further bytes. A dense set, or a listed
-//! one, may be a bit per key. Otherwise there is the number of keys (8 bytes), followed by the offset of each key from
-//! the start of the range in 4 or 8 bytes. Numbers are little-endian.
+//! The first byte selects one of three forms. A set of all keys of the range has no further bytes. A dense or listed
+//! set may be encoded as one bit per key. The third form is the number of keys (8 bytes), followed by the offset of
+//! each key from the start of the range in 4 or 8 bytes. Numbers are little-endian.
 
 use super::bits::Bits;
 use super::key_set::{KeyForm, KeySet, is_all, length};
@@ -62,12 +62,12 @@ fn write_offsets<const BYTES: usize>(
 ) {
     let start = into.len();
     into.resize(start + BYTES * keys.len(), 0);
-    let (places, _) = into[start..].as_chunks_mut();
+    let (targets, _) = into[start..].as_chunks_mut();
     let operations = OFFSET_OPERATIONS * keys.len();
     let pieces = ranges(team, operations, keys.len(), 1);
-    let pieces = cut(places, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
-    each(team, operations, pieces, |(places, piece): (&mut [[u8; BYTES]], Range<usize>)| {
-        places.iter_mut().zip(&keys[piece]).for_each(|(place, &key)| *place = offset(key));
+    let pieces = cut(targets, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
+    each(team, operations, pieces, |(targets, piece): (&mut [[u8; BYTES]], Range<usize>)| {
+        targets.iter_mut().zip(&keys[piece]).for_each(|(target, &key)| *target = offset(key));
     });
 }
 
@@ -83,7 +83,7 @@ pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8], team: &dyn WorkTeam) -
     let form = take(bytes, 1)?[0];
     match form {
         ALL | DENSE_BITS | LISTED_BITS => {
-            let length = u32::try_from(length(range)).map_err(|_| "too long a range for this form")? as usize;
+            let length = u32::try_from(length(range)).map_err(|_| "the range is too long for this form")? as usize;
             if form == ALL {
                 return Ok(set(KeyForm::Dense(Bits::all(length))));
             }
@@ -95,7 +95,7 @@ pub(super) fn read(range: &Range<u64>, bytes: &mut &[u8], team: &dyn WorkTeam) -
         }
         OFFSETS_32 => read_list(range, bytes, team, |offset| u32::from_le_bytes(offset).into()),
         OFFSETS_64 => read_list(range, bytes, team, u64::from_le_bytes),
-        _ => Err("no form of key sets"),
+        _ => Err("unknown form of key sets"),
     }
 }
 
@@ -144,20 +144,20 @@ fn take<'a>(bytes: &mut &'a [u8], count: usize) -> Result<&'a [u8], &'static str
 
 #[cfg(test)]
 mod tests {
-    use super::super::team::Alone;
-    use super::super::team::tests::Backwards;
+    use super::super::team::SingleThread;
+    use super::super::team::tests::ReverseTeam;
     use super::*;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
     fn written(set: &KeySet) -> Vec<u8> {
         let mut bytes = Vec::new();
-        write(set, &set.range, &mut bytes, &Alone);
+        write(set, &set.range, &mut bytes, &SingleThread);
         bytes
     }
 
     #[test]
-    fn the_cheapest_form_is_taken() {
+    fn the_smallest_form_is_selected() {
         let form_and_size = |range: Range<u64>, step: usize| {
             let bytes = written(&KeySet::of(range.clone(), range.step_by(step).collect()));
             (bytes[0], bytes.len())
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_that_is_no_set_is_reported() {
+    fn an_invalid_encoding_is_reported() {
         let list = |offsets: &[u32]| {
             let mut bytes = vec![OFFSETS_32];
             bytes.extend_from_slice(&(offsets.len() as u64).to_le_bytes());
             bytes.extend(offsets.iter().flat_map(|offset| offset.to_le_bytes()));
             bytes
         };
-        let read = |bytes: &[u8]| read(&(10..20), &mut &*bytes, &Backwards(2));
+        let read = |bytes: &[u8]| read(&(10..20), &mut &*bytes, &ReverseTeam(2));
         assert!(read(&list(&[0, 4, 9])).is_ok());
         assert_eq!(read(&list(&[0, 4, 10])), Err("a key outside the range"));
         assert_eq!(read(&list(&[4, 4])), Err("keys that do not ascend"));
@@ -188,9 +188,12 @@ mod tests {
             Err("more keys than there can be rows")
         );
         assert_eq!(read(&[LISTED_BITS, 255, 4]), Err("a key outside the range"));
-        assert_eq!(read(&[9]), Err("no form of key sets"));
+        assert_eq!(read(&[9]), Err("unknown form of key sets"));
         assert_eq!(read(&[]), Err("too few bytes"));
-        assert_eq!(super::read(&(0..1 << 40), &mut &[ALL][..], &Alone), Err("too long a range for this form"));
+        assert_eq!(
+            super::read(&(0..1 << 40), &mut &[ALL][..], &SingleThread),
+            Err("the range is too long for this form")
+        );
     }
 
     fn key_sets() -> impl Strategy<Value = KeySet> {
@@ -202,7 +205,7 @@ mod tests {
                 let keys = offsets.into_iter().map(|offset| range.start + offset).filter(|key| range.contains(key));
                 let set = KeySet::of(range.clone(), keys.collect());
                 let forced = if is_dense && range.end < 2000 { -1.0 } else { 1.0 };
-                KeySet::union(&range, &[&set], forced, &Alone).0
+                KeySet::union(&range, &[&set], forced, &SingleThread).0
             })
         })
     }
@@ -210,34 +213,34 @@ mod tests {
     proptest! {
         #[test]
         fn the_encoding_round_trips(sets in prop::collection::vec(key_sets(), 0..4), size in 1..5_usize) {
-            let (mut bytes, mut by_one) = (Vec::new(), Vec::new());
-            sets.iter().for_each(|set| write(set, &set.range, &mut bytes, &Backwards(size)));
-            sets.iter().for_each(|set| write(set, &set.range, &mut by_one, &Alone));
-            prop_assert_eq!(&bytes, &by_one);
+            let (mut bytes, mut by_one_thread) = (Vec::new(), Vec::new());
+            sets.iter().for_each(|set| write(set, &set.range, &mut bytes, &ReverseTeam(size)));
+            sets.iter().for_each(|set| write(set, &set.range, &mut by_one_thread, &SingleThread));
+            prop_assert_eq!(&bytes, &by_one_thread);
             let mut rest = &bytes[..];
             for set in &sets {
-                prop_assert_eq!(&read(&set.range, &mut rest, &Backwards(size)).unwrap(), set);
+                prop_assert_eq!(&read(&set.range, &mut rest, &ReverseTeam(size)).unwrap(), set);
             }
             prop_assert!(rest.is_empty());
         }
 
         #[test]
-        fn a_part_is_written_as_a_set_of_its_own(set in key_sets(), cuts in [0.0..1.0_f64, 0.0..1.0]) {
+        fn a_part_is_encoded_like_a_separate_set(set in key_sets(), cuts in [0.0..1.0_f64, 0.0..1.0]) {
             let [a, b] = cuts.map(|cut| set.range.start + (length(&set.range) as f64 * cut) as u64);
             let part = a.min(b)..a.max(b);
             let mut bytes = Vec::new();
-            write(&set, &part, &mut bytes, &Alone);
-            prop_assert_eq!(read(&part, &mut &bytes[..], &Alone).unwrap(), set.part(&part));
+            write(&set, &part, &mut bytes, &SingleThread);
+            prop_assert_eq!(read(&part, &mut &bytes[..], &SingleThread).unwrap(), set.part(&part));
         }
 
         #[test]
-        fn any_bytes_are_a_set_or_are_refused(
+        fn arbitrary_bytes_decode_to_a_set_or_are_rejected(
             form in 0_u8..6,
             bytes in prop::collection::vec(any::<u8>(), 0..60),
             length in 0_u64..200,
         ) {
             let bytes = [vec![form], bytes].concat();
-            if let Ok(set) = read(&(7..7 + length), &mut &bytes[..], &Backwards(3)) {
+            if let Ok(set) = read(&(7..7 + length), &mut &bytes[..], &ReverseTeam(3)) {
                 let members: Vec<u64> = set.members().collect();
                 prop_assert!(members.is_sorted_by(|a, b| a < b));
                 prop_assert!(members.iter().all(|key| set.range.contains(key)));
@@ -245,7 +248,7 @@ mod tests {
         }
 
         #[test]
-        fn a_changed_byte_is_a_set_or_is_refused(
+        fn a_changed_byte_decodes_to_a_set_or_is_rejected(
             set in key_sets(),
             at in any::<prop::sample::Index>(),
             to in any::<u8>(),
@@ -253,7 +256,7 @@ mod tests {
             let mut bytes = written(&set);
             let at = at.index(bytes.len());
             bytes[at] = to;
-            if let Ok(changed) = read(&set.range, &mut &bytes[..], &Backwards(2)) {
+            if let Ok(changed) = read(&set.range, &mut &bytes[..], &ReverseTeam(2)) {
                 prop_assert!(changed.members().all(|key| set.range.contains(&key)));
             }
         }

@@ -94,7 +94,7 @@ impl KeySet {
             KeyForm::Listed(keys) => {
                 let mut next = 0;
                 let is_missing = |key: &u64| {
-                    next += keys[next..].iter().take_while(|&there| there < key).count();
+                    next += keys[next..].iter().take_while(|&other_key| other_key < key).count();
                     keys.get(next) != Some(key)
                 };
                 self.members().filter(is_missing).collect()

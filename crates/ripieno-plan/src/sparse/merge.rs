@@ -34,8 +34,11 @@ pub(super) fn union(lists: &[&[u64]], team: &dyn WorkTeam) -> (Vec<u64>, Vec<Row
         merged(&lists.collect::<Vec<&[u64]>>())
     };
     let mut pieces = each(team, operations, (0..=cuts.len()).collect(), piece);
-    if let [(keys, places)] = &mut pieces[..] {
-        return (mem::take(keys), mem::take(places).into_iter().map(|places| RowMap::of(places.into())).collect());
+    if let [(keys, positions)] = &mut pieces[..] {
+        return (
+            mem::take(keys),
+            mem::take(positions).into_iter().map(|positions| RowMap::of(positions.into())).collect(),
+        );
     }
 
     let key_counts: Vec<usize> = pieces.iter().map(|(keys, _)| keys.len()).collect();
@@ -44,10 +47,10 @@ pub(super) fn union(lists: &[&[u64]], team: &dyn WorkTeam) -> (Vec<u64>, Vec<Row
     each(team, operations, parts, |(part, (keys, _)): (&mut [u64], &(Vec<u64>, _))| part.copy_from_slice(keys));
     let maps = RowMap::all(team, &lengths, |list, range, rows| {
         let (mut rows, mut base) = (rows.iter_mut(), 0);
-        for ((_, places), (ends, count)) in pieces.iter().zip(starts[list].windows(2).zip(&key_counts)) {
+        for ((_, positions), (ends, count)) in pieces.iter().zip(starts[list].windows(2).zip(&key_counts)) {
             let (start, end) = (ends[0].max(range.start), ends[1].min(range.end));
-            let places = if start < end { &places[list][start - ends[0]..end - ends[0]] } else { &[] };
-            places.iter().zip(rows.by_ref()).for_each(|(place, row)| *row = base + place);
+            let positions = if start < end { &positions[list][start - ends[0]..end - ends[0]] } else { &[] };
+            positions.iter().zip(rows.by_ref()).for_each(|(position, row)| *row = base + position);
             base += *count as u32;
         }
     });
@@ -60,19 +63,22 @@ fn merged(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
         [] => (Vec::new(), Vec::new()),
         [list] => (list.to_vec(), vec![(0..list.len() as u32).collect()]),
         [left, right] => {
-            let (keys, of_left, of_right) = merge(left, right);
-            (keys, vec![of_left, of_right])
+            let (keys, left_map, right_map) = merge(left, right);
+            (keys, vec![left_map, right_map])
         }
         _ => {
             let (left, right) = lists.split_at(lists.len().div_ceil(2));
-            let ((left, left_places), (right, right_places)) = (merged(left), merged(right));
-            let (keys, of_left, of_right) = merge(&left, &right);
-            let mut places = left_places;
-            places.iter_mut().flatten().for_each(|place| *place = of_left[*place as usize]);
-            let first_right = places.len();
-            places.extend(right_places);
-            places[first_right..].iter_mut().flatten().for_each(|place| *place = of_right[*place as usize]);
-            (keys, places)
+            let ((left, left_positions), (right, right_positions)) = (merged(left), merged(right));
+            let (keys, left_map, right_map) = merge(&left, &right);
+            let mut positions = left_positions;
+            positions.iter_mut().flatten().for_each(|position| *position = left_map[*position as usize]);
+            let first_right = positions.len();
+            positions.extend(right_positions);
+            positions[first_right..]
+                .iter_mut()
+                .flatten()
+                .for_each(|position| *position = right_map[*position as usize]);
+            (keys, positions)
         }
     }
 }
@@ -81,45 +87,45 @@ fn merged(lists: &[&[u64]]) -> (Vec<u64>, Vec<Vec<u32>>) {
 /// keys.
 fn merge(left: &[u64], right: &[u64]) -> (Vec<u64>, Vec<u32>, Vec<u32>) {
     let mut keys = vec![0; left.len() + right.len()];
-    let (mut of_left, mut of_right) = (vec![0; left.len()], vec![0; right.len()]);
+    let (mut left_map, mut right_map) = (vec![0; left.len()], vec![0; right.len()]);
     let (mut i, mut j, mut count) = (0, 0, 0);
     while i < left.len() && j < right.len() {
         let (a, b) = (left[i], right[j]);
         keys[count] = a.min(b);
         // The larger key is not placed yet. Its position is overwritten in a later iteration.
-        of_left[i] = count as u32;
-        of_right[j] = count as u32;
+        left_map[i] = count as u32;
+        right_map[j] = count as u32;
         i += usize::from(a <= b);
         j += usize::from(b <= a);
         count += 1;
     }
-    for (list, places, next) in [(left, &mut of_left, i), (right, &mut of_right, j)] {
-        for (key, place) in list[next..].iter().zip(&mut places[next..]) {
+    for (list, positions, next) in [(left, &mut left_map, i), (right, &mut right_map, j)] {
+        for (key, position) in list[next..].iter().zip(&mut positions[next..]) {
             keys[count] = *key;
-            *place = count as u32;
+            *position = count as u32;
             count += 1;
         }
     }
     keys.truncate(count);
-    (keys, of_left, of_right)
+    (keys, left_map, right_map)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::team::tests::Backwards;
+    use super::super::team::tests::ReverseTeam;
     use super::*;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
-        fn every_key_is_placed(
+        fn every_key_has_its_position_in_the_union(
             sets in prop::collection::vec(prop::collection::btree_set(0_u64..60, 0..30), 0..9),
             size in 1..6_usize,
         ) {
             let lists: Vec<Vec<u64>> = sets.iter().map(|set| set.iter().copied().collect()).collect();
             let slices: Vec<&[u64]> = lists.iter().map(Vec::as_slice).collect();
-            let (keys, maps) = union(&slices, &Backwards(size));
+            let (keys, maps) = union(&slices, &ReverseTeam(size));
             prop_assert!(keys.iter().copied().eq(sets.iter().flatten().copied().collect::<BTreeSet<u64>>()));
             for (list, map) in lists.iter().zip(&maps) {
                 prop_assert!((0..map.len()).map(|row| keys[map.row(row) as usize]).eq(list.iter().copied()));

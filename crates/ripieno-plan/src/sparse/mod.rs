@@ -7,7 +7,7 @@
 
 mod bits;
 mod butterfly;
-mod configuring;
+mod configurator;
 mod degrees;
 pub mod density;
 pub mod design;
@@ -22,7 +22,9 @@ pub mod sets;
 pub mod team;
 
 pub use butterfly::{Butterfly, Layer};
-pub use configuring::{Configuring, DENSE_ABOVE, DownMaps, EXAMPLE_COUNT, MalformedKeySets, Missing, have_numbers};
+pub use configurator::{
+    Configurator, DENSE_ABOVE, DownMaps, EXAMPLE_COUNT, MalformedKeySets, MissingKeys, fit_row_numbers,
+};
 pub use degrees::{Degrees, InvalidDegrees};
 pub use permutation::Permutation;
 pub use routes::{Routes, Volume};

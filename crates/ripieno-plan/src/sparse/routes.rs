@@ -23,7 +23,7 @@ pub struct Routes {
     pub(super) steps: Vec<RouteLayer>,
     pub(super) out_count: usize,
     pub(super) in_count: usize,
-    pub(super) landing: Landing,
+    pub(super) bottom: BottomLayer,
     volumes: Vec<Volume>,
 }
 
@@ -35,7 +35,7 @@ pub struct Volume {
     pub range: u64,
     /// Rows that move down: for the keys that ranks above contribute, or for all keys of a dense range.
     pub out_rows: usize,
-    /// Rows that move up: for the keys that ranks above want, or for all keys of a dense range.
+    /// Rows that move up: for the keys that ranks above request, or for all keys of a dense range.
     pub in_rows: usize,
 }
 
@@ -90,31 +90,36 @@ impl LayerSide {
     }
 }
 
-/// Transition from contributed to wanted rows, below the last layer.
+/// Maps from contributed to requested rows, below the last layer.
 #[derive(Clone, Debug)]
-pub(super) struct Landing {
-    /// For each contributed row its position among the rows that are contributed or wanted.
+pub(super) struct BottomLayer {
+    /// For each contributed row its position among the rows that are contributed or requested.
     pub(super) out_map: RowMap,
-    /// Number of rows that are contributed or wanted.
+    /// Number of rows that are contributed or requested.
     pub(super) row_count: usize,
-    /// For each wanted row its position among these rows. Empty after a layer, because the maps of the layer lead there
-    /// directly.
+    /// For each requested row its position among these rows. Empty if there is a layer, because the maps of the last
+    /// layer are composed with it.
     pub(super) in_map: RowMap,
     /// Positions of the rows that no rank contributes.
     pub(super) missing: RowMap,
 }
 
-impl Landing {
-    fn new(out_keys: &KeySet, in_keys: &KeySet, missing: &[u64], team: &dyn WorkTeam) -> Landing {
+impl BottomLayer {
+    fn new(out_keys: &KeySet, in_keys: &KeySet, missing: &[u64], team: &dyn WorkTeam) -> BottomLayer {
         let row_count = out_keys.row_count();
         if out_keys == in_keys && missing.is_empty() {
             let [out_map, in_map] = [0..row_count, 0..row_count].map(RowMap::Run);
-            return Landing { out_map, row_count, in_map, missing: RowMap::Run(0..0) };
+            return BottomLayer { out_map, row_count, in_map, missing: RowMap::Run(0..0) };
         }
         let (all, maps) = KeySet::union(&out_keys.range, &[out_keys, in_keys], f64::INFINITY, team);
-        let [out_map, in_map] = <[RowMap; 2]>::try_from(maps).expect("a map of each set");
+        let [out_map, in_map] = <[RowMap; 2]>::try_from(maps).expect("one map per set");
         let row = |&key: &u64| all.row(key).expect("the union has the keys of both") as u32;
-        Landing { out_map, row_count: all.row_count(), in_map, missing: RowMap::of(missing.iter().map(row).collect()) }
+        BottomLayer {
+            out_map,
+            row_count: all.row_count(),
+            in_map,
+            missing: RowMap::of(missing.iter().map(row).collect()),
+        }
     }
 }
 
@@ -129,16 +134,16 @@ impl Routes {
     ) -> Routes {
         // A rank alone in a layer exchanges nothing.
         steps.retain(|step| step.layer.members.len() > 1);
-        let mut landing = Landing::new(out_keys, in_keys, missing, team);
+        let mut bottom = BottomLayer::new(out_keys, in_keys, missing, team);
         if let Some(last) = steps.last_mut() {
-            // Members get their rows directly from the landed values.
-            let in_map = core::mem::replace(&mut landing.in_map, RowMap::Run(0..0));
+            // Members get their rows directly from the values of the bottom layer.
+            let in_map = core::mem::replace(&mut bottom.in_map, RowMap::Run(0..0));
             let operations = ROW_OPERATIONS * last.ins.maps.iter().map(RowMap::len).sum::<usize>();
             let maps = core::mem::take(&mut last.ins.maps);
             last.ins.maps = each(team, operations, maps, |map| map.then(&in_map));
         }
         let (out_count, in_count) = (volumes[0].out_rows, volumes[0].in_rows);
-        Routes { steps, out_count, in_count, landing, volumes }
+        Routes { steps, out_count, in_count, bottom, volumes }
     }
 
     /// Return the rows that this rank holds before the first layer and after each layer.
@@ -148,27 +153,27 @@ impl Routes {
 
     /// Plan this rank's part in a reduction of rows of `row_bytes`, consisting of elements of `element_bytes`.
     ///
-    /// [`Buffer::MAIN`] holds a row per contributed key and is only read. [`Buffer::OUTPUT`] receives a row per wanted
-    /// key. The layers between are in [`Buffer::SCRATCH`]. A wanted key that no rank contributes gets zeros under any
-    /// operation.
+    /// [`Buffer::MAIN`] holds a row per contributed key and is only read. [`Buffer::OUTPUT`] receives a row per
+    /// requested key. The layers between are in [`Buffer::SCRATCH`]. A requested key that no rank contributes gets
+    /// zeros under any operation.
     pub fn plan(&self, row_bytes: usize, element_bytes: usize, op: Op) -> Plan {
         let mut planner = PlanBuilder::new(row_bytes, element_bytes, op);
-        let landed = planner.down(self, Buffer::MAIN);
-        planner.up(self, landed, Buffer::OUTPUT);
+        let bottom_rows = planner.down(self, Buffer::MAIN);
+        planner.up(self, bottom_rows, Buffer::OUTPUT);
         planner.plan
     }
 
-    /// Plan only the way up. [`Buffer::SCRATCH`] starts with the values of the last layer, [`Routes::landed_count`]
+    /// Plan only the way up. [`Buffer::SCRATCH`] starts with the values of the last layer, [`Routes::bottom_row_count`]
     /// rows; the rest is as in [`Routes::plan`].
     pub fn up_plan(&self, row_bytes: usize, element_bytes: usize, op: Op) -> Plan {
         let mut planner = PlanBuilder::new(row_bytes, element_bytes, op);
-        let landed = planner.scratch(self.landed_count());
-        planner.up(self, landed, Buffer::OUTPUT);
+        let bottom_rows = planner.scratch(self.bottom_row_count());
+        planner.up(self, bottom_rows, Buffer::OUTPUT);
         planner.plan
     }
 
     /// Return the number of rows that this rank holds at the end of the way down.
-    pub fn landed_count(&self) -> usize {
-        self.landing.out_map.len()
+    pub fn bottom_row_count(&self) -> usize {
+        self.bottom.out_map.len()
     }
 }

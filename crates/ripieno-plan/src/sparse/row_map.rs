@@ -103,12 +103,12 @@ impl RowMap {
 
 #[cfg(test)]
 mod tests {
-    use super::super::team::tests::Backwards;
+    use super::super::team::tests::ReverseTeam;
     use super::*;
     use alloc::vec;
 
     #[test]
-    fn rows_that_follow_each_other_are_a_run() {
+    fn consecutive_rows_form_a_run() {
         assert_eq!(RowMap::of([].into()), RowMap::Run(0..0));
         assert_eq!(RowMap::of([7].into()), RowMap::Run(7..8));
         assert_eq!(RowMap::of([3, 4, 5].into()), RowMap::Run(3..6));
@@ -116,19 +116,19 @@ mod tests {
     }
 
     #[test]
-    fn any_team_makes_the_same_maps() {
+    fn any_team_computes_the_same_maps() {
         for size in 1..5 {
             let fill = |list: usize, piece: Range<usize>, rows: &mut [u32]| {
                 rows.iter_mut().zip(piece).for_each(|(row, at)| *row = (at * (list + 1)) as u32);
             };
-            let maps = RowMap::all(&Backwards(size), &[0, 3, 7], fill);
+            let maps = RowMap::all(&ReverseTeam(size), &[0, 3, 7], fill);
             assert_eq!(maps[..2], [RowMap::Run(0..0), RowMap::Rows([0, 2, 4].into())]);
             assert_eq!(maps[2], RowMap::Rows((0..7).map(|at| 3 * at).collect()));
         }
     }
 
     #[test]
-    fn rows_to_a_range_are_found() {
+    fn the_rows_that_map_to_a_range_are_returned() {
         for map in [vec![], vec![2, 3, 4], vec![1, 3, 6]].map(|rows| RowMap::of(rows.into())) {
             for (start, end) in (0..9).flat_map(|start| (start..9).map(move |end| (start, end))) {
                 let found = map.rows_to(&(start..end));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn one_map_after_the_other_is_a_map() {
+    fn composed_maps_select_the_same_rows() {
         let maps = [vec![], vec![0, 1, 2, 3], vec![1, 2], vec![0, 2], vec![1, 3]].map(|rows| RowMap::of(rows.into()));
         let nexts = [vec![0, 1, 2, 3], vec![5, 6, 7, 8], vec![0, 2, 3, 4], vec![4, 5, 6, 9]]
             .map(|rows| RowMap::of(rows.into()));

@@ -11,9 +11,9 @@ use core::slice::IterMut;
 /// Estimated cost of a key in each of the three passes, in operations.
 const KEY_OPERATIONS: usize = 8;
 /// Target number of keys per bucket. A core's cache holds them together with the sort buffers.
-const BUCKET_KEYS: usize = 1 << 14;
+const BUCKET_KEY_COUNT: usize = 1 << 14;
 /// Largest number of buckets, as a power of two: a core can write to this many streams at once.
-const MOST_BUCKET_BITS: u32 = 9;
+const BUCKET_BITS_MAX: u32 = 9;
 /// Largest ratio of possible keys to present keys for sorting a bucket with a bit per possible key.
 const BITS_PER_KEY: usize = 32;
 
@@ -23,7 +23,7 @@ pub struct Sorted {
     /// The unique keys, ascending.
     pub keys: Vec<u64>,
     /// The position in `keys` of each given key.
-    pub places: Vec<u32>,
+    pub positions: Vec<u32>,
     /// The numbers of the given keys, ordered by key; numbers of equal keys ascend. Empty if not requested.
     pub order: Vec<u32>,
 }
@@ -39,12 +39,12 @@ impl Sorted {
     ///
     /// If there are `2^32` keys or more.
     pub fn of(keys: &[u64], ordered: bool, team: &dyn WorkTeam) -> Sorted {
-        assert!(keys.len() <= u32::MAX as usize, "places have 32 bits");
+        assert!(keys.len() <= u32::MAX as usize, "positions fit into 32 bits");
         if keys.is_sorted() {
             let mut unique = Vec::with_capacity(keys.len());
-            let places = keys.iter().map(|&key| append(&mut unique, key)).collect();
+            let positions = keys.iter().map(|&key| append(&mut unique, key)).collect();
             let order = if ordered { (0..keys.len() as u32).collect() } else { Vec::new() };
-            return Sorted { keys: unique, places, order };
+            return Sorted { keys: unique, positions, order };
         }
         let operations = KEY_OPERATIONS * keys.len();
         let buckets = Buckets::of(keys);
@@ -53,8 +53,8 @@ impl Sorted {
         let length = |bucket: usize| counts.iter().map(|counts| counts[bucket] as usize).sum();
         let lengths: Vec<usize> = (0..buckets.count()).map(length).collect();
 
-        let (mut dealt, mut order) = (vec![0; keys.len()], vec![0; if ordered { keys.len() } else { 0 }]);
-        let shares = by_chunk(&mut dealt, &counts).into_iter().zip(&chunks).collect();
+        let (mut bucketed, mut order) = (vec![0; keys.len()], vec![0; if ordered { keys.len() } else { 0 }]);
+        let shares = by_chunk(&mut bucketed, &counts).into_iter().zip(&chunks).collect();
         each(team, operations, shares, |(mut slots, chunk): (Vec<IterMut<'_, u64>>, &Range<usize>)| {
             keys[chunk.clone()].iter().for_each(|&key| *next(&mut slots[buckets.number(key)]) = key);
         });
@@ -68,7 +68,7 @@ impl Sorted {
         }
 
         let mut slots = vec![0; keys.len()];
-        let mut all = bucket_slices(&mut dealt, &mut slots, &mut order, &lengths).into_iter();
+        let mut all = bucket_slices(&mut bucketed, &mut slots, &mut order, &lengths).into_iter();
         let shares = ranges(team, operations, buckets.count(), 1);
         let shares = shares.into_iter().map(|share| all.by_ref().take(share.len()).collect()).collect();
         let unique_counts = each(team, operations, shares, |share: Vec<Bucket<'_>>| {
@@ -79,17 +79,17 @@ impl Sorted {
         let base = |next: &mut u32, count: &usize| Some(mem::replace(next, *next + *count as u32));
         let bases: Vec<u32> = unique_counts.iter().scan(0, base).collect();
 
-        let mut places = vec![0; keys.len()];
-        let pieces = cut(&mut places, chunks.iter().map(Range::len)).into_iter();
+        let mut positions = vec![0; keys.len()];
+        let pieces = cut(&mut positions, chunks.iter().map(Range::len)).into_iter();
         let shares = pieces.zip(by_chunk(&mut slots, &counts)).zip(&chunks).collect();
-        each(team, operations, shares, |((places, mut slots), chunk): (ChunkShare<'_>, &Range<usize>)| {
-            for (place, &key) in places.iter_mut().zip(&keys[chunk.clone()]) {
+        each(team, operations, shares, |((positions, mut slots), chunk): (ChunkShare<'_>, &Range<usize>)| {
+            for (position, &key) in positions.iter_mut().zip(&keys[chunk.clone()]) {
                 let bucket = buckets.number(key);
-                *place = bases[bucket] + *next(&mut slots[bucket]);
+                *position = bases[bucket] + *next(&mut slots[bucket]);
             }
         });
-        close_gaps(&mut dealt, &lengths, &unique_counts);
-        Sorted { keys: dealt, places, order }
+        close_gaps(&mut bucketed, &lengths, &unique_counts);
+        Sorted { keys: bucketed, positions, order }
     }
 }
 
@@ -120,7 +120,8 @@ impl Buckets {
     fn of(keys: &[u64]) -> Buckets {
         let differing = keys.iter().fold(0, |differing, key| differing | (key ^ keys[0]));
         let bit_count = u64::BITS - differing.leading_zeros();
-        let bucket_bits = (keys.len() / BUCKET_KEYS).checked_ilog2().unwrap_or(0).min(MOST_BUCKET_BITS).min(bit_count);
+        let bucket_bits =
+            (keys.len() / BUCKET_KEY_COUNT).checked_ilog2().unwrap_or(0).min(BUCKET_BITS_MAX).min(bit_count);
         Buckets { shift: bit_count - bucket_bits, mask: (1 << bucket_bits) - 1 }
     }
 
@@ -152,14 +153,14 @@ fn by_chunk<'a, T>(slots: &'a mut [T], counts: &[Vec<u32>]) -> Vec<Vec<IterMut<'
     shares
 }
 
-/// Move the kept keys of each bucket directly behind the keys of the previous buckets, and truncate the rest.
-fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], kept: &[usize]) {
+/// Move the unique keys of each bucket directly after the keys of the previous buckets, and truncate the rest.
+fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], unique_counts: &[usize]) {
     let (mut from, mut to) = (0, 0);
-    for (&length, &kept) in lengths.iter().zip(kept) {
+    for (&length, &count) in lengths.iter().zip(unique_counts) {
         if from > to {
-            keys.copy_within(from..from + kept, to);
+            keys.copy_within(from..from + count, to);
         }
-        (from, to) = (from + length, to + kept);
+        (from, to) = (from + length, to + count);
     }
     keys.truncate(to);
 }
@@ -168,22 +169,22 @@ fn close_gaps(keys: &mut Vec<u64>, lengths: &[usize], kept: &[usize]) {
 /// requested.
 struct Bucket<'a> {
     keys: &'a mut [u64],
-    places: &'a mut [u32],
+    positions: &'a mut [u32],
     numbers: &'a mut [u32],
 }
 
 fn bucket_slices<'a>(
     keys: &'a mut [u64],
-    places: &'a mut [u32],
+    positions: &'a mut [u32],
     numbers: &'a mut [u32],
     lengths: &[usize],
 ) -> Vec<Bucket<'a>> {
     let is_ordered = !numbers.is_empty();
     let numbers = cut(numbers, lengths.iter().map(|&length| if is_ordered { length } else { 0 }));
-    let places = cut(places, lengths.iter().copied());
+    let positions = cut(positions, lengths.iter().copied());
     let keys = cut(keys, lengths.iter().copied());
-    let bucket = |((keys, places), numbers)| Bucket { keys, places, numbers };
-    keys.into_iter().zip(places).zip(numbers).map(bucket).collect()
+    let bucket = |((keys, positions), numbers)| Bucket { keys, positions, numbers };
+    keys.into_iter().zip(positions).zip(numbers).map(bucket).collect()
 }
 
 /// Sorter of buckets with keys that differ only in their lowest bits.
@@ -208,22 +209,22 @@ impl Sorter {
     }
 
     /// Sort a bucket and return the number of unique keys. The unique keys move to the front in ascending order,
-    /// `places` receives their positions, and `numbers` is ordered.
+    /// `positions` receives their positions, and `numbers` is ordered.
     fn sort(&mut self, bucket: Bucket<'_>) -> usize {
-        let Bucket { keys, places, numbers } = bucket;
+        let Bucket { keys, positions, numbers } = bucket;
         let count = match 1_usize.checked_shl(self.low_bits) {
             _ if keys.is_empty() => return 0,
-            Some(range) if range / BITS_PER_KEY <= keys.len() => by_bits(keys, places, range),
-            _ => self.by_digits(keys, places),
+            Some(range) if range / BITS_PER_KEY <= keys.len() => by_bits(keys, positions, range),
+            _ => self.by_digits(keys, positions),
         };
         if !numbers.is_empty() {
-            self.order(places, numbers, count);
+            self.order(positions, numbers, count);
         }
         count
     }
 
     /// Radix sort from the lowest digit, which is stable.
-    fn by_digits(&mut self, keys: &mut [u64], places: &mut [u32]) -> usize {
+    fn by_digits(&mut self, keys: &mut [u64], positions: &mut [u32]) -> usize {
         let mut counts = [[0_u32; 1 << DIGIT_BITS]; DIGIT_COUNT];
         for &key in &*keys {
             counts.iter_mut().enumerate().for_each(|(number, counts)| counts[digit(key, number)] += 1);
@@ -237,9 +238,9 @@ impl Sorter {
             }
             add_up(counts);
             for &item in &self.items {
-                let place = &mut counts[digit(item.0, number)];
-                self.moved[*place as usize] = item;
-                *place += 1;
+                let position = &mut counts[digit(item.0, number)];
+                self.moved[*position as usize] = item;
+                *position += 1;
             }
             mem::swap(&mut self.items, &mut self.moved);
         }
@@ -248,21 +249,21 @@ impl Sorter {
         for &(key, slot) in &self.items {
             last += usize::from(key != keys[last]);
             keys[last] = key;
-            places[slot as usize] = last as u32;
+            positions[slot as usize] = last as u32;
         }
         last + 1
     }
 
     /// Order ascending numbers by the positions of their keys; `count` is the number of unique keys.
-    fn order(&mut self, places: &[u32], numbers: &mut [u32], count: usize) {
+    fn order(&mut self, positions: &[u32], numbers: &mut [u32], count: usize) {
         self.starts.clear();
         self.starts.resize(count, 0);
-        places.iter().for_each(|&place| self.starts[place as usize] += 1);
+        positions.iter().for_each(|&position| self.starts[position as usize] += 1);
         add_up(&mut self.starts);
         self.numbers.clear();
         self.numbers.extend_from_slice(numbers);
-        for (&number, &place) in self.numbers.iter().zip(places) {
-            let start = &mut self.starts[place as usize];
+        for (&number, &position) in self.numbers.iter().zip(positions) {
+            let start = &mut self.starts[position as usize];
             numbers[*start as usize] = number;
             *start += 1;
         }
@@ -278,12 +279,12 @@ fn add_up(counts: &mut [u32]) {
 }
 
 /// Sort with a bit per possible key; `range` is their number, a power of two.
-fn by_bits(keys: &mut [u64], places: &mut [u32], range: usize) -> usize {
+fn by_bits(keys: &mut [u64], positions: &mut [u32], range: usize) -> usize {
     let (low, high) = (range as u64 - 1, keys[0] & !(range as u64 - 1));
     let mut members = Bits::none(range);
     keys.iter().for_each(|key| members.insert((key & low) as usize));
     let ranks = members.ranks();
-    places.iter_mut().zip(&*keys).for_each(|(place, key)| *place = ranks.rank((key & low) as usize));
+    positions.iter_mut().zip(&*keys).for_each(|(position, key)| *position = ranks.rank((key & low) as usize));
     let count = members.count();
     fill(&mut keys[..count], members.numbers().map(|number| high | number as u64));
     count
@@ -291,8 +292,8 @@ fn by_bits(keys: &mut [u64], places: &mut [u32], range: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::team::Alone;
-    use super::super::team::tests::Backwards;
+    use super::super::team::SingleThread;
+    use super::super::team::tests::ReverseTeam;
     use super::*;
     use alloc::collections::BTreeSet;
     use proptest::prelude::*;
@@ -302,36 +303,36 @@ mod tests {
     }
 
     /// The result that [`Sorted::of`] must return.
-    fn promised(keys: &[u64]) -> Sorted {
+    fn expected_set(keys: &[u64]) -> Sorted {
         let set: Vec<u64> = keys.iter().copied().collect::<BTreeSet<u64>>().into_iter().collect();
-        let places = keys.iter().map(|key| set.binary_search(key).unwrap() as u32).collect();
+        let positions = keys.iter().map(|key| set.binary_search(key).unwrap() as u32).collect();
         let mut order: Vec<u32> = (0..keys.len() as u32).collect();
         order.sort_by_key(|&number| keys[number as usize]);
-        Sorted { keys: set, places, order }
+        Sorted { keys: set, positions, order }
     }
 
     proptest! {
         #[test]
-        fn any_team_sorts_any_keys(keys in keys(), size in 1..7_usize) {
-            let expected = promised(&keys);
-            prop_assert_eq!(&Sorted::of(&keys, true, &Backwards(size)), &expected);
-            prop_assert_eq!(Sorted::of(&keys, false, &Backwards(size)), Sorted { order: Vec::new(), ..expected });
+        fn any_team_sorts_keys_correctly(keys in keys(), size in 1..7_usize) {
+            let expected = expected_set(&keys);
+            prop_assert_eq!(&Sorted::of(&keys, true, &ReverseTeam(size)), &expected);
+            prop_assert_eq!(Sorted::of(&keys, false, &ReverseTeam(size)), Sorted { order: Vec::new(), ..expected });
         }
 
         #[test]
-        fn sorted_keys_are_placed_as_others(mut keys in prop::collection::vec(0..50_u64, 0..100)) {
+        fn sorted_keys_get_the_same_result(mut keys in prop::collection::vec(0..50_u64, 0..100)) {
             keys.sort_unstable();
-            prop_assert_eq!(Sorted::of(&keys, true, &Alone), promised(&keys));
+            prop_assert_eq!(Sorted::of(&keys, true, &SingleThread), expected_set(&keys));
         }
     }
 
     #[test]
-    fn many_keys_go_to_buckets_dense_and_sparse_ones() {
+    fn many_keys_are_sorted_in_dense_and_sparse_buckets() {
         for (count, range) in [(100_000, 50_000), (100_000, 1 << 22), (100_000, 1 << 45), (70_000, u64::MAX)] {
             let key = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % range;
             let keys: Vec<u64> = (0..count).map(key).collect();
-            let expected = promised(&keys);
-            (1..4).for_each(|size| assert_eq!(Sorted::of(&keys, true, &Backwards(size)), expected));
+            let expected = expected_set(&keys);
+            (1..4).for_each(|size| assert_eq!(Sorted::of(&keys, true, &ReverseTeam(size)), expected));
         }
     }
 }

@@ -8,19 +8,20 @@ use serde::{Deserialize, Serialize};
 pub const BLOCK_BYTES_MAX: usize = 4 << 20;
 /// Smallest block that is worth a request, in bytes.
 pub const BLOCK_BYTES_MIN: usize = 16 << 10;
-/// Least number of blocks of a value, as long as the blocks have [`BLOCK_BYTES_MIN`] bytes. A rank must receive one
-/// whole block before it can forward anything.
-const BLOCKS_WANTED: usize = 256;
-/// Largest number of blocks of a value. Their digests take 8 MiB. With the longest usual blocks the value has 4 TiB.
+/// Target number of blocks of a value, limited by [`BLOCK_BYTES_MIN`] and [`BLOCK_BYTES_MAX`]. A rank must receive a
+/// whole block before it can forward the block.
+const BLOCK_COUNT_TARGET: usize = 256;
+/// Largest number of blocks of a value. Their digests take 8 MiB. With blocks of [`BLOCK_BYTES_MAX`] the value has 4
+/// TiB.
 pub const BLOCKS_MAX: usize = 1 << 20;
 
-/// Return the step of forwarding in bytes: a streamed block is forwarded in pieces of at least this size.
+/// Return the minimum number of bytes of a streamed block that a member forwards at a time.
 ///
-/// A step has no less than a few packets. The last member of a chain waits for one step of every member before it, and
-/// every step costs each member one turn.
+/// A step has at least a few packets. The last member of a chain waits for one step of every member before it, and
+/// every step costs each member one turn of its event loop.
 pub fn step_bytes(block_bytes: usize) -> usize {
-    const STEPS_MAX: usize = 16;
-    (block_bytes / STEPS_MAX).clamp(4 << 10, 16 << 10)
+    const STEP_COUNT_MAX: usize = 16;
+    (block_bytes / STEP_COUNT_MAX).clamp(4 << 10, 16 << 10)
 }
 
 /// Rule by which blocks reach the members.
@@ -33,7 +34,7 @@ pub enum Discipline {
     SplitStream,
     /// A binomial tree over the members. A member that loses its parent gets another parent.
     Tree,
-    /// Every member fetches every block from the root.
+    /// Every member fetches all blocks from the root.
     Flat,
     /// The tracker knows the blocks of each member and assigns a source to each fetch.
     CooperativeSharing {
@@ -108,15 +109,15 @@ impl BlockManifest {
     /// Without `block_bytes` the value has 256 blocks, each limited to the range of 16 KiB to 4 MiB. Blocks become
     /// longer if there would be more than [`BLOCKS_MAX`].
     pub fn new(bytes: usize, block_bytes: Option<usize>, discipline: Discipline, size: usize) -> BlockManifest {
-        let usual = || (bytes / BLOCKS_WANTED).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-        let block_bytes = block_bytes.unwrap_or_else(usual);
-        let least = bytes.div_ceil(BLOCKS_MAX);
-        assert!(block_bytes > 0, "a block has a byte at least");
+        let default_bytes = || (bytes / BLOCK_COUNT_TARGET).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let block_bytes = block_bytes.unwrap_or_else(default_bytes);
+        let block_bytes_min = bytes.div_ceil(BLOCKS_MAX);
+        assert!(block_bytes > 0, "a block has at least one byte");
         let stripe_count = match discipline {
             Discipline::SplitStream => crate::algorithms::tree::stripe_count(size),
             _ => 1,
         };
-        BlockManifest { bytes, block_bytes: block_bytes.max(least), stripe_count, discipline }
+        BlockManifest { bytes, block_bytes: block_bytes.max(block_bytes_min), stripe_count, discipline }
     }
 
     /// Return the number of blocks.
@@ -138,23 +139,23 @@ impl BlockManifest {
 /// Timeouts of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwarmTiming {
-    /// A member that receives no byte for this time asks the tracker. The tracker probes a member that is silent for
-    /// this time.
-    pub stall: Duration,
-    /// Timeout of a question. Without an answer by then the other rank counts as lost.
-    pub answer: Duration,
+    /// A member that receives no byte for this time queries the tracker. The tracker probes a member that sends no
+    /// message for this time.
+    pub stall_timeout: Duration,
+    /// Time limit of a query or probe. A rank that does not answer within it is treated as lost.
+    pub answer_timeout: Duration,
 }
 
 impl Default for SwarmTiming {
     fn default() -> SwarmTiming {
-        SwarmTiming { stall: Duration::from_secs(2), answer: Duration::from_secs(1) }
+        SwarmTiming { stall_timeout: Duration::from_secs(2), answer_timeout: Duration::from_secs(1) }
     }
 }
 
 /// Reason why a member ends without the value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemberFailure {
-    /// The root is lost, and the live members together lack at least one block.
+    /// The root is lost, and no live member has at least one of the blocks.
     RootLost {
         /// The root.
         root: usize,
@@ -166,8 +167,8 @@ pub enum MemberFailure {
         /// The root.
         root: usize,
     },
-    /// The member did not answer, and the other ranks continued without it.
-    GivenUp {
+    /// The member did not answer, and the other ranks continue without it.
+    Excluded {
         /// The rank that excluded this member.
         by: usize,
     },
@@ -182,7 +183,7 @@ impl fmt::Display for MemberFailure {
             MemberFailure::CutOff { root } => {
                 write!(f, "rank {root}, the root of the broadcast, cannot be reached, though others reach it")
             }
-            MemberFailure::GivenUp { by } => {
+            MemberFailure::Excluded { by } => {
                 write!(f, "rank {by} had no answer from this rank, and continues without it")
             }
         }
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_longer_if_there_were_too_many() {
+    fn the_number_of_blocks_is_limited() {
         let manifest = |bytes, block_bytes| BlockManifest::new(bytes, block_bytes, Discipline::Chain, 2);
         assert_eq!(manifest(1 << 20, Some(1)).block_bytes, 1);
         assert_eq!(manifest((1 << 20) + 1, Some(1)).block_bytes, 2);

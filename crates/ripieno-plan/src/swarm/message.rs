@@ -1,6 +1,6 @@
 //! Messages of a dynamic broadcast. The driver defines how they are transported.
 
-use super::{BlockManifest, Have, MemberFailure};
+use super::{BlockManifest, BlockSet, MemberFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NeighborOffer {
     /// The new neighbor.
-    pub with: usize,
-    /// The present neighbor that the new one replaces.
-    pub instead_of: Option<usize>,
+    pub neighbor: usize,
+    /// The current neighbor that the new neighbor replaces.
+    pub replaces: Option<usize>,
 }
 
 /// Messages between members and the tracker, and between members.
@@ -24,7 +24,7 @@ pub enum SwarmMessage {
         /// The manifest, if the sender knows it.
         manifest: Option<BlockManifest>,
         /// The sender's blocks.
-        have: Box<Have>,
+        have: Box<BlockSet>,
     },
     /// To the tracker: the sender needs another source for a part. A part is a stripe if blocks are streamed, else a
     /// block.
@@ -32,7 +32,7 @@ pub enum SwarmMessage {
         /// The stripe or block.
         part: usize,
         /// The source that failed.
-        instead_of: usize,
+        failed_source: usize,
     },
     /// To the tracker: the sender receives no bytes from these sources.
     Stalled {
@@ -42,7 +42,7 @@ pub enum SwarmMessage {
     /// To the tracker that assigns sources block by block: the sender had these blocks before it joined.
     Found {
         /// The blocks.
-        have: Box<Have>,
+        have: Box<BlockSet>,
     },
     /// To the tracker that assigns sources block by block: the sender has received a block.
     Fetched {
@@ -93,9 +93,9 @@ pub enum SwarmMessage {
         /// The new neighbors.
         neighbors: Vec<NeighborOffer>,
     },
-    /// From the tracker: it knows that the receiver waits.
+    /// From the tracker: it knows that the receiver is waiting.
     Wait,
-    /// From the tracker: a request for a sign of life.
+    /// From the tracker: a check whether the receiver is alive.
     Probe,
     /// From the tracker: a member is lost.
     MemberLost {
@@ -129,11 +129,11 @@ pub enum SwarmMessage {
     /// To a neighbor: the blocks that the sender offers.
     Offer {
         /// The blocks.
-        have: Box<Have>,
+        have: Box<BlockSet>,
         /// Whether this message answers an offer.
         is_answer: bool,
-        /// A rank that is no longer the receiver's neighbor, because the sender now stands between them.
-        instead_of: Option<usize>,
+        /// The neighbor of the receiver that the sender replaces.
+        replaces: Option<usize>,
     },
     /// To a neighbor: the sender offers one more block.
     Have {

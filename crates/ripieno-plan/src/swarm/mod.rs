@@ -2,7 +2,7 @@
 //!
 //! A [`SwarmNode`] is the state of one rank: a member, which fetches blocks and forwards them, and on the root also the
 //! tracker, which records all members. A node takes [`SwarmEvent`]s with the current time and returns [`Action`]s. It
-//! opens no connection, reads no clock and accesses no byte of the value: its driver does, over sockets or on a
+//! opens no connection, reads no clock and accesses no byte of the value. Its driver does this, over sockets or on a
 //! simulated cluster. The [disciplines](Discipline) differ in the component that selects the source and the block.
 //!
 //! A fetch names a block and the byte at which it starts, so any source can resume an interrupted fetch.
@@ -10,14 +10,14 @@
 //! Requires connections that keep the order of messages and report a lost peer, and block digests from the root.
 //! Source: Chowdhury et al., the report on broadcast in Spark (CSB, BTB, SSB), section 5.
 
-mod have;
+mod block_set;
 mod manifest;
 mod member;
 mod message;
 mod tracker;
 mod uploads;
 
-pub use have::Have;
+pub use block_set::BlockSet;
 pub use manifest::{
     BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, BlockManifest, Discipline, MemberFailure, Priority, SwarmTiming,
     step_bytes,
@@ -56,7 +56,7 @@ pub enum SwarmEvent {
         /// The rank that sent the end of the block.
         from: usize,
         /// Whether the block equals the root's block.
-        is_right: bool,
+        is_valid: bool,
     },
     /// A block was sent completely.
     Sent {
@@ -70,7 +70,7 @@ pub enum SwarmEvent {
         /// The lost rank.
         peer: usize,
     },
-    /// The time returned by [`SwarmNode::wake`] was reached.
+    /// The time returned by [`SwarmNode::next_tick`] was reached.
     Tick,
 }
 
@@ -129,7 +129,7 @@ pub struct CorruptBlock {
 /// State of one rank in the broadcast of one value.
 ///
 /// Created by [`root`](SwarmNode::root) or [`receiver`](SwarmNode::receiver). All input enters by
-/// [`handle`](SwarmNode::handle). [`wake`](SwarmNode::wake) returns the time of the next required tick.
+/// [`handle`](SwarmNode::handle). [`next_tick`](SwarmNode::next_tick) returns the time of the next required tick.
 pub struct SwarmNode {
     rank: usize,
     root: usize,
@@ -139,7 +139,7 @@ pub struct SwarmNode {
     tracker: Option<Tracker>,
     /// Ranks that this rank has lost.
     lost: BTreeSet<usize>,
-    /// Messages for the tracker that arrived before this rank took over: their senders detected the loss earlier.
+    /// Messages for the tracker that arrived before this rank took over. Their senders detected the loss earlier.
     early: BTreeMap<usize, SwarmMessage>,
 }
 
@@ -166,7 +166,7 @@ impl SwarmNode {
     }
 
     /// Start with blocks from an earlier attempt of a value with known digests.
-    pub fn with_blocks(mut self, have: Have) -> SwarmNode {
+    pub fn with_blocks(mut self, have: BlockSet) -> SwarmNode {
         self.member.have = have;
         self
     }
@@ -187,7 +187,7 @@ impl SwarmNode {
     }
 
     /// Return the set of blocks that are complete on this rank.
-    pub fn have(&self) -> &Have {
+    pub fn have(&self) -> &BlockSet {
         &self.member.have
     }
 
@@ -197,55 +197,55 @@ impl SwarmNode {
     }
 
     /// Return the latest time of the next [`SwarmEvent::Tick`], if the node needs one.
-    pub fn wake(&self) -> Option<Duration> {
-        let tracker = self.tracker.as_ref().and_then(Tracker::wake);
-        [self.member.wake(), tracker].into_iter().flatten().min()
+    pub fn next_tick(&self) -> Option<Duration> {
+        let tracker = self.tracker.as_ref().and_then(Tracker::next_tick);
+        [self.member.next_tick(), tracker].into_iter().flatten().min()
     }
 
     /// Process an event and return the resulting actions, to be performed in this order.
     pub fn handle(&mut self, now: Duration, event: SwarmEvent) -> Vec<Action> {
-        let mut open = Vec::new();
+        let mut actions = Vec::new();
         match event {
-            SwarmEvent::Start if self.tracker.is_none() => self.member.join(now, &mut open),
-            SwarmEvent::Start => self.tracker.iter_mut().for_each(|tracker| tracker.settle(&mut open)),
-            SwarmEvent::Received { from, message } => self.receive(now, from, message, &mut open),
-            SwarmEvent::Lost { peer } => self.lose(now, peer, &mut open),
+            SwarmEvent::Start if self.tracker.is_none() => self.member.join(now, &mut actions),
+            SwarmEvent::Start => self.tracker.iter_mut().for_each(|tracker| tracker.settle(&mut actions)),
+            SwarmEvent::Received { from, message } => self.receive(now, from, message, &mut actions),
+            SwarmEvent::Lost { peer } => self.handle_loss(now, peer, &mut actions),
             SwarmEvent::Tick => {
                 if let Some(tracker) = &mut self.tracker {
-                    tracker.tick(now, &mut open);
+                    tracker.tick(now, &mut actions);
                 }
-                let is_silent = self.member.handle(now, SwarmEvent::Tick, &mut open);
-                if is_silent && self.member.tracker != self.rank {
-                    self.lose(now, self.member.tracker, &mut open);
+                let is_tracker_lost = self.member.handle(now, SwarmEvent::Tick, &mut actions);
+                if is_tracker_lost && self.member.tracker != self.rank {
+                    self.handle_loss(now, self.member.tracker, &mut actions);
                 }
             }
             other => {
-                self.member.handle(now, other, &mut open);
+                self.member.handle(now, other, &mut actions);
             }
         }
-        self.deliver_own(now, open)
+        self.deliver_own(now, actions)
     }
 
     /// Deliver messages between this rank's member and its tracker directly.
     fn deliver_own(&mut self, now: Duration, actions: Vec<Action>) -> Vec<Action> {
         let mut open = VecDeque::from(actions);
-        let mut outward = Vec::with_capacity(open.len());
+        let mut outgoing = Vec::with_capacity(open.len());
         let mut requested = BTreeSet::new();
         while let Some(action) = open.pop_front() {
             match action {
                 // The tracker assigned a source that the member considers lost. Ignore the repeated request: the member
                 // asks again once the fetch stalls.
-                Action::SendMessage { to, message: SwarmMessage::Ask { part, instead_of } }
-                    if to == self.rank && !requested.insert((part, instead_of)) => {}
+                Action::SendMessage { to, message: SwarmMessage::Ask { part, failed_source } }
+                    if to == self.rank && !requested.insert((part, failed_source)) => {}
                 Action::SendMessage { to, message } if to == self.rank => {
                     let mut more = Vec::new();
                     self.receive(now, to, message, &mut more);
                     more.into_iter().rev().for_each(|action| open.push_front(action));
                 }
-                other => outward.push(other),
+                other => outgoing.push(other),
             }
         }
-        outward
+        outgoing
     }
 
     fn receive(&mut self, now: Duration, from: usize, message: SwarmMessage, out: &mut Vec<Action>) {
@@ -255,13 +255,14 @@ impl SwarmNode {
             }
             if let SwarmMessage::MemberLost { rank } = message {
                 if self.tracker.is_some() && from != self.rank {
-                    // This rank's own tracker decides which ranks are lost. It would assign that rank again.
+                    // This rank's own tracker decides which ranks are lost. Otherwise it could assign a source that
+                    // this member considers lost.
                     return;
                 }
                 self.lost.insert(rank);
             }
             if from == self.member.tracker {
-                self.refuse_early(out);
+                self.reject_early(out);
             }
             self.member.handle(now, SwarmEvent::Received { from, message }, out);
         } else if let Some(tracker) = &mut self.tracker {
@@ -271,13 +272,13 @@ impl SwarmNode {
             send(out, from, SwarmMessage::Wait);
             if matches!(message, SwarmMessage::Rejoin { .. }) && self.early.len() < self.size {
                 self.early.insert(from, message);
-                self.member.ask_tracker(now, out);
+                self.member.query_tracker(now, out);
             }
         }
     }
 
     /// Reject ranks that requested a takeover: the tracker is alive, so they are disconnected from it.
-    fn refuse_early(&mut self, out: &mut Vec<Action>) {
+    fn reject_early(&mut self, out: &mut Vec<Action>) {
         let failure = MemberFailure::CutOff { root: self.root };
         let early = core::mem::take(&mut self.early);
         early.into_keys().for_each(|from| send(out, from, SwarmMessage::Failed(failure.clone())));
@@ -289,33 +290,33 @@ impl SwarmNode {
             return;
         }
         let tracker = self.member.tracker;
-        let has_none = tracker == self.root || self.lost.contains(&tracker);
+        let has_no_tracker = tracker == self.root || self.lost.contains(&tracker);
         if tracker == self.rank && self.tracker.is_some() && self.rank < from {
             return send(out, from, SwarmMessage::TakeOver);
         }
-        if has_none || from < tracker {
+        if has_no_tracker || from < tracker {
             self.tracker = None;
             self.lost.insert(self.root);
             self.member.rejoin(now, from, out);
         }
     }
 
-    fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
+    fn handle_loss(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
         // If this rank takes over, an earlier message must not add the lost rank again.
         self.early.remove(&peer);
         if let Some(tracker) = &mut self.tracker {
-            tracker.lose(peer, out);
+            tracker.mark_lost(peer, out);
         }
         let has_lost_tracker = peer == self.member.tracker && peer != self.rank;
-        if has_lost_tracker && matches!(self.member.phase, Phase::Getting | Phase::Done) {
-            self.follow(now, out);
+        if has_lost_tracker && matches!(self.member.phase, Phase::Receiving | Phase::Done) {
+            self.replace_tracker(now, out);
         }
         self.member.handle(now, SwarmEvent::Lost { peer }, out);
     }
 
     /// Handle the loss of the tracker: the lowest live rank takes over.
-    fn follow(&mut self, now: Duration, out: &mut Vec<Action>) {
+    fn replace_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
         let next = (0..self.size).find(|rank| !self.lost.contains(rank)).unwrap_or(self.rank);
         if next == self.rank {
             let mut lost = self.lost.clone();

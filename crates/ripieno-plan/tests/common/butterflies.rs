@@ -1,7 +1,7 @@
 //! Sparse reductions for tests: key sets of many shapes, and in-memory execution of all ranks' state machines.
 
 use ripieno_plan::sparse::team::{WorkPiece, WorkTeam};
-use ripieno_plan::sparse::{Configuring, Degrees, Missing, Routes};
+use ripieno_plan::sparse::{Configurator, Degrees, MissingKeys, Routes};
 
 /// A team that divides all work into a given number of pieces, however small, and computes the last piece first.
 pub struct CuttingTeam(pub usize);
@@ -16,7 +16,7 @@ impl WorkTeam for CuttingTeam {
     }
 }
 
-/// Contributed and wanted keys of each rank, below `n`.
+/// Contributed and requested keys of each rank, below `n`.
 #[derive(Clone, Debug)]
 pub struct RankKeys {
     pub n: u64,
@@ -27,33 +27,33 @@ pub struct RankKeys {
 /// The configuration results of all ranks.
 pub struct ConfiguredButterfly {
     pub routes: Vec<Routes>,
-    pub missing: Vec<Missing>,
+    pub missing: Vec<MissingKeys>,
 }
 
 /// Create the state machines of all ranks before their first step.
-pub fn machines(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> Vec<Configuring> {
+pub fn machines(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> Vec<Configurator> {
     let machine = |rank: usize| {
-        Configuring::new(rank, degrees, keys.n, keys.outs[rank].clone(), keys.ins[rank].clone(), dense_above)
+        Configurator::new(rank, degrees, keys.n, keys.outs[rank].clone(), keys.ins[rank].clone(), dense_above)
     };
     (0..degrees.world_size()).map(machine).collect()
 }
 
-/// Execute one step on all ranks and check that each rank receives exactly the messages that it awaits.
-pub fn take_step(machines: &mut [Configuring], step: usize, team: &dyn WorkTeam) {
+/// Execute one step on all ranks and check that each rank receives exactly the messages that it expects.
+pub fn take_step(machines: &mut [Configurator], step: usize, team: &dyn WorkTeam) {
     let sent: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|machine| machine.outgoing(step, team)).collect();
     for (rank, machine) in machines.iter_mut().enumerate() {
-        let to_me = |from: usize| sent[from].iter().find(|(to, _)| *to == rank).map(|(_, bytes)| (from, bytes));
-        let messages: Vec<(usize, &Vec<u8>)> = (0..sent.len()).filter_map(to_me).collect();
-        let mut awaited = machine.incoming_peers(step);
-        awaited.sort_unstable();
-        assert!(awaited.into_iter().eq(messages.iter().map(|(from, _)| *from)), "rank {rank}, step {step}");
+        let to_rank = |from: usize| sent[from].iter().find(|(to, _)| *to == rank).map(|(_, bytes)| (from, bytes));
+        let messages: Vec<(usize, &Vec<u8>)> = (0..sent.len()).filter_map(to_rank).collect();
+        let mut expected = machine.incoming_peers(step);
+        expected.sort_unstable();
+        assert!(expected.into_iter().eq(messages.iter().map(|(from, _)| *from)), "rank {rank}, step {step}");
         machine.absorb(step, &messages, team).unwrap();
     }
 }
 
 /// Run all state machines to completion.
 pub fn configured(degrees: &Degrees, keys: &RankKeys, dense_above: f64) -> ConfiguredButterfly {
-    let found = Configuring::finish_all(machines(degrees, keys, dense_above)).unwrap();
+    let found = Configurator::finish_all(machines(degrees, keys, dense_above)).unwrap();
     let (routes, missing) = found.into_iter().unzip();
     ConfiguredButterfly { routes, missing }
 }
@@ -83,7 +83,8 @@ pub fn shapes(p: usize, seed: u64) -> Vec<(&'static str, RankKeys)> {
     let power_law = |_: usize, _: usize, key: u64, state: &mut u64| random(state, (key + 5) / 4) == 0;
     let disjoint = |p: usize, rank: usize, key: u64, _: &mut u64| key as usize % p == rank;
     let single = |p: usize, rank: usize, key: u64, _: &mut u64| (rank as u64 * 7 + 3) % (3 * p as u64 + 5) == key;
-    let of_some = |_: usize, rank: usize, _: u64, state: &mut u64| rank.is_multiple_of(3) && random(state, 2) == 0;
+    let of_every_third =
+        |_: usize, rank: usize, _: u64, state: &mut u64| rank.is_multiple_of(3) && random(state, 2) == 0;
     let (none, all) = (vec![vec![]; p], vec![(0..n).collect(); p]);
     vec![
         ("random", RankKeys { n, outs: sets(at_random), ins: sets(at_random) }),
@@ -91,9 +92,9 @@ pub fn shapes(p: usize, seed: u64) -> Vec<(&'static str, RankKeys)> {
         ("disjoint", RankKeys { n, outs: sets(disjoint), ins: sets(at_random) }),
         ("identical", RankKeys { n, outs: all.clone(), ins: all }),
         ("single", RankKeys { n, outs: sets(single), ins: sets(single) }),
-        ("some empty", RankKeys { n, outs: sets(of_some), ins: sets(at_random) }),
-        ("nothing wanted", RankKeys { n, outs: sets(at_random), ins: none.clone() }),
-        ("nothing there", RankKeys { n, outs: none.clone(), ins: sets(at_random) }),
+        ("some empty", RankKeys { n, outs: sets(of_every_third), ins: sets(at_random) }),
+        ("nothing requested", RankKeys { n, outs: sets(at_random), ins: none.clone() }),
+        ("nothing contributed", RankKeys { n, outs: none.clone(), ins: sets(at_random) }),
         ("no keys", RankKeys { n: 0, outs: none.clone(), ins: none }),
     ]
 }

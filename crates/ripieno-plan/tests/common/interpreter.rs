@@ -12,7 +12,7 @@ pub fn combined(op: Op, a: f32, b: f32) -> f32 {
     match op {
         Op::Sum => a + b,
         Op::Min => a.min(b),
-        _ => unreachable!("no test reduces so"),
+        _ => unreachable!("no test uses this operation"),
     }
 }
 
@@ -21,7 +21,7 @@ pub fn identity(op: Op) -> f32 {
     match op {
         Op::Sum => 0.0,
         Op::Min => f32::INFINITY,
-        _ => unreachable!("no test reduces so"),
+        _ => unreachable!("no test uses this operation"),
     }
 }
 
@@ -35,9 +35,9 @@ pub fn interpreted(plans: &[Plan], memories: &mut [RankMemory]) {
             let rest = plan.operations()[next[rank]..].iter();
             next[rank] += rest.take_while(|operation| step(rank, operation, &mut memories[rank], &mut links)).count();
         }
-        assert_ne!(before, next, "nobody can go on");
+        assert_ne!(before, next, "no rank can continue");
     }
-    assert!(links.values().all(VecDeque::is_empty), "all that was sent was taken");
+    assert!(links.values().all(VecDeque::is_empty), "every message was received");
 }
 
 /// Run an operation if its input is available. Returns whether it ran.
@@ -82,7 +82,7 @@ fn step(
 }
 
 /// Return the positions of a span, or of rows of it, in its buffer.
-fn places(span: Span, rows: Option<&Rows>) -> Vec<usize> {
+fn positions(span: Span, rows: Option<&Rows>) -> Vec<usize> {
     let first = span.start_bytes / 4;
     match rows {
         None => (first..first + span.length_bytes / 4).collect(),
@@ -95,14 +95,14 @@ fn places(span: Span, rows: Option<&Rows>) -> Vec<usize> {
 }
 
 fn read(memory: &RankMemory, span: Span, rows: Option<&Rows>) -> Vec<f32> {
-    places(span, rows).into_iter().map(|place| memory[span.buffer.0 as usize][place]).collect()
+    positions(span, rows).into_iter().map(|position| memory[span.buffer.0 as usize][position]).collect()
 }
 
 fn write(memory: &mut RankMemory, span: Span, rows: Option<&Rows>, values: &[f32], value: impl Fn(f32, f32) -> f32) {
-    let (places, buffer) = (places(span, rows), &mut memory[span.buffer.0 as usize]);
-    assert_eq!(places.len(), values.len(), "as many values come as there are places");
-    if let Some(reach) = places.last().filter(|&&last| last >= buffer.len() && span.buffer == Buffer::SCRATCH) {
-        buffer.resize(reach + 1, f32::NAN);
+    let (positions, buffer) = (positions(span, rows), &mut memory[span.buffer.0 as usize]);
+    assert_eq!(positions.len(), values.len(), "there is one value per element");
+    if let Some(last) = positions.last().filter(|&&last| last >= buffer.len() && span.buffer == Buffer::SCRATCH) {
+        buffer.resize(last + 1, f32::NAN);
     }
-    places.into_iter().zip(values).for_each(|(place, &new)| buffer[place] = value(buffer[place], new));
+    positions.into_iter().zip(values).for_each(|(position, &new)| buffer[position] = value(buffer[position], new));
 }

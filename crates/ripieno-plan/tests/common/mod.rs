@@ -45,8 +45,8 @@ impl DataLayout {
         DataLayout::uneven(&counts, |_, _| element_count)
     }
 
-    /// Return the layout of these two that satisfies the needs of `algorithm`.
-    pub fn suiting(algorithm: &Algorithm, p: usize, element_count: usize) -> DataLayout {
+    /// Return `equal` if `algorithm` needs equal chunks, else `even`.
+    pub fn for_algorithm(algorithm: &Algorithm, p: usize, element_count: usize) -> DataLayout {
         match algorithm.needs {
             Needs::EqualChunks => DataLayout::equal(p, element_count),
             Needs::Nothing | Needs::EvenWorld | Needs::CommutativeOp => DataLayout::even(p, element_count),
@@ -65,9 +65,9 @@ impl DataLayout {
         let neighbors = |rank: usize, chunks: &[Span], peer: &dyn Fn(usize) -> usize| {
             neighbor_distances(p).into_iter().map(|d| (peer(rank + d) % p, chunks[peer(rank + d) % p])).collect()
         };
-        let after = |rank: usize| neighbors(rank, &out_chunks[rank], &|there| there);
+        let after = |rank: usize| neighbors(rank, &out_chunks[rank], &|peer| peer);
         // In another order than the sent chunks.
-        let before = |rank: usize| neighbors(rank, &in_chunks[rank], &|there| 2 * rank + 2 * p - there);
+        let before = |rank: usize| neighbors(rank, &in_chunks[rank], &|peer| 2 * rank + 2 * p - peer);
         DataLayout {
             out_neighbors: (0..p).map(after).collect(),
             in_neighbors: (0..p).map(before).collect(),

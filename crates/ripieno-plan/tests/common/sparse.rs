@@ -31,8 +31,8 @@ pub fn sparse<const P: usize>(out_keys: [&[u64]; P], in_keys: [&[u64]; P]) -> Ve
     in_keys.map(|keys| Promise::sparse(&out_keys, keys, main(0, 1), Op::Sum)).into()
 }
 
-/// Plan of one rank that holds keys 2, 5, 7 and wants 5, 9, 7, over the union 2, 5, 7, 9.
-pub fn alone() -> Plan {
+/// Plan of one rank that holds keys 2, 5, 7 and requests 5, 9, 7, over the union 2, 5, 7, 9.
+pub fn one_rank_plan() -> Plan {
     let mut plan = Plan::new();
     plan.fill(scratch(0, 4), Constant::Identity(Op::Sum));
     plan.combine_rows(main(0, 3), scratch(0, 4), rows([0, 1, 2]), Op::Sum);
@@ -42,9 +42,9 @@ pub fn alone() -> Plan {
     plan
 }
 
-/// Plans of two ranks. Rank 0 holds keys 1, 4, 6 and wants 2, 4; rank 1 holds 2, 4, 7 and wants 1, 4, 6. Keys below 5
-/// belong to rank 0, as rows 0 (1), 1 (2), 2 (4). Keys 6 and 7 are rows 0 and 1 of rank 1.
-pub fn pair() -> [Plan; 2] {
+/// Plans of two ranks. Rank 0 holds keys 1, 4, 6 and requests 2, 4; rank 1 holds 2, 4, 7 and requests 1, 4, 6. Keys
+/// below 5 belong to rank 0, as rows 0 (1), 1 (2), 2 (4). Keys 6 and 7 are rows 0 and 1 of rank 1.
+pub fn two_rank_plans() -> [Plan; 2] {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     first.send(1, main(2, 1));
     first.fill(scratch(0, 3), Constant::Identity(Op::Sum));
@@ -61,6 +61,6 @@ pub fn pair() -> [Plan; 2] {
     [first, second]
 }
 
-pub fn pair_promises() -> Vec<Promise> {
+pub fn two_rank_promises() -> Vec<Promise> {
     sparse([&[1, 4, 6], &[2, 4, 7]], [&[2, 4], &[1, 4, 6]])
 }

@@ -35,16 +35,16 @@ pub fn plans(algorithm: &Algorithm, topology: &Arc<Topology>, order: Order, requ
     requests.iter().enumerate().map(|(rank, request)| algorithm.plan(&group(rank), request).unwrap()).collect()
 }
 
-/// Return the bytes sent between each pair of places; `place` maps a rank to its place.
-pub fn crossings(plans: &[Plan], place: impl Fn(usize) -> usize) -> BTreeMap<(usize, usize), usize> {
+/// Return the bytes sent between each pair of locations; `location` maps a rank to its node or rack.
+pub fn crossings(plans: &[Plan], location: impl Fn(usize) -> usize) -> BTreeMap<(usize, usize), usize> {
     let mut crossings = BTreeMap::new();
     for (rank, plan) in plans.iter().enumerate() {
         for operation in plan.operations() {
             if let Operation::Send { to, span, .. } = *operation
-                && place(rank) != place(to)
+                && location(rank) != location(to)
                 && span.length_bytes > 0
             {
-                *crossings.entry((place(rank), place(to))).or_default() += span.length_bytes;
+                *crossings.entry((location(rank), location(to))).or_default() += span.length_bytes;
             }
         }
     }

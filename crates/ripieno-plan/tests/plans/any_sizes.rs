@@ -32,8 +32,8 @@ proptest! {
                 continue;
             };
             let promises = promises(&requests);
-            let whole = check(&plans, &promises);
-            prop_assert!(whole.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, whole);
+            let uncut = check(&plans, &promises);
+            prop_assert!(uncut.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, uncut);
             let cut = check(&segmented(&plans, segment_bytes), &promises);
             prop_assert!(cut.is_ok(), "{} {}: {:?}", algorithm.collective().name(), algorithm.name, cut);
         }

@@ -1,5 +1,5 @@
-//! The stated cost of every entry agrees with its plans: equal if exact, not exceeded if "at most", nearly reached if
-//! "about".
+//! The predicted cost of every entry agrees with its plans: equal if exact, not exceeded for `Cost::AtMost`, and close
+//! for `Cost::About`.
 
 use crate::common::{DataLayout, ELEMENT_BYTES};
 use ripieno_plan::catalogue::ALGORITHMS;
@@ -15,7 +15,7 @@ fn cases() -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Check the cost of `algorithm` for vectors of `n` bytes. In an alltoall every chunk has `n` bytes.
-fn hold(algorithm: &Algorithm, cost: Cost, p: usize, n: usize) -> Result<(), String> {
+fn check_cost(algorithm: &Algorithm, cost: Cost, p: usize, n: usize) -> Result<(), String> {
     let collective = algorithm.collective();
     // A rotation by 0 sends nothing.
     let root = usize::from(collective == Collective::Rotate);
@@ -24,14 +24,14 @@ fn hold(algorithm: &Algorithm, cost: Cost, p: usize, n: usize) -> Result<(), Str
     let Ok(plans) = algorithm.plans(&requests) else { return Ok(()) };
     let mut theory = algorithm.theory;
     theory.cost = cost;
-    let held = theory.check_cost(&TheoryCase::of(&requests), &plans, &MODEL);
-    held.map_err(|untrue| format!("{} {}: {untrue}", collective.name(), algorithm.name))
+    let checked = theory.check_cost(&TheoryCase::of(&requests), &plans, &MODEL);
+    checked.map_err(|error| format!("{} {}: {error}", collective.name(), algorithm.name))
 }
 
 #[test]
-fn every_algorithm_costs_what_it_states() {
+fn every_algorithm_has_its_predicted_cost() {
     let wrong: Vec<String> = cases()
-        .flat_map(|(p, n)| ALGORITHMS.iter().map(move |algorithm| hold(algorithm, algorithm.theory.cost, p, n)))
+        .flat_map(|(p, n)| ALGORITHMS.iter().map(move |algorithm| check_cost(algorithm, algorithm.theory.cost, p, n)))
         .filter_map(Result::err)
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -40,9 +40,9 @@ fn every_algorithm_costs_what_it_states() {
 #[test]
 fn a_wrong_cost_is_reported_with_the_cost_of_the_plans() {
     let ring = Algorithm::by_name(Collective::Allreduce, "ring").unwrap();
-    let reported = |cost| hold(ring, cost, 5, 5 * 256).unwrap_err();
+    let reported = |cost| check_cost(ring, cost, 5, 5 * 256).unwrap_err();
     assert_eq!(
         reported(Cost::AtMost("(p-1)·alpha + (p-1)/p·n·beta")),
-        "allreduce ring: you state 0 to 272.000000272 s, the plans take 672 (k 1, p 5, n 1280, root 0)"
+        "allreduce ring: expected 0 to 272.000000272 s, the plans take 672 (k 1, p 5, n 1280, root 0)"
     );
 }

@@ -9,7 +9,7 @@ fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
 }
 
-/// Return the fault that the checker finds in the plans of two ranks, which `write` fills and which promise a sum.
+/// Return the fault that the checker finds in the plans of two ranks, which `write` fills and which must compute a sum.
 fn fault_of_a_sum(write: impl Fn(&mut Plan, &mut Plan)) -> PlanFault {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     write(&mut first, &mut second);
@@ -26,7 +26,7 @@ fn a_doubled_contribution_is_found() {
         first.send(1, vector());
     });
     assert_eq!((fault.rank, fault.operation), (1, Some(1)));
-    assert_eq!(fault.what, FaultKind::Repeated { source: 1, count: 2 });
+    assert_eq!(fault.kind, FaultKind::Repeated { source: 1, count: 2 });
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_missing_contribution_is_found() {
         second.send(0, vector());
     });
     assert_eq!((fault.rank, fault.operation), (1, None));
-    assert_eq!(fault.what, FaultKind::Missing { source: 0 });
+    assert_eq!(fault.kind, FaultKind::Missing { source: 0 });
     assert_eq!(fault.to_string(), "rank 1, buffer 0 bytes 0..16: the contribution of rank 0 is missing");
 }
 
@@ -50,7 +50,7 @@ fn a_contribution_that_misses_one_element_is_found() {
         second.reduce(0, part, Op::Sum);
     });
     assert_eq!(
-        (fault.what, fault.span.start_bytes..fault.span.end_bytes()),
+        (fault.kind, fault.span.start_bytes..fault.span.end_bytes()),
         (FaultKind::Missing { source: 1 }, 12..16)
     );
 }
@@ -65,7 +65,7 @@ fn a_deadlock_is_found() {
         second.send(0, vector());
     });
     assert_eq!((fault.rank, fault.operation), (0, Some(0)));
-    assert_eq!(fault.what, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0)] });
+    assert_eq!(fault.kind, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0)] });
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_deadlock_has_no_cost() {
         plan.send(1 - rank, vector());
     }
     let fault = cost_s(&plans, &Model::ROUNDS).unwrap_err();
-    assert_eq!(fault.what, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0)] });
+    assert_eq!(fault.kind, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0)] });
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_deadlock_without_buffering_is_found() {
     plans[2].receive(0, pair);
     plans[2].send(1, pair);
     let fault = check(&plans, &vec![Promise::nothing(); 3]).unwrap_err();
-    assert_eq!(fault.what, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0), (2, 1)] });
+    assert_eq!(fault.kind, FaultKind::Deadlock { blocked: vec![(0, 0), (1, 0), (2, 1)] });
 }
 
 #[test]
@@ -105,27 +105,27 @@ fn different_sizes_are_found() {
         second.send(0, vector().elements(0, 3));
     });
     assert_eq!((fault.rank, fault.operation), (0, Some(0)));
-    assert_eq!(fault.what, FaultKind::SizeMismatch { from: 1, send: 0, sent_bytes: 12 });
+    assert_eq!(fault.kind, FaultKind::SizeMismatch { from: 1, send: 0, sent_bytes: 12 });
 }
 
 #[test]
 fn bytes_that_are_never_received_are_found() {
     let fault = fault_of_a_sum(|first, _| first.send(1, vector()));
-    assert_eq!((fault.rank, fault.operation, fault.what), (0, Some(0), FaultKind::Undelivered { to: 1 }));
+    assert_eq!((fault.rank, fault.operation, fault.kind), (0, Some(0), FaultKind::Undelivered { to: 1 }));
 }
 
 #[test]
 fn bytes_that_are_never_sent_are_found() {
     let fault = fault_of_a_sum(|_, second| second.receive(0, vector()));
-    assert_eq!((fault.rank, fault.operation, fault.what), (1, Some(0), FaultKind::NeverSent { from: 0 }));
+    assert_eq!((fault.rank, fault.operation, fault.kind), (1, Some(0), FaultKind::NeverSent { from: 0 }));
 }
 
 #[test]
 fn a_peer_outside_the_group_is_found() {
     let fault = fault_of_a_sum(|_, second| second.send(2, vector()));
-    assert_eq!((fault.rank, fault.what), (1, FaultKind::NoSuchPeer { peer: 2 }));
+    assert_eq!((fault.rank, fault.kind), (1, FaultKind::NoSuchPeer { peer: 2 }));
     let fault = fault_of_a_sum(|_, second| second.send(1, vector()));
-    assert_eq!((fault.rank, fault.what), (1, FaultKind::NoSuchPeer { peer: 1 }));
+    assert_eq!((fault.rank, fault.kind), (1, FaultKind::NoSuchPeer { peer: 1 }));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn another_operation_than_promised_is_found() {
             plan.reduce(peer, vector(), Op::Xor);
         }
     });
-    assert_eq!(fault.what, FaultKind::WrongOperation { found: Some(Op::Xor) });
+    assert_eq!(fault.kind, FaultKind::WrongOperation { found: Some(Op::Xor) });
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_mixture_of_operations_is_found() {
     plans[1].send(0, vector());
     plans[2].send(0, vector());
     let fault = check(&plans, &vec![Promise::nothing(); 3]).unwrap_err();
-    assert_eq!((fault.operation, fault.what), (Some(1), FaultKind::MixedOperations { op: Op::Prod }));
+    assert_eq!((fault.operation, fault.kind), (Some(1), FaultKind::MixedOperations { op: Op::Prod }));
 }
 
 #[test]
@@ -157,15 +157,15 @@ fn bytes_from_the_wrong_place_are_found() {
     plans[1].receive(0, vector().elements(0, 1));
     let promise = Promise::copy(vector().elements(0, 1), 0, vector().elements(0, 1));
     let fault = check(&plans, &[Promise::nothing(), promise]).unwrap_err();
-    assert_eq!((fault.rank, fault.what), (1, FaultKind::Foreign { source: 0 }));
+    assert_eq!((fault.rank, fault.kind), (1, FaultKind::Foreign { source: 0 }));
 }
 
 #[test]
-fn a_copy_onto_itself_is_found() {
+fn a_copy_to_an_overlapping_span_is_found() {
     let mut plan = Plan::new();
     plan.copy(vector().elements(0, 2), vector().elements(1, 2));
     let fault = check(&[plan], &[Promise::nothing()]).unwrap_err();
-    assert_eq!(fault.what, FaultKind::Overlapping);
+    assert_eq!(fault.kind, FaultKind::Overlapping);
 }
 
 #[test]
@@ -184,11 +184,11 @@ fn results_that_round_differently_are_found() {
     };
     let promise = Promise::combination(vector(), 3, Op::Sum);
     let fault = check(&[plan(0), plan(1), plan(2)], &vec![promise; 3]).unwrap_err();
-    assert_eq!((fault.rank, fault.what), (1, FaultKind::DifferentBits { other: 0 }));
+    assert_eq!((fault.rank, fault.kind), (1, FaultKind::DifferentBits { other: 0 }));
 }
 
 #[test]
-fn a_combination_inside_a_rank_counts_as_one() {
+fn a_local_combination_is_counted_once() {
     let (first, second) = (vector().elements(0, 2), vector().elements(2, 2));
     let both = |op| Promise {
         spans: vec![PromisedSpan { span: first, sources: vec![(0, first), (0, second)], op: Some(op) }],
@@ -197,28 +197,28 @@ fn a_combination_inside_a_rank_counts_as_one() {
     plan.combine(second, first, Op::Sum);
     assert_eq!(check(&[plan.clone()], &[both(Op::Sum)]).unwrap().round_count, 0);
     assert_eq!(
-        check(&[plan.clone()], &[both(Op::Min)]).unwrap_err().what,
+        check(&[plan.clone()], &[both(Op::Min)]).unwrap_err().kind,
         FaultKind::WrongOperation { found: Some(Op::Sum) }
     );
 
     plan.combine(second, first, Op::Sum);
-    assert_eq!(check(&[plan], &[both(Op::Sum)]).unwrap_err().what, FaultKind::Repeated { source: 0, count: 2 });
+    assert_eq!(check(&[plan], &[both(Op::Sum)]).unwrap_err().kind, FaultKind::Repeated { source: 0, count: 2 });
 }
 
 /// The checker rejects the plans of every algorithm if one operation of one rank is removed.
 #[test]
-fn no_operation_of_any_plan_can_be_left_out() {
+fn removing_any_operation_is_found() {
     for algorithm in ripieno_plan::catalogue::ALGORITHMS {
         let p = if algorithm.needs == Needs::EvenWorld { 6 } else { 5 };
-        let layout = DataLayout::suiting(algorithm, p, 13);
+        let layout = DataLayout::for_algorithm(algorithm, p, 13);
         let requests = layout.requests(algorithm.collective(), 1, 3, Op::Sum);
         let plans = algorithm.plans(&requests).unwrap();
         for rank in 0..p {
             for removed in 0..plans[rank].operations().len() {
                 let mut broken = plans.clone();
                 broken[rank] = without(&plans[rank], removed);
-                let verdict = check(&broken, &promises(&requests));
-                assert!(verdict.is_err(), "{} rank {rank} without {removed}", algorithm.name);
+                let result = check(&broken, &promises(&requests));
+                assert!(result.is_err(), "{} rank {rank} without {removed}", algorithm.name);
             }
         }
     }

@@ -1,14 +1,16 @@
 //! Plans with index maps and constants: correct hand-written sparse reductions, and the order of operations on bytes
 //! between rows.
 
-use crate::common::sparse::{ROW_BYTES, alone, main, output, pair, pair_promises, rows, scratch, sparse};
+use crate::common::sparse::{
+    ROW_BYTES, main, one_rank_plan, output, rows, scratch, sparse, two_rank_plans, two_rank_promises,
+};
 use ripieno_plan::check::{check, check_rendezvous};
 use ripieno_plan::simulate::{Model, cost_s, segmented};
 use ripieno_plan::table::table;
 use ripieno_plan::{Constant, FaultKind, Op, Plan, PlanFault, Promise, PromisedSpan};
 
-/// Check plans in all ways: over links of one piece and over unbuffered links, whole and in segments that divide rows.
-fn kept(plans: &[Plan], promises: &[Promise]) {
+/// Check plans over links of one piece and over unbuffered links, without segments and in segments that divide rows.
+fn check_all(plans: &[Plan], promises: &[Promise]) {
     check(plans, promises).unwrap();
     check_rendezvous(plans).unwrap();
     for segment_bytes in [4, 12, 16] {
@@ -21,14 +23,14 @@ fn fault(plans: &[Plan], promises: &[Promise]) -> PlanFault {
 }
 
 #[test]
-fn a_lone_rank_gets_its_own_rows_and_zeros() {
-    kept(&[alone()], &sparse([&[2, 5, 7]], [&[5, 9, 7]]));
+fn a_single_rank_gets_its_own_rows_and_zeros() {
+    check_all(&[one_rank_plan()], &sparse([&[2, 5, 7]], [&[5, 9, 7]]));
 }
 
 #[test]
 fn two_ranks_exchange_rows() {
-    kept(&pair(), &pair_promises());
-    let report = check(&pair(), &pair_promises()).unwrap();
+    check_all(&two_rank_plans(), &two_rank_promises());
+    let report = check(&two_rank_plans(), &two_rank_promises()).unwrap();
     let (first, second) = (report.ranks[0], report.ranks[1]);
     assert_eq!((first.sent_count, first.sent_bytes, first.reduced_bytes), (2, 3 * ROW_BYTES, 2 * ROW_BYTES));
     assert_eq!((second.sent_count, second.sent_bytes, second.reduced_bytes), (1, 2 * ROW_BYTES, ROW_BYTES));
@@ -52,14 +54,14 @@ fn three_ranks_exchange_through_a_hub() {
         plans[peer].send(0, main(0, keys[peer].len()));
         plans[peer].receive(0, output(0, keys[peer].len()));
     }
-    kept(&plans, &sparse(keys, keys));
+    check_all(&plans, &sparse(keys, keys));
 }
 
 /// A butterfly of 2x2 on keys 0..4. In the first layer ranks 0, 1 and ranks 2, 3 form pairs and separate keys 0, 1 from
-/// 2, 3. In the second layer ranks 0, 2 and ranks 1, 3 separate single keys. Rank r holds every key except r and wants
-/// only key (r + 1) % 4.
+/// 2, 3. In the second layer ranks 0, 2 and ranks 1, 3 separate single keys. Rank r holds every key except r and
+/// requests only key (r + 1) % 4.
 #[test]
-fn four_ranks_nest() {
+fn four_ranks_exchange_in_two_layers() {
     let out_keys: [&[u64]; 4] = [&[1, 2, 3], &[0, 2, 3], &[0, 1, 3], &[0, 1, 2]];
     let in_keys: [&[u64]; 4] = [&[1], &[2], &[3], &[0]];
     let lower = [1, 1, 2, 2];
@@ -92,7 +94,7 @@ fn four_ranks_nest() {
     plans[0].receive(2, output(0, 1));
     plans[3].send_rows(2, scratch(0, 2), rows([1]));
     plans[2].receive(3, output(0, 1));
-    kept(&plans, &sparse(out_keys, in_keys));
+    check_all(&plans, &sparse(out_keys, in_keys));
 }
 
 /// Rank 0 reduces two rows into `reduced` and sends row 1. Rank 1 has one of the two rows from the start, and the other
@@ -108,7 +110,7 @@ fn between(reduced: [u32; 2], awaited: usize) -> [Plan; 2] {
 }
 
 #[test]
-fn bytes_between_rows_are_free_as_soon_as_the_row_before_them_is_done() {
+fn bytes_between_rows_are_available_once_the_preceding_row_is_done() {
     for plans in [between([0, 3], 1), between([2, 3], 0)] {
         check(&plans, &[Promise::nothing(), Promise::nothing()]).unwrap();
         check_rendezvous(&plans).unwrap();
@@ -119,8 +121,8 @@ fn bytes_between_rows_are_free_as_soon_as_the_row_before_them_is_done() {
 fn a_deadlock_over_bytes_between_rows_is_found() {
     let plans = between([0, 3], 0);
     let deadlock = FaultKind::Deadlock { blocked: vec![(0, 0), (1, 1)] };
-    assert_eq!(fault(&plans, &[Promise::nothing(), Promise::nothing()]).what, deadlock);
-    assert_eq!(check_rendezvous(&plans).unwrap_err().what, deadlock);
+    assert_eq!(fault(&plans, &[Promise::nothing(), Promise::nothing()]).kind, deadlock);
+    assert_eq!(check_rendezvous(&plans).unwrap_err().kind, deadlock);
 }
 
 #[test]
@@ -140,17 +142,17 @@ fn rows_wait_for_the_bytes_before_them() {
 }
 
 #[test]
-fn rows_are_filled_and_nothing_between_them() {
+fn a_fill_changes_only_its_rows() {
     let mut plan = Plan::new();
     plan.fill_rows(main(0, 4), rows([0, 2]), Constant::Zero);
     plan.copy(main(1, 2), output(0, 2));
     let zeros = PromisedSpan { span: output(1, 1), sources: Vec::new(), op: None };
     let promise = Promise::copy(output(0, 1), 0, main(1, 1)).and(Promise { spans: vec![zeros] });
-    kept(&[plan], &[promise]);
+    check_all(&[plan], &[promise]);
 }
 
 #[test]
-fn a_rank_that_passes_a_gap_early_does_not_let_others_overtake() {
+fn passing_a_gap_early_keeps_the_order_of_other_operations() {
     // The reductions of rank 0 finish before rank 2 sends. The copy still follows the data of rank 2, and the last
     // operation follows all others.
     let mut plans = [Plan::new(), Plan::new(), Plan::new()];
@@ -167,11 +169,11 @@ fn a_rank_that_passes_a_gap_early_does_not_let_others_overtake() {
     let mut promises = vec![Promise::nothing(); 3];
     let sources = vec![(0, scratch(0, 1)), (0, scratch(1, 1))];
     promises[0] = Promise { spans: vec![PromisedSpan { span: main(3, 1), sources, op: Some(Op::Sum) }] };
-    kept(&plans, &promises);
+    check_all(&plans, &promises);
 }
 
 #[test]
-fn a_table_shows_which_rows_go_where() {
+fn a_table_shows_the_rows_of_both_ends() {
     let (mut first, mut second) = (Plan::new(), Plan::new());
     first.send_rows(1, main(0, 4), rows([0, 1, 3]));
     second.reduce_rows(0, scratch(0, 6), rows([1, 2, 5]), Op::Sum);
@@ -179,7 +181,7 @@ fn a_table_shows_which_rows_go_where() {
 }
 
 #[test]
-fn only_rows_that_pass_cost() {
+fn only_selected_rows_have_a_cost() {
     let model = Model { alpha_s: 4.0, beta_s_per_byte: 0.5, gamma_s_per_byte: 0.25 };
     let (mut first, mut second) = (Plan::new(), Plan::new());
     first.combine_rows(scratch(0, 2), main(0, 9), rows([3, 7]), Op::Sum);

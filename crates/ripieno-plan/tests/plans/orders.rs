@@ -12,7 +12,7 @@ fn every_promise_is_kept_in_every_order() {
     for topology in topologies::random(60, 24) {
         let p = topology.size();
         let layout = DataLayout::uneven(&(0..p).map(|rank| rank % 4).collect::<Vec<_>>(), |_, _| 1);
-        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.places == PlacementUse::Ordered) {
+        for algorithm in ALGORITHMS.iter().filter(|algorithm| algorithm.placement == PlacementUse::Ordered) {
             let collective = algorithm.collective();
             for (order, root) in
                 ORDERS.into_iter().flat_map(|order| roots(collective, p).map(move |root| (order, root)))
@@ -29,7 +29,7 @@ fn every_promise_is_kept_in_every_order() {
 
 /// A chain crosses between racks, and between nodes, once less than their number: each receives the vector once.
 #[test]
-fn chains_bring_every_rack_and_every_node_the_vector_once() {
+fn chains_enter_every_rack_and_every_node_once() {
     for topology in topologies::random(80, 24) {
         let layout = DataLayout::even(topology.size(), 50);
         for collective in [Collective::Broadcast, Collective::Reduce] {
@@ -53,13 +53,13 @@ fn chains_bring_every_rack_and_every_node_the_vector_once() {
 fn rings_enter_and_leave_every_rack_and_every_node_once() {
     for topology in topologies::random(80, 24) {
         let layout = DataLayout::even(topology.size(), 3 * topology.size());
-        for (collective, turns) in
+        for (collective, pass_count) in
             [(Collective::Allreduce, 2), (Collective::Allgather, 1), (Collective::ReduceScatter, 1)]
         {
             let requests = layout.requests(collective, 0, 0, Op::Sum);
             let ring = Algorithm::by_name(collective, "ring").unwrap();
             let plans = topologies::plans(ring, &topology, Order::Racks, &requests);
-            let sent_bytes = turns * (topology.size() - 1) * layout.chunks[0].length_bytes;
+            let sent_bytes = pass_count * (topology.size() - 1) * layout.chunks[0].length_bytes;
             let closed = |count: usize| if count > 1 { count } else { 0 };
             let racks = topologies::crossings(&plans, |rank| topology.rack(rank));
             assert_eq!(racks.len(), closed(topology.rack_count()), "{topology:?}");
@@ -72,7 +72,7 @@ fn rings_enter_and_leave_every_rack_and_every_node_once() {
 
 /// The case of figure 6: in a random order the same chain uses the uplinks several times as much.
 #[test]
-fn a_random_chain_loads_uplinks_more_than_four_times_as_much() {
+fn a_random_chain_loads_uplinks_more_than_four_times_as_much_as_a_rack_order_chain() {
     let topology =
         std::sync::Arc::new(ripieno_plan::Topology::new((0..32).collect(), (0..32).map(|rank| rank / 8).collect()));
     let layout = DataLayout::even(32, 32);

@@ -61,7 +61,7 @@ fn chain_broadcast_costs_twisters_equation_3() {
 }
 
 #[test]
-fn chain_reduce_costs_equation_3_with_the_work_of_combining() {
+fn chain_reduce_costs_equation_3_plus_the_combining_time() {
     for (p, n) in cases() {
         let k = 16;
         let expected = (p + k - 2) as f64 * (ALPHA + (n / k) as f64 * (BETA + GAMMA));

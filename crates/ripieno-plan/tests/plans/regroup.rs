@@ -53,7 +53,7 @@ fn pulled_count(sizes: impl Iterator<Item = usize>) -> usize {
 }
 
 #[test]
-fn every_block_arrives_and_a_pulled_one_costs_a_byte_each_way() {
+fn every_block_arrives_and_a_grant_costs_one_byte_each_way() {
     for p in 1..=33 {
         for (seed, pulls) in [1, 2, 3, 40].into_iter().enumerate() {
             let sizes = scattered(p, (p * 10 + seed) as u64);
@@ -77,7 +77,7 @@ fn every_block_arrives_and_a_pulled_one_costs_a_byte_each_way() {
 }
 
 #[test]
-fn nothing_waits_in_a_circle_over_links_that_hold_nothing() {
+fn no_deadlock_occurs_over_unbuffered_links() {
     for p in 1..=33 {
         let all_large = sizes(p, |_, _| EAGER_BYTES + 3);
         for (seed, sizes) in [all_large, scattered(p, p as u64)].iter().enumerate() {
@@ -90,7 +90,7 @@ fn nothing_waits_in_a_circle_over_links_that_hold_nothing() {
 }
 
 #[test]
-fn blocks_may_be_cut_anywhere() {
+fn blocks_can_be_segmented_at_any_byte() {
     for p in 2..=9 {
         let sizes = scattered(p, p as u64 + 100);
         for segment_bytes in [1, 3, 7] {
@@ -113,7 +113,7 @@ fn most_in_flight(plans: &[Plan]) -> usize {
 }
 
 #[test]
-fn no_more_large_blocks_are_on_their_way_to_a_rank_than_it_pulls() {
+fn the_number_of_large_blocks_in_flight_to_a_rank_is_limited() {
     for p in [3, 4, 9, 17, 32] {
         let to_one = sizes(p, |_, to| if to == 0 { 100 } else { 0 });
         let to_all = sizes(p, |_, _| 100);
@@ -128,7 +128,7 @@ fn no_more_large_blocks_are_on_their_way_to_a_rank_than_it_pulls() {
 
 /// Pulling costs only the grants: a receiver that pulls two blocks at a time is never idle while a grant is in flight.
 #[test]
-fn pulling_two_at_a_time_takes_as_long_as_sending_at_once() {
+fn pulling_two_blocks_at_a_time_is_as_fast_as_sending_all_at_once() {
     let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
     let to_one = sizes(17, |_, to| if to == 0 { 1000 } else { 0 });
     let [one, two, all] = [1, 2, 16].map(|pulls| cost_s(&plans(&to_one, pulls), &model).unwrap());
@@ -136,20 +136,20 @@ fn pulling_two_at_a_time_takes_as_long_as_sending_at_once() {
 }
 
 #[test]
-fn without_a_grant_or_with_one_too_many_the_plans_do_not_end() {
+fn removing_any_operation_is_found() {
     let sizes = sizes(5, |_, _| EAGER_BYTES + 1);
     let (plans, promises) = (plans(&sizes, 2), promises(&sizes));
     for rank in 0..5 {
         for index in 0..plans[rank].operations().len() {
             let mut broken = plans.clone();
             let mut rest = Plan::new();
-            let kept = |at: &usize| *at != index;
+            let remains = |at: &usize| *at != index;
             (0..plans[rank].operations().len())
-                .filter(kept)
+                .filter(remains)
                 .for_each(|at| rest.push(plans[rank].operations()[at].clone()));
             broken[rank] = rest;
-            let left_out: &Operation = &plans[rank].operations()[index];
-            assert!(check(&broken, &promises).is_err(), "rank {rank} without {left_out:?}");
+            let removed: &Operation = &plans[rank].operations()[index];
+            assert!(check(&broken, &promises).is_err(), "rank {rank} without {removed:?}");
         }
     }
 }

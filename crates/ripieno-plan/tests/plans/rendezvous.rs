@@ -1,5 +1,5 @@
-//! Rendezvous: an entry states whether its algorithm runs over unbuffered links, so that a link may lend the sender's
-//! memory.
+//! Rendezvous: an entry states whether its algorithm runs over unbuffered links. Then a receiver may read the sender's
+//! memory without a copy.
 
 use crate::common::{DataLayout, roots, topologies};
 use ripieno_plan::catalogue::ALGORITHMS;
@@ -7,7 +7,7 @@ use ripieno_plan::check::check_rendezvous;
 use ripieno_plan::{Algorithm, Op, Order, PlacementUse, Plan};
 
 #[test]
-fn an_algorithm_uses_rendezvous_if_its_entry_requires_it() {
+fn an_algorithm_runs_over_unbuffered_links_if_its_entry_says_so() {
     let found = |algorithm: &'static Algorithm| worlds(algorithm).try_for_each(|plans| check_rendezvous(&plans));
     let wrong: Vec<String> = ALGORITHMS
         .iter()
@@ -22,7 +22,7 @@ fn an_algorithm_uses_rendezvous_if_its_entry_requires_it() {
 /// ranks per node.
 fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> {
     let collective = algorithm.collective();
-    if algorithm.places == PlacementUse::TwoLevels {
+    if algorithm.placement == PlacementUse::TwoLevels {
         let grids = (1..=6).flat_map(|nodes| (1..=4).map(move |ranks| topologies::grid(nodes, ranks)));
         return Box::new(grids.flat_map(move |topology| {
             let layout = DataLayout::even(topology.size(), 2 * topology.size() + 3);
@@ -35,7 +35,7 @@ fn worlds(algorithm: &'static Algorithm) -> Box<dyn Iterator<Item = Vec<Plan>>> 
     }
     Box::new((1..=32).flat_map(move |p| [2 * p + 3, p / 2].map(|element_count| (p, element_count))).flat_map(
         move |(p, element_count)| {
-            let layout = DataLayout::suiting(algorithm, p, element_count);
+            let layout = DataLayout::for_algorithm(algorithm, p, element_count);
             let plans = |root| algorithm.plans(&layout.requests(collective, root, (root + 1) % p, Op::Sum)).ok();
             roots(collective, p).filter_map(plans).collect::<Vec<_>>()
         },

@@ -2,8 +2,8 @@
 
 use crate::common::butterflies::{ConfiguredButterfly, CuttingTeam, RankKeys, configured, machines, shapes, take_step};
 use ripieno_plan::check::{check, check_rendezvous};
-use ripieno_plan::sparse::team::{Alone, WorkTeam};
-use ripieno_plan::sparse::{Butterfly, Configuring, Degrees, EXAMPLE_COUNT};
+use ripieno_plan::sparse::team::{SingleThread, WorkTeam};
+use ripieno_plan::sparse::{Butterfly, Configurator, Degrees, EXAMPLE_COUNT};
 use ripieno_plan::{Buffer, Op, Operation, Plan, Promise, Span};
 use std::collections::BTreeSet;
 
@@ -25,14 +25,14 @@ fn plans(configured: &ConfiguredButterfly, op: Op) -> Vec<Plan> {
     configured.routes.iter().map(|routes| routes.plan(ROW_BYTES, 4, op)).collect()
 }
 
-/// Return the keys that some rank wants and no rank contributes.
+/// Return the keys that some rank requests and no rank contributes.
 fn missing(keys: &RankKeys) -> BTreeSet<u64> {
-    let there: BTreeSet<u64> = keys.outs.iter().flatten().copied().collect();
-    keys.ins.iter().flatten().copied().filter(|key| !there.contains(key)).collect()
+    let contributed: BTreeSet<u64> = keys.outs.iter().flatten().copied().collect();
+    keys.ins.iter().flatten().copied().filter(|key| !contributed.contains(key)).collect()
 }
 
 #[test]
-fn every_wanted_row_gets_every_contribution_once_and_missing_ones_are_zero() {
+fn every_requested_row_gets_every_contribution_once_and_missing_rows_are_zero() {
     for (seed, degrees) in worlds().enumerate() {
         let p = degrees.world_size();
         for (turn, (shape, keys)) in shapes(p, seed as u64).into_iter().enumerate() {
@@ -45,19 +45,19 @@ fn every_wanted_row_gets_every_contribution_once_and_missing_ones_are_zero() {
             let configured = configured(&degrees, &keys, dense_above);
             let plans = plans(&configured, op);
             let promises: Vec<Promise> =
-                keys.ins.iter().map(|wanted| Promise::sparse(&keys.outs, wanted, row(), op)).collect();
-            let what = || format!("{degrees}, {shape}, dense above {dense_above}: {keys:?}");
-            check(&plans, &promises).unwrap_or_else(|fault| panic!("{}: {fault}", what()));
+                keys.ins.iter().map(|requested| Promise::sparse(&keys.outs, requested, row(), op)).collect();
+            let case_text = || format!("{degrees}, {shape}, dense above {dense_above}: {keys:?}");
+            check(&plans, &promises).unwrap_or_else(|fault| panic!("{}: {fault}", case_text()));
             if p <= 16 {
-                check_rendezvous(&plans).unwrap_or_else(|fault| panic!("{}: {fault}", what()));
+                check_rendezvous(&plans).unwrap_or_else(|fault| panic!("{}: {fault}", case_text()));
             }
 
             let expected = missing(&keys);
             let count: u64 = configured.missing.iter().map(|missing| missing.count).sum();
-            assert_eq!(count, expected.len() as u64, "{}", what());
+            assert_eq!(count, expected.len() as u64, "{}", case_text());
             for missing in &configured.missing {
-                assert_eq!(missing.examples.len() as u64, missing.count.min(EXAMPLE_COUNT as u64), "{}", what());
-                assert!(missing.examples.iter().all(|key| expected.contains(key)), "{}", what());
+                assert_eq!(missing.examples.len() as u64, missing.count.min(EXAMPLE_COUNT as u64), "{}", case_text());
+                assert!(missing.examples.iter().all(|key| expected.contains(key)), "{}", case_text());
             }
         }
     }
@@ -81,10 +81,10 @@ fn any_team_finds_the_same_routes_and_sends_the_same_bytes() {
                 let plans = found.map(|(routes, missing)| (routes.plan(ROW_BYTES, 4, Op::Sum), missing));
                 (sent, plans.collect::<Vec<_>>())
             };
-            let alone = found(&Alone);
+            let by_one_thread = found(&SingleThread);
             for size in [2, 3, 5] {
                 assert!(
-                    found(&CuttingTeam(size)) == alone,
+                    found(&CuttingTeam(size)) == by_one_thread,
                     "{degrees}, {shape}, dense above {dense_above}, {size}: {keys:?}"
                 );
             }
@@ -114,7 +114,7 @@ fn contributors(degrees: &Degrees) -> Vec<Vec<Vec<usize>>> {
 }
 
 #[test]
-fn a_rank_holds_the_union_of_all_that_k_ranks_have_of_its_range() {
+fn a_rank_holds_the_union_of_the_keys_of_k_ranks_in_its_range() {
     for (seed, degrees) in worlds().enumerate() {
         let contributors = contributors(&degrees);
         for (shape, keys) in shapes(degrees.world_size(), seed as u64) {
@@ -132,9 +132,9 @@ fn a_rank_holds_the_union_of_all_that_k_ranks_have_of_its_range() {
                     assert_eq!(volume.range, range.end - range.start);
                     let (outs, ins) = (union(&keys.outs), union(&keys.ins));
                     assert_eq!(volume.in_rows, ins, "{degrees}, {shape}, rank {rank}");
-                    // If all keys are wanted, the last layer has a row for every key.
-                    let is_landing = step > 0 && step + 1 == contributors.len() && ins as u64 == volume.range;
-                    let outs = if is_landing { ins } else { outs };
+                    // If all keys are requested, the last layer has a row for every key.
+                    let is_last_layer = step > 0 && step + 1 == contributors.len() && ins as u64 == volume.range;
+                    let outs = if is_last_layer { ins } else { outs };
                     assert_eq!(volume.out_rows, outs, "{degrees}, {shape}, rank {rank}");
                 }
             }
@@ -143,7 +143,7 @@ fn a_rank_holds_the_union_of_all_that_k_ranks_have_of_its_range() {
 }
 
 #[test]
-fn each_layer_sends_all_held_rows_and_k_ranks_finally_share_a_range() {
+fn k_different_ranks_contribute_to_each_row_after_a_layer() {
     for degrees in worlds().filter(|degrees| degrees.folded() == 0) {
         let mut product = 1;
         for (layer, above) in contributors(&degrees).iter().enumerate() {
@@ -157,7 +157,7 @@ fn each_layer_sends_all_held_rows_and_k_ranks_finally_share_a_range() {
 }
 
 #[test]
-fn direct_sends_every_row_to_its_owner_and_every_wanted_row_from_there() {
+fn one_layer_sends_every_row_to_its_owner_and_every_requested_row_back() {
     for p in 1..=33 {
         let degrees = Degrees::direct(p);
         for (shape, keys) in shapes(p, p as u64) {
@@ -169,8 +169,8 @@ fn direct_sends_every_row_to_its_owner_and_every_wanted_row_from_there() {
             let plans = plans(&configured(&degrees, &keys, f64::INFINITY), Op::Sum);
             let report = check(&plans, &vec![Promise::nothing(); p]).unwrap();
             for (rank, traffic) in report.ranks.iter().enumerate() {
-                let given = |peer| between(&keys.outs, rank, peer) + between(&keys.ins, peer, rank);
-                let rows: usize = (0..p).map(given).sum();
+                let sent_rows = |peer| between(&keys.outs, rank, peer) + between(&keys.ins, peer, rank);
+                let rows: usize = (0..p).map(sent_rows).sum();
                 assert_eq!(traffic.sent_bytes, rows * ROW_BYTES, "{shape}, {p}");
             }
         }
@@ -178,49 +178,50 @@ fn direct_sends_every_row_to_its_owner_and_every_wanted_row_from_there() {
 }
 
 #[test]
-fn dense_layers_need_no_maps_but_at_the_top() {
+fn only_the_first_of_dense_layers_needs_maps() {
     for degrees in worlds().filter(|degrees| degrees.layers().len() > 1 && degrees.folded() == 0) {
         let (_, keys) = shapes(degrees.world_size(), 1).swap_remove(0);
         for routes in configured(&degrees, &keys, 0.0).routes {
             assert!(routes.volumes()[1..].iter().all(|volume| volume.out_rows as u64 == volume.range));
             let plan = routes.plan(ROW_BYTES, 4, Op::Sum);
             // Fills select the rows of missing keys to clear them.
-            let chooses =
+            let selects_rows =
                 |operation: &&Operation| operation.rows().is_some() && !matches!(operation, Operation::Fill { .. });
-            let count = plan.operations().iter().filter(chooses).count();
+            let count = plan.operations().iter().filter(selects_rows).count();
             assert!(count <= 2 * degrees.layers()[0], "{degrees}: {count}");
         }
     }
 }
 
 #[test]
-fn messages_that_hold_no_sets_are_refused_and_change_nothing() {
+fn malformed_messages_are_rejected_and_change_nothing() {
     let (degrees, keys) = ("3".parse().unwrap(), shapes(3, 5).swap_remove(0).1);
     let mut machines = machines(&degrees, &keys, 0.5);
-    let message = |from: usize| machines[from].outgoing(0, &Alone).into_iter().find(|(to, _)| *to == 0).unwrap().1;
+    let message =
+        |from: usize| machines[from].outgoing(0, &SingleThread).into_iter().find(|(to, _)| *to == 0).unwrap().1;
     let good: Vec<(usize, Vec<u8>)> = vec![(1, message(1)), (2, message(2))];
     let machine = &mut machines[0];
-    let mut refused = |messages: &[(usize, Vec<u8>)], peer: usize| {
-        let error = machine.absorb(0, messages, &Alone).unwrap_err();
+    let mut rejected = |messages: &[(usize, Vec<u8>)], peer: usize| {
+        let error = machine.absorb(0, messages, &SingleThread).unwrap_err();
         assert!(error.to_string().contains(&format!("rank {peer} ")), "{error}");
     };
-    refused(&good[..1], 2);
-    refused(&[good[0].clone(), good[1].clone(), good[1].clone()], 2);
-    refused(&[(1, good[0].1[1..].to_vec()), good[1].clone()], 1);
-    refused(&[(1, [&good[0].1[..], &[0]].concat()), good[1].clone()], 1);
-    refused(&[(1, vec![]), good[1].clone()], 1);
-    machine.absorb(0, &good, &Alone).unwrap();
+    rejected(&good[..1], 2);
+    rejected(&[good[0].clone(), good[1].clone(), good[1].clone()], 2);
+    rejected(&[(1, good[0].1[1..].to_vec()), good[1].clone()], 1);
+    rejected(&[(1, [&good[0].1[..], &[0]].concat()), good[1].clone()], 1);
+    rejected(&[(1, vec![]), good[1].clone()], 1);
+    machine.absorb(0, &good, &SingleThread).unwrap();
 }
 
 #[test]
 fn a_malformed_message_is_reported_by_its_first_fault() {
-    let what = |message: &[u8]| {
-        let mut machine = Configuring::new(0, &Degrees::direct(2), 20, vec![1, 12], vec![2], 2.0);
-        machine.absorb(0, &[(1, message)], &Alone).unwrap_err().what
+    let reason = |message: &[u8]| {
+        let mut machine = Configurator::new(0, &Degrees::direct(2), 20, vec![1, 12], vec![2], 2.0);
+        machine.absorb(0, &[(1, message)], &SingleThread).unwrap_err().reason
     };
     // The encoding of a set of all keys is a single zero.
-    assert_eq!(what(&[9, 0, 0]), "no form of key sets");
-    assert_eq!(what(&[0, 9, 0]), "no form of key sets");
-    assert_eq!(what(&[0]), "too few bytes");
-    assert_eq!(what(&[0, 0, 0]), "bytes behind the last set");
+    assert_eq!(reason(&[9, 0, 0]), "unknown form of key sets");
+    assert_eq!(reason(&[0, 9, 0]), "unknown form of key sets");
+    assert_eq!(reason(&[0]), "too few bytes");
+    assert_eq!(reason(&[0, 0, 0]), "bytes after the last set");
 }

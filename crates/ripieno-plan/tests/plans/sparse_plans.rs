@@ -23,10 +23,11 @@ fn plans(degrees: &Degrees, keys: &RankKeys, row_bytes: usize, op: Op) -> Vec<Pl
 
 fn promises(keys: &RankKeys, row_bytes: usize, op: Op) -> Vec<Promise> {
     let row = Span::whole(Buffer::MAIN, row_bytes / ELEMENT_BYTES, ELEMENT_BYTES);
-    keys.ins.iter().map(|wanted| Promise::sparse(&keys.outs, wanted, row, op)).collect()
+    keys.ins.iter().map(|requested| Promise::sparse(&keys.outs, requested, row, op)).collect()
 }
 
-/// Every rank holds some keys and wants some. Each key is wanted by some rank, and no rank holds the last key.
+/// Create keys such that every rank holds some keys and requests some. Some rank requests each key, and no rank holds
+/// the last key.
 fn scattered(p: usize, n: u64, seed: u64) -> RankKeys {
     let mut state = seed;
     let mut sets = |first: usize, n: u64| -> Vec<Vec<u64>> {
@@ -40,7 +41,7 @@ fn scattered(p: usize, n: u64, seed: u64) -> RankKeys {
 /// If every rank has all keys, a sparse reduction sends as much as the best dense algorithm. Each rank sends `2(p-1)/p`
 /// of the vector, in `2(d-1)` messages per layer of degree `d`, and no message waits for a busy rank.
 #[test]
-fn nothing_but_the_degrees_decides_on_messages_and_rounds() {
+fn messages_and_rounds_depend_only_on_the_degrees() {
     for degrees in worlds(32) {
         let p = degrees.world_size();
         let all: Vec<u64> = (0..3 * p as u64).collect();
@@ -67,11 +68,11 @@ fn row_counts(degrees: &Degrees, n: u64, sets: &[Vec<u64>]) -> Vec<usize> {
     let mut counts = vec![0; sets.len()];
     for index in 0..butterflies[0].layers().len() {
         let layers = butterflies.iter().map(|butterfly| &butterfly.layers()[index]);
-        let kept = |layer: &Layer| -> BTreeSet<u64> {
+        let union = |layer: &Layer| -> BTreeSet<u64> {
             let of = |&member: &usize| held[member].range(layer.range().clone());
             layer.members.iter().flat_map(of).copied().collect()
         };
-        let below = layers.clone().map(kept).collect();
+        let below = layers.clone().map(union).collect();
         for (rank, layer) in layers.enumerate() {
             counts[rank] += held[rank].len() - held[rank].range(layer.range().clone()).count();
         }
@@ -80,23 +81,24 @@ fn row_counts(degrees: &Degrees, n: u64, sets: &[Vec<u64>]) -> Vec<usize> {
     counts
 }
 
-/// A plan only moves rows of keys that some rank has or wants, and sends each row once to a member.
+/// A plan only moves rows of keys that some rank has or requests, and sends each row once to a member.
 #[test]
-fn each_sent_row_is_kept_by_its_receiver() {
+fn each_row_is_sent_once_to_a_member_that_needs_it() {
     let folded = (1..=16).flat_map(Degrees::all_smooth).filter(|degrees| degrees.folded() > 0);
     for (seed, degrees) in worlds(16).chain(folded).enumerate() {
         let p = degrees.world_size();
         let keys = scattered(p, 6 * p as u64, seed as u64);
         let report = check(&plans(&degrees, &keys, 4, Op::Sum), &promises(&keys, 4, Op::Sum)).unwrap();
-        let (given, taken) = (row_counts(&degrees, keys.n, &keys.outs), row_counts(&degrees, keys.n, &keys.ins));
+        let (out_counts, in_counts) =
+            (row_counts(&degrees, keys.n, &keys.outs), row_counts(&degrees, keys.n, &keys.ins));
         let bytes = |counts: &[usize]| 4 * counts.iter().sum::<usize>();
         let sent: usize = report.ranks.iter().map(|rank| rank.sent_bytes).sum();
-        assert_eq!(sent, bytes(&given) + bytes(&taken), "{degrees}");
+        assert_eq!(sent, bytes(&out_counts) + bytes(&in_counts), "{degrees}");
         let reduced: usize = report.ranks.iter().map(|rank| rank.reduced_bytes).sum();
-        assert_eq!(reduced, bytes(&given), "{degrees}");
+        assert_eq!(reduced, bytes(&out_counts), "{degrees}");
         for (rank, traffic) in report.ranks.iter().enumerate() {
             let received_back = traffic.received_bytes - traffic.reduced_bytes;
-            assert_eq!(received_back, 4 * taken[rank], "{degrees}, rank {rank}");
+            assert_eq!(received_back, 4 * in_counts[rank], "{degrees}, rank {rank}");
         }
     }
 }
@@ -115,23 +117,25 @@ fn promises_are_kept_for_rows_of_any_width_in_segments() {
 }
 
 #[test]
-fn no_operation_can_be_left_out_and_no_row_be_another() {
+fn removing_an_operation_or_changing_a_row_is_found() {
     // A product distinguishes duplicate contributions, and ones from zeros.
     for (seed, degrees) in worlds(8).enumerate() {
         let p = degrees.world_size();
         let keys = scattered(p, 4 * p as u64, seed as u64);
         let (plans, promises) = (plans(&degrees, &keys, 4, Op::Prod), promises(&keys, 4, Op::Prod));
         check(&plans, &promises).unwrap();
-        let refused = |rank: usize, changed: Plan, what: &dyn Fn() -> String| {
+        let assert_rejected = |rank: usize, changed: Plan, change_text: &dyn Fn() -> String| {
             let mut broken = plans.clone();
             broken[rank] = changed;
-            assert!(check(&broken, &promises).is_err(), "{degrees}, rank {rank}, {}: {keys:?}", what());
+            assert!(check(&broken, &promises).is_err(), "{degrees}, rank {rank}, {}: {keys:?}", change_text());
         };
         for (rank, plan) in plans.iter().enumerate() {
             for (index, operation) in plan.operations().iter().enumerate() {
-                refused(rank, with(plan, index, None), &|| format!("without {operation:?}"));
-                for other in others(operation) {
-                    refused(rank, with(plan, index, Some(other.clone())), &|| format!("{operation:?} -> {other:?}"));
+                assert_rejected(rank, with(plan, index, None), &|| format!("without {operation:?}"));
+                for other in variants(operation) {
+                    assert_rejected(rank, with(plan, index, Some(other.clone())), &|| {
+                        format!("{operation:?} -> {other:?}")
+                    });
                 }
             }
         }
@@ -147,15 +151,15 @@ fn with(plan: &Plan, index: usize, other: Option<Operation>) -> Plan {
 }
 
 /// Return variants of the operation with one row moved to the next position, for each row that can move.
-fn others(operation: &Operation) -> Vec<Operation> {
+fn variants(operation: &Operation) -> Vec<Operation> {
     let moved = |rows: &Rows| {
         let numbers = rows.numbers().to_vec();
-        let has_room = |&place: &usize| numbers.get(place + 1).is_none_or(|next| *next > numbers[place] + 1);
-        let places: Vec<usize> = (0..numbers.len()).filter(has_room).collect();
+        let can_move = |&position: &usize| numbers.get(position + 1).is_none_or(|next| *next > numbers[position] + 1);
+        let positions: Vec<usize> = (0..numbers.len()).filter(can_move).collect();
         let row_bytes = rows.row_bytes();
-        places.into_iter().map(move |place| {
+        positions.into_iter().map(move |position| {
             let mut numbers = numbers.clone();
-            numbers[place] += 1;
+            numbers[position] += 1;
             Rows::new(numbers.into(), row_bytes)
         })
     };

@@ -4,7 +4,7 @@
 use crate::common::butterflies::{CuttingTeam, RankKeys, machines, random, take_step};
 use crate::common::interpreter::{RankMemory, combined, identity, interpreted};
 use ripieno_plan::Op;
-use ripieno_plan::sparse::{Configuring, Degrees, Routes, RowMap};
+use ripieno_plan::sparse::{Configurator, Degrees, Routes, RowMap};
 
 const WIDTH: usize = 3;
 
@@ -46,7 +46,7 @@ fn reduced(routes: &[Routes], keys: &RankKeys, values: &[Vec<f32>], op: Op) -> V
         .into_iter()
         .zip(values)
         .map(|([main, output, _], values)| {
-            assert_eq!(main, *values, "what is contributed is only read");
+            assert_eq!(main, *values, "the contributed values are unchanged");
             output
         })
         .collect()
@@ -70,8 +70,8 @@ fn every_rank_gets_the_sum_over_all_ranks() {
         let mut machines = machines(&degrees, &keys, [0.9, 0.3, f64::INFINITY][seed / 3 % 3]);
         (0..machines[0].step_count()).for_each(|step| take_step(&mut machines, step, &team));
         let routes: Vec<Routes> = machines.into_iter().map(|machine| machine.finish(&team).0).collect();
-        for (wanted, found) in keys.ins.iter().zip(reduced(&routes, &keys, &values, op)) {
-            for (key, found) in wanted.iter().zip(found.chunks(WIDTH)) {
+        for (requested, found) in keys.ins.iter().zip(reduced(&routes, &keys, &values, op)) {
+            for (key, found) in requested.iter().zip(found.chunks(WIDTH)) {
                 let mut expected = [None; WIDTH];
                 for (outs, values) in keys.outs.iter().zip(&values) {
                     let Ok(row) = outs.binary_search(key) else { continue };
@@ -86,7 +86,13 @@ fn every_rank_gets_the_sum_over_all_ranks() {
 }
 
 /// Return the next values of a rank from its own current values and the values that arrived with the keys.
-fn taken_down(machine: &Configuring, step: usize, current: &[f32], arrived: &[(usize, Vec<f32>)], op: Op) -> Vec<f32> {
+fn values_below(
+    machine: &Configurator,
+    step: usize,
+    current: &[f32],
+    arrived: &[(usize, Vec<f32>)],
+    op: Op,
+) -> Vec<f32> {
     let maps = machine.down_maps(step);
     let rows = |map: &RowMap| -> Vec<usize> {
         match map {
@@ -110,7 +116,7 @@ fn taken_down(machine: &Configuring, step: usize, current: &[f32], arrived: &[(u
     combine(own_map, own);
     for (peer, map) in maps.arrivals {
         let (_, values) = arrived.iter().find(|(from, _)| *from == peer).expect("every peer sends values");
-        assert_eq!(values.len(), map.len() * WIDTH, "as many values come as rows were told");
+        assert_eq!(values.len(), map.len() * WIDTH, "there is one value per element of the rows");
         combine(map, values);
     }
     next
@@ -134,13 +140,13 @@ fn values_sent_with_keys_and_values_sent_later_produce_the_same_bits() {
             }
             take_step(&mut machines, step, &team);
             for (rank, machine) in machines.iter().enumerate() {
-                current[rank] = taken_down(machine, step, &current[rank], &arrived[rank], op);
+                current[rank] = values_below(machine, step, &current[rank], &arrived[rank], op);
             }
         }
         let routes: Vec<Routes> = machines.into_iter().map(|machine| machine.finish(&team).0).collect();
         let plans: Vec<_> = routes.iter().map(|routes| routes.up_plan(4 * WIDTH, 4, op)).collect();
         let ranks = current.into_iter().zip(&keys.ins);
-        let mut memories: Vec<RankMemory> = ranks.map(|(landed, ins)| memory(&[], ins.len(), landed)).collect();
+        let mut memories: Vec<RankMemory> = ranks.map(|(values, ins)| memory(&[], ins.len(), values)).collect();
         interpreted(&plans, &mut memories);
 
         let later = reduced(&routes, &keys, &values, op);

@@ -5,7 +5,7 @@ use ripieno_plan::sparse::density::{Curve, PowerLaw};
 use ripieno_plan::sparse::design::{DirectionSets, PacketCurve, estimate};
 use ripieno_plan::sparse::{Degrees, Permutation, Volume};
 
-const RANKS: usize = 64;
+const RANK_COUNT: usize = 64;
 const ALPHA: f64 = 1.1;
 /// No layer is dense: every row belongs to a key that some rank has.
 const NEVER_DENSE: f64 = 2.0;
@@ -15,9 +15,11 @@ const NEVER_DENSE: f64 = 2.0;
 fn key_sets(law: PowerLaw, lambda: f64) -> Vec<Vec<u64>> {
     let mixed = Permutation::new(law.features());
     let (mut state, certain) = (7, 1u64 << 53);
-    let chance = |key: u64| -(-lambda * ((mixed.index(key) + 1) as f64).powf(-law.alpha())).exp_m1();
-    let chances: Vec<u64> = (0..law.features()).map(|key| (chance(key) * certain as f64) as u64).collect();
-    (0..RANKS).map(|_| drawn(law.features(), |key| random(&mut state, certain) < chances[key as usize])).collect()
+    let probability = |key: u64| -(-lambda * ((mixed.index(key) + 1) as f64).powf(-law.alpha())).exp_m1();
+    let thresholds: Vec<u64> = (0..law.features()).map(|key| (probability(key) * certain as f64) as u64).collect();
+    (0..RANK_COUNT)
+        .map(|_| drawn(law.features(), |key| random(&mut state, certain) < thresholds[key as usize]))
+        .collect()
 }
 
 /// Section IV: the volume of a layer follows from the density of the first layer and the exponent, by eqs. 4 and 5.

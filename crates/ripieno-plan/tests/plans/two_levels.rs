@@ -17,15 +17,21 @@ const COLLECTIVES: [Collective; 6] = [
     Collective::Barrier,
 ];
 
-/// Length of a vector that all leaders of a node combine; one leader combines short vectors.
-const LONG: usize = 1 << 20;
+/// Number of elements of a vector that is long enough to be combined by all leaders of a node.
+const LONG_ELEMENT_COUNT: usize = 1 << 20;
 
 fn two_level(collective: Collective) -> &'static Algorithm {
-    Algorithm::of(collective).find(|algorithm| algorithm.places == PlacementUse::TwoLevels).unwrap()
+    Algorithm::of(collective).find(|algorithm| algorithm.placement == PlacementUse::TwoLevels).unwrap()
 }
 
 /// Return the plans for a layout, after a check of their promises.
-fn kept(topology: &Arc<Topology>, order: Order, layout: &DataLayout, collective: Collective, root: usize) -> Vec<Plan> {
+fn checked_plans(
+    topology: &Arc<Topology>,
+    order: Order,
+    layout: &DataLayout,
+    collective: Collective,
+    root: usize,
+) -> Vec<Plan> {
     let requests = layout.requests(collective, root, 0, Op::Sum);
     let plans = topologies::plans(two_level(collective), topology, order, &requests);
     if let Err(fault) = check(&plans, &promises(&requests)) {
@@ -45,7 +51,7 @@ fn every_promise_is_kept_on_any_nodes_for_every_root() {
         for (layout, order) in layouts.iter().zip([Order::Racks, Order::Random(5)]) {
             for collective in COLLECTIVES {
                 for root in roots(collective, p) {
-                    kept(&topology, order, layout, collective, root);
+                    checked_plans(&topology, order, layout, collective, root);
                 }
             }
         }
@@ -56,7 +62,13 @@ fn every_promise_is_kept_on_any_nodes_for_every_root() {
 fn every_promise_is_kept_for_long_vectors_of_several_leaders() {
     for topology in topologies::random(60, 24) {
         for collective in COLLECTIVES {
-            kept(&topology, Order::Racks, &DataLayout::even(topology.size(), LONG), collective, 0);
+            checked_plans(
+                &topology,
+                Order::Racks,
+                &DataLayout::even(topology.size(), LONG_ELEMENT_COUNT),
+                collective,
+                0,
+            );
         }
     }
 }
@@ -67,13 +79,13 @@ fn without_two_levels_the_one_level_choice_is_used() {
     for p in 1..=17 {
         for (topology, element_count) in [one_node(p), Arc::new(Topology::flat(p))]
             .into_iter()
-            .flat_map(|topology| [(topology.clone(), 40), (topology, LONG)])
+            .flat_map(|topology| [(topology.clone(), 40), (topology, LONG_ELEMENT_COUNT)])
         {
             let layout = DataLayout::even(p, element_count);
             for collective in [Collective::Broadcast, Collective::Reduce, Collective::Allgather] {
                 let requests = layout.requests(collective, p - 1, 0, Op::Sum);
                 let chosen = choose(collective, &Group::with_topology(0, topology.clone()), layout.vector.length_bytes);
-                assert_ne!(chosen.places, PlacementUse::TwoLevels);
+                assert_ne!(chosen.placement, PlacementUse::TwoLevels);
                 assert_eq!(
                     topologies::plans(two_level(collective), &topology, Order::Racks, &requests),
                     topologies::plans(chosen, &topology, Order::Racks, &requests),
@@ -86,10 +98,10 @@ fn without_two_levels_the_one_level_choice_is_used() {
 }
 
 #[test]
-fn a_group_with_both_kinds_of_neighbors_works_in_two_levels() {
+fn a_group_with_several_ranks_per_node_uses_two_levels() {
     for collective in COLLECTIVES {
         let chosen = choose(collective, &Group::with_topology(0, topologies::grid(2, 2)), 8);
-        assert_eq!(chosen.places, PlacementUse::TwoLevels, "{}", collective.name());
+        assert_eq!(chosen.placement, PlacementUse::TwoLevels, "{}", collective.name());
     }
     assert_eq!(choose(Collective::Gather, &Group::with_topology(0, topologies::grid(2, 2)), 8).name, "binomial");
 }
@@ -110,7 +122,7 @@ fn grids() -> impl Iterator<Item = (usize, usize)> {
 }
 
 #[test]
-fn a_node_carries_as_much_as_one_rank_would() {
+fn a_node_sends_and_receives_as_much_as_a_single_rank_would() {
     for (nodes, locals) in grids() {
         let topology = topologies::grid(nodes, locals);
         let layout = DataLayout::even(nodes * locals, 72_000 * nodes * locals);
@@ -121,16 +133,34 @@ fn a_node_carries_as_much_as_one_rank_would() {
             (Collective::Allgather, (share, share)),
             (Collective::ReduceScatter, (share, share)),
         ] {
-            let plans = kept(&topology, Order::Racks, &layout, collective, 0);
+            let plans = checked_plans(&topology, Order::Racks, &layout, collective, 0);
             assert_eq!(busiest(&plans, &topology), expected, "{} {nodes} x {locals}", collective.name());
         }
         for root in [0, nodes * locals - 1] {
-            let plans =
-                kept(&topology, Order::Racks, &DataLayout::even(nodes * locals, LONG), Collective::Broadcast, root);
-            assert_eq!(busiest(&plans, &topology), (LONG * ELEMENT_BYTES, LONG * ELEMENT_BYTES), "{nodes} x {locals}");
-            let plans =
-                kept(&topology, Order::Racks, &DataLayout::even(nodes * locals, LONG), Collective::Reduce, root);
-            assert_eq!(busiest(&plans, &topology), (LONG * ELEMENT_BYTES, LONG * ELEMENT_BYTES), "{nodes} x {locals}");
+            let plans = checked_plans(
+                &topology,
+                Order::Racks,
+                &DataLayout::even(nodes * locals, LONG_ELEMENT_COUNT),
+                Collective::Broadcast,
+                root,
+            );
+            assert_eq!(
+                busiest(&plans, &topology),
+                (LONG_ELEMENT_COUNT * ELEMENT_BYTES, LONG_ELEMENT_COUNT * ELEMENT_BYTES),
+                "{nodes} x {locals}"
+            );
+            let plans = checked_plans(
+                &topology,
+                Order::Racks,
+                &DataLayout::even(nodes * locals, LONG_ELEMENT_COUNT),
+                Collective::Reduce,
+                root,
+            );
+            assert_eq!(
+                busiest(&plans, &topology),
+                (LONG_ELEMENT_COUNT * ELEMENT_BYTES, LONG_ELEMENT_COUNT * ELEMENT_BYTES),
+                "{nodes} x {locals}"
+            );
         }
     }
 }
@@ -141,10 +171,10 @@ fn a_node_carries_as_much_as_one_rank_would() {
 fn a_chunk_enters_a_node_once() {
     for topology in topologies::random(60, 24) {
         let layout = DataLayout::even(topology.size(), 6 * topology.size());
-        let plans = kept(&topology, Order::Racks, &layout, Collective::Allgather, 0);
+        let plans = checked_plans(&topology, Order::Racks, &layout, Collective::Allgather, 0);
         let crossings = topologies::crossings(&plans, |rank| topology.node(rank));
         for node in 0..topology.node_count() {
-            let own = topology.members()[node].len() * layout.chunks[0].length_bytes;
+            let own = topology.ranks_by_node()[node].len() * layout.chunks[0].length_bytes;
             let entered: usize = crossings.iter().filter(|(pair, _)| pair.1 == node).map(|(_, bytes)| bytes).sum();
             assert_eq!(entered, layout.vector.length_bytes - own, "{topology:?}");
         }
@@ -152,7 +182,7 @@ fn a_chunk_enters_a_node_once() {
 }
 
 #[test]
-fn every_lane_of_a_node_takes_an_equal_part_of_a_long_allreduce() {
+fn every_leader_sends_an_equal_part_of_a_long_allreduce() {
     let topology = topologies::grid(4, 3);
     let vector = Span::whole(Buffer::MAIN, 72_000 * 12, ELEMENT_BYTES);
     let requests = [Request::Allreduce { vector, op: Op::Sum }; 12];

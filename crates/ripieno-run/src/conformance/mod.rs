@@ -3,7 +3,7 @@
 //! A law takes a constructor of connected pairs. [`link_laws!`](crate::link_laws) generates a test of each law for one
 //! kind of link. A small capacity of a few KiB reaches the corner cases sooner.
 
-pub mod lending;
+pub mod zero_copy;
 
 use crate::link::{Link, LinkError};
 use std::thread;
@@ -12,43 +12,43 @@ use std::time::{Duration, Instant};
 /// A connected pair of links.
 pub type LinkPair = (Box<dyn Link>, Box<dyn Link>);
 
-/// One end of a link, and the sleep mechanism of its owner.
+/// One end of a link, and the parker of its owner.
 pub struct LinkEnd {
     /// The link.
     pub link: Box<dyn Link>,
-    /// Sleep mechanism of its owner.
-    pub sleeper: Box<dyn Sleeper>,
+    /// The parker of its owner.
+    pub parker: Box<dyn Parker>,
 }
 
 /// Lets the owner of a link sleep until the link may have progressed.
-pub trait Sleeper: Send {
+pub trait Parker: Send {
     /// Request a wake-up by the peer. The owner tries once more before it sleeps.
     fn prepare(&mut self);
     /// Sleep until the link may have bytes (`readable`) or space (`writable`), or `timeout` has passed.
-    fn sleep(&mut self, readable: bool, writable: bool, timeout: Duration);
+    fn park(&mut self, readable: bool, writable: bool, timeout: Duration);
     /// Cancel `prepare`.
     fn cancel(&mut self);
 }
 
 /// Generate a test of each zero-copy law, for links with zero-copy sends.
 #[macro_export]
-macro_rules! lending_laws {
+macro_rules! zero_copy_laws {
     ($pair:expr, $ends:expr, $memory:expr) => {
         #[test]
-        fn lent_and_sent_bytes_arrive_in_order() {
-            $crate::conformance::lending::lent_and_sent_bytes_arrive_in_order($pair, $memory);
+        fn zero_copy_and_copied_bytes_arrive_in_order() {
+            $crate::conformance::zero_copy::zero_copy_and_copied_bytes_arrive_in_order($pair, $memory);
         }
         #[test]
-        fn a_loan_is_out_until_all_of_it_was_taken() {
-            $crate::conformance::lending::a_loan_is_out_until_all_of_it_was_taken($pair, $memory);
+        fn a_send_is_released_after_its_last_byte_is_consumed() {
+            $crate::conformance::zero_copy::a_send_is_released_after_its_last_byte_is_consumed($pair, $memory);
         }
         #[test]
-        fn revoked_bytes_are_not_trusted() {
-            $crate::conformance::lending::revoked_bytes_are_not_trusted($pair, $memory);
+        fn reading_a_revoked_send_is_an_error() {
+            $crate::conformance::zero_copy::reading_a_revoked_send_is_an_error($pair, $memory);
         }
         #[test]
-        fn an_end_that_sleeps_is_woken_for_loans_and_their_return() {
-            $crate::conformance::lending::an_end_that_sleeps_is_woken_for_loans_and_their_return($ends, $memory);
+        fn a_parked_end_is_woken_for_sends_and_releases() {
+            $crate::conformance::zero_copy::a_parked_end_is_woken_for_sends_and_releases($ends, $memory);
         }
     };
 }
@@ -59,27 +59,27 @@ macro_rules! lending_laws {
 macro_rules! link_laws {
     ($pair:expr, $ends:expr) => {
         $crate::link_laws!(@pair $pair;
-            bytes_arrive_once_and_in_order_however_they_are_cut,
-            a_full_link_takes_nothing_until_there_is_room,
-            peek_shows_whole_elements_wherever_they_lie,
-            peek_waits_for_what_it_was_asked_for,
-            nothing_is_taken_or_shown_where_nothing_was_asked_for,
-            a_close_is_seen_after_all_that_was_sent,
-            a_message_cut_off_by_a_close_is_an_error,
-            a_long_stream_arrives_whole,
-            both_directions_run_at_once,
+            bytes_arrive_once_and_in_order,
+            a_full_link_accepts_no_bytes_until_it_has_space,
+            peek_returns_contiguous_elements_at_any_position,
+            peek_returns_fewer_bytes_until_enough_have_arrived,
+            empty_sends_and_receives_return_zero,
+            a_close_is_detected_after_all_sent_bytes,
+            a_message_truncated_by_a_close_is_an_error,
+            a_long_stream_arrives_completely,
+            both_directions_progress_concurrently,
         );
         #[test]
-        fn an_end_that_sleeps_is_woken_for_bytes() {
-            $crate::conformance::an_end_that_sleeps_is_woken_for_bytes($ends);
+        fn a_parked_end_is_woken_for_bytes() {
+            $crate::conformance::a_parked_end_is_woken_for_bytes($ends);
         }
         #[test]
-        fn an_end_that_sleeps_is_woken_for_room() {
-            $crate::conformance::an_end_that_sleeps_is_woken_for_room($ends);
+        fn a_parked_end_is_woken_for_space() {
+            $crate::conformance::a_parked_end_is_woken_for_space($ends);
         }
         #[test]
-        fn an_end_that_sleeps_is_woken_by_a_close() {
-            $crate::conformance::an_end_that_sleeps_is_woken_by_a_close($ends);
+        fn a_parked_end_is_woken_by_a_close() {
+            $crate::conformance::a_parked_end_is_woken_by_a_close($ends);
         }
     };
     (@pair $pair:expr; $($law:ident,)*) => {
@@ -93,11 +93,11 @@ macro_rules! link_laws {
 /// Maximum time without progress in a law.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A sleep of this length was not ended by the peer.
-const LOST_WAKE: Duration = Duration::from_secs(10);
+/// A parked end that sleeps this long was not woken.
+const WAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Any split of a stream into sends, receives and peeks, in both directions, yields the stream.
-pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> LinkPair) {
+pub fn bytes_arrive_once_and_in_order(pair: impl Fn() -> LinkPair) {
     for seed in 0..12 {
         let mut random = ConformanceRandom(seed);
         let (first, second) = pair();
@@ -112,7 +112,7 @@ pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> Li
             let end = &mut ends[random.below(2)];
             match random.below(2) {
                 0 => end.send_message([random.below(60), random.below(60)]),
-                _ => end.take_message(1 + random.below(120)),
+                _ => end.receive_message(1 + random.below(120)),
             }
         }
         let [first, second] = &mut ends;
@@ -123,7 +123,7 @@ pub fn bytes_arrive_once_and_in_order_however_they_are_cut(pair: impl Fn() -> Li
 }
 
 /// A full link accepts 0 bytes and does not block. Once it has space, it continues where it stopped.
-pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> LinkPair) {
+pub fn a_full_link_accepts_no_bytes_until_it_has_space(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
     for _ in 0..3 {
@@ -141,7 +141,7 @@ pub fn a_full_link_takes_nothing_until_there_is_room(pair: impl Fn() -> LinkPair
 }
 
 /// `peek` returns contiguous elements of any size at any position of the stream.
-pub fn peek_shows_whole_elements_wherever_they_lie(pair: impl Fn() -> LinkPair) {
+pub fn peek_returns_contiguous_elements_at_any_position(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
     for step in 0..20_000 {
@@ -153,7 +153,7 @@ pub fn peek_shows_whole_elements_wherever_they_lie(pair: impl Fn() -> LinkPair) 
 }
 
 /// `peek` returns fewer bytes than requested until enough have arrived, and consumes none.
-pub fn peek_waits_for_what_it_was_asked_for(pair: impl Fn() -> LinkPair) {
+pub fn peek_returns_fewer_bytes_until_enough_have_arrived(pair: impl Fn() -> LinkPair) {
     for least in 1..=64 {
         let (first, second) = pair();
         let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
@@ -161,13 +161,13 @@ pub fn peek_waits_for_what_it_was_asked_for(pair: impl Fn() -> LinkPair) {
         assert!(receiver.peek_and_consume(least, 0) < least);
         sender.send_all(1);
         eventually(|| receiver.peek_and_consume(least, 0) >= least);
-        assert_eq!(receiver.peek_and_consume(least, 0), least, "what is shown twice is shown unchanged");
+        assert_eq!(receiver.peek_and_consume(least, 0), least, "a second peek returns the same bytes");
         receiver.drain(sender.sent);
     }
 }
 
 /// Empty sends and receives return 0, with and without bytes on the link.
-pub fn nothing_is_taken_or_shown_where_nothing_was_asked_for(pair: impl Fn() -> LinkPair) {
+pub fn empty_sends_and_receives_return_zero(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
     for _ in 0..2 {
@@ -181,7 +181,7 @@ pub fn nothing_is_taken_or_shown_where_nothing_was_asked_for(pair: impl Fn() -> 
 }
 
 /// After one end closes, the other end first receives every byte and then detects the close.
-pub fn a_close_is_seen_after_all_that_was_sent(pair: impl Fn() -> LinkPair) {
+pub fn a_close_is_detected_after_all_sent_bytes(pair: impl Fn() -> LinkPair) {
     for send_bytes in [0, 1, 1_000, 50_000] {
         let (first, second) = pair();
         let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
@@ -199,7 +199,7 @@ pub fn a_close_is_seen_after_all_that_was_sent(pair: impl Fn() -> LinkPair) {
 }
 
 /// Sent bytes can be read after a close, but a peek for more bytes than will ever arrive is an error.
-pub fn a_message_cut_off_by_a_close_is_an_error(pair: impl Fn() -> LinkPair) {
+pub fn a_message_truncated_by_a_close_is_an_error(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let (mut sender, mut receiver) = (PatternStream::new(first), PatternStream::new(second));
     sender.send_all(3);
@@ -211,7 +211,7 @@ pub fn a_message_cut_off_by_a_close_is_an_error(pair: impl Fn() -> LinkPair) {
 }
 
 /// Transfer 256 MiB from one thread to another.
-pub fn a_long_stream_arrives_whole(pair: impl Fn() -> LinkPair) {
+pub fn a_long_stream_arrives_completely(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let total_bytes = 256 << 20;
     thread::scope(|scope| {
@@ -221,7 +221,7 @@ pub fn a_long_stream_arrives_whole(pair: impl Fn() -> LinkPair) {
 }
 
 /// Transfer 64 MiB in each direction between two threads that both send and receive.
-pub fn both_directions_run_at_once(pair: impl Fn() -> LinkPair) {
+pub fn both_directions_progress_concurrently(pair: impl Fn() -> LinkPair) {
     let (first, second) = pair();
     let total_bytes = 64 << 20;
     thread::scope(|scope| {
@@ -231,21 +231,21 @@ pub fn both_directions_run_at_once(pair: impl Fn() -> LinkPair) {
 }
 
 /// Two ends exchange replies and sleep as soon as they have no work. No wake-up is lost.
-pub fn an_end_that_sleeps_is_woken_for_bytes(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
+pub fn a_parked_end_is_woken_for_bytes(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     let (first, second) = ends();
     let rounds = 3_000;
     thread::scope(|scope| {
         scope.spawn(|| {
-            let mut end = Sleeping::new(first);
+            let mut end = ParkingStream::new(first);
             for _ in 0..rounds {
                 end.stream.send_all(8);
-                end.take(8);
+                end.receive(8);
             }
         });
         scope.spawn(|| {
-            let mut end = Sleeping::new(second);
+            let mut end = ParkingStream::new(second);
             for _ in 0..rounds {
-                end.take(8);
+                end.receive(8);
                 end.stream.send_all(8);
             }
         });
@@ -253,30 +253,30 @@ pub fn an_end_that_sleeps_is_woken_for_bytes(ends: impl Fn() -> (LinkEnd, LinkEn
 }
 
 /// A sender that sleeps on a full link continues when the receiver has consumed bytes.
-pub fn an_end_that_sleeps_is_woken_for_room(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
+pub fn a_parked_end_is_woken_for_space(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     let (first, second) = ends();
     let total_bytes = 32 << 20;
     thread::scope(|scope| {
-        scope.spawn(|| Sleeping::new(first).give(total_bytes));
-        scope.spawn(|| Sleeping::new(second).take(total_bytes));
+        scope.spawn(|| ParkingStream::new(first).send(total_bytes));
+        scope.spawn(|| ParkingStream::new(second).receive(total_bytes));
     });
 }
 
 /// A sleeping end detects the close of the other end.
-pub fn an_end_that_sleeps_is_woken_by_a_close(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
+pub fn a_parked_end_is_woken_by_a_close(ends: impl Fn() -> (LinkEnd, LinkEnd)) {
     for _ in 0..50 {
         let (first, second) = ends();
         thread::scope(|scope| {
             scope.spawn(|| drop(first));
             scope.spawn(|| {
-                let mut end = Sleeping::new(second);
-                end.until(true, false, |stream| stream.link.receive(&mut [0; 8]).is_err());
+                let mut end = ParkingStream::new(second);
+                end.park_until(true, false, |stream| stream.link.receive(&mut [0; 8]).is_err());
             });
         });
     }
 }
 
-/// A stream with bytes that are determined by their positions.
+/// A stream in which each byte is a function of its position.
 struct PatternStream {
     link: Box<dyn Link>,
     sent: u64,
@@ -296,9 +296,9 @@ impl PatternStream {
         fill(&mut self.buffer, self.sent);
         let (first, rest) = self.buffer.split_at(sizes[0]);
         let (second, third) = rest.split_at(sizes[1]);
-        let taken = self.link.send(&[first, second, third]).unwrap();
-        assert!(taken <= total, "a link takes no more than it is given");
-        self.sent += taken as u64;
+        let accepted = self.link.send(&[first, second, third]).unwrap();
+        assert!(accepted <= total, "a link accepts no more than it is offered");
+        self.sent += accepted as u64;
         self.link.flush().unwrap();
     }
 
@@ -313,10 +313,10 @@ impl PatternStream {
     }
 
     /// Consume a message of `count` bytes, if the link returns one.
-    fn take_message(&mut self, count: usize) {
-        if let Some(shown) = self.link.message(count, 2) {
-            assert_eq!(shown.len(), count, "a message is shown whole");
-            check(shown, self.received);
+    fn receive_message(&mut self, count: usize) {
+        if let Some(peeked) = self.link.message(count, 2) {
+            assert_eq!(peeked.len(), count, "a message is returned completely");
+            check(peeked, self.received);
             self.link.end_message(count);
             self.received += count as u64;
         }
@@ -341,14 +341,14 @@ impl PatternStream {
 
     /// Peek for `least` bytes and consume at most `most` of them. Return the number of peeked bytes.
     fn peek_and_consume(&mut self, least: usize, most: usize) -> usize {
-        let shown = self.link.peek(least).unwrap();
-        let shown_count = shown.len();
-        check(shown, self.received);
-        let count = shown_count.min(most);
+        let peeked = self.link.peek(least).unwrap();
+        let peeked_count = peeked.len();
+        check(peeked, self.received);
+        let count = peeked_count.min(most);
         self.link.consume(count);
         self.received += count as u64;
         self.link.flush().unwrap();
-        shown_count
+        peeked_count
     }
 
     fn drain(&mut self, end: u64) {
@@ -369,7 +369,7 @@ impl PatternStream {
             // The offered size follows the accepted size, because generating bytes costs time.
             offered = (2 * (self.sent - before.0)).clamp(1_000, 100_000);
             if before == (self.sent, self.received) {
-                assert!(moved.elapsed() < DEADLINE, "the link stands still");
+                assert!(moved.elapsed() < DEADLINE, "the link makes no progress");
                 thread::yield_now();
             } else {
                 moved = Instant::now();
@@ -378,28 +378,28 @@ impl PatternStream {
     }
 }
 
-/// A stream with an owner that sleeps as soon as it makes no progress.
-struct Sleeping {
+/// A stream with an owner that parks as soon as it makes no progress.
+struct ParkingStream {
     stream: PatternStream,
-    sleeper: Box<dyn Sleeper>,
+    parker: Box<dyn Parker>,
 }
 
-impl Sleeping {
+impl ParkingStream {
     fn new(end: LinkEnd) -> Self {
-        Sleeping { stream: PatternStream::new(end.link), sleeper: end.sleeper }
+        ParkingStream { stream: PatternStream::new(end.link), parker: end.parker }
     }
 
-    fn take(&mut self, count: u64) {
+    fn receive(&mut self, count: u64) {
         let end = self.stream.received + count;
         while self.stream.received < end {
-            self.until(true, false, |stream| stream.receive((end - stream.received).min(1 << 16) as usize) > 0);
+            self.park_until(true, false, |stream| stream.receive((end - stream.received).min(1 << 16) as usize) > 0);
         }
     }
 
-    fn give(&mut self, count: u64) {
+    fn send(&mut self, count: u64) {
         let end = self.stream.sent + count;
         while self.stream.sent < end {
-            self.until(false, true, |stream| {
+            self.park_until(false, true, |stream| {
                 let before = stream.sent;
                 stream.send([(end - stream.sent).min(1 << 16) as usize, 0, 0]);
                 stream.sent > before
@@ -407,16 +407,16 @@ impl Sleeping {
         }
     }
 
-    fn until(&mut self, readable: bool, writable: bool, mut attempt: impl FnMut(&mut PatternStream) -> bool) {
+    fn park_until(&mut self, readable: bool, writable: bool, mut attempt: impl FnMut(&mut PatternStream) -> bool) {
         while !attempt(&mut self.stream) {
-            self.sleeper.prepare();
+            self.parker.prepare();
             let moved = attempt(&mut self.stream);
             if !moved {
                 let wait_start = Instant::now();
-                self.sleeper.sleep(readable, writable, LOST_WAKE);
-                assert!(wait_start.elapsed() < LOST_WAKE, "a sleeping end was not woken");
+                self.parker.park(readable, writable, WAKE_TIMEOUT);
+                assert!(wait_start.elapsed() < WAKE_TIMEOUT, "a parked end was not woken");
             }
-            self.sleeper.cancel();
+            self.parker.cancel();
             if moved {
                 return;
             }
@@ -427,24 +427,24 @@ impl Sleeping {
 fn eventually(mut done: impl FnMut() -> bool) {
     let started = Instant::now();
     while !done() {
-        assert!(started.elapsed() < DEADLINE, "the link stands still");
+        assert!(started.elapsed() < DEADLINE, "the link makes no progress");
     }
 }
 
 /// Return the byte at a position of every stream.
-fn byte_at(place: u64) -> u8 {
-    (place.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+fn byte_at(position: u64) -> u8 {
+    (position.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
 }
 
-fn fill(bytes: &mut [u8], place: u64) {
-    for (byte, place) in bytes.iter_mut().zip(place..) {
-        *byte = byte_at(place);
+fn fill(bytes: &mut [u8], position: u64) {
+    for (byte, position) in bytes.iter_mut().zip(position..) {
+        *byte = byte_at(position);
     }
 }
 
-fn check(bytes: &[u8], place: u64) {
-    let wrong = bytes.iter().zip(place..).find(|&(&byte, place)| byte != byte_at(place));
-    assert_eq!(wrong.map(|(_, place)| place), None, "the first byte that is not the one sent");
+fn check(bytes: &[u8], position: u64) {
+    let wrong = bytes.iter().zip(position..).find(|&(&byte, position)| byte != byte_at(position));
+    assert_eq!(wrong.map(|(_, position)| position), None, "position of the first wrong byte");
 }
 
 /// Splitmix64 random numbers.

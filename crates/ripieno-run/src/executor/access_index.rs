@@ -7,13 +7,13 @@ use std::ops::Range;
 /// The accesses of all operations added so far.
 #[derive(Default)]
 pub(super) struct AccessIndex {
-    /// Contiguous stretches of each buffer by start byte. The last stretch is unbounded.
-    buffers: BTreeMap<Buffer, BTreeMap<usize, Stretch>>,
+    /// Contiguous intervals of each buffer by start byte. The last interval is unbounded.
+    buffers: BTreeMap<Buffer, BTreeMap<usize, Interval>>,
 }
 
-/// The operations that use all bytes of a stretch, in order.
+/// The operations that use all bytes of an interval, in order.
 #[derive(Clone, Default)]
-struct Stretch {
+struct Interval {
     writers: Vec<usize>,
     readers: Vec<usize>,
 }
@@ -24,27 +24,27 @@ impl AccessIndex {
         if bytes.is_empty() {
             return;
         }
-        let stretches = self.buffers.entry(buffer).or_insert_with(|| [(0, Stretch::default())].into());
+        let intervals = self.buffers.entry(buffer).or_insert_with(|| [(0, Interval::default())].into());
         for cut in [bytes.start, bytes.end] {
-            let (&start, stretch) = stretches.range(..=cut).next_back().expect("the first stretch begins at 0");
+            let (&start, interval) = intervals.range(..=cut).next_back().expect("the first interval begins at 0");
             if start < cut {
-                let rest = stretch.clone();
-                stretches.insert(cut, rest);
+                let rest = interval.clone();
+                intervals.insert(cut, rest);
             }
         }
-        for (_, stretch) in stretches.range_mut(bytes) {
-            if is_written { &mut stretch.writers } else { &mut stretch.readers }.push(index);
+        for (_, interval) in intervals.range_mut(bytes) {
+            if is_written { &mut interval.writers } else { &mut interval.readers }.push(index);
         }
     }
 
     /// Return the operations that use any of `bytes`, latest first. For a read access, return only the writers.
     pub fn of(&self, buffer: Buffer, bytes: Range<usize>, is_written: bool) -> Vec<usize> {
-        let Some(stretches) = self.buffers.get(&buffer).filter(|_| !bytes.is_empty()) else { return Vec::new() };
-        let (&first, _) = stretches.range(..=bytes.start).next_back().expect("the first stretch begins at 0");
+        let Some(intervals) = self.buffers.get(&buffer).filter(|_| !bytes.is_empty()) else { return Vec::new() };
+        let (&first, _) = intervals.range(..=bytes.start).next_back().expect("the first interval begins at 0");
         let mut found = Vec::new();
-        for (_, stretch) in stretches.range(first..bytes.end) {
-            found.extend_from_slice(&stretch.writers);
-            found.extend(stretch.readers.iter().filter(|_| is_written));
+        for (_, interval) in intervals.range(first..bytes.end) {
+            found.extend_from_slice(&interval.writers);
+            found.extend(interval.readers.iter().filter(|_| is_written));
         }
         found.sort_unstable_by(|a, b| b.cmp(a));
         found.dedup();

@@ -6,17 +6,17 @@
 use super::idle::{self, Work};
 use super::in_flight_runs::AllRuns;
 use super::preamble::{PREAMBLE_BYTES, Preamble};
-use super::{Executor, NoneLeft, RunError};
+use super::{AbandonOnPanic, Executor, RunError};
 use crate::call::{CallKind, Header};
-use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, Want};
+use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, LinkInterest};
 use crate::link::LinkError;
 use std::time::Duration;
 
-/// State of a peer.
+/// What has arrived from a peer.
 enum PeerInput {
     Nothing,
     Message,
-    Other,
+    OtherData,
     Closed(LinkError),
 }
 
@@ -29,27 +29,27 @@ struct Arrivals<'a> {
     peers: &'a [usize],
     /// The peer with a matching message. If all peers sent other data: the first such peer.
     found: Option<usize>,
-    is_late: Option<&'a dyn Fn(Duration) -> bool>,
-    has_ended: bool,
+    is_expired: Option<&'a dyn Fn(Duration) -> bool>,
+    timed_out: bool,
 }
 
 impl Executor {
     /// Wait until one of `peers` has sent a message to this rank on the communicator of `header`, with the given form
-    /// if any. Return the peer, or `None` when `is_late` returns true for the fabric's time. Without `is_late`, return
-    /// a peer that has sent other data once all peers have done so.
+    /// if any. Return the peer, or `None` when `is_expired` returns true for the fabric's time. Without
+    /// `is_expired`, return a peer that has sent other data once all peers have done so.
     pub fn await_message(
         &mut self,
         fabric: &mut dyn Fabric,
         header: Header,
         form: Option<u32>,
         peers: &[usize],
-        is_late: Option<&dyn Fn(Duration) -> bool>,
+        is_expired: Option<&dyn Fn(Duration) -> bool>,
     ) -> Result<Option<usize>, RunError> {
-        let guard = NoneLeft { executor: self, fabric };
-        let Executor { in_flight, recorder, wants, interrupt, .. } = &mut *guard.executor;
+        let guard = AbandonOnPanic { executor: self, fabric };
+        let Executor { in_flight, recorder, interests, interrupt, .. } = &mut *guard.executor;
         let all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, in_flight, until: &|| false, is_awaited: false };
-        let mut arrivals = Arrivals { all_runs, header, form, peers, found: None, is_late, has_ended: false };
-        let finished = idle::finish(&mut arrivals, wants, interrupt);
+        let mut arrivals = Arrivals { all_runs, header, form, peers, found: None, is_expired, timed_out: false };
+        let finished = idle::finish(&mut arrivals, interests, interrupt);
         let found = arrivals.found;
         if let Err(error) = &finished {
             let failure = guard.fabric.failure().map_or_else(|| error.clone(), RunError::Failed);
@@ -81,7 +81,7 @@ impl Arrivals<'_> {
                 {
                     PeerInput::Message
                 }
-                _ => PeerInput::Other,
+                _ => PeerInput::OtherData,
             },
             Err(error) => PeerInput::Closed(error),
         }
@@ -106,14 +106,14 @@ impl Arrivals<'_> {
                     return Ok(());
                 }
                 PeerInput::Nothing => may_arrive = true,
-                PeerInput::Other => other = other.or(Some(peer)),
+                PeerInput::OtherData => other = other.or(Some(peer)),
                 PeerInput::Closed(error) => closed = closed.or(Some((peer, error))),
             }
         }
         match (may_arrive, other, closed) {
             (true, _, _) => Ok(()),
             (false, Some(peer), _) => {
-                self.found = self.is_late.is_none().then_some(peer);
+                self.found = self.is_expired.is_none().then_some(peer);
                 Ok(())
             }
             (false, None, Some((peer, error))) => Err(self.all_runs.fabric.peer_failure(peer, error.why()).into()),
@@ -129,12 +129,12 @@ impl Work for Arrivals<'_> {
             self.check_all_peers()?;
         }
         let now = self.all_runs.fabric.now();
-        self.has_ended = self.is_late.is_some_and(|is_late| is_late(now));
+        self.timed_out = self.is_expired.is_some_and(|is_expired| is_expired(now));
         Ok(moved || self.is_over())
     }
 
     fn is_over(&self) -> bool {
-        self.found.is_some() || self.has_ended
+        self.found.is_some() || self.timed_out
     }
 
     fn failure(&mut self) -> Option<RunError> {
@@ -145,9 +145,9 @@ impl Work for Arrivals<'_> {
         self.all_runs.fabric
     }
 
-    fn wants(&mut self, wants: &mut Vec<Want>) {
-        self.all_runs.wants(wants);
-        wants.extend(self.peers.iter().map(|&peer| Want {
+    fn interests(&mut self, interests: &mut Vec<LinkInterest>) {
+        self.all_runs.interests(interests);
+        interests.extend(self.peers.iter().map(|&peer| LinkInterest {
             link: LinkId::inbox(peer),
             readable: true,
             writable: false,
@@ -176,9 +176,9 @@ impl Work for Arrivals<'_> {
         self.all_runs.set_relay_unit_bytes(change);
     }
 
-    fn ask(&mut self) {
-        self.all_runs.ask();
-        if self.is_late.is_none() {
+    fn query_peers(&mut self) {
+        self.all_runs.query_peers();
+        if self.is_expired.is_none() {
             let blocking =
                 if self.all_runs.in_flight.has_no_unfinished_run() { Blocking::Any } else { Blocking::Nothing };
             self.all_runs.fabric.stalled(self.header, self.peers, blocking);

@@ -12,26 +12,26 @@ use super::preamble::{PREAMBLE_BYTES, Preamble};
 use super::progress::LaneCursor;
 use super::run::ScheduleRun;
 use super::schedule::{Lane, LaneSteps, Schedule};
-use crate::fabric::{LinkId, Want};
+use crate::fabric::{LinkId, LinkInterest};
 use ripieno_plan::{Op, Operation, Span};
 use std::time::Duration;
 
 /// Maximum message size in bytes. Longer messages cost more than the overhead.
-const MESSAGE_BYTES: usize = 1 << 10;
+const MESSAGE_BYTES_MAX: usize = 1 << 10;
 /// Maximum number of steps. Longer runs are bounded by waiting times.
-const STEP_COUNT: usize = 32;
-/// Number of polls for a message by a rank with its own core before the run continues as a regular run. They take a few
-/// microseconds at most.
-const LOOK_COUNT: u32 = 200;
+const STEP_COUNT_MAX: usize = 32;
+/// Number of polls for a message by a rank with its own core before the run continues as a regular run. All polls
+/// together take a few microseconds.
+const POLL_COUNT: u32 = 200;
 /// Number of attempts to send a message by a rank with its own core before the run continues as a regular run.
 const SEND_COUNT: u32 = 8;
-/// Number of spin-loop hints between two attempts. They take about half a microsecond.
+/// Number of spin-loop hints between two attempts, about half a microsecond.
 const SEND_PAUSE_COUNT: u32 = 16;
 /// Number of times a rank on a shared core yields between two polls before the run continues as a regular run.
-const OFFER_COUNT: u32 = 16;
+const YIELD_COUNT: u32 = 16;
 /// Time limit for these yields. The caller may hold locks that other threads wait for until the run becomes a regular
 /// run.
-const OFFER: Duration = Duration::from_millis(1);
+const YIELD_TIME: Duration = Duration::from_millis(1);
 
 /// The steps of a brief schedule, in execution order.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ struct BriefStep {
     /// Index in the steps of the schedule.
     index: usize,
     lane: usize,
-    what: BriefOperation,
+    operation: BriefOperation,
 }
 
 #[derive(Clone, Debug)]
@@ -60,8 +60,8 @@ impl Brief {
     /// Return the brief form of a schedule if it is short. Each stream must carry exactly one short, nonempty message,
     /// and no other step may take long.
     pub fn of(schedule: &Schedule) -> Option<Brief> {
-        let is_alone = |lane: &Lane| lane.stream == LaneSteps::Local || lane.steps.len() == 1;
-        if schedule.steps.len() > STEP_COUNT || !schedule.lanes.iter().all(is_alone) {
+        let is_single = |lane: &Lane| lane.stream == LaneSteps::Local || lane.steps.len() == 1;
+        if schedule.steps.len() > STEP_COUNT_MAX || !schedule.lanes.iter().all(is_single) {
             return None;
         }
         let mut lanes = vec![0; schedule.steps.len()];
@@ -70,9 +70,10 @@ impl Brief {
         }
         let mut left: Vec<BriefStep> = Vec::new();
         for (index, step) in schedule.steps.iter().enumerate() {
-            let is_short = (1..=MESSAGE_BYTES).contains(&step.length_bytes);
-            let what = BriefOperation::of(&step.operation, schedule.lanes[lanes[index]].stream).filter(|_| is_short)?;
-            left.push(BriefStep { index, lane: lanes[index], what });
+            let is_short = (1..=MESSAGE_BYTES_MAX).contains(&step.length_bytes);
+            let operation =
+                BriefOperation::of(&step.operation, schedule.lanes[lanes[index]].stream).filter(|_| is_short)?;
+            left.push(BriefStep { index, lane: lanes[index], operation });
         }
         let mut traffic = RunTraffic::default();
         left.iter().for_each(|step| step.count(&mut traffic));
@@ -89,8 +90,9 @@ fn in_order(mut left: Vec<BriefStep>, schedule: &Schedule) -> Box<[BriefStep]> {
             let dependencies = &schedule.dependencies[schedule.steps[step.index].dependencies.clone()];
             dependencies.iter().all(|dependency| is_passed[dependency.on])
         };
-        let goes = left.iter().position(|step| is_ready(step) && !step.takes());
-        let next = goes.or_else(|| left.iter().position(is_ready)).expect("the first of a plan's steps waits for none");
+        let ready = left.iter().position(|step| is_ready(step) && !step.waits_for_peer());
+        let next =
+            ready.or_else(|| left.iter().position(is_ready)).expect("the first of a plan's steps waits for none");
         let step = left.remove(next);
         is_passed[step.index] = true;
         ordered.push(step);
@@ -123,13 +125,13 @@ impl BriefOperation {
 
 impl BriefStep {
     /// Return whether the step waits for a peer.
-    fn takes(&self) -> bool {
-        matches!(self.what, BriefOperation::Receive { .. } | BriefOperation::Reduce { .. })
+    fn waits_for_peer(&self) -> bool {
+        matches!(self.operation, BriefOperation::Receive { .. } | BriefOperation::Reduce { .. })
     }
 
     /// Count the bytes that the step moves between ranks.
     fn count(&self, traffic: &mut RunTraffic) {
-        match self.what {
+        match self.operation {
             BriefOperation::Send { span, .. } => traffic.sent_bytes += span.length_bytes as u64,
             BriefOperation::Receive { span, .. } | BriefOperation::Reduce { span, .. } => {
                 traffic.received_bytes += span.length_bytes as u64
@@ -145,12 +147,12 @@ impl ScheduleRun<'_, '_> {
     pub fn run_briefly(&mut self, brief: &Brief) -> bool {
         self.progress.traffic = brief.traffic;
         for (at, step) in brief.steps.iter().enumerate() {
-            let has_passed = match step.what {
+            let has_passed = match step.operation {
                 BriefOperation::Send { to, span } => self.send_message(to, span),
-                BriefOperation::Receive { from, span } => self.take_message(from, span, <[u8]>::copy_from_slice),
+                BriefOperation::Receive { from, span } => self.receive_message(from, span, <[u8]>::copy_from_slice),
                 BriefOperation::Reduce { from, span } => {
                     let reduction = self.prepared.reduction.expect("a plan that reduces has a reduction");
-                    self.take_message(from, span, reduction.combine)
+                    self.receive_message(from, span, reduction.combine)
                 }
                 BriefOperation::Local => {
                     let step = &self.schedule.steps[step.index];
@@ -158,7 +160,7 @@ impl ScheduleRun<'_, '_> {
                 }
             };
             if !has_passed {
-                self.note_passed(&brief.steps[..at]);
+                self.record_passed(&brief.steps[..at]);
                 return false;
             }
         }
@@ -174,7 +176,7 @@ impl ScheduleRun<'_, '_> {
         let attempt_count = if has_own_core && link.is_memory() { SEND_COUNT } else { 1 };
         (0..attempt_count).any(|attempt| {
             if attempt > 0 {
-                // A peer that lags frees space for several messages meanwhile. Each look takes a cache line from it.
+                // A peer that lags frees space for several messages meanwhile. Each attempt takes a cache line from it.
                 (0..SEND_PAUSE_COUNT).for_each(|_| std::hint::spin_loop());
             }
             link.send_message(&[&preamble.0, bytes])
@@ -182,18 +184,18 @@ impl ScheduleRun<'_, '_> {
     }
 
     #[inline(always)]
-    fn take_message(&mut self, from: LinkId, span: Span, take: fn(&mut [u8], &[u8])) -> bool {
+    fn receive_message(&mut self, from: LinkId, span: Span, take: fn(&mut [u8], &[u8])) -> bool {
         let length_bytes = PREAMBLE_BYTES + span.length_bytes;
-        let look_count = match self.fabric.has_core_per_rank() {
-            true => LOOK_COUNT,
+        let poll_count = match self.fabric.has_core_per_rank() {
+            true => POLL_COUNT,
             false => {
-                self.offer_core(from, length_bytes);
+                self.yield_core(from, length_bytes);
                 1
             }
         };
         let Some(link) = self.fabric.existing_link(from) else { return false };
         let preamble = Preamble::new(&self.progress.header, span.length_bytes);
-        let message = link.message(length_bytes, look_count);
+        let message = link.message(length_bytes, poll_count);
         let Some((theirs, bytes)) = message.and_then(|message| message.split_first_chunk()) else { return false };
         if Preamble(*theirs) != preamble {
             return false;
@@ -205,35 +207,35 @@ impl ScheduleRun<'_, '_> {
     }
 
     /// Yield the core to other ranks for a limited time until a message arrives.
-    fn offer_core(&mut self, from: LinkId, length_bytes: usize) {
+    fn yield_core(&mut self, from: LinkId, length_bytes: usize) {
         let mut since = None;
-        for _ in 0..OFFER_COUNT {
+        for _ in 0..YIELD_COUNT {
             let Some(link) = self.fabric.existing_link(from) else { break };
             if !link.is_memory() || link.message(length_bytes, 1).is_some() {
                 break;
             }
             let now = self.fabric.now();
-            if now - *since.get_or_insert(now) > OFFER {
+            if now - *since.get_or_insert(now) > YIELD_TIME {
                 break;
             }
             self.fabric.yield_now();
         }
         if let Some(since) = since {
-            self.note_offers(since, Want { link: from, readable: true, writable: false });
+            self.record_yields(since, LinkInterest { link: from, readable: true, writable: false });
         }
     }
 
     /// Record a wait that began at `since`, if it exceeds the threshold for ranks with their own cores.
-    fn note_offers(&mut self, since: Duration, want: Want) {
+    fn record_yields(&mut self, since: Duration, interest: LinkInterest) {
         let now = self.fabric.now();
         if now - since >= SPIN {
-            self.recorder.begin_wait(self.progress.ticket, &[want], since);
+            self.recorder.begin_wait(self.progress.ticket, &[interest], since);
             self.recorder.end_wait(self.progress.ticket, now);
         }
     }
 
     /// Record that exactly `steps` have completed, as if each had run in its lane.
-    fn note_passed(&mut self, steps: &[BriefStep]) {
+    fn record_passed(&mut self, steps: &[BriefStep]) {
         let ScheduleRun { progress, schedule, .. } = self;
         progress.reset(schedule);
         for step in steps {

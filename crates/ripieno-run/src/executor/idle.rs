@@ -2,11 +2,11 @@
 //! peers that it waits for.
 
 use super::{InterruptCheck, RELAY_UNIT_BYTES, RunError};
-use crate::fabric::{Fabric, Want};
+use crate::fabric::{Fabric, LinkInterest};
 use std::time::Duration;
 
-/// Spin time on memory of a rank with its own core before it yields. If another process uses the core, a yield can take
-/// milliseconds. Two ranks that share a core by chance are soon separated ([`Fabric::note_wait`]).
+/// Time that a rank with its own core spins on memory before it yields. If another process uses the core, a
+/// yield can take milliseconds. Two ranks that share a core by chance are soon separated ([`Fabric::note_wait`]).
 pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// Duration of yielding before the rank parks.
 const YIELD: Duration = Duration::from_micros(50);
@@ -26,7 +26,7 @@ pub(super) trait Work {
     /// Return the fabric.
     fn fabric(&mut self) -> &mut dyn Fabric;
     /// Add the links that could make progress.
-    fn wants(&mut self, wants: &mut Vec<Want>);
+    fn interests(&mut self, interests: &mut Vec<LinkInterest>);
     /// Return whether progress can only come through memory. This is false if a lane waits for a link that needs system
     /// calls or is not open yet.
     fn waits_on_memory(&mut self) -> Result<bool, RunError>;
@@ -35,7 +35,7 @@ pub(super) trait Work {
     /// Change the minimum number of bytes that a relay forwards, given the present value.
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize);
     /// Query the awaited peers.
-    fn ask(&mut self);
+    fn query_peers(&mut self);
     /// Report to the other ranks that this rank stops, and return the resulting error.
     fn interrupt(&mut self) -> RunError;
 }
@@ -43,14 +43,14 @@ pub(super) trait Work {
 /// Drive `work` to completion.
 pub(super) fn finish<W: Work>(
     work: &mut W,
-    wants: &mut Vec<Want>,
+    interests: &mut Vec<LinkInterest>,
     interrupt: &mut Option<InterruptCheck>,
 ) -> Result<(), RunError> {
     let mut idle = Idle::default();
     loop {
         let moved = work.progress()?;
         if moved && idle.rounds > 0 {
-            work.fabric().note_wait(idle.first_offer == Some(idle.rounds));
+            work.fabric().note_wait(idle.first_yield == Some(idle.rounds));
         }
         if work.is_over() {
             return Ok(());
@@ -63,7 +63,7 @@ pub(super) fn finish<W: Work>(
         if let Some(failure) = work.failure() {
             return Err(failure);
         }
-        let slept = idle.wait(work, wants)?;
+        let slept = idle.wait(work, interests)?;
         if slept && interrupt.as_mut().is_some_and(|interrupted| interrupted()) {
             return Err(work.interrupt());
         }
@@ -77,7 +77,7 @@ pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunErr
         let loss = fabric.losses().into_iter().next();
         loss.into_iter().for_each(|loss| fabric.report(loss));
     }
-    fabric.has_failed().then(|| fabric.failure().expect("a fabric that has failed knows how").into())
+    fabric.has_failed().then(|| fabric.failure().expect("a failed fabric returns its failure").into())
 }
 
 /// State of a rank without progress.
@@ -85,24 +85,24 @@ pub(super) fn failure(fabric: &mut dyn Fabric, needs_all: bool) -> Option<RunErr
 struct Idle {
     rounds: u32,
     /// Number of the round that first yielded the core.
-    first_offer: Option<u32>,
+    first_yield: Option<u32>,
     /// Whether the rank yields immediately, because the awaited rank may need this core.
     shares_core: bool,
     since: Option<Duration>,
-    asked: Option<Duration>,
+    last_query: Option<Duration>,
 }
 
 impl Idle {
     /// Rounds between two clock reads. One read costs as much as several rounds.
-    const ROUNDS_PER_LOOK: u32 = 8;
+    const ROUNDS_PER_CLOCK_READ: u32 = 8;
 
     /// Wait for a moment. Return whether the rank slept.
-    fn wait<W: Work>(&mut self, work: &mut W, wants: &mut Vec<Want>) -> Result<bool, RunError> {
+    fn wait<W: Work>(&mut self, work: &mut W, interests: &mut Vec<LinkInterest>) -> Result<bool, RunError> {
         self.rounds += 1;
         if self.rounds == 1 {
             self.shares_core = !work.fabric().has_core_per_rank() && work.waits_on_memory()?;
         }
-        if !self.shares_core && !self.rounds.is_multiple_of(Self::ROUNDS_PER_LOOK) {
+        if !self.shares_core && !self.rounds.is_multiple_of(Self::ROUNDS_PER_CLOCK_READ) {
             std::hint::spin_loop();
             return Ok(false);
         }
@@ -116,7 +116,7 @@ impl Idle {
             }
             if idle < spin + YIELD {
                 work.fabric().yield_now();
-                self.first_offer.get_or_insert(self.rounds);
+                self.first_yield.get_or_insert(self.rounds);
                 return Ok(false);
             }
         }
@@ -128,12 +128,12 @@ impl Idle {
         let moved = work.progress();
         let mut slept = false;
         if matches!(moved, Ok(false)) && !work.is_over() && !work.fabric().has_failed() {
-            if now - *self.asked.get_or_insert(now) >= STALL {
-                self.asked = Some(now);
-                work.ask();
+            if now - *self.last_query.get_or_insert(now) >= STALL {
+                self.last_query = Some(now);
+                work.query_peers();
             }
-            work.wants(wants);
-            work.fabric().park(wants, PARK);
+            work.interests(interests);
+            work.fabric().park(interests, PARK);
             slept = true;
         }
         work.fabric().cancel_park();

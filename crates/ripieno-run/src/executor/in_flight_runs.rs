@@ -10,7 +10,7 @@ use super::progress::RunProgress;
 use super::run::ScheduleRun;
 use super::schedule::LaneSteps;
 use super::{PreparedCall, RunError, RunTraffic};
-use crate::fabric::{Blocking, Fabric, LinkId, Want};
+use crate::fabric::{Blocking, Fabric, LinkId, LinkInterest};
 use crate::recorder::{OpenRecord, Recorder};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -36,13 +36,13 @@ pub(super) struct InFlightRuns {
     runs: BTreeMap<u64, InFlightRun>,
     next_number: u64,
     /// Lanes that use each stream: the first is active, the others queue.
-    streams: BTreeMap<LaneSteps, VecDeque<Queued>>,
+    streams: BTreeMap<LaneSteps, VecDeque<QueuedLane>>,
     spare: Vec<RunProgress>,
 }
 
 /// A lane of a run.
 #[derive(Clone, Copy)]
-struct Queued {
+struct QueuedLane {
     number: u64,
     lane: usize,
 }
@@ -86,7 +86,7 @@ impl InFlightRuns {
         {
             let queue = self.streams.entry(known.stream).or_default();
             progress.cursors[lane].is_queued = !queue.is_empty();
-            queue.push_back(Queued { number, lane });
+            queue.push_back(QueuedLane { number, lane });
         }
         self.runs.insert(number, InFlightRun { sequence, prepared, buffers, progress, end: Some(end) });
     }
@@ -97,8 +97,8 @@ impl InFlightRuns {
         self.next_number += 1;
         for (lane, known) in prepared.schedule.lanes.iter().enumerate() {
             let cursor = &progress.cursors[lane];
-            if cursor.next < known.steps.len() && !cursor.is_out {
-                self.streams.entry(known.stream).or_default().push_back(Queued { number, lane });
+            if cursor.next < known.steps.len() && !cursor.has_dropped_out {
+                self.streams.entry(known.stream).or_default().push_back(QueuedLane { number, lane });
             }
         }
         let entry = InFlightRun { sequence, prepared, buffers: vec![], progress, end: None };
@@ -107,21 +107,21 @@ impl InFlightRuns {
 
     /// Return the ticket of the oldest unfinished run.
     pub fn first(&mut self) -> Option<OpenRecord> {
-        self.at_work().next().map(|entry| entry.progress.ticket)
+        self.unfinished().next().map(|entry| entry.progress.ticket)
     }
 
     /// Return the unfinished runs.
-    fn at_work(&mut self) -> impl DoubleEndedIterator<Item = &mut InFlightRun> {
+    fn unfinished(&mut self) -> impl DoubleEndedIterator<Item = &mut InFlightRun> {
         self.runs.values_mut().filter(|entry| entry.end.is_some())
     }
 
     /// Pass the streams of finished lanes to the next queued lanes.
-    fn pass_streams_on(&mut self, number: u64) {
+    fn release_streams(&mut self, number: u64) {
         let schedule = self.runs[&number].prepared.schedule.clone();
         for (lane, known) in schedule.lanes.iter().enumerate() {
             let cursor = self.runs[&number].progress.cursors[lane];
             let Some(queue) = self.streams.get_mut(&known.stream) else { continue };
-            let has_ended = cursor.next == known.steps.len() || cursor.is_out;
+            let has_ended = cursor.next == known.steps.len() || cursor.has_dropped_out;
             if !has_ended || queue.front().is_none_or(|turn| turn.number != number) {
                 continue;
             }
@@ -162,7 +162,7 @@ impl InFlightRuns {
 
     /// End all runs without reporting their ends.
     pub fn abandon(&mut self, recorder: &mut Recorder, fabric: &mut dyn Fabric) {
-        self.runs.values_mut().for_each(|entry| entry.run(fabric, recorder).recall());
+        self.runs.values_mut().for_each(|entry| entry.run(fabric, recorder).revoke_zero_copy());
         self.runs.clear();
         self.streams.clear();
     }
@@ -199,13 +199,13 @@ impl Work for AllRuns<'_> {
         let mut next = 0;
         while let Some((&number, entry)) = self.in_flight.runs.range_mut(next..).next() {
             next = number + 1;
-            let is_at_work = entry.end.is_some();
+            let is_unfinished = entry.end.is_some();
             let mut run = entry.run(self.fabric, self.recorder);
             let (run_moved, is_over) = (run.progress()?, run.is_over());
             moved |= run_moved;
-            let is_due = is_over && (run_moved || is_at_work);
+            let is_due = is_over && (run_moved || is_unfinished);
             if run_moved || is_due {
-                self.in_flight.pass_streams_on(number);
+                self.in_flight.release_streams(number);
             }
             if is_due {
                 self.in_flight.complete(number, self.recorder, self.fabric);
@@ -227,13 +227,16 @@ impl Work for AllRuns<'_> {
         self.fabric
     }
 
-    fn wants(&mut self, wants: &mut Vec<Want>) {
-        wants.clear();
-        self.in_flight.runs.values_mut().for_each(|entry| entry.run(self.fabric, self.recorder).add_wants(wants));
+    fn interests(&mut self, interests: &mut Vec<LinkInterest>) {
+        interests.clear();
+        self.in_flight
+            .runs
+            .values_mut()
+            .for_each(|entry| entry.run(self.fabric, self.recorder).add_interests(interests));
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
-        for entry in self.in_flight.at_work() {
+        for entry in self.in_flight.unfinished() {
             if !entry.run(self.fabric, self.recorder).waits_on_memory()? {
                 return Ok(false);
             }
@@ -243,7 +246,7 @@ impl Work for AllRuns<'_> {
     }
 
     fn waits_since(&mut self, now: Duration) {
-        self.in_flight.at_work().for_each(|entry| entry.run(self.fabric, self.recorder).waits_since(now));
+        self.in_flight.unfinished().for_each(|entry| entry.run(self.fabric, self.recorder).waits_since(now));
     }
 
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize) {
@@ -253,14 +256,14 @@ impl Work for AllRuns<'_> {
             .for_each(|entry| entry.run(self.fabric, self.recorder).set_relay_unit_bytes(change));
     }
 
-    fn ask(&mut self) {
-        let is_alone = self.is_awaited && self.in_flight.at_work().count() == 1;
+    fn query_peers(&mut self) {
+        let is_alone = self.is_awaited && self.in_flight.unfinished().count() == 1;
         let blocking = if is_alone { Blocking::All } else { Blocking::Nothing };
-        self.in_flight.at_work().for_each(|entry| entry.run(self.fabric, self.recorder).ask_peers(blocking));
+        self.in_flight.unfinished().for_each(|entry| entry.run(self.fabric, self.recorder).report_stall(blocking));
     }
 
     fn interrupt(&mut self) -> RunError {
-        match self.in_flight.at_work().next_back() {
+        match self.in_flight.unfinished().next_back() {
             Some(latest) => latest.run(self.fabric, self.recorder).interrupt(),
             None => RunError::Interrupted,
         }

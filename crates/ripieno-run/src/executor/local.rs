@@ -37,7 +37,7 @@ impl ScheduleRun<'_, '_> {
                 end
             }
             Operation::Copy { from, to, rows: Some(ref rows) } => {
-                let (table, packed) = memory::both(self.buffers, from, to);
+                let (table, packed) = memory::source_and_target(self.buffers, from, to);
                 rows::gather(&mut packed[done..end], table, rows, done);
                 end
             }
@@ -46,14 +46,14 @@ impl ScheduleRun<'_, '_> {
                 // A function call costs more than a row, so it processes at least a segment or the rest.
                 let is_little = end - done < SEGMENT_BYTES.max(function.row_bytes) && end < from.length_bytes;
                 let whole = if is_little { done } else { end - end % function.row_bytes };
-                let (source, target) = memory::both(self.buffers, from, to);
+                let (source, target) = memory::source_and_target(self.buffers, from, to);
                 let is_combined = whole > done && function.combine(&mut target[done..whole], &source[done..whole]);
                 if is_combined { whole } else { done }
             }
             Operation::Combine { from, to, ref rows, .. } => {
                 let reduction = self.prepared.reduction.expect("a plan that combines has a reduction");
-                let whole = memory::whole(end, reduction.element_bytes);
-                let (source, target) = memory::both(self.buffers, from, to);
+                let whole = memory::round_down(end, reduction.element_bytes);
+                let (source, target) = memory::source_and_target(self.buffers, from, to);
                 match rows {
                     None => (reduction.combine)(&mut target[done..whole], &source[done..whole]),
                     Some(rows) => rows::combine(target, &source[done..whole], rows, done, reduction),
@@ -66,7 +66,7 @@ impl ScheduleRun<'_, '_> {
                     Constant::Identity(_) => {
                         let reduction =
                             self.prepared.reduction.expect("a plan that fills by an operation has a reduction");
-                        (reduction.fill, memory::whole(end, reduction.element_bytes))
+                        (reduction.fill, memory::round_down(end, reduction.element_bytes))
                     }
                 };
                 let buffer = self.buffers[span.buffer.0 as usize].bytes_mut();

@@ -24,7 +24,7 @@ impl BufferMemory<'_> {
     }
 
     /// Return a reborrow of the same memory.
-    pub fn lent(&mut self) -> BufferMemory<'_> {
+    pub fn reborrow(&mut self) -> BufferMemory<'_> {
         match self {
             BufferMemory::Read(bytes) => BufferMemory::Read(bytes),
             BufferMemory::Write(bytes) => BufferMemory::Write(bytes),
@@ -37,7 +37,7 @@ impl BufferMemory<'_> {
     ///
     /// The caller must not use the result after the memory is freed. Until then the memory must not be accessed
     /// otherwise, except for reads of read-only memory.
-    pub unsafe fn prolonged(&mut self) -> BufferMemory<'static> {
+    pub unsafe fn extend_lifetime(&mut self) -> BufferMemory<'static> {
         match self {
             // SAFETY: the slice is valid for as long as the caller guarantees.
             BufferMemory::Read(bytes) => {
@@ -59,7 +59,7 @@ impl BufferMemory<'_> {
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
-            BufferMemory::Read(_) => panic!("a plan changes only buffers that it was given to change"),
+            BufferMemory::Read(_) => panic!("a plan writes only to writable buffers"),
             BufferMemory::Write(bytes) => bytes,
         }
     }
@@ -71,12 +71,16 @@ pub(super) fn range(span: Span, from: usize, to: usize) -> Range<usize> {
 }
 
 /// Return the largest multiple of `element_bytes`, a power of two, up to `bytes`.
-pub(super) fn whole(bytes: usize, element_bytes: usize) -> usize {
+pub(super) fn round_down(bytes: usize, element_bytes: usize) -> usize {
     bytes & !(element_bytes - 1)
 }
 
 /// Return the bytes of two disjoint spans, the first for reading, the second for writing.
-pub(super) fn both<'a>(buffers: &'a mut [BufferMemory<'_>], source: Span, target: Span) -> (&'a [u8], &'a mut [u8]) {
+pub(super) fn source_and_target<'a>(
+    buffers: &'a mut [BufferMemory<'_>],
+    source: Span,
+    target: Span,
+) -> (&'a [u8], &'a mut [u8]) {
     let (a, b) = (source.buffer.0 as usize, target.buffer.0 as usize);
     let (read, write) = (range(source, 0, source.length_bytes), range(target, 0, target.length_bytes));
     if a != b {

@@ -1,8 +1,8 @@
 //! Executor: runs any plan over the links of a fabric. It is the only code that moves bytes.
 //!
 //! One non-blocking loop serves all lanes. A step advances to a byte as soon as every earlier step on that byte has
-//! passed it. So every plan is pipelined and cut through. A relay forwards in units of [`RELAY_UNIT_BYTES`] while more
-//! data follows, because forwarding every few bytes is unsteady. Rows are gathered one segment at a time. Waiting spins
+//! passed it. Every plan is therefore pipelined. A relay forwards in units of [`RELAY_UNIT_BYTES`] while more
+//! data follows, because forwarding a few bytes at a time is slow. Rows are gathered one segment at a time. Waiting spins
 //! for a bounded time, then parks.
 //!
 //! Several runs may be in flight. On each direction of each link, their lanes queue, oldest run first. All other work
@@ -15,7 +15,6 @@ mod arrivals;
 mod brief;
 mod idle;
 mod in_flight_runs;
-mod lending;
 mod local;
 mod memory;
 mod preamble;
@@ -27,6 +26,7 @@ mod run;
 mod schedule;
 mod visit;
 mod waiting;
+mod zero_copy;
 
 pub use in_flight_runs::RunEnd;
 pub use memory::BufferMemory;
@@ -34,7 +34,7 @@ pub use prepared::PreparedCall;
 pub use schedule::Schedule;
 
 use crate::call::HEADER_BYTES;
-use crate::fabric::{Fabric, JobFailure, Want};
+use crate::fabric::{Fabric, JobFailure, LinkInterest};
 use crate::recorder::{CollectiveOutcome, OpenRecord, Recorder};
 use crate::reduction::UnsupportedOp;
 use idle::Work;
@@ -46,7 +46,7 @@ use std::time::Duration;
 
 /// Minimum number of bytes that a relay forwards at once, unless its span ends.
 pub const RELAY_UNIT_BYTES: usize = 16 << 10;
-/// Maximum number of bytes that a step moves before the other lanes get their turn. Fits the first-level caches.
+/// Maximum number of bytes that a step moves before the other lanes are visited. Fits the first-level caches.
 pub const SEGMENT_BYTES: usize = 64 << 10;
 
 /// Calls up to this size are not timed unless they wait, because two clock reads would cost more than the call.
@@ -72,7 +72,7 @@ pub struct RunTraffic {
     /// Payload bytes sent by this rank.
     pub sent_bytes: u64,
     /// Part of the sent bytes that the receivers read in place.
-    pub lent_bytes: u64,
+    pub zero_copy_bytes: u64,
     /// Payload bytes received by this rank.
     pub received_bytes: u64,
     /// Duration of the run. For a short call it counts from the first wait, and is `None` without a wait.
@@ -95,7 +95,7 @@ pub struct Executor {
     /// Progress of the single run.
     progress: RunProgress,
     in_flight: InFlightRuns,
-    wants: Vec<Want>,
+    interests: Vec<LinkInterest>,
 }
 
 impl Executor {
@@ -108,7 +108,7 @@ impl Executor {
         prepared: &PreparedCall,
         buffers: &mut [BufferMemory<'_>],
     ) -> Result<RunTraffic, RunError> {
-        self.run_with_section(fabric, sequence, prepared, buffers, &mut |rest| rest())
+        self.run_with_section(fabric, sequence, prepared, buffers, &mut |section| section())
     }
 
     /// Run `prepared` like [`Executor::run`], with the blocking section inside `run_section`.
@@ -136,19 +136,19 @@ impl Executor {
                 let schedule = &*prepared.schedule;
                 let mut run = ScheduleRun { fabric, sequence, prepared, schedule, buffers, recorder, progress };
                 if run.run_briefly(brief) {
-                    let traffic = run.end_well();
+                    let traffic = run.end_successfully();
                     run.recorder.leave(|| run.fabric.now());
                     return Ok(traffic);
                 }
             }
         }
         let mut ended = None;
-        run_section(&mut || ended = Some(self.run_on(fabric, sequence, prepared, buffers, ticket)));
-        ended.expect("a blocking section has a run")
+        run_section(&mut || ended = Some(self.run_to_end(fabric, sequence, prepared, buffers, ticket)));
+        ended.expect("the caller runs the blocking section")
     }
 
     /// Complete a run that has begun, alone or among other runs, however long it waits.
-    fn run_on(
+    fn run_to_end(
         &mut self,
         fabric: &mut dyn Fabric,
         sequence: u64,
@@ -165,7 +165,7 @@ impl Executor {
         let (recorder, progress) = (&mut self.recorder, &mut self.progress);
         let mut run =
             ScheduleRun { fabric, sequence, prepared, schedule: &prepared.schedule, buffers, recorder, progress };
-        let finished = idle::finish(&mut run, &mut self.wants, &mut self.interrupt);
+        let finished = idle::finish(&mut run, &mut self.interests, &mut self.interrupt);
         let ended = run.end(finished);
         run.recorder.leave(|| run.fabric.now());
         if prepared.schedule.is_replicated && ended.is_ok() && !run.have_all_lanes_ended() {
@@ -197,7 +197,7 @@ impl Executor {
 
     /// Advance all runs in flight once, without waiting. If one run fails, all fail, and each `end` receives the cause.
     pub fn advance(&mut self, fabric: &mut dyn Fabric) {
-        let guard = NoneLeft { executor: self, fabric };
+        let guard = AbandonOnPanic { executor: self, fabric };
         let Executor { in_flight, recorder, .. } = &mut *guard.executor;
         let (fabric, until) = (&mut *guard.fabric, &|| false);
         let moved = AllRuns { fabric, recorder, in_flight, until, is_awaited: false }.progress();
@@ -216,15 +216,15 @@ impl Executor {
         is_awaited: bool,
         until: &dyn Fn() -> bool,
     ) -> Result<(), RunError> {
-        let guard = NoneLeft { executor: self, fabric };
-        let Executor { in_flight, recorder, wants, interrupt, .. } = &mut *guard.executor;
+        let guard = AbandonOnPanic { executor: self, fabric };
+        let Executor { in_flight, recorder, interests, interrupt, .. } = &mut *guard.executor;
         let mut no_interrupt = None;
         let interrupt = if is_awaited { interrupt } else { &mut no_interrupt };
         if is_awaited && let Some(ticket) = in_flight.first() {
             recorder.enter(ticket, Some(guard.fabric.now()));
         }
         let mut all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, in_flight, until, is_awaited };
-        let finished = idle::finish(&mut all_runs, wants, interrupt);
+        let finished = idle::finish(&mut all_runs, interests, interrupt);
         if is_awaited {
             recorder.leave(|| guard.fabric.now());
         }
@@ -246,13 +246,13 @@ impl Executor {
         ticket: OpenRecord,
     ) -> Result<RunTraffic, RunError> {
         let ended = Arc::new(OnceLock::new());
-        let noted = ended.clone();
+        let slot = ended.clone();
         let end = Box::new(move |result| {
-            let _ = noted.set(result);
+            let _ = slot.set(result);
         });
         // SAFETY: the memory outlives this call. When the call returns, the run has ended and released its buffers. If
         // `drive` panics, it releases the buffers of all runs.
-        let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.prolonged() }).collect();
+        let buffers = buffers.iter_mut().map(|buffer| unsafe { buffer.extend_lifetime() }).collect();
         self.in_flight.add(sequence, prepared.clone(), buffers, end, ticket);
         self.drive(fabric, true, &|| ended.get().is_some())?;
         ended.get().expect("a run is over when nothing is in flight").clone()
@@ -280,7 +280,7 @@ fn begin(
         return Err(failure.into());
     }
     if !schedule.is_replicated && fabric.has_losses() {
-        let loss = fabric.losses().into_iter().next().expect("a fabric that has losses knows them");
+        let loss = fabric.losses().into_iter().next().expect("a fabric with losses returns them");
         recorder.end(ticket, CollectiveOutcome::Failed, || fabric.now());
         return Err(loss.into());
     }
@@ -291,12 +291,12 @@ fn begin(
 }
 
 /// Ends every run in flight when dropped. Forgotten unless a panic occurs.
-struct NoneLeft<'a> {
+struct AbandonOnPanic<'a> {
     executor: &'a mut Executor,
     fabric: &'a mut dyn Fabric,
 }
 
-impl Drop for NoneLeft<'_> {
+impl Drop for AbandonOnPanic<'_> {
     fn drop(&mut self) {
         self.executor.in_flight.abandon(&mut self.executor.recorder, self.fabric);
     }

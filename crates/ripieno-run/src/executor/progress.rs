@@ -4,7 +4,7 @@ use super::rows::Staging;
 use super::schedule::Schedule;
 use super::{RELAY_UNIT_BYTES, RunTraffic};
 use crate::call::HEADER_BYTES;
-use crate::fabric::Want;
+use crate::fabric::LinkInterest;
 use crate::recorder::OpenRecord;
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ pub(super) struct RunProgress {
     /// Encoded header of the run.
     pub header: [u8; HEADER_BYTES],
     pub waiting: Option<WaitState>,
-    /// Reused memory for the wants of a wait.
-    pub wants: Vec<Want>,
+    /// Reused memory for the interests of a wait.
+    pub interests: Vec<LinkInterest>,
 }
 
 /// Progress of a lane.
@@ -36,7 +36,7 @@ pub(super) struct LaneCursor {
     /// Bytes of the preamble that were sent or received.
     pub preamble_bytes: usize,
     /// Bytes of the next step that were sent without a copy, released or not.
-    pub lent_bytes: usize,
+    pub zero_copy_bytes: usize,
     /// With replicas: bytes of the next step that this lane has delivered or discarded.
     pub raced_bytes: usize,
     /// Whether the lane waits for the stream itself, not for bytes from elsewhere.
@@ -44,7 +44,7 @@ pub(super) struct LaneCursor {
     /// Whether a lane of an earlier run still uses the stream.
     pub is_queued: bool,
     /// Whether the peer is lost and its replicas continue without it.
-    pub is_out: bool,
+    pub has_dropped_out: bool,
 }
 
 /// An interval without progress of a run.
@@ -54,7 +54,7 @@ pub(super) struct WaitState {
     /// Time of the last clock read.
     pub seen: Duration,
     /// Whether the recorder was notified.
-    pub is_noted: bool,
+    pub is_recorded: bool,
 }
 
 impl RunProgress {

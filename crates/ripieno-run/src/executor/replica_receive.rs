@@ -1,9 +1,9 @@
 //! Replica races: a step that receives from all replicas of a rank advances with the fastest replica.
 //!
 //! Replicas send identical bits, so their lanes share their steps. A slower lane discards the bytes that another lane
-//! has already delivered. If a peer dies, its lane leaves the race, and the other lanes deliver the rest. The run ends
-//! when the fastest lanes have finished. Trailing receives on the other lanes are discarded afterwards, before the next
-//! runs receive there. A rank sends all its data to all live replicas.
+//! has already delivered. If a peer dies, its lane drops out, and the other lanes deliver the rest. The run ends when
+//! the fastest lanes have finished. The other lanes discard their trailing receives afterwards, before the next runs
+//! receive on them. A rank sends all its data to all live replicas.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section V.
 
 use super::run::ScheduleRun;
@@ -26,7 +26,7 @@ impl Schedule {
                 to_all.push(operation.clone());
                 continue;
             };
-            for replica in replicas.in_turn(to, rank) {
+            for replica in replicas.rotated(to, rank) {
                 let mut send = operation.clone();
                 if let Operation::Send { to, .. } = &mut send {
                     *to = replica;
@@ -34,17 +34,17 @@ impl Schedule {
                 to_all.push(send);
             }
         }
-        let mut schedule = Schedule::new(&to_all).copying();
+        let mut schedule = Schedule::new(&to_all).without_zero_copy();
         schedule.is_replicated = true;
         schedule.brief = None;
         for lane in std::mem::take(&mut schedule.lanes) {
             match lane.stream {
                 LaneSteps::From(link) => {
                     let racing_lanes =
-                        replicas.in_turn(link.peer, rank).map(|peer| LaneSteps::From(LinkId { peer, ..link }));
-                    schedule.add_rivals(&lane, racing_lanes);
+                        replicas.rotated(link.peer, rank).map(|peer| LaneSteps::From(LinkId { peer, ..link }));
+                    schedule.add_racing_lanes(&lane, racing_lanes);
                 }
-                stream => schedule.add_rivals(&lane, [stream]),
+                stream => schedule.add_racing_lanes(&lane, [stream]),
             }
         }
         schedule.peer_count = schedule.peers().len() as u16;
@@ -52,7 +52,7 @@ impl Schedule {
     }
 
     /// Add a lane with the steps of `lane` for each of `streams`.
-    fn add_rivals(&mut self, lane: &Lane, streams: impl IntoIterator<Item = LaneSteps>) {
+    fn add_racing_lanes(&mut self, lane: &Lane, streams: impl IntoIterator<Item = LaneSteps>) {
         let first = self.lanes.len();
         self.lanes.extend(streams.into_iter().map(|stream| Lane { stream, ..lane.clone() }));
         let racing_lanes = first..self.lanes.len();
@@ -61,11 +61,11 @@ impl Schedule {
 }
 
 impl LaneVisit<'_, '_> {
-    /// Discard the bytes that other replicas have delivered, then receive as [`LaneVisit::take`] does.
-    pub fn receive_first(&mut self) -> Result<VisitProgress, VisitError> {
+    /// Discard the bytes that other replicas have delivered, then receive as [`LaneVisit::receive_or_reduce`] does.
+    pub fn receive_racing(&mut self) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
         if self.cursor.preamble_bytes == 0 {
-            if !self.take_preamble()? {
+            if !self.receive_preamble()? {
                 self.cursor.on_stream = true;
                 self.link.expect(1);
                 return Ok(moved);
@@ -100,7 +100,7 @@ impl LaneVisit<'_, '_> {
         if self.passed_bytes() > self.cursor.raced_bytes {
             return Ok(moved);
         }
-        let taken = self.take()?;
+        let taken = self.receive_or_reduce()?;
         self.cursor.raced_bytes = self.passed_bytes();
         Ok(if taken == VisitProgress::Something { taken } else { moved })
     }
@@ -116,10 +116,10 @@ impl ScheduleRun<'_, '_> {
     pub fn drop_out(&mut self, lane: usize, peer: usize, error: LinkError) -> Result<bool, RunError> {
         let known = &self.schedule.lanes[lane];
         // A missing requirement of this end cannot be fixed by another replica.
-        if !self.schedule.is_replicated || matches!(error, LinkError::Lacking { .. }) {
+        if !self.schedule.is_replicated || matches!(error, LinkError::MissingResource { .. }) {
             return Err(self.closed(peer, error));
         }
-        self.progress.cursors[lane].is_out = true;
+        self.progress.cursors[lane].has_dropped_out = true;
         match known.stream {
             // The dead peer needs no more data.
             LaneSteps::To(_) => {
@@ -127,7 +127,9 @@ impl ScheduleRun<'_, '_> {
                 left.for_each(|&index| self.progress.passed[index] = self.schedule.steps[index].length_bytes);
             }
             LaneSteps::From(_)
-                if self.progress.cursors[known.racing_lanes.clone()].iter().all(|racing_lane| racing_lane.is_out) =>
+                if self.progress.cursors[known.racing_lanes.clone()]
+                    .iter()
+                    .all(|racing_lane| racing_lane.has_dropped_out) =>
             {
                 return Err(self.closed(peer, error));
             }
@@ -142,7 +144,7 @@ impl ScheduleRun<'_, '_> {
     }
 
     /// Return whether the fastest lane of each race has finished and all other lanes have ended.
-    pub fn is_won(&self) -> bool {
+    pub fn is_race_over(&self) -> bool {
         let mut lanes = self.schedule.lanes.iter().enumerate();
         lanes.all(|(number, lane)| match lane.stream {
             LaneSteps::From(_) => lane.racing_lanes.clone().any(|racing_lane| self.is_finished(racing_lane)),

@@ -64,22 +64,22 @@ fn passed_below(rows: &Rows, position: usize) -> usize {
     below * row_bytes + if is_cut { rest } else { 0 }
 }
 
-/// Bytes `from..to` of consecutive selected rows, as positions in the span: the rest of the first row, whole rows, and
-/// the start of the last row.
-struct Cut<'a> {
+/// Bytes `from..to` of consecutive selected rows, as positions in the span: the rest of the first row, whole rows,
+/// and the start of the last row.
+struct RowRange<'a> {
     head: Range<usize>,
-    whole: &'a [u32],
+    whole_rows: &'a [u32],
     tail: Range<usize>,
 }
 
-impl Cut<'_> {
-    fn of(rows: &Rows, from: usize, to: usize) -> Cut<'_> {
+impl RowRange<'_> {
+    fn of(rows: &Rows, from: usize, to: usize) -> RowRange<'_> {
         let (numbers, row_bytes) = (rows.numbers(), rows.row_bytes());
         let (first, last) = (from.div_ceil(row_bytes), to / row_bytes);
         let start = |row: usize| numbers[row] as usize * row_bytes;
         if first > last {
             let start = start(last);
-            return Cut { head: start + from % row_bytes..start + to % row_bytes, whole: &[], tail: 0..0 };
+            return RowRange { head: start + from % row_bytes..start + to % row_bytes, whole_rows: &[], tail: 0..0 };
         }
         let head = if from < first * row_bytes {
             start(first - 1) + from % row_bytes..start(first - 1) + row_bytes
@@ -87,35 +87,35 @@ impl Cut<'_> {
             0..0
         };
         let tail = if to > last * row_bytes { start(last)..start(last) + to % row_bytes } else { 0..0 };
-        Cut { head, whole: &numbers[first..last], tail }
+        RowRange { head, whole_rows: &numbers[first..last], tail }
     }
 }
 
 /// Copy the bytes of the rows of `table`, from byte `from` on, into `into`.
 pub(super) fn gather(into: &mut [u8], table: &[u8], rows: &Rows, from: usize) {
-    let Cut { head, whole, tail } = Cut::of(rows, from, from + into.len());
+    let RowRange { head, whole_rows, tail } = RowRange::of(rows, from, from + into.len());
     let (first, rest) = into.split_at_mut(head.len());
-    let (middle, last) = rest.split_at_mut(whole.len() * rows.row_bytes());
+    let (middle, last) = rest.split_at_mut(whole_rows.len() * rows.row_bytes());
     first.copy_from_slice(&table[head]);
-    gather_rows(middle, table, whole, rows.row_bytes());
+    gather_rows(middle, table, whole_rows, rows.row_bytes());
     last.copy_from_slice(&table[tail]);
 }
 
 /// Combine `bytes`, whole elements, into the rows of `table`, from byte `from` on.
 pub(super) fn combine(table: &mut [u8], bytes: &[u8], rows: &Rows, from: usize, reduction: &Reduction) {
-    let Cut { head, whole, tail } = Cut::of(rows, from, from + bytes.len());
+    let RowRange { head, whole_rows, tail } = RowRange::of(rows, from, from + bytes.len());
     let (first, rest) = bytes.split_at(head.len());
-    let (middle, last) = rest.split_at(whole.len() * rows.row_bytes());
+    let (middle, last) = rest.split_at(whole_rows.len() * rows.row_bytes());
     (reduction.combine)(&mut table[head], first);
-    (reduction.combine_rows)(table, middle, whole, rows.row_bytes());
+    (reduction.combine_rows)(table, middle, whole_rows, rows.row_bytes());
     (reduction.combine)(&mut table[tail], last);
 }
 
 /// Fill the bytes `from..to`, whole elements, of the rows of `table`.
 pub(super) fn fill(table: &mut [u8], rows: &Rows, from: usize, to: usize, fill: fn(&mut [u8])) {
-    let Cut { head, whole, tail } = Cut::of(rows, from, to);
+    let RowRange { head, whole_rows, tail } = RowRange::of(rows, from, to);
     fill(&mut table[head]);
-    whole.iter().for_each(|&row| fill(&mut table[row as usize * rows.row_bytes()..][..rows.row_bytes()]));
+    whole_rows.iter().for_each(|&row| fill(&mut table[row as usize * rows.row_bytes()..][..rows.row_bytes()]));
     fill(&mut table[tail]);
 }
 

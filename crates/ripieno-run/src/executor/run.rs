@@ -8,7 +8,7 @@ use super::schedule::{LaneSteps, Schedule};
 use super::visit::{LaneVisit, VisitError, VisitProgress};
 use super::{PreparedCall, RunError};
 use crate::call::Header;
-use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, Want};
+use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, LinkInterest};
 use crate::link::LinkError;
 use crate::recorder::Recorder;
 use std::time::Duration;
@@ -35,9 +35,9 @@ impl Work for ScheduleRun<'_, '_> {
             moved |= match self.schedule.lanes[lane].stream {
                 LaneSteps::To(link) => self.on_link(lane, link, |visit| visit.send())?,
                 LaneSteps::From(link) if self.schedule.is_replicated => {
-                    self.on_link(lane, link, |visit| visit.receive_first())?
+                    self.on_link(lane, link, |visit| visit.receive_racing())?
                 }
-                LaneSteps::From(link) => self.on_link(lane, link, |visit| visit.take())?,
+                LaneSteps::From(link) => self.on_link(lane, link, |visit| visit.receive_or_reduce())?,
                 LaneSteps::Local => self.local(lane),
             };
         }
@@ -50,7 +50,7 @@ impl Work for ScheduleRun<'_, '_> {
     /// Return whether every step has passed all its bytes.
     fn is_over(&self) -> bool {
         if self.schedule.is_replicated {
-            return self.is_won();
+            return self.is_race_over();
         }
         let mut lanes = self.progress.cursors.iter().zip(&self.schedule.lanes);
         lanes.all(|(cursor, lane)| cursor.next == lane.steps.len())
@@ -64,9 +64,9 @@ impl Work for ScheduleRun<'_, '_> {
         self.fabric
     }
 
-    fn wants(&mut self, wants: &mut Vec<Want>) {
-        wants.clear();
-        self.add_wants(wants);
+    fn interests(&mut self, interests: &mut Vec<LinkInterest>) {
+        interests.clear();
+        self.add_interests(interests);
     }
 
     fn waits_on_memory(&mut self) -> Result<bool, RunError> {
@@ -96,8 +96,8 @@ impl Work for ScheduleRun<'_, '_> {
         self.progress.relay_unit_bytes = change(self.progress.relay_unit_bytes);
     }
 
-    fn ask(&mut self) {
-        self.ask_peers(Blocking::All);
+    fn query_peers(&mut self) {
+        self.report_stall(Blocking::All);
     }
 
     fn interrupt(&mut self) -> RunError {
@@ -118,22 +118,22 @@ impl ScheduleRun<'_, '_> {
     }
 
     /// Query the peers that this run waits for. `blocking` is the condition under which the rank continues.
-    pub fn ask_peers(&mut self, blocking: Blocking) {
-        let mut wants = Vec::new();
-        self.add_wants(&mut wants);
-        let peers: Vec<usize> = wants.iter().map(|want| want.link.peer).collect();
+    pub fn report_stall(&mut self, blocking: Blocking) {
+        let mut interests = Vec::new();
+        self.add_interests(&mut interests);
+        let peers: Vec<usize> = interests.iter().map(|interest| interest.link.peer).collect();
         self.fabric.stalled(self.header(), &peers, blocking);
     }
 
     /// Add the links that could make progress.
-    pub fn add_wants(&self, wants: &mut Vec<Want>) {
+    pub fn add_interests(&self, interests: &mut Vec<LinkInterest>) {
         for (lane, cursor) in self.progress.cursors.iter().enumerate() {
             if self.is_inactive(lane) || !cursor.on_stream {
                 continue;
             }
             match self.schedule.lanes[lane].stream {
-                LaneSteps::To(link) => wants.push(Want { link, readable: false, writable: true }),
-                LaneSteps::From(link) => wants.push(Want { link, readable: true, writable: false }),
+                LaneSteps::To(link) => interests.push(LinkInterest { link, readable: false, writable: true }),
+                LaneSteps::From(link) => interests.push(LinkInterest { link, readable: true, writable: false }),
                 LaneSteps::Local => {}
             }
         }
@@ -146,7 +146,7 @@ impl ScheduleRun<'_, '_> {
 
     /// Return whether a lane needs no more data.
     pub fn has_ended(&self, lane: usize) -> bool {
-        self.is_finished(lane) || self.progress.cursors[lane].is_out
+        self.is_finished(lane) || self.progress.cursors[lane].has_dropped_out
     }
 
     /// Return whether all steps of a lane are complete.
@@ -191,25 +191,25 @@ impl ScheduleRun<'_, '_> {
         match moved {
             Ok(moved) => Ok(moved == VisitProgress::Something),
             Err(VisitError::Link(error)) => self.drop_out(lane, id.peer, error),
-            Err(VisitError::Other(theirs)) => Err(self.mismatch(lane, id.peer, theirs)),
+            Err(VisitError::Mismatch(theirs)) => Err(self.mismatch(lane, id.peer, theirs)),
         }
     }
 
     pub fn closed(&mut self, peer: usize, error: LinkError) -> RunError {
         let what = match error {
             LinkError::Closed { cause } => return self.fabric.peer_failure(peer, &cause).into(),
-            LinkError::Lacking { what } => what,
+            LinkError::MissingResource { what } => what,
         };
         let rank = self.fabric.rank();
-        let cause = format!("for its link to rank {peer} {what}");
+        let cause = format!("its link to rank {peer} cannot be used: {what}");
         self.fabric.report(JobFailure::RankFailed { rank, host: String::new(), cause, traceback: String::new() });
-        self.fabric.failure().expect("a fabric knows what was reported to it").into()
+        self.fabric.failure().expect("a fabric has failed after a report").into()
     }
 
     fn mismatch(&mut self, lane: usize, peer: usize, theirs: Preamble) -> RunError {
         let (mine, rank) = (self.header(), self.fabric.rank());
         let description = match theirs.header() {
-            None => format!("rank {rank} called {mine}; what rank {peer} sent is no header of this version"),
+            None => format!("rank {rank} called {mine}; rank {peer} sent bytes that are no header of this version"),
             Some(header) if header == mine => format!(
                 "rank {rank} called {mine} and expects {} bytes of rank {peer}, which sends {}",
                 self.schedule.lanes[lane].length_bytes,
@@ -217,10 +217,10 @@ impl ScheduleRun<'_, '_> {
             ),
             Some(header) => {
                 self.fabric.differs(mine, peer, header);
-                return self.fabric.failure().expect("a fabric knows what was reported to it").into();
+                return self.fabric.failure().expect("a fabric has failed after a report").into();
             }
         };
         self.fabric.report(JobFailure::Mismatch { description });
-        self.fabric.failure().expect("a fabric knows what was reported to it").into()
+        self.fabric.failure().expect("a fabric has failed after a report").into()
     }
 }

@@ -4,7 +4,7 @@
 
 use super::access_index::AccessIndex;
 use super::brief::Brief;
-use super::lending::BUFFERED_BYTES;
+use super::zero_copy::BUFFERED_BYTES;
 use crate::fabric::LinkId;
 use crate::reduction::Function;
 use ripieno_plan::{Buffer, Constant, Op, Operation, Plan, Rows, Span};
@@ -40,9 +40,9 @@ pub(super) struct ScheduleStep {
     pub length_bytes: usize,
     pub dependencies: Range<usize>,
     /// The step, or a step that it waits for, selects rows.
-    pub is_among_rows: bool,
+    pub involves_rows: bool,
     /// The step may send its bytes without a copy, and then completes when the receiver has read them.
-    pub is_lendable: bool,
+    pub may_be_zero_copy: bool,
 }
 
 /// Bytes `low..high` of the waiting step may pass only after the step `on`. The limit is the progress of `on` plus
@@ -101,30 +101,30 @@ impl Schedule {
             let first = schedule.dependencies.len();
             schedule.dependencies.extend(dependencies_of(index, operations, &accesses));
             for used in uses(operation) {
-                accesses.add(used.span.buffer, used.touched(), index, used.is_written);
+                accesses.add(used.span.buffer, used.accessed(), index, used.is_written);
             }
             let dependencies = first..schedule.dependencies.len();
             for dependency in &schedule.dependencies[dependencies.clone()] {
-                schedule.steps[dependency.on].is_lendable = false;
+                schedule.steps[dependency.on].may_be_zero_copy = false;
             }
             let among_rows = |dependency: &StepDependency| dependency.of_rows || dependency.on_rows;
             schedule.steps.push(ScheduleStep {
                 operation: operation.clone(),
                 length_bytes: operation.length_bytes(),
-                is_among_rows: schedule.dependencies[dependencies.clone()].iter().any(among_rows),
+                involves_rows: schedule.dependencies[dependencies.clone()].iter().any(among_rows),
                 dependencies,
-                is_lendable: can_be_lent(operation),
+                may_be_zero_copy: can_be_zero_copy(operation),
             });
             schedule.enqueue(index, operation, &mut lanes);
             for used in uses(operation) {
-                schedule.require(&used);
+                schedule.grow_buffers(&used);
             }
             if let Operation::Reduce { op, .. }
             | Operation::Combine { op, .. }
             | Operation::Fill { with: Constant::Identity(op), .. } = operation
                 && *op != Op::Function
             {
-                assert!(schedule.op.is_none_or(|known| known == *op), "a plan reduces by one operation");
+                assert!(schedule.op.is_none_or(|known| known == *op), "a plan has one reduction operation");
                 schedule.op = Some(*op);
             }
         }
@@ -135,30 +135,30 @@ impl Schedule {
     }
 
     /// Allow zero-copy for all sends. For plans that run over links without buffers. Has no effect with replicas.
-    pub fn lending(mut self) -> Schedule {
+    pub fn with_zero_copy(mut self) -> Schedule {
         if self.is_replicated {
             return self;
         }
         for step in &mut self.steps {
-            step.is_lendable = can_be_lent(&step.operation);
+            step.may_be_zero_copy = can_be_zero_copy(&step.operation);
         }
         self
     }
 
     /// Use `function` as the reduction operation.
-    pub fn by(mut self, function: Function) -> Schedule {
+    pub fn with_function(mut self, function: Function) -> Schedule {
         self.function = Some(function);
         self
     }
 
     /// Copy all sends. For runs that end when the links hold the sent bytes.
-    pub fn copying(mut self) -> Schedule {
-        self.steps.iter_mut().for_each(|step| step.is_lendable = false);
+    pub fn without_zero_copy(mut self) -> Schedule {
+        self.steps.iter_mut().for_each(|step| step.may_be_zero_copy = false);
         self
     }
 
     /// Use the message links. A message that fits a link counts as sent when the link holds it.
-    pub fn of_message(mut self) -> Schedule {
+    pub fn for_message(mut self) -> Schedule {
         for lane in &mut self.lanes {
             match &mut lane.stream {
                 LaneSteps::To(link) => *link = LinkId::outbox(link.peer),
@@ -167,7 +167,7 @@ impl Schedule {
             }
         }
         self.brief = if self.is_replicated { None } else { Brief::of(&self) };
-        self.steps.iter_mut().for_each(|step| step.is_lendable &= step.length_bytes > BUFFERED_BYTES);
+        self.steps.iter_mut().for_each(|step| step.may_be_zero_copy &= step.length_bytes > BUFFERED_BYTES);
         self
     }
 
@@ -215,9 +215,9 @@ impl Schedule {
         self.lanes[known].length_bytes += operation.length_bytes();
     }
 
-    fn require(&mut self, used: &Use) {
-        let (Span { buffer: Buffer(number), .. }, touched) = (used.span, used.touched());
-        assert!(touched.end <= used.span.end_bytes(), "rows lie within their span");
+    fn grow_buffers(&mut self, used: &SpanUse) {
+        let (Span { buffer: Buffer(number), .. }, accessed) = (used.span, used.accessed());
+        assert!(accessed.end <= used.span.end_bytes(), "rows lie within their span");
         if self.buffer_bytes.len() <= number as usize {
             self.buffer_bytes.resize(number as usize + 1, 0);
         }
@@ -227,12 +227,12 @@ impl Schedule {
 }
 
 /// Return whether the receiver can read the bytes in place. Selected rows have to be gathered first.
-fn can_be_lent(operation: &Operation) -> bool {
+fn can_be_zero_copy(operation: &Operation) -> bool {
     matches!(operation, Operation::Send { rows: None, .. })
 }
 
 /// A span that an operation uses.
-struct Use<'a> {
+struct SpanUse<'a> {
     span: Span,
     is_written: bool,
     /// The rows that the operation selects in the span, if any.
@@ -240,19 +240,19 @@ struct Use<'a> {
 }
 
 /// Return the spans that an operation uses.
-fn uses(operation: &Operation) -> impl Iterator<Item = Use<'_>> {
-    let chooses_what_it_reads = matches!(operation, Operation::Send { .. } | Operation::Copy { .. });
-    let a_use = move |span, is_written| {
-        let rows = operation.rows().filter(|_| is_written != chooses_what_it_reads);
-        Use { span, is_written, rows }
+fn uses(operation: &Operation) -> impl Iterator<Item = SpanUse<'_>> {
+    let rows_select_the_source = matches!(operation, Operation::Send { .. } | Operation::Copy { .. });
+    let span_use = move |span, is_written| {
+        let rows = operation.rows().filter(|_| is_written != rows_select_the_source);
+        SpanUse { span, is_written, rows }
     };
     let (reads, writes) = (operation.reads(), operation.writes());
-    reads.map(|span| a_use(span, false)).into_iter().chain(writes.map(|span| a_use(span, true)))
+    reads.map(|span| span_use(span, false)).into_iter().chain(writes.map(|span| span_use(span, true)))
 }
 
-impl Use<'_> {
+impl SpanUse<'_> {
     /// Return the byte range of the buffer from the first to the last byte that the operation accesses.
-    fn touched(&self) -> Range<usize> {
+    fn accessed(&self) -> Range<usize> {
         let start_bytes = self.span.start_bytes;
         match self.rows.map(|rows| (rows.numbers(), rows.row_bytes())) {
             None => start_bytes..self.span.end_bytes(),
@@ -274,11 +274,11 @@ impl Use<'_> {
 fn dependencies_of(index: usize, operations: &[Operation], accesses: &AccessIndex) -> Vec<StepDependency> {
     let mut found = Vec::new();
     for mine in uses(&operations[index]) {
-        let (my_start, my_bytes) = (mine.span.start_bytes, mine.touched());
+        let (my_start, my_bytes) = (mine.span.start_bytes, mine.accessed());
         for on in accesses.of(mine.span.buffer, my_bytes.clone(), mine.is_written) {
             let (earlier, mut covered) = (&operations[on], false);
             for theirs in uses(earlier) {
-                let their_bytes = theirs.touched();
+                let their_bytes = theirs.accessed();
                 let (low, high) = (my_bytes.start.max(their_bytes.start), my_bytes.end.min(their_bytes.end));
                 let is_shared = mine.span.buffer == theirs.span.buffer && low < high;
                 if !(mine.is_written || theirs.is_written) || !is_shared {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_wait_for_nothing_beyond_the_first_and_the_last() {
+    fn rows_depend_only_on_bytes_from_the_first_to_the_last_row() {
         let mut plan = Plan::new();
         plan.receive(1, span(0, 4));
         plan.receive(1, span(8, 4));
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "rows lie within their span")]
-    fn rows_beyond_their_span_are_no_plan() {
+    fn rows_beyond_their_span_are_rejected() {
         let mut plan = Plan::new();
         plan.send_rows(1, span(0, 10), Rows::new([0, 5].into(), 2));
         Schedule::new(&plan);

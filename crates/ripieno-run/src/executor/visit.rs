@@ -21,7 +21,7 @@ pub(super) enum VisitProgress {
 pub(super) enum VisitError {
     Link(LinkError),
     /// The peer's preamble differs from the expected one.
-    Other(Preamble),
+    Mismatch(Preamble),
 }
 
 impl From<LinkError> for VisitError {
@@ -56,8 +56,8 @@ impl LaneVisit<'_, '_> {
             let Operation::Send { span, ref rows, .. } = step.operation else {
                 unreachable!("an outgoing lane holds sends")
             };
-            if self.is_lent(index, span) {
-                if self.lend(index, span)? == VisitProgress::Nothing {
+            if self.is_zero_copy(index, span) {
+                if self.send_zero_copy(index, span)? == VisitProgress::Nothing {
                     break;
                 }
                 moved = VisitProgress::Something;
@@ -114,7 +114,7 @@ impl LaneVisit<'_, '_> {
     }
 
     /// Receive or reduce until no bytes are available, an earlier step blocks, or a segment has arrived.
-    pub fn take(&mut self) -> Result<VisitProgress, VisitError> {
+    pub fn receive_or_reduce(&mut self) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
         let mut taken_bytes = 0;
         while let Some(&index) = self.steps.get(self.cursor.next) {
@@ -125,7 +125,7 @@ impl LaneVisit<'_, '_> {
                 self.cursor.on_stream = false;
                 break;
             }
-            if self.cursor.preamble_bytes == 0 && !self.take_preamble()? {
+            if self.cursor.preamble_bytes == 0 && !self.receive_preamble()? {
                 self.cursor.on_stream = true;
                 self.link.expect(1);
                 break;
@@ -137,7 +137,7 @@ impl LaneVisit<'_, '_> {
                 | Operation::Copy { .. }
                 | Operation::Combine { .. }
                 | Operation::Fill { .. } => {
-                    unreachable!("an incoming lane only takes")
+                    unreachable!("an incoming lane holds receives and reductions")
                 }
             };
             self.passed[index] += taken;
@@ -162,11 +162,11 @@ impl LaneVisit<'_, '_> {
     }
 
     /// Consume the peer's preamble if it has arrived, and compare it with this rank's preamble.
-    pub fn take_preamble(&mut self) -> Result<bool, VisitError> {
+    pub fn receive_preamble(&mut self) -> Result<bool, VisitError> {
         let available = self.link.peek(PREAMBLE_BYTES)?;
         let Some(theirs) = available.first_chunk().map(|bytes| Preamble(*bytes)) else { return Ok(false) };
         if theirs != self.preamble {
-            return Err(VisitError::Other(theirs));
+            return Err(VisitError::Mismatch(theirs));
         }
         self.link.consume(PREAMBLE_BYTES);
         self.cursor.preamble_bytes = PREAMBLE_BYTES;
@@ -191,7 +191,7 @@ impl LaneVisit<'_, '_> {
                 Err(_) if taken > 0 => break,
                 available => available?,
             };
-            let whole = memory::whole(available.len().min(limit - done - taken), reduction.element_bytes);
+            let whole = memory::round_down(available.len().min(limit - done - taken), reduction.element_bytes);
             if whole == 0 {
                 break;
             }
@@ -215,7 +215,7 @@ impl LaneVisit<'_, '_> {
 /// Return the limit of step `index`: before every byte that an earlier step has yet to pass.
 pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usize {
     let step = &schedule.steps[index];
-    if step.is_among_rows {
+    if step.involves_rows {
         return rows::limit(schedule, passed, index);
     }
     let mut limit = step.length_bytes;

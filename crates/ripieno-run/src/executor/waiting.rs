@@ -13,7 +13,7 @@ impl ScheduleRun<'_, '_> {
         match &mut self.progress.waiting {
             Some(waiting) => waiting.seen = now,
             none => {
-                *none = Some(WaitState { since: now, seen: now, is_noted: false });
+                *none = Some(WaitState { since: now, seen: now, is_recorded: false });
                 // A wait that ends before the second clock read was short, unless other processes used the core
                 // meanwhile.
                 if self.fabric.has_core_per_rank() {
@@ -21,18 +21,18 @@ impl ScheduleRun<'_, '_> {
                 }
             }
         }
-        let Some(waiting) = self.progress.waiting.as_mut().filter(|waiting| !waiting.is_noted) else { return };
-        waiting.is_noted = true;
+        let Some(waiting) = self.progress.waiting.as_mut().filter(|waiting| !waiting.is_recorded) else { return };
+        waiting.is_recorded = true;
         let since = waiting.since;
-        let mut wants = std::mem::take(&mut self.progress.wants);
-        self.wants(&mut wants);
-        self.recorder.begin_wait(self.progress.ticket, &wants, since);
-        self.progress.wants = wants;
+        let mut interests = std::mem::take(&mut self.progress.interests);
+        self.interests(&mut interests);
+        self.recorder.begin_wait(self.progress.ticket, &interests, since);
+        self.progress.interests = interests;
     }
 
     /// Record that bytes move again.
     pub fn end_wait(&mut self) {
-        let Some(waiting) = self.progress.waiting.take().filter(|waiting| waiting.is_noted) else { return };
+        let Some(waiting) = self.progress.waiting.take().filter(|waiting| waiting.is_recorded) else { return };
         // A spinning rank has just read the clock. Otherwise other processes may have used its core.
         let has_spun = self.fabric.has_core_per_rank() && waiting.seen - waiting.since < SPIN;
         let until = if has_spun { waiting.seen } else { self.fabric.now() };
@@ -41,17 +41,17 @@ impl ScheduleRun<'_, '_> {
 
     /// Record the outcome of the run and return its traffic.
     pub fn end(&mut self, ended: Result<(), RunError>) -> Result<RunTraffic, RunError> {
-        let Err(error) = ended else { return Ok(self.end_well()) };
+        let Err(error) = ended else { return Ok(self.end_successfully()) };
         let is_interrupted = matches!(error, RunError::Interrupted);
         let outcome = if is_interrupted { CollectiveOutcome::Interrupted } else { CollectiveOutcome::Failed };
-        self.recall();
+        self.revoke_zero_copy();
         self.recorder.end(self.progress.ticket, outcome, || self.fabric.now());
         Err(error)
     }
 
     /// Record the success of the run and return its traffic.
     #[inline(always)]
-    pub fn end_well(&mut self) -> RunTraffic {
+    pub fn end_successfully(&mut self) -> RunTraffic {
         let ScheduleRun { fabric, recorder, progress, schedule, prepared, .. } = self;
         progress.traffic.elapsed = recorder.end(progress.ticket, CollectiveOutcome::Done, || fabric.now());
         recorder.count(&prepared.record, &progress.traffic, schedule.sent());

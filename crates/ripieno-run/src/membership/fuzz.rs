@@ -10,17 +10,17 @@ use ripieno_fuzz::Fuzz;
 const WORLD_SIZE: usize = 4;
 const TIMING: MembershipTiming =
     MembershipTiming { join_timeout: Duration::from_secs(5), heartbeat_timeout: Duration::from_secs(1) };
-const PATIENCE: AgreementTimeouts = AgreementTimeouts { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
+const TIMEOUTS: AgreementTimeouts = AgreementTimeouts { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
 
 fn messages() -> Vec<MembershipMessage> {
-    let told: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
+    let call: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
     let ballot = Ballot { round: 2, rank: 3 };
     let failure = rank_failed(2, &["a".into()], "it died");
     let text = [
-        AgreementMessage::Ask { epoch: 0 },
-        AgreementMessage::Call { epoch: 0, ballot },
-        AgreementMessage::Here { epoch: 0, ballot, address: Some("here".into()), accepted: Some((ballot, vec![1])) },
-        AgreementMessage::Away { epoch: 0, accepted: None },
+        AgreementMessage::Query { epoch: 0 },
+        AgreementMessage::Prepare { epoch: 0, ballot },
+        AgreementMessage::Present { epoch: 0, ballot, address: Some("here".into()), accepted: Some((ballot, vec![1])) },
+        AgreementMessage::Withdrawn { epoch: 0, accepted: None },
         AgreementMessage::Address { epoch: 0, rank: 1, address: "there".into() },
         AgreementMessage::Propose { epoch: 0, ballot, excluded: vec![1, 2] },
         AgreementMessage::Accept { epoch: 0, ballot },
@@ -32,13 +32,17 @@ fn messages() -> Vec<MembershipMessage> {
         MembershipMessage::Report(failure.clone()),
         MembershipMessage::Suspect { peer: 3, cause: "reset".into() },
         MembershipMessage::Failed(JobFailure::Mismatch { description: "they differ".into() }),
-        MembershipMessage::Stalled { call: told.clone(), peers: vec![1, 0, 3], blocking: Blocking::All },
-        MembershipMessage::Differs { call: told.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
+        MembershipMessage::Stalled { call: call.clone(), peers: vec![1, 0, 3], blocking: Blocking::All },
+        MembershipMessage::Differs { call: call.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
         MembershipMessage::Ask { communicator: 0, sequence: 7 },
         MembershipMessage::AskForm(9),
         MembershipMessage::Form { form: 9, text: "keys 'ä'".into() },
-        MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(told) },
-        MembershipMessage::Goodbye { lasts: vec![WireHeader(barrier(6))], has_evicted: false, form: String::new() },
+        MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(call) },
+        MembershipMessage::Goodbye {
+            last_calls: vec![WireHeader(barrier(6))],
+            has_evicted: false,
+            form: String::new(),
+        },
         MembershipMessage::Lost(failure),
     ];
     messages.into_iter().chain(text.map(MembershipMessage::Agreement)).collect()
@@ -52,7 +56,7 @@ fn valid() -> Vec<Vec<u8>> {
 }
 
 /// Return the machine of `rank` after all ranks have joined.
-fn met(rank: usize, replicas: usize) -> Membership {
+fn joined(rank: usize, replicas: usize) -> Membership {
     let hosts = (0..WORLD_SIZE).map(|rank| format!("host{rank}")).collect();
     let mut machine = Membership::new(rank, hosts, replicas, TIMING, Duration::ZERO);
     for peer in (0..WORLD_SIZE).filter(|&peer| peer != rank) {
@@ -73,13 +77,13 @@ fn kind(output: &MembershipOutput) -> u8 {
 }
 
 #[test]
-fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
+fn every_kind_of_rank_accepts_or_rejects_damaged_messages() {
     let fuzz = Fuzz::new("membership", env!("CARGO_MANIFEST_DIR"), valid()).allowing(|bytes| (64 << 10) + 256 * bytes);
     fuzz.run(|bytes| {
         let mut inbox = MessageInbox::default();
         inbox.push(bytes);
-        let mut machines = [(0, 1), (1, 1), (0, 2), (2, 2)].map(|(rank, replicas)| met(rank, replicas));
-        let mut agreement = Agreement::new(0, WORLD_SIZE, false, PATIENCE);
+        let mut machines = [(0, 1), (1, 1), (0, 2), (2, 2)].map(|(rank, replicas)| joined(rank, replicas));
+        let mut agreement = Agreement::new(0, WORLD_SIZE, false, TIMEOUTS);
         agreement.handle(Duration::ZERO, Received::Begin { address: "mine".into() });
         let (mut kinds, mut now) = (Vec::new(), Duration::ZERO);
         loop {
@@ -87,7 +91,7 @@ fn damaged_messages_are_taken_or_refused_by_every_kind_of_rank() {
                 Ok(Some(message)) => message,
                 Ok(None) => return (kinds, None),
                 Err(MessageError::TooLong { .. }) => return (kinds, Some(true)),
-                Err(MessageError::Garbled) => return (kinds, Some(false)),
+                Err(MessageError::Malformed) => return (kinds, Some(false)),
             };
             now += Duration::from_millis(100);
             if let MembershipMessage::Agreement(message) = &message {
@@ -109,7 +113,7 @@ fn damaged_headers_are_rejected_or_describe_a_call() {
     let valid = [barrier(7), allreduce(1 << 40)].map(|header| header.encode().to_vec());
     Fuzz::new("header", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
         let header = bytes.first_chunk::<HEADER_BYTES>().and_then(Header::decode)?;
-        assert_eq!(header.encode(), bytes[..HEADER_BYTES], "a header has one form");
+        assert_eq!(header.encode(), bytes[..HEADER_BYTES], "a header has one encoding");
         assert!(!header.to_string().is_empty());
         Some((header.call.collective() as u8, header.call.element as u8))
     });

@@ -1,26 +1,26 @@
 //! Call history: the latest collectives of a rank, to answer queries of other ranks while it computes or waits.
 
-use super::message::cut_end;
+use super::message::truncate_end;
 use crate::call::{CollectiveId, DescribedCall, Header};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Number of collectives kept.
-pub const REMEMBERED: usize = 64;
-/// Number of communicators for each of which the last collective is kept.
-const COMMUNICATORS_REMEMBERED: usize = 1024;
-/// Number of form descriptions kept.
-pub const FORMS_REMEMBERED: usize = 256;
+/// Number of recorded collectives.
+pub const CALL_COUNT_MAX: usize = 64;
+/// Number of communicators whose last collective is recorded.
+const COMMUNICATOR_COUNT_MAX: usize = 1024;
+/// Number of recorded form descriptions.
+pub const FORM_COUNT_MAX: usize = 256;
 /// Maximum length of a form description in bytes.
 const FORM_BYTES_MAX: usize = 1024;
 
-/// A ring of the last [`REMEMBERED`] headers, the last header of every communicator, and descriptions of their forms.
+/// A ring of the last [`CALL_COUNT_MAX`] headers, the last header of every communicator, and descriptions of their forms.
 #[derive(Clone, Debug)]
 pub struct CallHistory {
-    ring: [Option<Header>; REMEMBERED],
+    ring: [Option<Header>; CALL_COUNT_MAX],
     /// Index of the latest header.
     latest: usize,
     /// The last header of every communicator except the latest one's.
-    lasts: BTreeMap<u32, Header>,
+    last_calls: BTreeMap<u32, Header>,
     has_evicted: bool,
     forms: Forms,
 }
@@ -34,7 +34,7 @@ struct Forms {
 
 /// The last collective of every communicator that a leaving rank took part in.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Lasts {
+pub struct LastCalls {
     /// The headers, latest first.
     pub headers: Vec<Header>,
     /// Whether some communicators were evicted.
@@ -46,9 +46,9 @@ pub struct Lasts {
 impl Default for CallHistory {
     fn default() -> Self {
         CallHistory {
-            ring: [None; REMEMBERED],
+            ring: [None; CALL_COUNT_MAX],
             latest: 0,
-            lasts: BTreeMap::new(),
+            last_calls: BTreeMap::new(),
             has_evicted: false,
             forms: Forms::default(),
         }
@@ -62,13 +62,13 @@ impl CallHistory {
         if let Some(previous) = self.last()
             && previous.communicator != header.communicator
         {
-            self.file(previous);
+            self.archive(previous);
         }
         self.latest = slot(header.collective_id());
         self.ring[self.latest] = Some(header);
     }
 
-    /// Record the description of a form before the call that uses it. It is kept until [`FORMS_REMEMBERED`] other forms
+    /// Record the description of a form before the call that uses it. It is available until [`FORM_COUNT_MAX`] other forms
     /// have been recorded.
     pub fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
         if self.forms.text.contains_key(&form) {
@@ -76,13 +76,13 @@ impl CallHistory {
             self.forms.order.push_back(form);
             return;
         }
-        if self.forms.order.len() == FORMS_REMEMBERED
+        if self.forms.order.len() == FORM_COUNT_MAX
             && let Some(oldest) = self.forms.order.pop_front()
         {
             self.forms.text.remove(&oldest);
         }
         self.forms.order.push_back(form);
-        self.forms.text.insert(form, cut_end(text(), FORM_BYTES_MAX));
+        self.forms.text.insert(form, truncate_end(text(), FORM_BYTES_MAX));
     }
 
     /// Return the description of a form, or an empty string if it is unknown or 0.
@@ -103,7 +103,7 @@ impl CallHistory {
     /// Return the latest collective of one communicator.
     pub fn last_of(&self, communicator: u32) -> Option<Header> {
         let latest = self.last().filter(|latest| latest.communicator == communicator);
-        latest.or_else(|| self.lasts.get(&communicator).copied())
+        latest.or_else(|| self.last_calls.get(&communicator).copied())
     }
 
     /// Return the latest collective.
@@ -112,32 +112,32 @@ impl CallHistory {
     }
 
     /// Return the last collective of every communicator.
-    pub fn lasts(&self) -> Lasts {
+    pub fn last_calls(&self) -> LastCalls {
         let latest = self.last();
-        let others = self.lasts.values().filter(|last| latest.is_none_or(|l| l.communicator != last.communicator));
-        Lasts {
+        let others = self.last_calls.values().filter(|last| latest.is_none_or(|l| l.communicator != last.communicator));
+        LastCalls {
             headers: latest.iter().chain(others).copied().collect(),
             has_evicted: self.has_evicted,
             form: latest.map(|latest| self.form(latest.call.form)).unwrap_or_default(),
         }
     }
 
-    fn file(&mut self, last: Header) {
-        self.lasts.insert(last.communicator, last);
-        if self.lasts.len() > COMMUNICATORS_REMEMBERED {
+    fn archive(&mut self, last: Header) {
+        self.last_calls.insert(last.communicator, last);
+        if self.last_calls.len() > COMMUNICATOR_COUNT_MAX {
             // Never evict the communicator of all ranks, which lives longest.
-            let forgotten = self.lasts.range(1..).next().map(|(&communicator, _)| communicator);
+            let forgotten = self.last_calls.range(1..).next().map(|(&communicator, _)| communicator);
             if let Some(communicator) = forgotten {
-                self.lasts.remove(&communicator);
+                self.last_calls.remove(&communicator);
             }
             self.has_evicted = true;
         }
     }
 }
 
-impl Lasts {
+impl LastCalls {
     /// Return whether the rank left without entering `id`, as far as the history shows.
-    pub fn lack(&self, id: CollectiveId) -> bool {
+    pub fn left_before(&self, id: CollectiveId) -> bool {
         match self.headers.iter().find(|last| last.communicator == id.communicator) {
             Some(last) => last.sequence < id.sequence,
             None => !self.has_evicted,
@@ -154,8 +154,8 @@ impl Lasts {
 
 fn slot(id: CollectiveId) -> usize {
     // Alternating communicators with equal sequence numbers use different slots.
-    let at = id.sequence.wrapping_add(u64::from(id.communicator) * (REMEMBERED as u64 / 2 - 1));
-    (at % REMEMBERED as u64) as usize
+    let at = id.sequence.wrapping_add(u64::from(id.communicator) * (CALL_COUNT_MAX as u64 / 2 - 1));
+    (at % CALL_COUNT_MAX as u64) as usize
 }
 
 #[cfg(test)]
@@ -164,7 +164,7 @@ mod tests {
     use crate::membership::inquiry::tests::barrier;
 
     #[test]
-    fn the_last_64_collectives_are_remembered_and_no_others() {
+    fn the_last_64_collectives_are_recorded() {
         let mut history = CallHistory::default();
         assert_eq!(history.last(), None);
 
@@ -191,20 +191,20 @@ mod tests {
         [of(0, 5), of(3, 0), of(3, 1), of(0, 6), of(9, 0)].into_iter().for_each(|header| history.enter(header));
 
         assert_eq!([0, 3, 9, 4].map(|c| history.last_of(c)), [Some(of(0, 6)), Some(of(3, 1)), Some(of(9, 0)), None]);
-        let lasts = history.lasts();
-        assert_eq!(lasts.headers[0], of(9, 0));
-        let lacking =
-            [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)].map(|header| lasts.lack(header.collective_id()));
-        assert_eq!(lacking, [false, true, false, true, true]);
+        let last_calls = history.last_calls();
+        assert_eq!(last_calls.headers[0], of(9, 0));
+        let has_left_before = [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)]
+            .map(|header| last_calls.left_before(header.collective_id()));
+        assert_eq!(has_left_before, [false, true, false, true, true]);
     }
 
     #[test]
-    fn the_latest_256_form_descriptions_are_kept() {
+    fn the_latest_256_form_descriptions_are_recorded() {
         let mut history = CallHistory::default();
         (1..=300).for_each(|form| history.note_form(form, &|| format!("shape ({form},)")));
         history.note_form(45, &|| unreachable!("it is known"));
         assert_eq!((history.form(44), history.form(45), history.form(0)), ("".into(), "shape (45,)".into(), "".into()));
-        history.note_form(301, &|| "the oldest gives way".into());
+        history.note_form(301, &|| "this evicts the oldest".into());
         assert_eq!((history.form(45), history.form(46)), ("shape (45,)".into(), "".into()));
         history.note_form(7, &|| "ä".repeat(FORM_BYTES_MAX));
         assert!(history.form(7).len() <= FORM_BYTES_MAX + '…'.len_utf8());
@@ -214,9 +214,12 @@ mod tests {
     fn an_evicted_call_does_not_count_as_absent() {
         let mut history = CallHistory::default();
         history.enter(of(0, 4));
-        (1..=COMMUNICATORS_REMEMBERED as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
-        assert!(!history.lasts().lack(of(1, 0).collective_id()), "the first communicator is forgotten");
-        assert!(history.lasts().lack(of(9, 1).collective_id()));
-        assert!(history.lasts().lack(of(0, 5).collective_id()), "that of all ranks is not");
+        (1..=COMMUNICATOR_COUNT_MAX as u32 + 2).for_each(|communicator| history.enter(of(communicator, 0)));
+        assert!(!history.last_calls().left_before(of(1, 0).collective_id()), "the first communicator is evicted");
+        assert!(history.last_calls().left_before(of(9, 1).collective_id()));
+        assert!(
+            history.last_calls().left_before(of(0, 5).collective_id()),
+            "the communicator of all ranks is not evicted"
+        );
     }
 }

@@ -14,15 +14,15 @@ pub(super) struct Inquiry {
     /// Ranks that reported that they have not reached the collective, each with the time of its last report.
     pub absent: BTreeMap<usize, Duration>,
     /// Time of the last query about the collective.
-    pub touched: Duration,
+    pub last_used: Duration,
     /// After a mismatch: time at which it is reported even if answers are missing.
     pub due: Option<Duration>,
 }
 
 impl Inquiry {
     /// Record the call of `rank`.
-    pub fn learn(&mut self, rank: usize, reported: DescribedCall) {
-        if reported.is_whole() || !self.calls.contains_key(&rank) {
+    pub fn record_call(&mut self, rank: usize, reported: DescribedCall) {
+        if reported.is_described() || !self.calls.contains_key(&rank) {
             self.calls.insert(rank, reported);
         }
         self.absent.remove(&rank);
@@ -44,7 +44,7 @@ pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, DescribedCall>) -> Str
         match groups.iter_mut().find(|(known, _)| known.header.call == reported.header.call) {
             Some((known, ranks)) => {
                 ranks.push(rank);
-                *known = if known.is_whole() { known } else { reported };
+                *known = if known.is_described() { known } else { reported };
             }
             None => groups.push((reported, vec![rank])),
         }
@@ -57,14 +57,14 @@ pub fn describe(id: CollectiveId, calls: &BTreeMap<usize, DescribedCall>) -> Str
 /// Format the calls of two ranks that met on a link with different headers.
 pub fn describe_pair(pair: [(usize, DescribedCall); 2]) -> String {
     let [(rank, mine), (peer, theirs)] = &pair;
-    match is_one_collective(&mine.header, &theirs.header) {
+    match is_same_collective(&mine.header, &theirs.header) {
         true => describe(mine.header.collective_id(), &BTreeMap::from(pair)),
         false => format!("rank {rank} called {mine}; rank {peer} called {theirs}"),
     }
 }
 
 /// Return whether both headers belong to the same collective of all ranks.
-pub fn is_one_collective(one: &Header, other: &Header) -> bool {
+pub fn is_same_collective(one: &Header, other: &Header) -> bool {
     one.collective_id() == other.collective_id() && one.call.concerns_all() && other.call.concerns_all()
 }
 

@@ -18,7 +18,7 @@ pub struct Membership {
     /// Connections to the other hubs, lowest first.
     spokes: Vec<Spoke>,
     /// Hubs that no longer monitor the job.
-    gone_hubs: BTreeSet<usize>,
+    inactive_hubs: BTreeSet<usize>,
     losses: Losses,
     is_complete: bool,
     has_failed: bool,
@@ -43,7 +43,7 @@ impl Membership {
             replicas,
             hub: is_hub.then(|| Hub::new(rank, hosts.clone(), replicas, timing, now)),
             spokes: replicas.of(0).filter(|&hub| hub != rank).map(spoke).collect(),
-            gone_hubs: BTreeSet::new(),
+            inactive_hubs: BTreeSet::new(),
             losses: Losses::new(replicas),
             is_complete: false,
             has_failed: false,
@@ -53,7 +53,7 @@ impl Membership {
     /// Handle an event. `history` holds this rank's latest collectives.
     pub fn handle(&mut self, now: Duration, event: MembershipEvent, history: &CallHistory) -> Vec<MembershipOutput> {
         if let MembershipEvent::Received { peer, .. } = &event
-            && self.gone_hubs.contains(peer)
+            && self.inactive_hubs.contains(peer)
         {
             return vec![];
         }
@@ -61,7 +61,7 @@ impl Membership {
         let outputs = match self.hub.as_mut().map(|hub| hub.handle(now, event.clone(), history)) {
             Some(hub_outputs) => self.filter_outputs(&event, hub_outputs, spoke_outputs),
             None => {
-                self.note_gone_hubs(&event, &spoke_outputs);
+                self.record_inactive_hubs(&event, &spoke_outputs);
                 spoke_outputs
             }
         };
@@ -82,7 +82,7 @@ impl Membership {
     ) -> Vec<MembershipOutput> {
         let has_hub = self.hub.is_some();
         // A request goes to all hubs. If none monitors this rank, the rank decides alone.
-        let no_rank_watches = !has_hub && self.spokes.iter().all(Spoke::is_alone);
+        let has_no_hub = !has_hub && self.spokes.iter().all(Spoke::is_detached);
         let mut outputs = Vec::new();
         for (index, spoke) in self.spokes.iter_mut().enumerate() {
             let concerns = match event {
@@ -93,7 +93,7 @@ impl Membership {
                 MembershipEvent::Tick => true,
                 // A hub sends its goodbye to all ranks and stays as long as its star needs it.
                 MembershipEvent::Request(MembershipRequest::Leave) => !has_hub,
-                MembershipEvent::Request(_) => !spoke.is_alone() || (no_rank_watches && index == 0),
+                MembershipEvent::Request(_) => !spoke.is_detached() || (has_no_hub && index == 0),
             };
             if concerns {
                 outputs.extend(spoke.handle(now, event.clone(), history));
@@ -115,25 +115,25 @@ impl Membership {
         from_hub: Vec<MembershipOutput>,
         from_spokes: Vec<MembershipOutput>,
     ) -> Vec<MembershipOutput> {
-        let was_first = self.is_first();
-        self.note_gone_hubs(event, &from_hub);
-        self.note_gone_hubs(event, &from_spokes);
-        let is_first = self.is_first();
+        let was_leading_hub = self.is_leading_hub();
+        self.record_inactive_hubs(event, &from_hub);
+        self.record_inactive_hubs(event, &from_spokes);
+        let is_leading_hub = self.is_leading_hub();
         let mut outputs = from_spokes;
-        let is_sent = |output: &MembershipOutput| was_first || is_sent_by_standby(output);
+        let is_sent = |output: &MembershipOutput| was_leading_hub || is_sent_by_standby(output);
         outputs.extend(from_hub.into_iter().filter(is_sent));
-        if is_first && !was_first {
+        if is_leading_hub && !was_leading_hub {
             outputs.extend(self.hub.as_mut().map(Hub::take_over).unwrap_or_default());
         }
         outputs
     }
 
     /// Return whether no lower hub is alive.
-    fn is_first(&self) -> bool {
-        self.replicas.of(0).find(|hub| !self.gone_hubs.contains(hub)) == Some(self.rank)
+    fn is_leading_hub(&self) -> bool {
+        self.replicas.of(0).find(|hub| !self.inactive_hubs.contains(hub)) == Some(self.rank)
     }
 
-    fn note_gone_hubs(&mut self, event: &MembershipEvent, outputs: &[MembershipOutput]) {
+    fn record_inactive_hubs(&mut self, event: &MembershipEvent, outputs: &[MembershipOutput]) {
         let closed = match event {
             MembershipEvent::Closed { peer, .. } => Some(*peer),
             _ => None,
@@ -143,7 +143,7 @@ impl Membership {
             _ => None,
         });
         let replicas = self.replicas;
-        self.gone_hubs.extend(lost.chain(closed).filter(|&rank| replicas.logical(rank) == 0 && rank != self.rank));
+        self.inactive_hubs.extend(lost.chain(closed).filter(|&rank| replicas.logical(rank) == 0 && rank != self.rank));
     }
 
     /// Pass an output to the rank, unless it was already passed.
@@ -167,8 +167,8 @@ impl Membership {
         }
         match self.losses.note(rank, failure.clone()) {
             ReplicaLoss::Known => None,
-            ReplicaLoss::Spared if self.has_failed => None,
-            ReplicaLoss::Spared => Some(MembershipOutput::Lost(failure)),
+            ReplicaLoss::Tolerated if self.has_failed => None,
+            ReplicaLoss::Tolerated => Some(MembershipOutput::Lost(failure)),
             ReplicaLoss::Fatal(failure) => self.fail(failure),
         }
     }

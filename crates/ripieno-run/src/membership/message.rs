@@ -1,12 +1,12 @@
 //! Messages of the membership protocol and their encoding: a length (u32, little endian), then postcard.
 
 use super::agreement::AgreementMessage;
-use super::history::Lasts;
+use super::history::LastCalls;
 use crate::call::{DescribedCall, HEADER_BYTES, Header};
 use crate::fabric::{Blocking, JobFailure};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Maximum message size in bytes. Longer texts are cut before sending. Longer frames are rejected before memory is
+/// Maximum message size in bytes. Longer texts are truncated before sending. Longer frames are rejected before memory is
 /// allocated.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
@@ -84,7 +84,7 @@ pub enum MembershipMessage {
     /// The sender leaves in good order and lists its last collectives.
     Goodbye {
         /// The last collective of every communicator, latest first.
-        lasts: Vec<WireHeader>,
+        last_calls: Vec<WireHeader>,
         /// Whether some communicators were evicted.
         has_evicted: bool,
         /// Description of the latest call's form.
@@ -132,11 +132,11 @@ impl<'de> Deserialize<'de> for WireHeader {
     }
 }
 
-impl Lasts {
+impl LastCalls {
     /// Return the goodbye message of a rank.
     pub(super) fn goodbye(self) -> MembershipMessage {
-        let lasts = self.headers.into_iter().map(WireHeader).collect();
-        MembershipMessage::Goodbye { lasts, has_evicted: self.has_evicted, form: self.form }
+        let last_calls = self.headers.into_iter().map(WireHeader).collect();
+        MembershipMessage::Goodbye { last_calls, has_evicted: self.has_evicted, form: self.form }
     }
 }
 
@@ -144,31 +144,32 @@ impl Lasts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     /// The frame exceeds the maximum message size.
-    #[error("a message of {bytes} bytes is too long of ours")]
+    #[error("a message of {bytes} bytes exceeds the limit")]
     TooLong {
         /// Length of the frame.
         bytes: usize,
     },
     /// The bytes of a frame do not decode.
     #[error("the bytes of a message do not decode")]
-    Garbled,
+    Malformed,
 }
 
 impl MembershipMessage {
-    /// Return the wire format. Long texts are cut.
+    /// Return the wire format. Long texts are truncated.
     pub fn encode(&self) -> Vec<u8> {
-        let body = postcard::to_stdvec(&self.cut()).expect("messages are plain data, which postcard always encodes");
-        assert!(body.len() <= MESSAGE_BYTES_MAX, "texts and lists are cut so that every message fits");
+        let body =
+            postcard::to_stdvec(&self.truncated()).expect("messages are plain data, which postcard always encodes");
+        assert!(body.len() <= MESSAGE_BYTES_MAX, "texts and lists are truncated so that every message fits");
         [&(body.len() as u32).to_le_bytes(), &body[..]].concat()
     }
 
-    fn cut(&self) -> MembershipMessage {
+    fn truncated(&self) -> MembershipMessage {
         match self.clone() {
-            MembershipMessage::Report(failure) => MembershipMessage::Report(cut_failure(failure)),
-            MembershipMessage::Failed(failure) => MembershipMessage::Failed(cut_failure(failure)),
-            MembershipMessage::Lost(failure) => MembershipMessage::Lost(cut_failure(failure)),
+            MembershipMessage::Report(failure) => MembershipMessage::Report(truncate_failure(failure)),
+            MembershipMessage::Failed(failure) => MembershipMessage::Failed(truncate_failure(failure)),
+            MembershipMessage::Lost(failure) => MembershipMessage::Lost(truncate_failure(failure)),
             MembershipMessage::Suspect { peer, cause } => {
-                MembershipMessage::Suspect { peer, cause: cut_end(cause, CAUSE_BYTES_MAX) }
+                MembershipMessage::Suspect { peer, cause: truncate_end(cause, CAUSE_BYTES_MAX) }
             }
             // A subset of the peers does not prove that no peer can send.
             MembershipMessage::Stalled { call, peers, blocking: Blocking::Any } if peers.len() > PEERS_MAX => {
@@ -183,21 +184,21 @@ impl MembershipMessage {
     }
 }
 
-fn cut_failure(failure: JobFailure) -> JobFailure {
+fn truncate_failure(failure: JobFailure) -> JobFailure {
     match failure {
         JobFailure::RankFailed { rank, host, cause, traceback } => JobFailure::RankFailed {
             rank,
-            host: cut_end(host, 256),
-            cause: cut_end(cause, CAUSE_BYTES_MAX),
-            traceback: cut_start(traceback, TRACEBACK_BYTES_MAX),
+            host: truncate_end(host, 256),
+            cause: truncate_end(cause, CAUSE_BYTES_MAX),
+            traceback: truncate_start(traceback, TRACEBACK_BYTES_MAX),
         },
         JobFailure::Mismatch { description } => {
-            JobFailure::Mismatch { description: cut_end(description, CAUSE_BYTES_MAX) }
+            JobFailure::Mismatch { description: truncate_end(description, CAUSE_BYTES_MAX) }
         }
     }
 }
 
-pub(super) fn cut_end(mut text: String, bytes_max: usize) -> String {
+pub(super) fn truncate_end(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         let mut end = bytes_max;
         while !text.is_char_boundary(end) {
@@ -210,7 +211,7 @@ pub(super) fn cut_end(mut text: String, bytes_max: usize) -> String {
 }
 
 // The end of a traceback is most informative: it holds the location and the error.
-fn cut_start(text: String, bytes_max: usize) -> String {
+fn truncate_start(text: String, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text;
     }
@@ -241,7 +242,7 @@ impl MessageInbox {
             return Err(MessageError::TooLong { bytes });
         }
         let Some(body) = rest.get(..bytes) else { return Ok(None) };
-        let message = postcard::from_bytes(body).map_err(|_| MessageError::Garbled)?;
+        let message = postcard::from_bytes(body).map_err(|_| MessageError::Malformed)?;
         self.bytes.drain(..LENGTH_BYTES + bytes);
         Ok(Some(message))
     }
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_decoded_whole_for_any_split_of_their_bytes() {
+    fn messages_decode_for_any_split_of_their_bytes() {
         let described: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
         let messages = [
             MembershipMessage::Heartbeat,
@@ -270,7 +271,7 @@ mod tests {
             MembershipMessage::Differs { call: described.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
             MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(described) },
             MembershipMessage::Form { form: 9, text: "keys 'ä'".into() },
-            MembershipMessage::Goodbye { lasts: vec![], has_evicted: false, form: String::new() },
+            MembershipMessage::Goodbye { last_calls: vec![], has_evicted: false, form: String::new() },
             MembershipMessage::Lost(failure(10)),
             MembershipMessage::Agreement(AgreementMessage::Propose {
                 epoch: 3,
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_traceback_is_cut_and_keeps_its_end() {
+    fn a_truncated_traceback_keeps_its_end() {
         let frame = MembershipMessage::Report(failure(1 << 20)).encode();
         assert!(frame.len() <= MESSAGE_BYTES_MAX);
         let mut inbox = MessageInbox::default();
@@ -305,13 +306,13 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_are_no_messages_are_refused() {
+    fn invalid_frames_are_rejected() {
         let mut inbox = MessageInbox::default();
         inbox.push(&u32::MAX.to_le_bytes());
         assert_eq!(inbox.pop(), Err(MessageError::TooLong { bytes: u32::MAX as usize }));
 
         let mut inbox = MessageInbox::default();
         inbox.push(&[1, 0, 0, 0, 200]);
-        assert_eq!(inbox.pop(), Err(MessageError::Garbled));
+        assert_eq!(inbox.pop(), Err(MessageError::Malformed));
     }
 }

@@ -4,10 +4,10 @@
 //! [`spoke::Spoke`]. Both are state machines: they take events and the time, and return messages to send and reports to
 //! their rank. The first failure that reaches the hub becomes the job's failure on all ranks.
 //!
-//! After an outage of the network, TCP retransmits up to as much later as the outage lasted. Both ends of a silent
-//! connection therefore probe the other end by new connections. Messages remain on the first connection, in order.
+//! After a network outage, TCP may wait as long again before it retransmits. Both ends of a silent connection therefore
+//! probe each other by new connections. Messages remain on the first connection, in order.
 //!
-//! Cost: one small message per rank and eighth of the heartbeat timeout. A failure reaches all ranks in two hops.
+//! Cost: one small message per rank in each eighth of the heartbeat timeout. A failure reaches all ranks in two hops.
 //! Requires connections that preserve order and report when the other end closes.
 //!
 //! With [replicas](crate::replicas), every replica of rank 0 is a hub with its own star. At least one hub is alive as
@@ -27,8 +27,8 @@ mod spoke;
 mod tests;
 mod waits;
 
-pub use history::{CallHistory, FORMS_REMEMBERED, REMEMBERED};
-pub use inquiry::{describe, describe_pair, is_one_collective, name_ranks};
+pub use history::{CALL_COUNT_MAX, CallHistory, FORM_COUNT_MAX};
+pub use inquiry::{describe, describe_pair, is_same_collective, name_ranks};
 pub use machine::Membership;
 pub use message::{MESSAGE_BYTES_MAX, MembershipMessage, MessageError, MessageInbox};
 pub use waits::BlockedWaits;
@@ -42,7 +42,7 @@ use std::time::Duration;
 pub struct MembershipTiming {
     /// Time that the hub waits for the last rank to join.
     pub join_timeout: Duration,
-    /// A rank that is silent for this long and an eighth has failed. An outage of nine tenths of it is survived.
+    /// A rank that is silent for nine eighths of this time has failed. The job survives an outage of nine tenths of it.
     pub heartbeat_timeout: Duration,
 }
 
@@ -151,7 +151,7 @@ pub enum MembershipOutput {
         /// The message.
         message: MembershipMessage,
     },
-    /// Try to connect to the silent rank `to`. Repeated at each check until the rank is heard.
+    /// Try to connect to the silent rank `to`. Repeated at each check until a message or probe of the rank arrives.
     Probe {
         /// The silent rank.
         to: usize,
@@ -176,23 +176,23 @@ fn rank_failed(rank: usize, hosts: &[String], cause: impl Into<String>) -> JobFa
 #[derive(Clone, Copy, Debug)]
 struct LastContact {
     /// Time of the last message on the connection.
-    heard: Duration,
+    last_message: Duration,
     /// Time of the last message or successful probe.
-    reached: Duration,
+    last_reached: Duration,
 }
 
 impl LastContact {
     fn new(now: Duration) -> LastContact {
-        LastContact { heard: now, reached: now }
+        LastContact { last_message: now, last_reached: now }
     }
 
     fn silence(&self, now: Duration) -> Duration {
-        now.saturating_sub(self.reached)
+        now.saturating_sub(self.last_reached)
     }
 
     /// Return why the rank counts as failed, if it does.
     fn cause(&self, now: Duration, timing: MembershipTiming) -> Option<String> {
-        let (silence, delay) = (self.silence(now), now.saturating_sub(self.heard));
+        let (silence, delay) = (self.silence(now), now.saturating_sub(self.last_message));
         if silence > timing.silence_limit() {
             return Some(format!("no heartbeat for {:.1} s", silence.as_secs_f64()));
         }

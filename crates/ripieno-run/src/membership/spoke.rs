@@ -13,13 +13,13 @@ use std::time::Duration;
 
 /// The spoke's view of its hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Bond {
+enum HubLink {
     /// The connection is established.
-    Held,
+    Connected,
     /// The hub has left in good order but still monitors the job.
-    Lingering,
+    Leaving,
     /// The hub or this rank has left. The hub no longer monitors this rank.
-    Alone,
+    Detached,
 }
 
 /// State machine for a rank's connection to a hub.
@@ -27,7 +27,7 @@ pub struct Spoke {
     rank: usize,
     hub: usize,
     hosts: Arc<[String]>,
-    bond: Bond,
+    hub_link: HubLink,
     contact: LastContact,
     heartbeats: HeartbeatTiming,
     failure: Option<JobFailure>,
@@ -40,7 +40,7 @@ impl Spoke {
             rank,
             hub,
             hosts,
-            bond: Bond::Held,
+            hub_link: HubLink::Connected,
             contact: LastContact::new(now),
             heartbeats: HeartbeatTiming::new(now, timing),
             failure: None,
@@ -54,13 +54,13 @@ impl Spoke {
 
     /// Return whether the hub or this rank has left. Then no hub monitors this rank, and only a closed link indicates a
     /// death.
-    pub fn is_alone(&self) -> bool {
-        self.bond == Bond::Alone
+    pub fn is_detached(&self) -> bool {
+        self.hub_link == HubLink::Detached
     }
 
     /// Return the time at which the machine needs its next tick.
     pub fn next_tick(&self) -> Duration {
-        if self.bond == Bond::Alone { Duration::MAX } else { self.heartbeats.next_check }
+        if self.hub_link == HubLink::Detached { Duration::MAX } else { self.heartbeats.next_check }
     }
 
     /// Handle an event and return the resulting outputs.
@@ -75,7 +75,7 @@ impl Spoke {
                 self.receive(message, history)
             }
             MembershipEvent::Reached { .. } => {
-                self.contact.reached = now;
+                self.contact.last_reached = now;
                 vec![]
             }
             MembershipEvent::Closed { cause, .. } => self.lose_hub(cause),
@@ -97,7 +97,7 @@ impl Spoke {
             }
             MembershipMessage::AskForm(form) => self.send(MembershipMessage::Form { form, text: history.form(form) }),
             MembershipMessage::Goodbye { .. } => {
-                self.bond = Bond::Lingering;
+                self.hub_link = HubLink::Leaving;
                 vec![]
             }
             _ => vec![],
@@ -105,14 +105,14 @@ impl Spoke {
     }
 
     fn lose_hub(&mut self, cause: String) -> Vec<MembershipOutput> {
-        self.let_go(rank_failed(self.hub, &self.hosts, cause))
+        self.detach(rank_failed(self.hub, &self.hosts, cause))
     }
 
     /// Continue without the hub. Its end counts as a death unless it has left.
-    fn let_go(&mut self, death: JobFailure) -> Vec<MembershipOutput> {
-        match std::mem::replace(&mut self.bond, Bond::Alone) {
-            Bond::Held => vec![MembershipOutput::Lost(death)],
-            Bond::Lingering | Bond::Alone => vec![],
+    fn detach(&mut self, death: JobFailure) -> Vec<MembershipOutput> {
+        match std::mem::replace(&mut self.hub_link, HubLink::Detached) {
+            HubLink::Connected => vec![MembershipOutput::Lost(death)],
+            HubLink::Leaving | HubLink::Detached => vec![],
         }
     }
 
@@ -120,7 +120,7 @@ impl Spoke {
         if self.failure.is_some() && request != MembershipRequest::Leave {
             return vec![];
         }
-        match (request, self.bond == Bond::Alone) {
+        match (request, self.hub_link == HubLink::Detached) {
             (MembershipRequest::Report(failure), false) => self.send(MembershipMessage::Report(failure)),
             (MembershipRequest::Report(failure), true) => self.fail(failure),
             (MembershipRequest::Suspect { peer, cause }, false) => {
@@ -150,9 +150,9 @@ impl Spoke {
             (MembershipRequest::Stalled { .. }, true) => vec![],
             (MembershipRequest::Leave, false) => {
                 // From here on, the hub closes the connection.
-                self.bond = Bond::Alone;
+                self.hub_link = HubLink::Detached;
                 vec![
-                    MembershipOutput::Send { to: self.hub, message: history.lasts().goodbye() },
+                    MembershipOutput::Send { to: self.hub, message: history.last_calls().goodbye() },
                     MembershipOutput::Finished,
                 ]
             }
@@ -161,7 +161,7 @@ impl Spoke {
     }
 
     fn tick(&mut self, now: Duration) -> Vec<MembershipOutput> {
-        if self.bond == Bond::Alone || !self.heartbeats.check_is_due(now) {
+        if self.hub_link == HubLink::Detached || !self.heartbeats.check_is_due(now) {
             return vec![];
         }
         let timing = self.heartbeats.timing;

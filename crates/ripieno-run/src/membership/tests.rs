@@ -53,7 +53,7 @@ impl MembershipWorld {
         }
     }
 
-    fn met(world_size: usize) -> MembershipWorld {
+    fn connected(world_size: usize) -> MembershipWorld {
         MembershipWorld::replicated(world_size, 1)
     }
 
@@ -79,7 +79,7 @@ impl MembershipWorld {
                 MembershipOutput::Complete => self.completed[rank] = true,
                 MembershipOutput::Finished => self.finished[rank] = true,
                 MembershipOutput::Failed(failure) => {
-                    assert_eq!(self.failures[rank], None, "a verdict is given once");
+                    assert_eq!(self.failures[rank], None, "a failure is reported once");
                     self.failures[rank] = Some(failure);
                 }
                 MembershipOutput::Lost(JobFailure::RankFailed { rank: lost, .. }) => {
@@ -138,7 +138,7 @@ impl MembershipWorld {
         self.ranks[rank].1.enter(header);
     }
 
-    fn dies(&mut self, rank: usize) {
+    fn kill(&mut self, rank: usize) {
         self.frozen.push(rank);
         let hubs: Vec<usize> = self.replicas.of(0).collect();
         for other in (0..self.ranks.len()).filter(|other| !self.frozen.contains(other)).collect::<Vec<_>>() {
@@ -149,7 +149,7 @@ impl MembershipWorld {
         self.deliver();
     }
 
-    fn survivor(&self) -> Vec<usize> {
+    fn survivors(&self) -> Vec<usize> {
         (0..self.ranks.len()).filter(|rank| !self.frozen.contains(rank)).collect()
     }
 
@@ -191,12 +191,12 @@ fn a_rank_that_never_joins_fails_the_others() {
     world.event(0, MembershipEvent::Connected { peer: 1 });
     world.frozen.push(2);
     world.pass(Duration::from_millis(5100));
-    world.assert_all_report(2, "did not come within 5.0 s");
+    world.assert_all_report(2, "did not connect within 5.0 s");
 }
 
 #[test]
 fn a_healthy_world_stays_healthy() {
-    let mut world = MembershipWorld::met(5);
+    let mut world = MembershipWorld::connected(5);
     world.pass(Duration::from_secs(60));
     assert!(world.failures.iter().all(Option::is_none));
 }
@@ -205,17 +205,17 @@ fn a_healthy_world_stays_healthy() {
 fn the_death_of_any_rank_reaches_all_ranks() {
     for world_size in 2..=5 {
         for culprit in 0..world_size {
-            let mut world = MembershipWorld::met(world_size);
-            world.dies(culprit);
+            let mut world = MembershipWorld::connected(world_size);
+            world.kill(culprit);
             world.assert_all_report(culprit, "its process ended");
         }
     }
 }
 
 #[test]
-fn silence_is_found_within_the_timeout_and_a_quarter() {
+fn a_silent_rank_is_detected_within_five_quarters_of_the_timeout() {
     for culprit in 0..3 {
-        let mut world = MembershipWorld::met(3);
+        let mut world = MembershipWorld::connected(3);
         world.pass(Duration::from_secs(3));
         world.frozen.push(culprit);
         world.pass(Duration::from_millis(1250));
@@ -226,7 +226,7 @@ fn silence_is_found_within_the_timeout_and_a_quarter() {
 #[test]
 fn an_outage_of_nine_tenths_of_the_timeout_is_survived() {
     for (cut, begin_ms) in [0, 1, 2].into_iter().flat_map(|cut| (0..125).step_by(5).map(move |begin| (cut, begin))) {
-        let mut world = MembershipWorld::met(3);
+        let mut world = MembershipWorld::connected(3);
         world.pass(Duration::from_millis(1000 + begin_ms));
         // TCP retransmits after twice the time.
         (world.is_cut, world.outage) = (true, Some((cut, world.now + Duration::from_millis(1800))));
@@ -238,18 +238,18 @@ fn an_outage_of_nine_tenths_of_the_timeout_is_survived() {
 }
 
 #[test]
-fn an_outage_longer_than_the_timeout_is_found_on_both_sides() {
-    let mut world = MembershipWorld::met(3);
+fn an_outage_longer_than_the_timeout_is_detected_on_both_sides() {
+    let mut world = MembershipWorld::connected(3);
     (world.is_cut, world.outage) = (true, Some((2, Duration::MAX)));
     world.pass(Duration::from_millis(1250));
-    for (rank, blamed) in [(0, 2), (1, 2), (2, 0)] {
-        assert!(matches!(&world.failures[rank], Some(JobFailure::RankFailed { rank, .. }) if *rank == blamed));
+    for (rank, failed_rank) in [(0, 2), (1, 2), (2, 0)] {
+        assert!(matches!(&world.failures[rank], Some(JobFailure::RankFailed { rank, .. }) if *rank == failed_rank));
     }
 }
 
 #[test]
 fn a_connection_that_never_delivers_again_is_broken() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.outage = Some((1, Duration::MAX));
     world.pass(Duration::from_millis(2900));
     assert!(world.failures.iter().all(Option::is_none), "{:?}", world.failures);
@@ -259,8 +259,8 @@ fn a_connection_that_never_delivers_again_is_broken() {
 }
 
 #[test]
-fn a_hub_that_was_paused_blames_no_rank() {
-    let mut world = MembershipWorld::met(3);
+fn a_hub_that_was_suspended_reports_no_rank() {
+    let mut world = MembershipWorld::connected(3);
     world.pass(Duration::from_secs(1));
     world.now += Duration::from_secs(30);
     world.event(0, MembershipEvent::Tick);
@@ -269,17 +269,17 @@ fn a_hub_that_was_paused_blames_no_rank() {
 }
 
 #[test]
-fn a_rank_that_reports_and_then_dies_is_blamed_with_its_report() {
-    let mut world = MembershipWorld::met(3);
+fn the_failure_of_a_rank_that_reports_and_dies_is_its_report() {
+    let mut world = MembershipWorld::connected(3);
     world.request(1, MembershipRequest::Report(raised(1)));
-    world.dies(1);
-    world.dies(2);
+    world.kill(1);
+    world.kill(2);
     assert_eq!(world.failures[0], Some(raised(1)));
 }
 
 #[test]
 fn the_first_failure_is_reported_on_all_ranks() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.event(2, MembershipEvent::Request(MembershipRequest::Report(raised(2))));
     world.event(1, MembershipEvent::Request(MembershipRequest::Report(raised(1))));
     world.deliver();
@@ -288,7 +288,7 @@ fn the_first_failure_is_reported_on_all_ranks() {
 
 #[test]
 fn a_closed_link_waits_for_the_report_of_the_failed_rank() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "reset".into() });
     assert!(world.failures.iter().all(Option::is_none));
     world.request(1, MembershipRequest::Report(raised(1)));
@@ -296,8 +296,8 @@ fn a_closed_link_waits_for_the_report_of_the_failed_rank() {
 }
 
 #[test]
-fn a_closed_link_alone_convicts_after_the_grace() {
-    let mut world = MembershipWorld::met(3);
+fn a_closed_link_alone_is_a_failure_after_the_grace_period() {
+    let mut world = MembershipWorld::connected(3);
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "reset".into() });
     world.pass(hub::GRACE);
     world.assert_all_report(1, "its link to rank 2 closed: reset");
@@ -305,7 +305,7 @@ fn a_closed_link_alone_convicts_after_the_grace() {
 
 #[test]
 fn a_mismatch_names_every_rank_that_has_called() {
-    let mut world = MembershipWorld::met(4);
+    let mut world = MembershipWorld::connected(4);
     for rank in [0, 1, 3] {
         world.enter(rank, allreduce(7));
     }
@@ -331,7 +331,7 @@ fn enter_call(world: &mut MembershipWorld, rank: usize, header: Header, text: &s
 #[test]
 fn different_forms_are_described_by_any_rank_that_detects_them() {
     for (finder, peer) in [(0, 2), (2, 0), (1, 2), (2, 1)] {
-        let mut world = MembershipWorld::met(4);
+        let mut world = MembershipWorld::connected(4);
         let [wide, tall] = [1, 2].map(|form| of_form(allreduce(7), form));
         (0..4).for_each(|rank| match rank {
             2 => enter_call(&mut world, rank, tall, "shape (3, 2)"),
@@ -349,7 +349,7 @@ fn different_forms_are_described_by_any_rank_that_detects_them() {
 #[test]
 fn different_ends_of_a_message_are_described_by_any_rank_that_detects_them() {
     for (finder, peer) in [(0, 1), (1, 0), (1, 2)] {
-        let mut world = MembershipWorld::met(3);
+        let mut world = MembershipWorld::connected(3);
         let [mine, theirs] = [1, 2].map(|form| of_form(message_to(finder as u32, 0), form));
         enter_call(&mut world, finder, mine, "shape (2, 3)");
         enter_call(&mut world, peer, theirs, "shape (3, 2)");
@@ -362,9 +362,9 @@ fn different_ends_of_a_message_are_described_by_any_rank_that_detects_them() {
 }
 
 #[test]
-fn a_difference_does_not_wait_for_the_silent() {
+fn a_difference_is_reported_without_waiting_for_silent_ranks() {
     for header in [allreduce(7), message_to(1, 0)] {
-        let mut world = MembershipWorld::met(3);
+        let mut world = MembershipWorld::connected(3);
         enter_call(&mut world, 1, of_form(header, 1), "shape (2, 3)");
         world.frozen.push(2);
         world.request(1, MembershipRequest::Differs { mine: of_form(header, 1), peer: 2, theirs: of_form(header, 2) });
@@ -378,7 +378,7 @@ fn a_difference_does_not_wait_for_the_silent() {
 #[test]
 fn a_mismatch_with_the_hub_is_found_from_either_side() {
     for reporter in 0..2 {
-        let mut world = MembershipWorld::met(2);
+        let mut world = MembershipWorld::connected(2);
         world.enter(0, allreduce(0));
         world.enter(1, barrier(0));
         let header = world.ranks[reporter].1.at(allreduce(0).collective_id()).unwrap();
@@ -388,8 +388,8 @@ fn a_mismatch_with_the_hub_is_found_from_either_side() {
 }
 
 #[test]
-fn a_mismatch_does_not_wait_for_the_silent() {
-    let mut world = MembershipWorld::met(4);
+fn a_mismatch_is_reported_without_waiting_for_silent_ranks() {
+    let mut world = MembershipWorld::connected(4);
     world.enter(1, allreduce(7));
     world.enter(2, barrier(7));
     world.frozen.push(3);
@@ -400,8 +400,8 @@ fn a_mismatch_does_not_wait_for_the_silent() {
 }
 
 #[test]
-fn a_late_rank_is_just_late() {
-    let mut world = MembershipWorld::met(3);
+fn a_late_rank_is_no_failure() {
+    let mut world = MembershipWorld::connected(3);
     world.enter(1, allreduce(7));
     world.enter(2, barrier(6));
     for _ in 0..10 {
@@ -414,8 +414,8 @@ fn a_late_rank_is_just_late() {
 }
 
 #[test]
-fn leaving_is_no_failure_until_a_rank_waits_for_more() {
-    let mut world = MembershipWorld::met(3);
+fn leaving_is_no_failure_until_a_rank_waits_for_a_later_call() {
+    let mut world = MembershipWorld::connected(3);
     for rank in 0..3 {
         world.enter(rank, barrier(4));
     }
@@ -433,8 +433,8 @@ fn leaving_is_no_failure_until_a_rank_waits_for_more() {
 }
 
 #[test]
-fn a_rank_that_waits_for_a_message_compares_no_calls_and_learns_of_leaving() {
-    let mut world = MembershipWorld::met(3);
+fn a_wait_for_a_message_fails_only_if_the_sender_has_left() {
+    let mut world = MembershipWorld::connected(3);
     world.enter(1, barrier(4));
     world.request(2, stalled(message_to(2, 4), vec![1]));
     world.pass(Duration::from_secs(2));
@@ -455,11 +455,11 @@ fn assert_all_wait_in_a_cycle(world: &MembershipWorld, text: &str) {
 
 #[test]
 fn two_ranks_that_send_to_each_other_are_reported() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.request(1, stalled(message_to(2, 0), vec![2]));
     world.pass(Duration::from_secs(1));
     world.request(2, stalled(message_to(1, 0), vec![1]));
-    assert!(world.failures.iter().all(Option::is_none), "the first may have gone on meanwhile");
+    assert!(world.failures.iter().all(Option::is_none), "rank 1 may have continued meanwhile");
     world.pass(Duration::from_secs(1));
     world.request(1, stalled(message_to(2, 0), vec![2]));
     let text = "ranks wait for each other in calls that the others have not reached: \
@@ -469,7 +469,7 @@ fn two_ranks_that_send_to_each_other_are_reported() {
 
 #[test]
 fn three_ranks_that_each_wait_for_the_next_are_reported() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     for _ in 0..2 {
         for rank in 0..3 {
             let next = (rank + 1) % 3;
@@ -481,8 +481,8 @@ fn three_ranks_that_each_wait_for_the_next_are_reported() {
 }
 
 #[test]
-fn the_two_ends_of_one_slow_message_wait_for_each_other_in_peace() {
-    let mut world = MembershipWorld::met(3);
+fn the_two_ends_of_a_slow_message_are_no_deadlock() {
+    let mut world = MembershipWorld::connected(3);
     for _ in 0..4 {
         world.request(1, stalled(message_to(2, 0), vec![2]));
         world.request(2, stalled(message_to(2, 0), vec![1]));
@@ -501,8 +501,8 @@ fn waits_for_any(rank: usize, peers: Vec<usize>) -> MembershipRequest {
 }
 
 #[test]
-fn a_rank_that_waits_for_any_of_several_is_reported_once_all_of_these_wait_for_it() {
-    let mut world = MembershipWorld::met(3);
+fn a_wait_for_any_of_several_ranks_is_reported_once_all_of_them_wait() {
+    let mut world = MembershipWorld::connected(3);
     for rank in [1, 2] {
         world.enter(rank, barrier(0));
     }
@@ -522,7 +522,7 @@ fn a_rank_that_waits_for_any_of_several_is_reported_once_all_of_these_wait_for_i
 
 #[test]
 fn waiting_for_any_rank_in_a_slow_collective_is_no_deadlock() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     for _ in 0..4 {
         world.request(0, waits_for_any(0, vec![1, 2]));
         for (rank, peer) in [(1, 2), (2, 1)] {
@@ -536,7 +536,7 @@ fn waiting_for_any_rank_in_a_slow_collective_is_no_deadlock() {
 
 #[test]
 fn one_of_several_awaited_ranks_may_leave_but_not_all() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.request(2, MembershipRequest::Leave);
     world.request(0, waits_for_any(0, vec![1, 2]));
     assert!(world.failures.iter().all(Option::is_none));
@@ -548,7 +548,7 @@ fn one_of_several_awaited_ranks_may_leave_but_not_all() {
 #[test]
 fn ranks_that_wait_for_each_other_in_different_communicators_are_reported() {
     for (first, second) in [(0, 1), (1, 2)] {
-        let mut world = MembershipWorld::met(3);
+        let mut world = MembershipWorld::connected(3);
         world.enter(first, of(5, barrier(0)));
         world.enter(second, of(9, barrier(0)));
         for _ in 0..3 {
@@ -562,9 +562,9 @@ fn ranks_that_wait_for_each_other_in_different_communicators_are_reported() {
 }
 
 #[test]
-fn a_message_with_the_number_of_the_collective_that_the_other_waits_in_is_no_part_of_it() {
+fn a_message_and_a_collective_with_equal_numbers_are_distinct() {
     for (first, second) in [(0, 1), (1, 0), (1, 2)] {
-        let mut world = MembershipWorld::met(3);
+        let mut world = MembershipWorld::connected(3);
         world.enter(first, of(5, barrier(0)));
         for _ in 0..3 {
             world.request(first, stalled(of(5, barrier(0)), vec![second]));
@@ -577,10 +577,10 @@ fn a_message_with_the_number_of_the_collective_that_the_other_waits_in_is_no_par
 }
 
 #[test]
-fn a_rank_that_waits_elsewhere_for_ranks_that_wait_for_it_is_reported() {
+fn a_cycle_across_communicators_is_reported() {
     for odd in 0..3 {
         let (next, last) = ((odd + 1) % 3, (odd + 2) % 3);
-        let mut world = MembershipWorld::met(3);
+        let mut world = MembershipWorld::connected(3);
         world.enter(odd, of(5, barrier(0)));
         [next, last].into_iter().for_each(|rank| world.enter(rank, of(9, barrier(0))));
         for _ in 0..4 {
@@ -598,8 +598,8 @@ fn a_rank_that_waits_elsewhere_for_ranks_that_wait_for_it_is_reported() {
 }
 
 #[test]
-fn ranks_that_wait_for_each_other_in_one_slow_collective_wait_in_peace() {
-    let mut world = MembershipWorld::met(3);
+fn ranks_in_a_slow_collective_are_no_deadlock() {
+    let mut world = MembershipWorld::connected(3);
     (0..3).for_each(|rank| world.enter(rank, barrier(4)));
     for _ in 0..4 {
         (0..3).for_each(|rank| world.request(rank, stalled(barrier(4), vec![(rank + 1) % 3])));
@@ -610,7 +610,7 @@ fn ranks_that_wait_for_each_other_in_one_slow_collective_wait_in_peace() {
 
 #[test]
 fn waiting_in_a_collective_that_the_peer_has_completed_is_no_deadlock() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     for rank in [1, 2] {
         world.enter(rank, of(5, barrier(0)));
     }
@@ -625,7 +625,7 @@ fn waiting_in_a_collective_that_the_peer_has_completed_is_no_deadlock() {
 
 #[test]
 fn a_rank_with_other_calls_in_flight_is_in_no_cycle() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     for _ in 0..3 {
         for (rank, peer) in [(1, 2), (2, 1)] {
             let header = message_to(peer as u32, 0);
@@ -638,7 +638,7 @@ fn a_rank_with_other_calls_in_flight_is_in_no_cycle() {
 
 #[test]
 fn equal_numbers_of_different_communicators_are_not_compared() {
-    let mut world = MembershipWorld::met(4);
+    let mut world = MembershipWorld::connected(4);
     world.enter(0, of(5, allreduce(0)));
     world.enter(1, of(5, allreduce(0)));
     world.enter(2, of(6, barrier(0)));
@@ -660,7 +660,7 @@ fn equal_numbers_of_different_communicators_are_not_compared() {
 
 #[test]
 fn a_rank_that_left_never_takes_part_in_a_communicator_that_it_had_not_entered() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.enter(1, of(5, barrier(7)));
     world.request(1, MembershipRequest::Leave);
     world.frozen.push(1);
@@ -671,8 +671,8 @@ fn a_rank_that_left_never_takes_part_in_a_communicator_that_it_had_not_entered()
 }
 
 #[test]
-fn a_hub_that_left_watches_until_the_last_has_left() {
-    let mut world = MembershipWorld::met(3);
+fn a_hub_that_left_monitors_until_the_last_rank_has_left() {
+    let mut world = MembershipWorld::connected(3);
     world.request(0, MembershipRequest::Leave);
     assert!(!world.finished[0]);
     world.request(1, MembershipRequest::Leave);
@@ -684,18 +684,18 @@ fn a_hub_that_left_watches_until_the_last_has_left() {
 
 #[test]
 fn a_hub_that_left_still_reports_deaths() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.request(0, MembershipRequest::Leave);
-    world.dies(1);
+    world.kill(1);
     world.assert_all_report(1, "its process ended");
     assert!(world.finished[0]);
 }
 
 #[test]
 fn a_spoke_that_waits_for_a_hub_that_left_is_notified() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.request(0, MembershipRequest::Leave);
-    world.dies(0);
+    world.kill(0);
     world.request(1, stalled(allreduce(7), vec![2]));
     assert_eq!(world.failures[1], None);
     world.request(1, stalled(allreduce(7), vec![2, 0]));
@@ -707,9 +707,9 @@ fn a_spoke_that_waits_for_a_hub_that_left_is_notified() {
 
 #[test]
 fn a_spoke_without_a_hub_continues() {
-    let mut world = MembershipWorld::met(3);
+    let mut world = MembershipWorld::connected(3);
     world.request(0, MembershipRequest::Leave);
-    world.dies(0);
+    world.kill(0);
     world.pass(Duration::from_secs(30));
     assert!(world.failures.iter().all(Option::is_none));
     world.request(1, MembershipRequest::Suspect { peer: 2, cause: "reset".into() });

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A rank without a report for this long has continued. Blocked ranks report about once a second.
-const EVICTED: Duration = Duration::from_secs(3);
+const REPORT_LIFETIME: Duration = Duration::from_secs(3);
 
 /// The waits of blocked ranks.
 #[derive(Debug, Default)]
@@ -49,14 +49,14 @@ impl BlockedWaits {
     pub fn cycle(&self, from: usize, is_absent: impl Fn(usize, CollectiveId, Duration) -> bool) -> Option<String> {
         let mut cycle = vec![from];
         let mut seen = vec![from];
-        if !self.reaches(from, &mut cycle, &mut seen, &is_absent) {
-            cycle = self.stuck_with(from, &is_absent)?;
+        if !self.closes_cycle(from, &mut cycle, &mut seen, &is_absent) {
+            cycle = self.stuck_ranks(from, &is_absent)?;
         }
-        let calls: Vec<String> = cycle.iter().map(|rank| self.described(*rank)).collect();
+        let calls: Vec<String> = cycle.iter().map(|rank| self.describe(*rank)).collect();
         Some(format!("ranks wait for each other in calls that the others have not reached: {}", calls.join("; ")))
     }
 
-    fn described(&self, rank: usize) -> String {
+    fn describe(&self, rank: usize) -> String {
         let wait = &self.by_rank[&rank];
         match wait.is_for_any {
             true => format!("rank {rank} waits for a message of any of {}", name_ranks(&wait.peers)),
@@ -66,23 +66,25 @@ impl BlockedWaits {
 
     /// Return the ranks that can never continue, if `from` is one of them and one of them waits for any of several
     /// peers. Ranks that a rank outside the set may unblock are removed repeatedly; the remaining ranks are stuck.
-    fn stuck_with(
+    fn stuck_ranks(
         &self,
         from: usize,
         is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool,
     ) -> Option<Vec<usize>> {
         let now = self.by_rank.get(&from)?.last;
-        let recent = self.by_rank.iter().filter(|(_, wait)| now.saturating_sub(wait.last) < EVICTED);
+        let recent = self.by_rank.iter().filter(|(_, wait)| now.saturating_sub(wait.last) < REPORT_LIFETIME);
         let mut stuck: Vec<usize> = recent.map(|(&rank, _)| rank).collect();
         loop {
-            let is_owed = |rank: usize, peer: usize| stuck.contains(&peer) && self.is_owed(rank, peer, is_absent);
-            let is_owed_by_one = |rank: usize| self.by_rank[&rank].peers.iter().any(|&peer| is_owed(rank, peer));
+            let is_blocked_by =
+                |rank: usize, peer: usize| stuck.contains(&peer) && self.is_blocked_by(rank, peer, is_absent);
+            let is_blocked_by_any =
+                |rank: usize| self.by_rank[&rank].peers.iter().any(|&peer| is_blocked_by(rank, peer));
             let is_stuck = |rank: usize| match self.by_rank[&rank].is_for_any {
-                true => self.by_rank[&rank].peers.iter().all(|&peer| is_owed(rank, peer)),
+                true => self.by_rank[&rank].peers.iter().all(|&peer| is_blocked_by(rank, peer)),
                 // A collective does not end before all its ranks can continue.
                 false => {
-                    let others = stuck.iter().filter(|&&other| other != rank && self.are_together(rank, other));
-                    is_owed_by_one(rank) || others.copied().any(is_owed_by_one)
+                    let others = stuck.iter().filter(|&&other| other != rank && self.share_collective(rank, other));
+                    is_blocked_by_any(rank) || others.copied().any(is_blocked_by_any)
                 }
             };
             let left: Vec<usize> = stuck.iter().copied().filter(|&rank| is_stuck(rank)).collect();
@@ -92,11 +94,11 @@ impl BlockedWaits {
             stuck = left;
         }
         let has_any = stuck.iter().any(|rank| self.by_rank[rank].is_for_any);
-        (stuck.contains(&from) && has_any && self.is_at_one_moment(&stuck)).then_some(stuck)
+        (stuck.contains(&from) && has_any && self.overlap_in_time(&stuck)).then_some(stuck)
     }
 
     /// Return whether the last rank of `cycle` waits, possibly through other ranks, for the first one.
-    fn reaches(
+    fn closes_cycle(
         &self,
         rank: usize,
         cycle: &mut Vec<usize>,
@@ -110,19 +112,20 @@ impl BlockedWaits {
         for &peer in &wait.peers {
             let closes = peer == cycle[0] && cycle.len() > 1;
             // The first rank waits for a rank that has not reached its call, so this is more than a slow collective.
-            let is_held = |peer| cycle.len() > 1 && self.are_together(rank, peer);
-            if (!closes && seen.contains(&peer)) || !(is_held(peer) || self.is_owed(rank, peer, is_absent)) {
+            let wait_together = |peer| cycle.len() > 1 && self.share_collective(rank, peer);
+            if (!closes && seen.contains(&peer)) || !(wait_together(peer) || self.is_blocked_by(rank, peer, is_absent))
+            {
                 continue;
             }
             if closes {
-                if self.is_at_one_moment(cycle) {
+                if self.overlap_in_time(cycle) {
                     return true;
                 }
                 continue;
             }
             seen.push(peer);
             cycle.push(peer);
-            if self.reaches(peer, cycle, seen, is_absent) {
+            if self.closes_cycle(peer, cycle, seen, is_absent) {
                 return true;
             }
             cycle.pop();
@@ -131,14 +134,19 @@ impl BlockedWaits {
     }
 
     /// Return whether both ranks wait in the same collective, where each can delay the other.
-    fn are_together(&self, rank: usize, peer: usize) -> bool {
+    fn share_collective(&self, rank: usize, peer: usize) -> bool {
         let wait = |rank| self.by_rank.get(&rank).map(|wait| wait.header);
         let (Some(mine), Some(theirs)) = (wait(rank), wait(peer)) else { return false };
         mine.call.concerns_all() && theirs.call.concerns_all() && mine.collective_id() == theirs.collective_id()
     }
 
     /// Return whether `peer` waits elsewhere and has not reached the call of `rank`.
-    fn is_owed(&self, rank: usize, peer: usize, is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool) -> bool {
+    fn is_blocked_by(
+        &self,
+        rank: usize,
+        peer: usize,
+        is_absent: &impl Fn(usize, CollectiveId, Duration) -> bool,
+    ) -> bool {
         let (Some(mine), Some(theirs)) = (self.by_rank.get(&rank), self.by_rank.get(&peer)) else { return false };
         let (call, other) = (mine.header.call, theirs.header.call);
         if call.concerns_all() {
@@ -154,7 +162,7 @@ impl BlockedWaits {
         !is_one_message
     }
 
-    fn is_at_one_moment(&self, cycle: &[usize]) -> bool {
+    fn overlap_in_time(&self, cycle: &[usize]) -> bool {
         let began = cycle.iter().map(|rank| self.by_rank[rank].first).max();
         let lasted = cycle.iter().map(|rank| self.by_rank[rank].last).min();
         began <= lasted

@@ -26,14 +26,14 @@ pub struct Reading {
     /// Payload bytes sent to each peer, by rank. Missing entries at the end are zero.
     pub sent_to: Vec<u64>,
     /// Number of runs and bytes sent by this rank, per algorithm.
-    pub usage: Vec<LinkUsage>,
+    pub usage: Vec<AlgorithmUsage>,
     /// The current call of the program, if it lasts long enough to be observed.
-    pub current: Option<Current>,
+    pub current: Option<CurrentCall>,
 }
 
 /// Usage of one algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkUsage {
+pub struct AlgorithmUsage {
     /// The collective.
     pub collective: Collective,
     /// Name of the algorithm.
@@ -46,7 +46,7 @@ pub struct LinkUsage {
 
 /// A call in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Current {
+pub struct CurrentCall {
     /// The collective.
     pub collective: Collective,
     /// Start time. For a short call: start of its first wait.
@@ -70,7 +70,7 @@ impl Gauge {
         self.is_read.store(true, Ordering::Relaxed);
         let mut reading = self.lock().clone();
         if let Some(current) = reading.current {
-            reading.leave(current, now);
+            reading.add_call(current, now);
         }
         reading
     }
@@ -94,7 +94,7 @@ impl Reading {
 
     /// Record that the program enters the call of `record`, at time `since` if known.
     pub(super) fn enter(&mut self, record: &CollectiveRecord, since: Option<Duration>) {
-        self.current = Some(Current { collective: record.collective, since, waited: Duration::ZERO, waits: None });
+        self.current = Some(CurrentCall { collective: record.collective, since, waited: Duration::ZERO, waits: None });
     }
 
     /// Record that no data moves since `since`, because of `peer`.
@@ -122,15 +122,15 @@ impl Reading {
     }
 
     /// Record that the program left its call. `now` is only read if the call has a start time.
-    pub(super) fn left(&mut self, now: impl FnOnce() -> Duration) {
+    pub(super) fn leave(&mut self, now: impl FnOnce() -> Duration) {
         if let Some(current) = self.current.take()
             && current.since.is_some()
         {
-            self.leave(current, now());
+            self.add_call(current, now());
         }
     }
 
-    fn leave(&mut self, current: Current, now: Duration) {
+    fn add_call(&mut self, current: CurrentCall, now: Duration) {
         let Some(since) = current.since else { return };
         let called = now.saturating_sub(since);
         let waits = current.waits.map_or(Duration::ZERO, |(_, since)| now.saturating_sub(since));
@@ -152,13 +152,15 @@ impl Reading {
         self.received_bytes += traffic.received_bytes;
         sent.for_each(|(peer, bytes)| *at(&mut self.sent_to, peer) += bytes as u64);
         let (collective, algorithm) = (record.collective, record.algorithm());
-        let is_same = |usage: &&mut LinkUsage| usage.collective == collective && usage.algorithm == algorithm;
+        let is_same = |usage: &&mut AlgorithmUsage| usage.collective == collective && usage.algorithm == algorithm;
         match self.usage.iter_mut().find(is_same) {
             Some(usage) => {
                 usage.call_count += 1;
                 usage.sent_bytes += traffic.sent_bytes;
             }
-            None => self.usage.push(LinkUsage { collective, algorithm, call_count: 1, sent_bytes: traffic.sent_bytes }),
+            None => {
+                self.usage.push(AlgorithmUsage { collective, algorithm, call_count: 1, sent_bytes: traffic.sent_bytes })
+            }
         }
     }
 }

@@ -9,18 +9,18 @@ mod gauge;
 mod record;
 mod waits;
 
-pub use gauge::{Current, Gauge, LinkUsage, Reading};
+pub use gauge::{AlgorithmUsage, CurrentCall, Gauge, Reading};
 pub use record::{CollectiveOutcome, CollectiveRecord};
-pub use waits::{NOTED_WAIT, StallInterval};
+pub use waits::{MIN_LISTED_WAIT, StallInterval};
 
 use crate::executor::RunTraffic;
-use crate::fabric::Want;
+use crate::fabric::LinkInterest;
 use std::sync::Arc;
 use std::time::Duration;
 use waits::StallRecord;
 
 /// Default number of recorded collectives.
-pub const KEPT_COUNT: usize = 4096;
+pub const DEFAULT_RECORD_COUNT: usize = 4096;
 
 /// The last collectives of one rank.
 #[derive(Debug)]
@@ -43,21 +43,21 @@ pub struct OpenRecord(u64);
 
 impl Default for Recorder {
     fn default() -> Recorder {
-        Recorder::new(KEPT_COUNT)
+        Recorder::new(DEFAULT_RECORD_COUNT)
     }
 }
 
 impl Recorder {
-    /// Return a recorder for the last `kept_count` collectives, rounded up to a power of two, and equally many waits.
-    pub fn new(kept_count: usize) -> Recorder {
-        let kept_count = kept_count.max(1).next_power_of_two();
+    /// Return a recorder for the last `record_count` collectives, rounded up to a power of two, and equally many waits.
+    pub fn new(record_count: usize) -> Recorder {
+        let record_count = record_count.max(1).next_power_of_two();
         Recorder {
             is_clocked: false,
             gauge: Arc::default(),
             is_awaited: false,
-            ring: vec![CollectiveRecord::EMPTY; kept_count].into(),
+            ring: vec![CollectiveRecord::EMPTY; record_count].into(),
             begun_count: 0,
-            waits: StallRecord::new(kept_count),
+            waits: StallRecord::new(record_count),
         }
     }
 
@@ -71,9 +71,9 @@ impl Recorder {
         ticket
     }
 
-    /// Record that a collective is stalled since `since` because of `wants`.
-    pub fn begin_wait(&mut self, ticket: OpenRecord, wants: &[Want], since: Duration) {
-        let first = self.waits.begin(ticket, wants, since);
+    /// Record that a collective is stalled since `since` because of `interests`.
+    pub fn begin_wait(&mut self, ticket: OpenRecord, interests: &[LinkInterest], since: Duration) {
+        let first = self.waits.begin(ticket, interests, since);
         if self.is_awaited
             && let (Some(peer), Some(mut counting)) = (first, self.gauge.counting())
         {
@@ -118,7 +118,7 @@ impl Recorder {
     pub fn leave(&mut self, now: impl FnOnce() -> Duration) {
         self.is_awaited = false;
         if let Some(mut counting) = self.gauge.counting() {
-            counting.left(now);
+            counting.leave(now);
         }
     }
 
@@ -153,8 +153,8 @@ impl Recorder {
     /// Return the latest records, at most `count`, oldest first, each with its number among all records of this rank.
     /// Records in flight include their waiting time until `now`.
     pub fn latest(&self, count: usize, now: Duration) -> impl Iterator<Item = (u64, CollectiveRecord)> {
-        let kept = self.begun_count.min(self.ring.len() as u64).min(count as u64);
-        (self.begun_count - kept..self.begun_count).map(move |number| {
+        let latest_count = self.begun_count.min(self.ring.len() as u64).min(count as u64);
+        (self.begun_count - latest_count..self.begun_count).map(move |number| {
             let mut record = self.ring[self.slot(number)];
             if record.outcome == CollectiveOutcome::InFlight {
                 if let Some((since, longest)) = self.waits.so_far(OpenRecord(number), now) {
@@ -166,7 +166,7 @@ impl Recorder {
         })
     }
 
-    /// Return the latest waits of at least [`NOTED_WAIT`], oldest first, each with the number of its record.
+    /// Return the latest waits of at least [`MIN_LISTED_WAIT`], oldest first, each with the number of its record.
     pub fn waits(&self) -> impl Iterator<Item = &StallInterval> {
         self.waits.latest()
     }
@@ -185,7 +185,7 @@ impl Recorder {
                 record.ended(end);
             }
         }
-        self.waits.forget(ticket);
+        self.waits.remove(ticket);
         self.record(ticket)?.elapsed()
     }
 

@@ -145,12 +145,12 @@ impl CollectiveRecord {
 
     /// Return the start time. For a short call it is the start of the first wait, or `None` without a wait.
     pub fn start(&self) -> Option<Duration> {
-        known(self.start_ns)
+        duration(self.start_ns)
     }
 
     /// Return the end time. For a short call it is the end of the last wait, or `None` without a wait.
     pub fn end(&self) -> Option<Duration> {
-        known(self.end_ns)
+        duration(self.end_ns)
     }
 
     /// Return the duration, or `None` if the times are unknown.
@@ -233,7 +233,7 @@ fn nanoseconds(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 
-fn known(time_ns: u64) -> Option<Duration> {
+fn duration(time_ns: u64) -> Option<Duration> {
     (time_ns != UNKNOWN_NS).then(|| Duration::from_nanos(time_ns))
 }
 

@@ -21,20 +21,20 @@ fn begin(recorder: &mut Recorder, sequence: u64) -> OpenRecord {
     recorder.begin(&record(40, 2), sequence, None)
 }
 
-fn from(peer: usize) -> Want {
-    Want { link: LinkId::collectives(peer), readable: true, writable: false }
+fn from(peer: usize) -> LinkInterest {
+    LinkInterest { link: LinkId::collectives(peer), readable: true, writable: false }
 }
 
-fn to(peer: usize) -> Want {
-    Want { link: LinkId::collectives(peer), readable: false, writable: true }
+fn to(peer: usize) -> LinkInterest {
+    LinkInterest { link: LinkId::collectives(peer), readable: false, writable: true }
 }
 
 fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-fn wait(recorder: &mut Recorder, ticket: OpenRecord, wants: &[Want], since: Duration, until: Duration) {
-    recorder.begin_wait(ticket, wants, since);
+fn wait(recorder: &mut Recorder, ticket: OpenRecord, interests: &[LinkInterest], since: Duration, until: Duration) {
+    recorder.begin_wait(ticket, interests, since);
     recorder.end_wait(ticket, until);
 }
 
@@ -43,26 +43,26 @@ fn only(recorder: &Recorder) -> CollectiveRecord {
 }
 
 #[test]
-fn the_latest_records_stay_and_the_oldest_go() {
+fn a_full_recorder_overwrites_the_oldest_records() {
     let mut recorder = Recorder::new(4);
     assert_eq!(recorder.latest(10, ms(0)).count(), 0);
 
     for sequence in 0..11 {
         let ticket = begin(&mut recorder, sequence);
-        recorder.end(ticket, CollectiveOutcome::Done, || panic!("nobody looks"));
+        recorder.end(ticket, CollectiveOutcome::Done, || panic!("the clock is not read"));
     }
 
-    let kept =
+    let latest =
         |count| recorder.latest(count, ms(0)).map(|(number, record)| (number, record.sequence)).collect::<Vec<_>>();
-    assert_eq!(kept(10), [(7, 7), (8, 8), (9, 9), (10, 10)]);
-    assert_eq!(kept(2), [(9, 9), (10, 10)]);
+    assert_eq!(latest(10), [(7, 7), (8, 8), (9, 9), (10, 10)]);
+    assert_eq!(latest(2), [(9, 9), (10, 10)]);
 }
 
 #[test]
 fn a_call_that_never_waited_and_was_not_clocked_has_no_times() {
     let mut recorder = Recorder::new(4);
     let ticket = begin(&mut recorder, 3);
-    recorder.end(ticket, CollectiveOutcome::Done, || panic!("nobody looks"));
+    recorder.end(ticket, CollectiveOutcome::Done, || panic!("the clock is not read"));
 
     let record = only(&recorder);
     assert_eq!((record.start(), record.end(), record.moving(), record.waited_for()), (None, None, None, None));
@@ -87,7 +87,7 @@ fn the_peer_that_was_awaited_longest_is_named() {
 }
 
 #[test]
-fn a_rank_that_takes_nothing_is_waited_for_only_where_no_bytes_are_awaited() {
+fn a_full_receiver_is_awaited_only_if_no_bytes_are_awaited() {
     let mut recorder = Recorder::new(4);
     let ticket = begin(&mut recorder, 0);
     wait(&mut recorder, ticket, &[to(1), from(2)], ms(0), ms(1));
@@ -111,17 +111,17 @@ fn collectives_in_flight_are_recorded_separately() {
 }
 
 #[test]
-fn waits_that_are_long_enough_are_kept_one_by_one() {
+fn long_waits_are_listed_separately() {
     let mut recorder = Recorder::new(2);
     let ticket = begin(&mut recorder, 0);
-    wait(&mut recorder, ticket, &[from(1)], ms(0), NOTED_WAIT / 2);
+    wait(&mut recorder, ticket, &[from(1)], ms(0), MIN_LISTED_WAIT / 2);
     for at in 1..4 {
         wait(&mut recorder, ticket, &[from(1), from(5)], ms(at), ms(at + 1));
     }
 
     let wait = |at| StallInterval { number: 0, peer: 1, peer_count: 2, since: ms(at), until: ms(at + 1) };
     assert_eq!(recorder.waits().copied().collect::<Vec<_>>(), [wait(2), wait(3)]);
-    assert_eq!(only(&recorder).waiting(), ms(3) + NOTED_WAIT / 2);
+    assert_eq!(only(&recorder).waiting(), ms(3) + MIN_LISTED_WAIT / 2);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_call_in_flight_names_the_peer_it_waits_for() {
 }
 
 #[test]
-fn a_collective_that_outlives_its_record_touches_no_other() {
+fn a_collective_without_its_record_changes_no_other_record() {
     let mut recorder = Recorder::new(2);
     let first = begin(&mut recorder, 0);
     recorder.begin_wait(first, &[from(1)], ms(1));

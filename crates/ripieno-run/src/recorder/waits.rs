@@ -1,12 +1,12 @@
 //! Waiting times: totals per peer and a list of the latest waits.
 
 use super::OpenRecord;
-use crate::fabric::Want;
+use crate::fabric::LinkInterest;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Minimum duration of a listed wait. Shorter waits only count in the totals.
-pub const NOTED_WAIT: Duration = Duration::from_micros(20);
+pub const MIN_LISTED_WAIT: Duration = Duration::from_micros(20);
 
 /// An interval without data movement of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub struct StallInterval {
 #[derive(Debug)]
 pub(super) struct StallRecord {
     latest: VecDeque<StallInterval>,
-    kept_count: usize,
+    capacity: usize,
     by_peer: Vec<Duration>,
     /// Accounts of the collectives that have waited and not ended.
     accounts: Vec<Account>,
@@ -51,10 +51,10 @@ struct WaitShare {
 }
 
 impl StallRecord {
-    pub fn new(kept_count: usize) -> StallRecord {
+    pub fn new(capacity: usize) -> StallRecord {
         StallRecord {
-            latest: VecDeque::with_capacity(kept_count),
-            kept_count,
+            latest: VecDeque::with_capacity(capacity),
+            capacity,
             by_peer: Vec::new(),
             accounts: Vec::new(),
             spare: Vec::new(),
@@ -62,12 +62,12 @@ impl StallRecord {
     }
 
     /// Begin a wait of `ticket`, unless it already waits. Return the first awaited peer.
-    pub fn begin(&mut self, ticket: OpenRecord, wants: &[Want], since: Duration) -> Option<usize> {
+    pub fn begin(&mut self, ticket: OpenRecord, interests: &[LinkInterest], since: Duration) -> Option<usize> {
         let known = self.accounts.iter().position(|account| account.ticket == ticket).unwrap_or_else(|| {
             self.accounts.push(Account { ticket, ..self.spare.pop().unwrap_or_default() });
             self.accounts.len() - 1
         });
-        self.accounts[known].begin(wants, since);
+        self.accounts[known].begin(interests, since);
         self.accounts[known].awaited().next()
     }
 
@@ -77,16 +77,16 @@ impl StallRecord {
         &mut self,
         ticket: OpenRecord,
         until: Duration,
-        mut tell: impl FnMut(usize, Duration, u32),
+        mut report: impl FnMut(usize, Duration, u32),
     ) -> Option<(Duration, Option<usize>)> {
         let account = self.accounts.iter_mut().find(|account| account.ticket == ticket)?;
         let since = account.since.take()?;
         let waited = until.saturating_sub(since);
         let peer_count = account.awaited().count() as u32;
         if let Some(first) = account.awaited().next()
-            && waited >= NOTED_WAIT
+            && waited >= MIN_LISTED_WAIT
         {
-            if self.latest.len() == self.kept_count {
+            if self.latest.len() == self.capacity {
                 self.latest.pop_front();
             }
             self.latest.push_back(StallInterval { number: ticket.0, peer: first as u32, peer_count, since, until });
@@ -98,7 +98,7 @@ impl StallRecord {
             share.waited += waited / peer_count;
             share.is_awaited = false;
             self.by_peer[share.peer] += waited / peer_count;
-            tell(share.peer, since, peer_count);
+            report(share.peer, since, peer_count);
         }
         Some((since, account.longest(Duration::ZERO)))
     }
@@ -124,7 +124,7 @@ impl StallRecord {
     }
 
     /// Remove the account of `ticket`.
-    pub fn forget(&mut self, ticket: OpenRecord) {
+    pub fn remove(&mut self, ticket: OpenRecord) {
         let Some(known) = self.accounts.iter().position(|account| account.ticket == ticket) else { return };
         let mut account = self.accounts.swap_remove(known);
         account.since = None;
@@ -142,16 +142,18 @@ impl StallRecord {
 }
 
 impl Account {
-    fn begin(&mut self, wants: &[Want], since: Duration) {
+    fn begin(&mut self, interests: &[LinkInterest], since: Duration) {
         if self.since.is_some() {
             return;
         }
         self.since = Some(since);
-        let is_receiving = wants.iter().any(|want| want.readable);
-        for want in wants.iter().filter(|want| want.readable || !is_receiving) {
-            match self.shares.iter_mut().find(|share| share.peer == want.link.peer) {
+        let is_receiving = interests.iter().any(|interest| interest.readable);
+        for interest in interests.iter().filter(|interest| interest.readable || !is_receiving) {
+            match self.shares.iter_mut().find(|share| share.peer == interest.link.peer) {
                 Some(share) => share.is_awaited = true,
-                None => self.shares.push(WaitShare { peer: want.link.peer, waited: Duration::ZERO, is_awaited: true }),
+                None => {
+                    self.shares.push(WaitShare { peer: interest.link.peer, waited: Duration::ZERO, is_awaited: true })
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Block digests of a value, and the search for blocks that are already present.
 
 use super::frame::{Digest, digest};
-use ripieno_plan::swarm::Have;
+use ripieno_plan::swarm::BlockSet;
 
 /// Digests of the blocks of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ impl BlockDigests {
     }
 
     /// Return the blocks that `bytes` contains at their positions.
-    pub fn found_in(&self, bytes: &[u8]) -> Have {
-        let mut have = Have::none(self.digests.len());
+    pub fn found_in(&self, bytes: &[u8]) -> BlockSet {
+        let mut have = BlockSet::none(self.digests.len());
         let right = bytes.chunks(self.block_bytes).zip(&self.digests).enumerate();
         right.filter(|(_, (block, expected))| digest(block) == **expected).for_each(|(block, _)| have.add(block));
         have
@@ -35,7 +35,7 @@ impl BlockDigests {
     }
 
     /// Return the total size of the given blocks in bytes.
-    pub fn bytes_of(&self, have: &Have) -> usize {
+    pub fn bytes_of(&self, have: &BlockSet) -> usize {
         let last_bytes = self.bytes - self.digests.len().saturating_sub(1) * self.block_bytes;
         match self.digests.len().checked_sub(1) {
             Some(last) if have.has(last) => (have.count() - 1) * self.block_bytes + last_bytes,
@@ -61,6 +61,6 @@ mod tests {
         assert!(blocks.is_block(2, &value[200..]) && !blocks.is_block(1, &value[200..]));
         assert!(!blocks.is_block(3, &[]));
         let empty = BlockDigests::of(&[], 100);
-        assert_eq!((empty.found_in(&[]).is_all(), empty.bytes_of(&Have::none(0))), (true, 0));
+        assert_eq!((empty.found_in(&[]).is_all(), empty.bytes_of(&BlockSet::none(0))), (true, 0));
     }
 }

@@ -2,22 +2,22 @@
 
 use super::frame::{Digest, digest};
 use super::meter::Meter;
-use super::{MemoryPlace, Store};
-use ripieno_plan::swarm::{BlockManifest, Have, SwarmEvent, SwarmNode, SwarmTiming};
+use super::{MemoryLocation, Store};
+use ripieno_plan::swarm::{BlockManifest, BlockSet, SwarmEvent, SwarmNode, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Memory of a value.
-pub(super) enum Holding<M> {
+/// State of a value and its memory.
+pub(super) enum ValueState<M> {
     /// The size of the value is not known yet.
-    Awaited,
+    Unknown,
     Receiving(M),
     /// On the root, which still writes the value. Only the blocks with digests are complete.
     Filling(Arc<M>),
-    Here(Arc<M>),
+    Complete(Arc<M>),
 }
 
 /// State of a rank that waits for the leader of its host.
@@ -35,11 +35,11 @@ pub(super) struct BroadcastRun<M> {
     /// Ranks of this host that wait for this rank.
     pub(super) sharers: BTreeSet<usize>,
     /// Ranks of this host that have mapped the value, each with the location last sent to it.
-    pub(super) mappers: BTreeMap<usize, MemoryPlace>,
+    pub(super) mappers: BTreeMap<usize, MemoryLocation>,
     pub(super) has_failed: bool,
-    /// `None` until this rank wants the value or other ranks need this rank for it.
+    /// `None` until this rank requests the value or other ranks need this rank for it.
     pub(super) node: Option<SwarmNode>,
-    pub(super) holding: Holding<M>,
+    pub(super) state: ValueState<M>,
     /// Digests of the first blocks, as far as they are known.
     pub(super) digests: Vec<Digest>,
     /// Blocks that arrived completely before their digests, each with its sender.
@@ -47,14 +47,14 @@ pub(super) struct BroadcastRun<M> {
     /// On the root, while it computes digests: ranks that received the first digests.
     pub(super) informed: BTreeSet<usize>,
     /// Blocks that were present from the start.
-    pub(super) found: Have,
+    pub(super) found: BlockSet,
     pub(super) meter: Arc<Meter>,
     /// Number of bytes received of each incomplete block.
     partial: BTreeMap<usize, usize>,
     /// On the root: ranks that may still request the value.
     pub(super) open: BTreeSet<usize>,
     /// Whether the local application still holds the value.
-    pub(super) is_kept: bool,
+    pub(super) is_retained: bool,
     /// Whether no other rank is known to need this rank for the value.
     pub(super) is_over: bool,
     /// Lost peers that were reported to the node.
@@ -72,51 +72,51 @@ impl<M: Store> BroadcastRun<M> {
             mappers: BTreeMap::new(),
             has_failed: false,
             node: None,
-            holding: Holding::Awaited,
+            state: ValueState::Unknown,
             digests: Vec::new(),
             unchecked: BTreeMap::new(),
             informed: BTreeSet::new(),
-            found: Have::none(0),
+            found: BlockSet::none(0),
             meter: Arc::default(),
             partial: BTreeMap::new(),
             open: BTreeSet::new(),
-            is_kept: true,
+            is_retained: true,
             is_over: true,
             notified: BTreeSet::new(),
         }
     }
 
     /// Return a broadcast from `root` into memory that already contains the blocks in `found`.
-    pub(super) fn begun(root: usize, memory: M, digests: Vec<Digest>, found: Have) -> BroadcastRun<M> {
-        BroadcastRun { holding: Holding::Receiving(memory), digests, found, ..BroadcastRun::awaited(root, None) }
+    pub(super) fn into_memory(root: usize, memory: M, digests: Vec<Digest>, found: BlockSet) -> BroadcastRun<M> {
+        BroadcastRun { state: ValueState::Receiving(memory), digests, found, ..BroadcastRun::awaited(root, None) }
     }
 
     /// Return a broadcast on its root. The blocks with digests are complete.
-    pub(super) fn given(node: SwarmNode, value: Arc<M>, digests: Vec<Digest>) -> BroadcastRun<M> {
+    pub(super) fn on_root(node: SwarmNode, value: Arc<M>, digests: Vec<Digest>) -> BroadcastRun<M> {
         let root = node.rank();
-        let holding = Holding::Filling(value);
+        let state = ValueState::Filling(value);
         let mut broadcast =
-            BroadcastRun { node: Some(node), holding, digests, is_over: false, ..BroadcastRun::awaited(root, None) };
-        broadcast.note_filled();
+            BroadcastRun { node: Some(node), state, digests, is_over: false, ..BroadcastRun::awaited(root, None) };
+        broadcast.update_filled();
         broadcast
     }
 
     /// Add digests on the root. Return whether the value is complete.
     pub(super) fn fill(&mut self, digests: &[Digest]) -> bool {
         self.digests.extend(digests);
-        self.note_filled();
-        matches!(self.holding, Holding::Here(_))
+        self.update_filled();
+        matches!(self.state, ValueState::Complete(_))
     }
 
-    fn note_filled(&mut self) {
+    fn update_filled(&mut self) {
         let is_filled = self.manifest().is_some_and(|manifest| manifest.block_count() == self.digests.len());
-        if let (true, Holding::Filling(value)) = (is_filled, &self.holding) {
-            self.holding = Holding::Here(value.clone());
+        if let (true, ValueState::Filling(value)) = (is_filled, &self.state) {
+            self.state = ValueState::Complete(value.clone());
         }
     }
 
     /// Add digests from `first_block` on. Return the events for the node.
-    pub(super) fn learn(&mut self, first_block: usize, digests: &[Digest]) -> Vec<SwarmEvent> {
+    pub(super) fn add_digests(&mut self, first_block: usize, digests: &[Digest]) -> Vec<SwarmEvent> {
         let known = self.digests.len().saturating_sub(first_block);
         if first_block > self.digests.len() || known >= digests.len() {
             return Vec::new();
@@ -130,19 +130,19 @@ impl<M: Store> BroadcastRun<M> {
     /// Verify a complete block against the digest of the root.
     fn check(&mut self, block: usize, from: usize) -> SwarmEvent {
         self.partial.remove(&block);
-        SwarmEvent::Checked { block, from, is_right: self.digests[block] == digest(self.block(block)) }
+        SwarmEvent::Checked { block, from, is_valid: self.digests[block] == digest(self.block(block)) }
     }
 
     /// Return whether the transfer has not started yet.
     pub(super) fn is_awaited(&self) -> bool {
-        self.node.is_none() && !matches!(self.holding, Holding::Here(_))
+        self.node.is_none() && !matches!(self.state, ValueState::Complete(_))
     }
 
     /// Return the time at which the request to the leader times out.
     pub(super) fn sharing_wake(&self, timing: &SwarmTiming) -> Option<Duration> {
         self.sharing.map(|sharing| match sharing {
-            HostSharing::Requested { since } => since + timing.answer,
-            HostSharing::Confirmed { since } => since + timing.stall,
+            HostSharing::Requested { since } => since + timing.answer_timeout,
+            HostSharing::Confirmed { since } => since + timing.stall_timeout,
         })
     }
 
@@ -167,25 +167,25 @@ impl<M: Store> BroadcastRun<M> {
     /// Return the memory of a block, including bytes that have not arrived.
     pub(super) fn block(&self, block: usize) -> &[u8] {
         let range = self.range(block);
-        match &self.holding {
-            Holding::Awaited => &[],
-            Holding::Receiving(memory) => &memory[range],
-            Holding::Filling(value) | Holding::Here(value) => &value[range],
+        match &self.state {
+            ValueState::Unknown => &[],
+            ValueState::Receiving(memory) => &memory[range],
+            ValueState::Filling(value) | ValueState::Complete(value) => &value[range],
         }
     }
 
     /// Return the length of a block in bytes.
     pub(super) fn block_length(&self, block: usize) -> usize {
-        match &self.holding {
-            Holding::Awaited => 0,
+        match &self.state {
+            ValueState::Unknown => 0,
             _ => self.range(block).len(),
         }
     }
 
     /// Return the number of bytes of a block that are present.
-    pub(super) fn here_bytes(&self, block: usize) -> usize {
+    pub(super) fn available_bytes(&self, block: usize) -> usize {
         match &self.node {
-            _ if matches!(self.holding, Holding::Filling(_)) && block >= self.digests.len() => 0,
+            _ if matches!(self.state, ValueState::Filling(_)) && block >= self.digests.len() => 0,
             Some(node) if node.have().has(block) => self.range(block).len(),
             _ => self.partial.get(&block).copied().unwrap_or(0),
         }
@@ -193,48 +193,54 @@ impl<M: Store> BroadcastRun<M> {
 
     /// Allocate memory once the size is known.
     pub(super) fn prepare(&mut self, make: &dyn Fn(usize) -> io::Result<M>) -> io::Result<()> {
-        if let (Holding::Awaited, Some(manifest)) = (&self.holding, self.manifest()) {
-            self.holding = Holding::Receiving(make(manifest.bytes)?);
+        if let (ValueState::Unknown, Some(manifest)) = (&self.state, self.manifest()) {
+            self.state = ValueState::Receiving(make(manifest.bytes)?);
         }
         Ok(())
     }
 
     /// Finish the value: its memory is read-only from now on.
     pub(super) fn finish(&mut self) -> Option<Arc<M>> {
-        self.holding = match std::mem::replace(&mut self.holding, Holding::Awaited) {
-            Holding::Receiving(memory) => Holding::Here(Arc::new(memory)),
+        self.state = match std::mem::replace(&mut self.state, ValueState::Unknown) {
+            ValueState::Receiving(memory) => ValueState::Complete(Arc::new(memory)),
             other => other,
         };
-        match &self.holding {
-            Holding::Here(value) => Some(value.clone()),
+        match &self.state {
+            ValueState::Complete(value) => Some(value.clone()),
             _ => None,
         }
     }
 
-    /// Return the destination of `length_bytes` of a block from `peer`, if this block is wanted from that peer.
-    pub(super) fn capacity(&mut self, peer: usize, block: usize, at: usize, length_bytes: usize) -> Option<&mut [u8]> {
+    /// Return the destination of `length_bytes` of a block, if this rank fetches the block from `peer`.
+    pub(super) fn destination(
+        &mut self,
+        peer: usize,
+        block: usize,
+        at: usize,
+        length_bytes: usize,
+    ) -> Option<&mut [u8]> {
         let node = self.node.as_ref()?;
         // A peer may send before the manifest is known, or send a block that does not exist.
         if block >= node.manifest()?.block_count() {
             return None;
         }
-        let is_wanted = node.source_of(block) == Some(peer) && at <= self.here_bytes(block);
+        let is_wanted = node.source_of(block) == Some(peer) && at <= self.available_bytes(block);
         if !is_wanted || self.range(block).len() < at.checked_add(length_bytes)? {
             return None;
         }
         let start = self.range(block).start + at;
-        match &mut self.holding {
-            Holding::Receiving(memory) => Some(&mut memory[start..start + length_bytes]),
+        match &mut self.state {
+            ValueState::Receiving(memory) => Some(&mut memory[start..start + length_bytes]),
             _ => None,
         }
     }
 
     /// Record that a block has arrived up to `until_bytes`. Return the events for the node.
     pub(super) fn arrived(&mut self, now: Duration, peer: usize, block: usize, until_bytes: usize) -> Vec<SwarmEvent> {
-        if until_bytes <= self.here_bytes(block) {
+        if until_bytes <= self.available_bytes(block) {
             return Vec::new();
         }
-        self.meter.note_received(now, peer, block, until_bytes - self.here_bytes(block));
+        self.meter.note_received(now, peer, block, until_bytes - self.available_bytes(block));
         self.partial.insert(block, until_bytes);
         let mut events = vec![SwarmEvent::Arrived { block, until_bytes }];
         if until_bytes == self.range(block).len() {

@@ -1,16 +1,16 @@
 //! Swarm driver: executes the actions of a rank's swarm nodes over its links and feeds the resulting events back to the
 //! nodes.
 
-use super::broadcast::{BroadcastRun, Holding, HostSharing};
+use super::broadcast::{BroadcastRun, HostSharing, ValueState};
 use super::frame::{self, Digest, FrameKind};
-use super::inbox::{FrameInbox, Read};
+use super::inbox::{FrameInbox, ReadOutcome};
 use super::meter::Meter;
-use super::outbox::{Outbox, Sent};
-use super::{Store, UNSENT_BYTES_MAX, Wires};
-use crate::fabric::{LinkId, Want};
+use super::outbox::{Outbox, SentChunk};
+use super::{PeerLinks, Store, UNSENT_BYTES_MAX};
+use crate::fabric::{LinkId, LinkInterest};
 use crate::link::LinkError;
 use ripieno_plan::swarm::{
-    Action, BLOCKS_MAX, BlockManifest, CorruptBlock, Have, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode,
+    Action, BLOCKS_MAX, BlockManifest, BlockSet, CorruptBlock, MemberFailure, SwarmEvent, SwarmMessage, SwarmNode,
     SwarmTiming, step_bytes,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,16 +22,16 @@ use std::time::Duration;
 const VISIT_BYTES: usize = 1 << 20;
 /// Maximum number of buffered frames for broadcasts that this rank has not begun. A peer that exceeds it is treated as
 /// lost.
-const EARLY_MAX: usize = 1 << 16;
-/// A block counts as sent once at most this many bytes wait in the socket. The value is below the threshold that wakes
-/// a sender waiting for buffer space.
-const LEAVING_BYTES_MAX: usize = UNSENT_BYTES_MAX / 2;
+const EARLY_FRAME_COUNT_MAX: usize = 1 << 16;
+/// A block counts as sent once at most this many bytes wait in the socket. Below the threshold that wakes a sender
+/// waiting for buffer space.
+const UNCONFIRMED_BYTES_MAX: usize = UNSENT_BYTES_MAX / 2;
 /// Unwanted bytes are read and discarded in pieces of this size.
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// The reason why a broadcast ends on this rank without a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BroadcastEnding {
+pub enum TransferError {
     /// The swarm node reported a failure.
     #[error(transparent)]
     Failure(#[from] MemberFailure),
@@ -45,7 +45,7 @@ pub enum BroadcastEnding {
     },
     /// The link to a rank that could send the value cannot be set up.
     #[error("no link to rank {peer}: {what}")]
-    Lacking {
+    MissingResource {
         /// The rank at the other end.
         peer: usize,
         /// The requirement of the link and the remedy.
@@ -57,7 +57,7 @@ pub enum BroadcastEnding {
 #[derive(Debug)]
 pub enum BroadcastEvent<M> {
     /// The broadcast ended with the value or with an error. Reported once.
-    Ended(Result<Arc<M>, BroadcastEnding>),
+    Ended(Result<Arc<M>, TransferError>),
     /// The application on another rank sent a message.
     Message {
         /// The sender.
@@ -88,18 +88,18 @@ struct Peer {
     inbox: FrameInbox,
     outbox: Outbox,
     /// Blocks whose last bytes may still wait in the socket.
-    leaving: Vec<(u32, usize)>,
+    unconfirmed: Vec<(u32, usize)>,
 }
 
 /// Allocates memory for a value of the given size.
-pub type Maker<M> = Box<dyn Fn(usize) -> io::Result<M> + Send>;
+pub type ValueAllocator<M> = Box<dyn Fn(usize) -> io::Result<M> + Send>;
 
 /// One rank's part in all broadcasts of a group. All ranks of the group begin the broadcasts in the same order.
 pub struct Driver<M> {
     rank: usize,
     size: usize,
     timing: SwarmTiming,
-    make: Maker<M>,
+    make: ValueAllocator<M>,
     broadcasts: BTreeMap<u32, BroadcastRun<M>>,
     /// Number of the next broadcast.
     next: u32,
@@ -115,7 +115,7 @@ pub struct Driver<M> {
 
 impl<M: Store> Driver<M> {
     /// Return the driver of `rank` in a group of `size` ranks.
-    pub fn new(rank: usize, size: usize, timing: SwarmTiming, make: Maker<M>) -> Driver<M> {
+    pub fn new(rank: usize, size: usize, timing: SwarmTiming, make: ValueAllocator<M>) -> Driver<M> {
         Driver {
             rank,
             size,
@@ -145,7 +145,7 @@ impl<M: Store> Driver<M> {
     ) -> u32 {
         let number = self.next;
         let node = SwarmNode::root(self.rank, self.size, manifest, order, self.timing, number.into(), now);
-        let mut broadcast = BroadcastRun::given(node, value, digests);
+        let mut broadcast = BroadcastRun::on_root(node, value, digests);
         broadcast.open = (0..self.size).filter(|rank| *rank != self.rank && !self.lost.contains(rank)).collect();
         self.broadcasts.insert(number, broadcast);
         self.events.push_back((number, SwarmEvent::Start));
@@ -174,7 +174,7 @@ impl<M: Store> Driver<M> {
         self.drop_broadcast(number);
     }
 
-    /// Register a broadcast from `root` and return its number. The transfer starts with [`want`](Self::want). If
+    /// Register a broadcast from `root` and return its number. The transfer starts with [`request`](Self::request). If
     /// `leader` is set, the leader fetches the value and shares its memory with this rank.
     pub fn expect(&mut self, now: Duration, root: usize, leader: Option<usize>) -> u32 {
         self.expect_as(now, BroadcastRun::awaited(root, leader))
@@ -182,9 +182,9 @@ impl<M: Store> Driver<M> {
 
     /// Fetch the value with these `digests` from `root` into `memory` and return the number of the broadcast. `have`
     /// marks the blocks that `memory` already contains.
-    pub fn fetch_into(&mut self, now: Duration, root: usize, memory: M, digests: Vec<Digest>, have: Have) -> u32 {
-        let number = self.expect_as(now, BroadcastRun::begun(root, memory, digests, have));
-        self.want(now, number);
+    pub fn fetch_into(&mut self, now: Duration, root: usize, memory: M, digests: Vec<Digest>, have: BlockSet) -> u32 {
+        let number = self.expect_as(now, BroadcastRun::into_memory(root, memory, digests, have));
+        self.request(now, number);
         number
     }
 
@@ -193,7 +193,7 @@ impl<M: Store> Driver<M> {
         self.broadcasts.insert(number, broadcast);
         if !self.peers.contains_key(&root) {
             // The root then detects the loss of this rank by the end of the link.
-            self.push(number, root, &FrameKind::Here);
+            self.push(number, root, &FrameKind::Interested);
         }
         self.begin(now);
         number
@@ -207,7 +207,7 @@ impl<M: Store> Driver<M> {
         let (due, early) =
             std::mem::take(&mut self.early).into_iter().partition(|(broadcast, ..)| *broadcast == number);
         self.early = early;
-        due.into_iter().for_each(|(number, from, message)| self.take_message(now, number, from, message));
+        due.into_iter().for_each(|(number, from, message)| self.receive_message(now, number, from, message));
         self.settle(now);
     }
 
@@ -224,7 +224,7 @@ impl<M: Store> Driver<M> {
     }
 
     /// Start to fetch an expected value.
-    pub fn want(&mut self, now: Duration, number: u32) {
+    pub fn request(&mut self, now: Duration, number: u32) {
         match self.broadcasts.get(&number).and_then(|broadcast| broadcast.leader) {
             Some(leader) if !self.lost.contains(&leader) => self.ask_leader(now, number, leader),
             _ => self.start(now, number),
@@ -242,7 +242,7 @@ impl<M: Store> Driver<M> {
     }
 
     /// Ask leaders again after the stall timeout. If a leader does not answer in time, fetch the value directly.
-    fn look_after_sharing(&mut self, now: Duration) {
+    fn retry_sharing(&mut self, now: Duration) {
         let due = self
             .broadcasts
             .iter()
@@ -268,8 +268,8 @@ impl<M: Store> Driver<M> {
     /// Release the local reference to a value. This rank keeps serving the value to ranks that fetch it. The root keeps
     /// the value until all other ranks have released it.
     pub fn release(&mut self, number: u32) {
-        if let Some(broadcast) = self.broadcasts.get_mut(&number).filter(|broadcast| broadcast.is_kept) {
-            broadcast.is_kept = false;
+        if let Some(broadcast) = self.broadcasts.get_mut(&number).filter(|broadcast| broadcast.is_retained) {
+            broadcast.is_retained = false;
             let root = broadcast.root;
             if root != self.rank {
                 self.push(number, root, &FrameKind::Withdraw);
@@ -291,7 +291,7 @@ impl<M: Store> Driver<M> {
     /// Return the latest time at which [`turn`](Self::turn) must run again.
     pub fn wake(&self) -> Option<Duration> {
         let wake = |broadcast: &BroadcastRun<M>| {
-            broadcast.sharing_wake(&self.timing).or_else(|| broadcast.node.as_ref()?.wake())
+            broadcast.sharing_wake(&self.timing).or_else(|| broadcast.node.as_ref()?.next_tick())
         };
         self.broadcasts.values().filter_map(wake).min()
     }
@@ -302,16 +302,20 @@ impl<M: Store> Driver<M> {
     }
 
     /// Return the links that the driver waits on.
-    pub fn wants(&self) -> Vec<Want> {
-        let wants = self.peers.iter();
-        let is_writable = |it: &Peer| !it.leaving.is_empty() || it.outbox.is_ready(&self.broadcasts);
-        wants
-            .map(|(&peer, it)| Want { link: LinkId::collectives(peer), readable: true, writable: is_writable(it) })
+    pub fn interests(&self) -> Vec<LinkInterest> {
+        let is_writable = |it: &Peer| !it.unconfirmed.is_empty() || it.outbox.is_ready(&self.broadcasts);
+        self.peers
+            .iter()
+            .map(|(&peer, it)| LinkInterest {
+                link: LinkId::collectives(peer),
+                readable: true,
+                writable: is_writable(it),
+            })
             .collect()
     }
 
     /// Read and send all that the links accept now. Return whether any bytes moved.
-    pub fn turn(&mut self, now: Duration, wires: &mut dyn Wires) -> bool {
+    pub fn turn(&mut self, now: Duration, wires: &mut dyn PeerLinks) -> bool {
         for peer in wires.new_peers() {
             self.peers.entry(peer).or_default();
         }
@@ -323,7 +327,7 @@ impl<M: Store> Driver<M> {
                     wires.close(peer, &cause);
                     self.lose(now, peer);
                 }
-                Err(LinkError::Lacking { what }) => {
+                Err(LinkError::MissingResource { what }) => {
                     wires.close(peer, &what);
                     self.end_awaited(peer, &what);
                     self.lose(now, peer);
@@ -332,38 +336,38 @@ impl<M: Store> Driver<M> {
             self.settle(now);
         }
         let due = |broadcast: &BroadcastRun<M>| {
-            broadcast.node.as_ref().and_then(SwarmNode::wake).is_some_and(|wake| wake <= now)
+            broadcast.node.as_ref().and_then(SwarmNode::next_tick).is_some_and(|next_tick| next_tick <= now)
         };
         let due: Vec<u32> =
             self.broadcasts.iter().filter(|(_, broadcast)| due(broadcast)).map(|(&number, _)| number).collect();
         self.events.extend(due.into_iter().map(|number| (number, SwarmEvent::Tick)));
-        self.look_after_sharing(now);
+        self.retry_sharing(now);
         self.report_progress();
         self.settle(now);
         self.sweep();
         has_moved
     }
 
-    fn visit(&mut self, now: Duration, wires: &mut dyn Wires, peer: usize) -> Result<bool, LinkError> {
+    fn visit(&mut self, now: Duration, wires: &mut dyn PeerLinks, peer: usize) -> Result<bool, LinkError> {
         let mut read_bytes = 0;
         loop {
             let Some(link) = wires.link(peer)? else { return Ok(false) };
-            let Some(it) = self.peers.get_mut(&peer) else { return Ok(false) };
-            if let FrameInbox::Chunk(progress) = it.inbox {
+            let Some(state) = self.peers.get_mut(&peer) else { return Ok(false) };
+            if let FrameInbox::Chunk(progress) = state.inbox {
                 let broadcast = self.broadcasts.get_mut(&progress.broadcast);
-                let capacity =
-                    broadcast.and_then(|it| it.capacity(peer, progress.block, progress.at_bytes, progress.left_bytes));
+                let capacity = broadcast
+                    .and_then(|it| it.destination(peer, progress.block, progress.at_bytes, progress.left_bytes));
                 let is_wanted = capacity.is_some();
                 let length_bytes = progress.left_bytes.min(self.scratch.len());
                 let count = link.receive(capacity.unwrap_or(&mut self.scratch[..length_bytes]))?;
-                it.inbox.advance(count);
+                state.inbox.advance(count);
                 if let Some(broadcast) = self.broadcasts.get_mut(&progress.broadcast).filter(|_| is_wanted) {
                     let events = broadcast.arrived(now, peer, progress.block, progress.at_bytes + count);
                     self.events.extend(events.into_iter().map(|event| (progress.broadcast, event)));
                 }
                 read_bytes += count;
                 if count == 0 {
-                    // A wanted block is worth a turn once a forwardable piece of it has arrived.
+                    // The driver need not visit a requested block before a forwardable piece of it has arrived.
                     let broadcast = self.broadcasts.get(&progress.broadcast).filter(|_| is_wanted);
                     let useful_bytes =
                         broadcast.map_or(usize::MAX, |broadcast| step_bytes(broadcast.block_length(progress.block)));
@@ -371,13 +375,13 @@ impl<M: Store> Driver<M> {
                     break;
                 }
             } else {
-                match it.inbox.read(link)? {
-                    Read::Nothing => {
+                match state.inbox.read(link)? {
+                    ReadOutcome::Nothing => {
                         link.expect(1);
                         break;
                     }
-                    Read::Some => {}
-                    Read::Message(broadcast, message) => self.take_message(now, broadcast, peer, message),
+                    ReadOutcome::Partial => {}
+                    ReadOutcome::Message(broadcast, message) => self.receive_message(now, broadcast, peer, message),
                 }
                 read_bytes += 1;
             }
@@ -394,21 +398,22 @@ impl<M: Store> Driver<M> {
     }
 
     fn send(&mut self, link: &mut dyn crate::Link, peer: usize) -> Result<usize, LinkError> {
-        let Some(it) = self.peers.get_mut(&peer) else { return Ok(0) };
+        let Some(state) = self.peers.get_mut(&peer) else { return Ok(0) };
         let mut sent = Vec::new();
-        let outcome = it.outbox.send(link, &self.broadcasts, &mut sent);
-        for Sent { broadcast, block, length_bytes, is_last } in sent {
-            self.broadcasts[&broadcast].meter.note_gave(length_bytes);
+        let outcome = state.outbox.send(link, &self.broadcasts, &mut sent);
+        for SentChunk { broadcast, block, length_bytes, is_last } in sent {
+            self.broadcasts[&broadcast].meter.record_sent(length_bytes);
             if is_last {
-                it.leaving.push((broadcast, block));
+                state.unconfirmed.push((broadcast, block));
             }
         }
-        if !it.leaving.is_empty() && link.unsent_bytes()? < LEAVING_BYTES_MAX {
-            let out = it.leaving.drain(..).map(|(broadcast, block)| (broadcast, SwarmEvent::Sent { to: peer, block }));
+        if !state.unconfirmed.is_empty() && link.unsent_bytes()? < UNCONFIRMED_BYTES_MAX {
+            let out =
+                state.unconfirmed.drain(..).map(|(broadcast, block)| (broadcast, SwarmEvent::Sent { to: peer, block }));
             self.events.extend(out);
         }
-        if it.outbox.is_overfull() {
-            return Err(LinkError::Closed { cause: "the peer takes no words".to_string() });
+        if state.outbox.is_overfull() {
+            return Err(LinkError::Closed { cause: "the peer accepts no messages".to_string() });
         }
         outcome
     }
@@ -432,9 +437,9 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    fn take_message(&mut self, now: Duration, number: u32, from: usize, message: FrameKind) {
+    fn receive_message(&mut self, now: Duration, number: u32, from: usize, message: FrameKind) {
         if number >= self.next {
-            if self.early.len() < EARLY_MAX {
+            if self.early.len() < EARLY_FRAME_COUNT_MAX {
                 self.early.push((number, from, message));
             }
             return;
@@ -443,32 +448,32 @@ impl<M: Store> Driver<M> {
             return self.answer_for_ended(number, from, &message);
         }
         match message {
-            FrameKind::Here => {}
+            FrameKind::Interested => {}
             FrameKind::Withdraw => {
-                self.broadcasts.get_mut(&number).expect("it was found").open.remove(&from);
+                self.broadcasts.get_mut(&number).expect("the broadcast exists").open.remove(&from);
             }
             FrameKind::Application { bytes } => {
                 self.pending_events.push((number, BroadcastEvent::Message { from, bytes }))
             }
             FrameKind::Share => self.share(now, number, from),
             FrameKind::InTransfer => {
-                let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
+                let broadcast = self.broadcasts.get_mut(&number).expect("the broadcast exists");
                 broadcast.sharing = broadcast.sharing.map(|_| HostSharing::Confirmed { since: now });
             }
-            FrameKind::Shared { place, length_bytes } => {
-                let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
-                if let (None, Holding::Here(value), true) =
-                    (broadcast.sharing, &broadcast.holding, broadcast.leader == Some(from))
+            FrameKind::Shared { location, length_bytes } => {
+                let broadcast = self.broadcasts.get_mut(&number).expect("the broadcast exists");
+                if let (None, ValueState::Complete(value), true) =
+                    (broadcast.sharing, &broadcast.state, broadcast.leader == Some(from))
                 {
                     // If remapping fails, this rank keeps the memory that the leader has left.
-                    let _ = value.follow(place, length_bytes);
+                    let _ = value.remap(location, length_bytes);
                     return;
                 }
-                match broadcast.sharing.map(|_| M::at(place, length_bytes)) {
+                match broadcast.sharing.map(|_| M::at(location, length_bytes)) {
                     Some(Ok(value)) => {
                         let value = Arc::new(value);
                         (broadcast.sharing, broadcast.is_over) = (None, true);
-                        broadcast.holding = Holding::Here(value.clone());
+                        broadcast.state = ValueState::Complete(value.clone());
                         self.pending_events.push((number, BroadcastEvent::Ended(Ok(value))));
                     }
                     // Mapping the leader's memory failed: fetch the value instead.
@@ -477,14 +482,14 @@ impl<M: Store> Driver<M> {
                 }
             }
             FrameKind::Digests { first_block, digests } => {
-                let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
+                let broadcast = self.broadcasts.get_mut(&number).expect("the broadcast exists");
                 let manifest = broadcast.node.as_ref().and_then(SwarmNode::manifest);
                 if manifest.is_some_and(|it| first_block.saturating_add(digests.len()) <= it.block_count()) {
-                    let events = broadcast.learn(first_block, &digests);
+                    let events = broadcast.add_digests(first_block, &digests);
                     self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
             }
-            FrameKind::Alone | FrameKind::Released => {
+            FrameKind::Unavailable | FrameKind::Released => {
                 if self.broadcasts[&number].sharing.is_some() {
                     self.start(now, number);
                 }
@@ -493,13 +498,13 @@ impl<M: Store> Driver<M> {
                 // A rank that has not requested the value must take part: the root is lost.
                 self.start(now, number);
                 self.settle(now);
-                let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
+                let broadcast = self.broadcasts.get_mut(&number).expect("the broadcast exists");
                 if let Some(manifest) = manifest_of(&message) {
-                    if !is_sound(manifest, &digests) {
+                    if !is_valid(manifest, &digests) {
                         return;
                     }
                     broadcast.meter.note_value(manifest.bytes);
-                    let events = broadcast.learn(0, &digests);
+                    let events = broadcast.add_digests(0, &digests);
                     self.events.extend(events.into_iter().map(|event| (number, event)));
                 }
                 match message {
@@ -521,12 +526,12 @@ impl<M: Store> Driver<M> {
     /// Share this rank's value with another rank of the same host, or fetch the value for it.
     fn share(&mut self, now: Duration, number: u32, with: usize) {
         self.start(now, number);
-        let broadcast = self.broadcasts.get_mut(&number).expect("it was found");
-        if matches!(broadcast.holding, Holding::Here(_)) {
+        let broadcast = self.broadcasts.get_mut(&number).expect("the broadcast exists");
+        if matches!(broadcast.state, ValueState::Complete(_)) {
             broadcast.sharers.insert(with);
             return self.notify_sharers(number);
         }
-        let message = if broadcast.has_failed { FrameKind::Alone } else { FrameKind::InTransfer };
+        let message = if broadcast.has_failed { FrameKind::Unavailable } else { FrameKind::InTransfer };
         broadcast.sharers.insert(with);
         self.push(number, with, &message);
     }
@@ -535,15 +540,15 @@ impl<M: Store> Driver<M> {
     fn notify_sharers(&mut self, number: u32) {
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         let sharers = std::mem::take(&mut broadcast.sharers);
-        let Holding::Here(value) = &broadcast.holding else {
-            return sharers.into_iter().for_each(|sharer| self.push(number, sharer, &FrameKind::Alone));
+        let ValueState::Complete(value) = &broadcast.state else {
+            return sharers.into_iter().for_each(|sharer| self.push(number, sharer, &FrameKind::Unavailable));
         };
         if sharers.is_empty() {
             return;
         }
-        let place = value.place();
-        let message = FrameKind::Shared { place, length_bytes: value.len() };
-        broadcast.mappers.extend(sharers.iter().map(|&sharer| (sharer, place)));
+        let location = value.location();
+        let message = FrameKind::Shared { location, length_bytes: value.len() };
+        broadcast.mappers.extend(sharers.iter().map(|&sharer| (sharer, location)));
         sharers.into_iter().for_each(|sharer| self.push(number, sharer, &message));
     }
 
@@ -554,11 +559,11 @@ impl<M: Store> Driver<M> {
             else {
                 continue;
             };
-            let Holding::Here(value) = &broadcast.holding else { continue };
-            let here = value.place();
+            let ValueState::Complete(value) = &broadcast.state else { continue };
+            let here = value.location();
             broadcast
                 .sharers
-                .extend(broadcast.mappers.iter().filter(|(_, place)| **place != here).map(|(&rank, _)| rank));
+                .extend(broadcast.mappers.iter().filter(|(_, location)| **location != here).map(|(&rank, _)| rank));
             self.notify_sharers(number);
         }
     }
@@ -589,14 +594,14 @@ impl<M: Store> Driver<M> {
             let actions = node.handle(now, event);
             if let Err(error) = broadcast.prepare(&*self.make) {
                 let bytes = broadcast.node.as_ref().and_then(SwarmNode::manifest).map_or(0, |manifest| manifest.bytes);
-                self.end(number, Err(BroadcastEnding::Memory { bytes, cause: error.to_string() }));
+                self.end(number, Err(TransferError::Memory { bytes, cause: error.to_string() }));
                 continue;
             }
-            actions.into_iter().for_each(|action| self.act(number, action));
+            actions.into_iter().for_each(|action| self.execute(number, action));
         }
     }
 
-    fn act(&mut self, number: u32, action: Action) {
+    fn execute(&mut self, number: u32, action: Action) {
         let Some(broadcast) = self.broadcasts.get_mut(&number) else { return };
         match action {
             Action::SendMessage { to, .. } if self.lost.contains(&to) => {
@@ -606,7 +611,7 @@ impl<M: Store> Driver<M> {
             }
             Action::SendMessage { to, message } => {
                 let digests = if manifest_of(&message).is_some() { broadcast.digests.clone() } else { Vec::new() };
-                if let (SwarmMessage::Admitted { .. }, Holding::Filling(_)) = (&message, &broadcast.holding) {
+                if let (SwarmMessage::Admitted { .. }, ValueState::Filling(_)) = (&message, &broadcast.state) {
                     broadcast.informed.insert(to);
                 }
                 self.push(number, to, &FrameKind::Swarm { message, digests });
@@ -623,7 +628,7 @@ impl<M: Store> Driver<M> {
             Action::Stop { to, block } => {
                 if let Some(peer) = self.peers.get_mut(&to) {
                     peer.outbox.stop(number, block);
-                    peer.leaving.retain(|it| *it != (number, block));
+                    peer.unconfirmed.retain(|it| *it != (number, block));
                 }
             }
             Action::Done => {
@@ -645,21 +650,21 @@ impl<M: Store> Driver<M> {
     }
 
     /// End a broadcast on this rank, whatever the state of its node.
-    fn end(&mut self, number: u32, ending: Result<Arc<M>, BroadcastEnding>) {
+    fn end(&mut self, number: u32, ending: Result<Arc<M>, TransferError>) {
         self.pending_events.push((number, BroadcastEvent::Ended(ending)));
         self.notify_sharers(number);
         self.drop_broadcast(number);
     }
 
-    /// End all incomplete broadcasts, because the link to `peer` cannot be set up. Otherwise healthy ranks would be
-    /// reported as lost.
+    /// End all incomplete broadcasts, because the link to `peer` cannot be set up. Otherwise this rank would report
+    /// healthy ranks as lost.
     fn end_awaited(&mut self, peer: usize, what: &str) {
         let is_awaited =
-            |broadcast: &BroadcastRun<M>| matches!(broadcast.holding, Holding::Awaited | Holding::Receiving(_));
+            |broadcast: &BroadcastRun<M>| matches!(broadcast.state, ValueState::Unknown | ValueState::Receiving(_));
         let awaited: Vec<u32> =
             self.broadcasts.iter().filter(|(_, broadcast)| is_awaited(broadcast)).map(|(&it, _)| it).collect();
         for number in awaited {
-            self.end(number, Err(BroadcastEnding::Lacking { peer, what: what.to_string() }));
+            self.end(number, Err(TransferError::MissingResource { peer, what: what.to_string() }));
         }
     }
 
@@ -672,7 +677,7 @@ impl<M: Store> Driver<M> {
     /// Drop values that neither the local application nor other ranks need.
     fn sweep(&mut self) {
         let is_done =
-            |broadcast: &BroadcastRun<M>| broadcast.is_over && !broadcast.is_kept && broadcast.open.is_empty();
+            |broadcast: &BroadcastRun<M>| broadcast.is_over && !broadcast.is_retained && broadcast.open.is_empty();
         let done: Vec<u32> =
             self.broadcasts.iter().filter(|(_, broadcast)| is_done(broadcast)).map(|(&number, _)| number).collect();
         done.into_iter().for_each(|number| self.drop_broadcast(number));
@@ -687,7 +692,7 @@ fn manifest_of(message: &SwarmMessage) -> Option<&BlockManifest> {
     }
 }
 
-fn is_sound(manifest: &BlockManifest, digests: &[Digest]) -> bool {
+fn is_valid(manifest: &BlockManifest, digests: &[Digest]) -> bool {
     let blocks = digests.len()..=BLOCKS_MAX;
     manifest.block_bytes > 0 && manifest.stripe_count > 0 && blocks.contains(&manifest.block_count())
 }

@@ -2,14 +2,14 @@
 //!
 //! The checksum in the header covers the header and messages. Chunks are verified by the digest of their block.
 
-use super::MemoryPlace;
+use super::MemoryLocation;
 use ripieno_plan::swarm::SwarmMessage;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
 pub(super) const HEADER_BYTES: usize = 32;
 /// Maximum message size in bytes. A manifest of 4 TiB in blocks of 4 MiB has digests of 8 MiB.
-pub(super) const WORD_BYTES_MAX: usize = 16 << 20;
+pub(super) const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 const MESSAGE: u32 = 0x5249_5731;
 const CHUNK: u32 = 0x5249_4331;
@@ -25,19 +25,19 @@ pub(super) enum FrameKind {
     /// From the root: digests of further blocks.
     Digests { first_block: usize, digests: Vec<Digest> },
     /// To the root: the sender may request this value.
-    Here,
+    Interested,
     /// To the root: the sender will not request this value any more.
     Withdraw,
     /// The sender has released this value.
     Released,
-    /// To the leader of this host: the sender wants to share the value.
+    /// To the leader of this host: the sender requests to share the value.
     Share,
     /// From the leader: the value is in transfer.
     InTransfer,
     /// From the leader: the value is complete at this location.
-    Shared { place: MemoryPlace, length_bytes: usize },
+    Shared { location: MemoryLocation, length_bytes: usize },
     /// From the leader: it will not receive the value.
-    Alone,
+    Unavailable,
     /// A message between the applications of two ranks.
     Application { bytes: Vec<u8> },
 }
@@ -55,8 +55,8 @@ pub(super) fn digest(bytes: &[u8]) -> Digest {
 
 /// Return the frame of a message.
 pub(super) fn encode(broadcast: u32, message: &FrameKind) -> Vec<u8> {
-    let body = postcard::to_stdvec(message).expect("words are plain data, which postcard always encodes");
-    assert!(body.len() <= WORD_BYTES_MAX, "a manifest has no more blocks than its digests have room for");
+    let body = postcard::to_stdvec(message).expect("messages are plain data, which postcard always encodes");
+    assert!(body.len() <= MESSAGE_BYTES_MAX, "the number of blocks of a manifest is limited");
     framed(broadcast, &body)
 }
 
@@ -102,7 +102,7 @@ impl FrameHeader {
         let long = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
         let (broadcast, length_bytes, found) = (short(4)?, short(8)? as usize, short(28)?);
         match short(0)? {
-            MESSAGE if (1..=WORD_BYTES_MAX).contains(&length_bytes) => {
+            MESSAGE if (1..=MESSAGE_BYTES_MAX).contains(&length_bytes) => {
                 Some(FrameHeader::Message { broadcast, length_bytes, check: found })
             }
             CHUNK if length_bytes > 0 && check(&bytes[..28], &[]) == found => {
@@ -118,19 +118,19 @@ impl FrameHeader {
 
 /// Decode the message of a frame. Return `None` if the checksum does not match.
 pub(super) fn decode_message(broadcast: u32, found: u32, body: &[u8]) -> Option<FrameKind> {
-    let is_right = check(&fields(MESSAGE, broadcast, body.len(), 0, 0)[..28], body) == found;
-    is_right.then(|| postcard::from_bytes(body).ok())?
+    let is_correct = check(&fields(MESSAGE, broadcast, body.len(), 0, 0)[..28], body) == found;
+    is_correct.then(|| postcard::from_bytes(body).ok())?
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use ripieno_plan::swarm::Have;
+    use ripieno_plan::swarm::BlockSet;
 
     #[test]
-    fn words_round_trip_and_a_wrong_bit_is_found() {
-        let message = SwarmMessage::Offer { have: Box::new(Have::all(100)), is_answer: true, instead_of: None };
+    fn messages_round_trip_and_a_flipped_bit_is_detected() {
+        let message = SwarmMessage::Offer { have: Box::new(BlockSet::all(100)), is_answer: true, replaces: None };
         let sent = FrameKind::Swarm { message, digests: vec![[7; 8]; 3] };
         let frame = encode(5, &sent);
         let (header, body) = frame.split_first_chunk().unwrap();
@@ -159,7 +159,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(header: [u8; HEADER_BYTES], body: Vec<u8>) {
+        fn arbitrary_bytes_decode_without_a_panic(header: [u8; HEADER_BYTES], body: Vec<u8>) {
             let _ = FrameHeader::decode(&header);
             let _ = postcard::from_bytes::<FrameKind>(&body);
         }

@@ -7,7 +7,9 @@
 use super::frame::{self, FrameKind};
 use super::*;
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
-use ripieno_plan::swarm::{BlockManifest, Discipline, Have, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming};
+use ripieno_plan::swarm::{
+    BlockManifest, BlockSet, Discipline, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ const VALUE_BYTES: usize = 450;
 /// Maximum size of a value, whatever a peer announces.
 const MEMORY_BYTES_MAX: usize = 1 << 20;
 /// Number of turns after which the driver must have finished the work caused by the peer.
-const TURNS: u32 = 8;
+const TURN_COUNT: u32 = 8;
 
 #[derive(Debug)]
 struct FuzzMemory(Vec<u8>);
@@ -37,21 +39,21 @@ impl std::ops::DerefMut for FuzzMemory {
     }
 }
 
-fn made(bytes: usize) -> io::Result<FuzzMemory> {
+fn allocate(bytes: usize) -> io::Result<FuzzMemory> {
     if bytes > MEMORY_BYTES_MAX { Err(io::ErrorKind::OutOfMemory.into()) } else { Ok(FuzzMemory(vec![0; bytes])) }
 }
 
 impl Store for FuzzMemory {
-    fn place(&self) -> MemoryPlace {
-        MemoryPlace { process: 1, descriptor: 1, inode: 1 }
+    fn location(&self) -> MemoryLocation {
+        MemoryLocation { process: 1, descriptor: 1, inode: 1 }
     }
 
-    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<FuzzMemory> {
-        if place.inode == 1 { made(length_bytes) } else { Err(io::ErrorKind::NotFound.into()) }
+    fn at(location: MemoryLocation, length_bytes: usize) -> io::Result<FuzzMemory> {
+        if location.inode == 1 { allocate(length_bytes) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
-    fn follow(&self, place: MemoryPlace, _length_bytes: usize) -> io::Result<()> {
-        FuzzMemory::at(place, 0).map(drop)
+    fn remap(&self, location: MemoryLocation, _length_bytes: usize) -> io::Result<()> {
+        FuzzMemory::at(location, 0).map(drop)
     }
 }
 
@@ -89,10 +91,10 @@ impl Link for FuzzLink {
     }
 }
 
-/// Wires with one connected peer. Links to other peers never open.
-struct OnePeer(usize, FuzzLink, bool);
+/// PeerLinks with one connected peer. Links to other peers never open.
+struct SinglePeer(usize, FuzzLink, bool);
 
-impl Wires for OnePeer {
+impl PeerLinks for SinglePeer {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         Ok((peer == self.0).then_some(&mut self.1))
     }
@@ -110,8 +112,8 @@ fn manifest(discipline: Discipline) -> BlockManifest {
     BlockManifest::new(VALUE_BYTES, Some(BLOCK_BYTES), discipline, 3)
 }
 
-fn meetings(ranks: [usize; 2]) -> Vec<NeighborOffer> {
-    ranks.map(|with| NeighborOffer { with, instead_of: Some(1) }).into()
+fn neighbors(ranks: [usize; 2]) -> Vec<NeighborOffer> {
+    ranks.map(|with| NeighborOffer { neighbor: with, replaces: Some(1) }).into()
 }
 
 fn digests() -> Vec<Digest> {
@@ -139,14 +141,15 @@ fn chunk(broadcast: u8, block: u64, from: u64, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Return the frames of an input.
-fn frames(mut tape: &[u8]) -> Vec<u8> {
+fn frames(mut input: &[u8]) -> Vec<u8> {
     let mut frames = Vec::new();
-    while let Some(([broadcast, is_chunk, low, high], rest)) = tape.split_first_chunk() {
+    while let Some(([broadcast, is_chunk, low, high], rest)) = input.split_first_chunk() {
         let (bytes, rest) = rest.split_at(rest.len().min(u16::from_le_bytes([*low, *high]).into()));
-        tape = rest;
+        input = rest;
         match bytes.split_first_chunk::<16>() {
-            Some((place, bytes)) if *is_chunk == 1 => {
-                let [block, from] = [0, 8].map(|at| u64::from_le_bytes(place[at..at + 8].try_into().unwrap()) as usize);
+            Some((location, bytes)) if *is_chunk == 1 => {
+                let [block, from] =
+                    [0, 8].map(|at| u64::from_le_bytes(location[at..at + 8].try_into().unwrap()) as usize);
                 frames.extend(frame::chunk((*broadcast).into(), block, from, bytes.len()));
                 frames.extend(bytes);
             }
@@ -157,25 +160,25 @@ fn frames(mut tape: &[u8]) -> Vec<u8> {
 }
 
 /// Return inputs with the messages of the root to a receiver, and of members to each other and to the root.
-fn tapes() -> Vec<Vec<u8>> {
+fn inputs() -> Vec<Vec<u8>> {
     let in_frame = |message: SwarmMessage| FrameKind::Swarm { message, digests: digests() };
-    let mut tapes = Vec::new();
+    let mut inputs = Vec::new();
     for discipline in [Discipline::Chain, Discipline::SplitStream, Discipline::CSB, Discipline::BITTORRENT] {
-        let welcome =
-            SwarmMessage::Admitted { manifest: manifest(discipline), sources: vec![0], neighbors: meetings([0, 2]) };
+        let admitted =
+            SwarmMessage::Admitted { manifest: manifest(discipline), sources: vec![0], neighbors: neighbors([0, 2]) };
         let blocks = value().chunks(BLOCK_BYTES).map(<[u8]>::to_vec).collect::<Vec<_>>();
         let chunks = blocks.iter().enumerate().flat_map(|(block, bytes)| chunk(0, block as u64, 0, bytes));
         let fetches = (0..5).flat_map(|block| encode(0, &in_frame(SwarmMessage::Fetch { block, source: 0 })));
         let offer =
-            in_frame(SwarmMessage::Offer { have: Box::new(Have::all(5)), is_answer: false, instead_of: Some(2) });
-        let parts = [encode(0, &in_frame(welcome)), encode(0, &offer), fetches.collect(), chunks.collect()];
-        tapes.push([parts.concat(), encode(0, &in_frame(SwarmMessage::Released))].concat());
+            in_frame(SwarmMessage::Offer { have: Box::new(BlockSet::all(5)), is_answer: false, replaces: Some(2) });
+        let parts = [encode(0, &in_frame(admitted)), encode(0, &offer), fetches.collect(), chunks.collect()];
+        inputs.push([parts.concat(), encode(0, &in_frame(SwarmMessage::Released))].concat());
     }
-    let have = || Box::new(Have::all(5));
+    let have = || Box::new(BlockSet::all(5));
     let messages = [
         SwarmMessage::Join,
         SwarmMessage::Rejoin { manifest: Some(manifest(Discipline::CSB)), have: have() },
-        SwarmMessage::Ask { part: 1, instead_of: 2 },
+        SwarmMessage::Ask { part: 1, failed_source: 2 },
         SwarmMessage::Stalled { sources: vec![0, 2] },
         SwarmMessage::Found { have: have() },
         SwarmMessage::Fetched { block: 3, source: 2, bytes_per_s: 1 << 30 },
@@ -183,7 +186,7 @@ fn tapes() -> Vec<Vec<u8>> {
         SwarmMessage::Done,
         SwarmMessage::Alive,
         SwarmMessage::Source { stripe: 0, source: 2 },
-        SwarmMessage::AddNeighbors { neighbors: meetings([1, 2]) },
+        SwarmMessage::AddNeighbors { neighbors: neighbors([1, 2]) },
         SwarmMessage::Wait,
         SwarmMessage::Probe,
         SwarmMessage::MemberLost { rank: 2 },
@@ -194,37 +197,37 @@ fn tapes() -> Vec<Vec<u8>> {
         SwarmMessage::Refused { block: 1 },
         SwarmMessage::Have { block: 4 },
     ];
-    tapes.push(messages.iter().flat_map(|it| encode(0, &in_frame(it.clone()))).collect());
-    tapes.extend(
+    inputs.push(messages.iter().flat_map(|it| encode(0, &in_frame(it.clone()))).collect());
+    inputs.extend(
         messages
             .into_iter()
             .map(|message| [encode(0, &in_frame(SwarmMessage::Join)), encode(0, &in_frame(message))].concat()),
     );
-    let place = MemoryPlace { process: 1, descriptor: 1, inode: 1 };
-    let words = [
+    let location = MemoryLocation { process: 1, descriptor: 1, inode: 1 };
+    let messages = [
         FrameKind::Digests { first_block: 1, digests: digests()[1..].to_vec() },
-        FrameKind::Here,
+        FrameKind::Interested,
         FrameKind::Withdraw,
         FrameKind::Released,
         FrameKind::Share,
         FrameKind::InTransfer,
-        FrameKind::Shared { place, length_bytes: VALUE_BYTES },
-        FrameKind::Alone,
+        FrameKind::Shared { location, length_bytes: VALUE_BYTES },
+        FrameKind::Unavailable,
         FrameKind::Application { bytes: b"message".to_vec() },
     ];
-    tapes.extend(words.iter().map(|it| [encode(0, it), encode(1, it)].concat()));
-    tapes
+    inputs.extend(messages.iter().map(|it| [encode(0, it), encode(1, it)].concat()));
+    inputs
 }
 
 /// Let the driver read the input of a peer. Return the outcome.
-fn driven(mut driver: Driver<FuzzMemory>, peer: usize, tape: &[u8]) -> (bool, Vec<u8>) {
-    let mut wires = OnePeer(peer, FuzzLink(frames(tape), 0), false);
+fn run_driver(mut driver: Driver<FuzzMemory>, peer: usize, input: &[u8]) -> (bool, Vec<u8>) {
+    let mut wires = SinglePeer(peer, FuzzLink(frames(input), 0), false);
     let mut kinds = Vec::new();
-    for turn in 1..=TURNS {
+    for turn in 1..=TURN_COUNT {
         driver.turn(Duration::from_secs(turn.into()), &mut wires);
         kinds.extend(driver.take_events().iter().map(|(_, pending_events)| match pending_events {
             BroadcastEvent::Ended(Ok(_)) => 0,
-            BroadcastEvent::Ended(Err(BroadcastEnding::Failure(_))) => 1,
+            BroadcastEvent::Ended(Err(TransferError::Failure(_))) => 1,
             BroadcastEvent::Ended(Err(_)) => 2,
             BroadcastEvent::Message { .. } => 3,
             BroadcastEvent::Lost { .. } => 4,
@@ -236,22 +239,22 @@ fn driven(mut driver: Driver<FuzzMemory>, peer: usize, tape: &[u8]) -> (bool, Ve
 }
 
 fn driver(rank: usize) -> Driver<FuzzMemory> {
-    Driver::new(rank, 3, SwarmTiming::default(), Box::new(made))
+    Driver::new(rank, 3, SwarmTiming::default(), Box::new(allocate))
 }
 
 fn fuzz(name: &'static str) -> Fuzz {
-    Fuzz::new(name, env!("CARGO_MANIFEST_DIR"), tapes()).allowing(|bytes| (18 << 20) + 2048 * bytes).one_of(4)
+    Fuzz::new(name, env!("CARGO_MANIFEST_DIR"), inputs()).allowing(|bytes| (18 << 20) + 2048 * bytes).one_of(4)
 }
 
 #[test]
 fn a_receiver_survives_damaged_messages_of_the_root() {
-    fuzz("swarm-receiver").run(|tape| {
+    fuzz("swarm-receiver").run(|input| {
         let mut receiver = driver(1);
         let number = receiver.expect(Duration::ZERO, 0, None);
-        receiver.want(Duration::ZERO, number);
+        receiver.request(Duration::ZERO, number);
         receiver.expect(Duration::ZERO, 2, Some(0));
-        receiver.want(Duration::ZERO, number + 1);
-        driven(receiver, 0, tape)
+        receiver.request(Duration::ZERO, number + 1);
+        run_driver(receiver, 0, input)
     });
 }
 
@@ -263,11 +266,11 @@ fn a_root_survives_damaged_messages_of_a_member() {
         ("swarm-root-csb", Discipline::CSB, vec![2, 1]),
         ("swarm-root-bittorrent", Discipline::BITTORRENT, vec![1, 2]),
     ] {
-        fuzz(name).run(|tape| {
+        fuzz(name).run(|input| {
             let mut root = driver(0);
             let offered = Arc::new(FuzzMemory(value()));
             root.offer(Duration::ZERO, offered, manifest(discipline), digests(), order.clone());
-            driven(root, 1, tape)
+            run_driver(root, 1, input)
         });
     }
 }

@@ -27,20 +27,22 @@ pub(super) enum FrameInbox {
 }
 
 /// Result of a read.
-pub(super) enum Read {
+pub(super) enum ReadOutcome {
     /// No data is available now.
     Nothing,
     /// Some bytes of an incomplete frame.
-    Some,
+    Partial,
     Message(u32, FrameKind),
 }
 
 impl FrameInbox {
     /// Read the next header or message bytes. Does not read chunk data, because the caller owns its destination.
-    pub(super) fn read(&mut self, link: &mut dyn Link) -> Result<Read, LinkError> {
+    pub(super) fn read(&mut self, link: &mut dyn Link) -> Result<ReadOutcome, LinkError> {
         match self {
             FrameInbox::Header => {
-                let Some(bytes) = link.peek(HEADER_BYTES)?.first_chunk().copied() else { return Ok(Read::Nothing) };
+                let Some(bytes) = link.peek(HEADER_BYTES)?.first_chunk().copied() else {
+                    return Ok(ReadOutcome::Nothing);
+                };
                 link.consume(HEADER_BYTES);
                 *self = match FrameHeader::decode(&bytes) {
                     Some(FrameHeader::Message { broadcast, length_bytes, check }) => {
@@ -54,22 +56,22 @@ impl FrameInbox {
                             left_bytes: length_bytes,
                         })
                     }
-                    None => return Err(garbled()),
+                    None => return Err(corrupted()),
                 };
-                Ok(Read::Some)
+                Ok(ReadOutcome::Partial)
             }
             FrameInbox::Message { broadcast, check, body, filled } => {
                 let count = link.receive(&mut body[*filled..])?;
                 *filled += count;
                 if *filled < body.len() {
-                    return Ok(if count == 0 { Read::Nothing } else { Read::Some });
+                    return Ok(if count == 0 { ReadOutcome::Nothing } else { ReadOutcome::Partial });
                 }
-                let message = decode_message(*broadcast, *check, body).ok_or_else(garbled)?;
+                let message = decode_message(*broadcast, *check, body).ok_or_else(corrupted)?;
                 let broadcast = *broadcast;
                 *self = FrameInbox::Header;
-                Ok(Read::Message(broadcast, message))
+                Ok(ReadOutcome::Message(broadcast, message))
             }
-            FrameInbox::Chunk(_) => Ok(Read::Some),
+            FrameInbox::Chunk(_) => Ok(ReadOutcome::Partial),
         }
     }
 
@@ -85,6 +87,6 @@ impl FrameInbox {
     }
 }
 
-fn garbled() -> LinkError {
+fn corrupted() -> LinkError {
     LinkError::Closed { cause: "the received bytes differ from the sent bytes".to_string() }
 }

@@ -96,10 +96,10 @@ impl Meter {
             return;
         }
         let mut recorded = self.recorded();
-        let has_room = recorded.fetches.len() < FETCHES_RECORDED_MAX;
+        let has_space = recorded.fetches.len() < FETCHES_RECORDED_MAX;
         match recorded.fetches.get_mut(&(block, from)) {
             Some(fetched) => (fetched.bytes, fetched.last) = (fetched.bytes + count, now),
-            None if has_room => {
+            None if has_space => {
                 let fetched = MeteredBlock { block, from, bytes: count, first: now, last: now };
                 recorded.fetches.insert((block, from), fetched);
             }
@@ -107,7 +107,7 @@ impl Meter {
         }
     }
 
-    pub(super) fn note_gave(&self, count: usize) {
+    pub(super) fn record_sent(&self, count: usize) {
         self.sent_bytes.fetch_add(count as u64, Ordering::Relaxed);
     }
 

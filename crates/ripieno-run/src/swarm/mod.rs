@@ -1,7 +1,7 @@
 //! Broadcasts over real links: a driver for the nodes of [`ripieno_plan::swarm`].
 //!
 //! A [`Driver`] is one rank's part in all broadcasts of a group. It carries the messages and blocks of its nodes over
-//! [`Wires`] and stores the bytes of each value. It verifies every received block against the root's digest, and
+//! [`PeerLinks`] and stores the bytes of each value. It verifies every received block against the root's digest, and
 //! reports losses and the time to its nodes. It never blocks; the caller waits between turns.
 //!
 //! Messages and blocks share one link to each peer. Blocks travel in chunks, round-robin over values and streams. A
@@ -22,7 +22,7 @@ mod outbox;
 mod tests;
 
 pub use blocks::BlockDigests;
-pub use driver::{BroadcastEnding, BroadcastEvent, Driver, Maker};
+pub use driver::{BroadcastEvent, Driver, TransferError, ValueAllocator};
 pub use frame::Digest;
 pub use meter::{FetchRecord, Meter, MeteredBlock};
 
@@ -35,7 +35,7 @@ use std::ops::DerefMut;
 pub const UNSENT_BYTES_MAX: usize = 32 << 10;
 
 /// Links to peers, opened on first use.
-pub trait Wires {
+pub trait PeerLinks {
     /// Return the link to a peer: `None` while it opens, or an error if it is closed or cannot be opened.
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError>;
 
@@ -48,7 +48,7 @@ pub trait Wires {
 
 /// Location at which other processes of the host find shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemoryPlace {
+pub struct MemoryLocation {
     /// Process id of the owner.
     pub process: u32,
     /// The owner's descriptor of the memory.
@@ -60,11 +60,11 @@ pub struct MemoryPlace {
 /// Memory of a value.
 pub trait Store: DerefMut<Target = [u8]> + Sized {
     /// Return the location for other processes of the host.
-    fn place(&self) -> MemoryPlace;
+    fn location(&self) -> MemoryLocation;
 
     /// Map `length_bytes` at the location of another process, read-only.
-    fn at(place: MemoryPlace, length_bytes: usize) -> io::Result<Self>;
+    fn at(location: MemoryLocation, length_bytes: usize) -> io::Result<Self>;
 
     /// Remap to the present location of these bytes in the other process. The local addresses stay the same.
-    fn follow(&self, place: MemoryPlace, length_bytes: usize) -> io::Result<()>;
+    fn remap(&self, location: MemoryLocation, length_bytes: usize) -> io::Result<()>;
 }

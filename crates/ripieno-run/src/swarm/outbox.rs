@@ -14,7 +14,7 @@ const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// A chunk that has been sent.
 #[derive(Debug)]
-pub(super) struct Sent {
+pub(super) struct SentChunk {
     pub(super) broadcast: u32,
     pub(super) block: usize,
     pub(super) length_bytes: usize,
@@ -79,10 +79,10 @@ impl Outbox {
 
     /// Return whether any data is ready to send.
     pub(super) fn is_ready<M: Store>(&self, broadcasts: &BTreeMap<u32, BroadcastRun<M>>) -> bool {
-        let can_go = |stream: &BlockStream| {
+        let is_sendable = |stream: &BlockStream| {
             broadcasts.get(&stream.broadcast).is_some_and(|broadcast| stream.length(broadcast) > 0)
         };
-        self.current.is_some() || !self.messages.is_empty() || self.streams.iter().any(can_go)
+        self.current.is_some() || !self.messages.is_empty() || self.streams.iter().any(is_sendable)
     }
 
     /// Send until the link is full or the queue is empty. Return the number of sent bytes, and add the completed chunks
@@ -91,7 +91,7 @@ impl Outbox {
         &mut self,
         link: &mut dyn Link,
         broadcasts: &BTreeMap<u32, BroadcastRun<M>>,
-        sent: &mut Vec<Sent>,
+        sent: &mut Vec<SentChunk>,
     ) -> Result<usize, LinkError> {
         let mut moved_bytes = 0;
         while let Some((frame, done_bytes)) = self.take_frame(broadcasts) {
@@ -125,10 +125,10 @@ impl Outbox {
             self.message_bytes -= message.len();
             return Some((PendingFrame::Owned(message), 0));
         }
-        let can_go = |stream: &BlockStream| {
+        let is_sendable = |stream: &BlockStream| {
             broadcasts.get(&stream.broadcast).is_some_and(|broadcast| stream.length(broadcast) > 0)
         };
-        let mut stream = self.streams.iter().position(can_go).and_then(|index| self.streams.remove(index))?;
+        let mut stream = self.streams.iter().position(is_sendable).and_then(|index| self.streams.remove(index))?;
         let (broadcast, block, from_bytes) = (stream.broadcast, stream.block, stream.next_bytes);
         let length_bytes = stream.length(&broadcasts[&broadcast]);
         stream.next_bytes += length_bytes;
@@ -141,7 +141,7 @@ impl Outbox {
         &mut self,
         frame: &PendingFrame,
         broadcasts: &BTreeMap<u32, BroadcastRun<M>>,
-        sent: &mut Vec<Sent>,
+        sent: &mut Vec<SentChunk>,
     ) {
         let PendingFrame::Chunk { broadcast, block, from_bytes, length_bytes, .. } = *frame else { return };
         let mut is_last = false;
@@ -151,15 +151,16 @@ impl Outbox {
             // A stream that was cancelled meanwhile has no last chunk.
             is_last = self.streams.len() < count;
         }
-        sent.push(Sent { broadcast, block, length_bytes, is_last });
+        sent.push(SentChunk { broadcast, block, length_bytes, is_last });
     }
 }
 
 impl BlockStream {
     /// Return the number of bytes that can be sent now.
     fn length<M: Store>(&self, broadcast: &BroadcastRun<M>) -> usize {
-        let (here_bytes, block_bytes) = (broadcast.here_bytes(self.block), broadcast.block_length(self.block));
-        let length_bytes = here_bytes.saturating_sub(self.next_bytes).min(CHUNK_BYTES);
-        if length_bytes < step_bytes(block_bytes) && here_bytes < block_bytes { 0 } else { length_bytes }
+        let (available_bytes, block_bytes) =
+            (broadcast.available_bytes(self.block), broadcast.block_length(self.block));
+        let length_bytes = available_bytes.saturating_sub(self.next_bytes).min(CHUNK_BYTES);
+        if length_bytes < step_bytes(block_bytes) && available_bytes < block_bytes { 0 } else { length_bytes }
     }
 }

@@ -1,6 +1,6 @@
 //! Tests of drivers over pipes of tiny capacity, on a virtual clock.
 
-use super::{BlockDigests, BroadcastEnding, BroadcastEvent, Digest, Driver, MemoryPlace, Meter, Store, Wires};
+use super::{BlockDigests, BroadcastEvent, Digest, Driver, MemoryLocation, Meter, PeerLinks, Store, TransferError};
 use crate::link::{Link, LinkError};
 use ripieno_plan::swarm::{BlockManifest, Discipline, MemberFailure, SwarmTiming};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,10 +11,10 @@ const PIPE_BYTES: usize = 10_000;
 const BLOCK_BYTES: usize = 40_000;
 /// Duration of one turn of all ranks.
 const TURN: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Memory that other ranks find by its location, once it has one.
-struct TestMemory(Vec<u8>, Mutex<Option<MemoryPlace>>);
+struct TestMemory(Vec<u8>, Mutex<Option<MemoryLocation>>);
 
 impl std::fmt::Debug for TestMemory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -24,7 +24,7 @@ impl std::fmt::Debug for TestMemory {
 
 thread_local! {
     static SHARED: std::cell::RefCell<Vec<Vec<u8>>> = const { std::cell::RefCell::new(Vec::new()) };
-    static FOLLOWED: std::cell::RefCell<Vec<MemoryPlace>> = const { std::cell::RefCell::new(Vec::new()) };
+    static REMAPPED: std::cell::RefCell<Vec<MemoryLocation>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
 impl std::ops::Deref for TestMemory {
@@ -47,42 +47,42 @@ impl TestMemory {
 }
 
 impl Store for TestMemory {
-    fn place(&self) -> MemoryPlace {
+    fn location(&self) -> MemoryLocation {
         *self.1.lock().unwrap().get_or_insert_with(|| {
             SHARED.with_borrow_mut(|shared| {
                 shared.push(self.0.clone());
-                MemoryPlace { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
+                MemoryLocation { process: 0, descriptor: shared.len() as i32 - 1, inode: 0 }
             })
         })
     }
 
-    fn at(place: MemoryPlace, length_bytes: usize) -> std::io::Result<TestMemory> {
-        SHARED.with_borrow(|shared| Ok(TestMemory::new(shared[place.descriptor as usize][..length_bytes].to_vec())))
+    fn at(location: MemoryLocation, length_bytes: usize) -> std::io::Result<TestMemory> {
+        SHARED.with_borrow(|shared| Ok(TestMemory::new(shared[location.descriptor as usize][..length_bytes].to_vec())))
     }
 
-    fn follow(&self, place: MemoryPlace, _length_bytes: usize) -> std::io::Result<()> {
-        FOLLOWED.with_borrow_mut(|followed| followed.push(place));
+    fn remap(&self, location: MemoryLocation, _length_bytes: usize) -> std::io::Result<()> {
+        REMAPPED.with_borrow_mut(|remapped| remapped.push(location));
         Ok(())
     }
 }
 
 #[derive(Default)]
-struct Net {
+struct TestNetwork {
     pipes: BTreeMap<(usize, usize), VecDeque<u8>>,
     new_peers: BTreeMap<usize, Vec<usize>>,
     dead: BTreeSet<usize>,
     /// Ranks that are suspended. No rank is notified.
     silent: BTreeSet<usize>,
     /// Directed pairs of ranks between which data is held back.
-    held: BTreeSet<(usize, usize)>,
+    blocked: BTreeSet<(usize, usize)>,
     /// Number of bytes that each rank sends correctly before it corrupts one.
-    tampered: BTreeMap<usize, usize>,
-    /// Ranks that lack a requirement of their links.
-    lacking: BTreeSet<usize>,
+    corrupting: BTreeMap<usize, usize>,
+    /// Ranks without the resources for a link.
+    without_resources: BTreeSet<usize>,
 }
 
-impl Net {
-    fn mark(&mut self, rank: usize, is_silent: bool) {
+impl TestNetwork {
+    fn fail(&mut self, rank: usize, is_silent: bool) {
         if is_silent {
             self.silent.insert(rank)
         } else {
@@ -98,7 +98,7 @@ impl Net {
 struct PipeLink {
     rank: usize,
     peer: usize,
-    net: Arc<Mutex<Net>>,
+    net: Arc<Mutex<TestNetwork>>,
     staged: Vec<u8>,
 }
 
@@ -113,13 +113,13 @@ impl Link for PipeLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
         self.check()?;
         let mut net = self.net.lock().unwrap();
-        let held = net.pipes.entry((self.rank, self.peer)).or_default().len();
-        let mut bytes: Vec<u8> = parts.concat().into_iter().take(PIPE_BYTES - held).collect();
-        if let Some(left) = net.tampered.get_mut(&self.rank) {
+        let blocked = net.pipes.entry((self.rank, self.peer)).or_default().len();
+        let mut bytes: Vec<u8> = parts.concat().into_iter().take(PIPE_BYTES - blocked).collect();
+        if let Some(left) = net.corrupting.get_mut(&self.rank) {
             match bytes.get_mut(*left) {
                 Some(byte) => {
                     *byte ^= 1;
-                    net.tampered.remove(&self.rank);
+                    net.corrupting.remove(&self.rank);
                 }
                 None => *left -= bytes.len(),
             }
@@ -134,7 +134,7 @@ impl Link for PipeLink {
 
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError> {
         let mut net = self.net.lock().unwrap();
-        if net.held.contains(&(self.peer, self.rank)) {
+        if net.blocked.contains(&(self.peer, self.rank)) {
             return Ok(0);
         }
         let pipe = net.pipes.entry((self.peer, self.rank)).or_default();
@@ -146,7 +146,7 @@ impl Link for PipeLink {
     }
 
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
-        if self.net.lock().unwrap().held.contains(&(self.peer, self.rank)) {
+        if self.net.lock().unwrap().blocked.contains(&(self.peer, self.rank)) {
             return Ok(&[]);
         }
         self.staged = self
@@ -177,20 +177,20 @@ impl Link for PipeLink {
     }
 }
 
-struct PipeWires {
+struct PipeLinks {
     rank: usize,
-    net: Arc<Mutex<Net>>,
+    net: Arc<Mutex<TestNetwork>>,
     links: BTreeMap<usize, PipeLink>,
     closed: BTreeSet<usize>,
 }
 
-impl Wires for PipeWires {
+impl PeerLinks for PipeLinks {
     fn link(&mut self, peer: usize) -> Result<Option<&mut dyn Link>, LinkError> {
         if self.closed.contains(&peer) {
             return Err(LinkError::Closed { cause: "closed".to_string() });
         }
-        if self.net.lock().unwrap().lacking.contains(&self.rank) {
-            return Err(LinkError::Lacking { what: "no descriptors".to_string() });
+        if self.net.lock().unwrap().without_resources.contains(&self.rank) {
+            return Err(LinkError::MissingResource { what: "no descriptors".to_string() });
         }
         let (rank, net) = (self.rank, self.net.clone());
         let link = self.links.entry(peer).or_insert_with(|| {
@@ -210,14 +210,14 @@ impl Wires for PipeWires {
 }
 
 struct SwarmWorld {
-    net: Arc<Mutex<Net>>,
-    ranks: Vec<(Driver<TestMemory>, PipeWires)>,
+    net: Arc<Mutex<TestNetwork>>,
+    ranks: Vec<(Driver<TestMemory>, PipeLinks)>,
     now: Duration,
-    outcomes: BTreeMap<usize, Result<Arc<TestMemory>, BroadcastEnding>>,
+    outcomes: BTreeMap<usize, Result<Arc<TestMemory>, TransferError>>,
     settled: Option<(Vec<usize>, Vec<usize>, Vec<usize>)>,
     messages: Vec<(usize, usize, Vec<u8>)>,
     /// Losses as (observing rank, value, lost peer).
-    missed: Vec<(usize, u32, usize)>,
+    losses: Vec<(usize, u32, usize)>,
 }
 
 fn value(bytes: usize) -> Vec<u8> {
@@ -226,7 +226,7 @@ fn value(bytes: usize) -> Vec<u8> {
 }
 
 /// Return a root's value and the digests of its blocks.
-fn given(bytes: usize) -> (Arc<TestMemory>, Vec<Digest>) {
+fn root_value(bytes: usize) -> (Arc<TestMemory>, Vec<Digest>) {
     let value = value(bytes);
     let digests = BlockDigests::of(&value, BLOCK_BYTES).digests;
     (Arc::new(TestMemory::new(value)), digests)
@@ -234,19 +234,19 @@ fn given(bytes: usize) -> (Arc<TestMemory>, Vec<Digest>) {
 
 impl SwarmWorld {
     fn new(size: usize) -> SwarmWorld {
-        let net = Arc::new(Mutex::new(Net::default()));
+        let net = Arc::new(Mutex::new(TestNetwork::default()));
         let rank = |rank| {
             let driver =
                 Driver::new(rank, size, SwarmTiming::default(), Box::new(|bytes| Ok(TestMemory::new(vec![0; bytes]))));
-            let wires = PipeWires { rank, net: net.clone(), links: BTreeMap::new(), closed: BTreeSet::new() };
+            let wires = PipeLinks { rank, net: net.clone(), links: BTreeMap::new(), closed: BTreeSet::new() };
             (driver, wires)
         };
         let ranks = (0..size).map(rank).collect();
         let (now, outcomes) = (Duration::ZERO, BTreeMap::new());
-        SwarmWorld { net: net.clone(), ranks, now, outcomes, settled: None, messages: Vec::new(), missed: Vec::new() }
+        SwarmWorld { net: net.clone(), ranks, now, outcomes, settled: None, messages: Vec::new(), losses: Vec::new() }
     }
 
-    /// All ranks begin a broadcast and want the value at once.
+    /// All ranks begin a broadcast and request the value at once.
     fn begin(&mut self, root: usize, bytes: usize, discipline: Discipline) -> u32 {
         self.begin_with(root, bytes, discipline, usize::MAX)
     }
@@ -256,12 +256,12 @@ impl SwarmWorld {
         let (now, size) = (self.now, self.ranks.len());
         let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
         let order = (1..size).map(|after| (root + after) % size).collect();
-        let (given, mut digests) = given(bytes);
+        let (root_value, mut digests) = root_value(bytes);
         digests.truncate(block_count);
-        let number = self.ranks[root].0.offer(now, given, manifest, digests, order);
+        let number = self.ranks[root].0.offer(now, root_value, manifest, digests, order);
         for (rank, (driver, _)) in self.ranks.iter_mut().enumerate().filter(|(rank, _)| *rank != root) {
             assert_eq!(driver.expect(now, root, None), number, "rank {rank}");
-            driver.want(now, number);
+            driver.request(now, number);
         }
         number
     }
@@ -284,7 +284,7 @@ impl SwarmWorld {
                     BroadcastEvent::Message { from, bytes } => self.messages.push((rank, from, bytes)),
                     BroadcastEvent::Lost { peer } => {
                         assert!(self.net.lock().unwrap().is_gone(peer));
-                        self.missed.push((rank, number, peer));
+                        self.losses.push((rank, number, peer));
                     }
                     BroadcastEvent::Settled { acknowledged, lost, corruptions } => {
                         let sources = corruptions.into_iter().map(|it| it.source).collect();
@@ -304,11 +304,11 @@ impl SwarmWorld {
                 let wake = living.filter_map(|(driver, _)| driver.wake()).min();
                 self.now = self.now.max(wake.unwrap_or(self.now));
             }
-            assert!(self.now < LONGEST, "a rank waits forever: {:?}", self.outcomes.keys());
+            assert!(self.now < TIME_LIMIT, "a rank waits forever: {:?}", self.outcomes.keys());
         }
     }
 
-    fn right(&self, rank: usize, bytes: usize) -> bool {
+    fn has_value(&self, rank: usize, bytes: usize) -> bool {
         matches!(&self.outcomes[&rank], Ok(here) if here[..bytes] == value(bytes))
     }
 }
@@ -328,7 +328,7 @@ fn every_rank_gets_the_bytes_from_every_root() {
                     world.run_until(|world| world.outcomes.len() == size - 1 && world.settled.is_some());
                     let others: Vec<usize> = (0..size).filter(|&rank| rank != root).collect();
                     assert!(
-                        others.iter().all(|&rank| world.right(rank, bytes)),
+                        others.iter().all(|&rank| world.has_value(rank, bytes)),
                         "{discipline:?} {size} {root} {bytes}"
                     );
                     assert_eq!(world.settled, Some((others, vec![], vec![])));
@@ -339,10 +339,10 @@ fn every_rank_gets_the_bytes_from_every_root() {
 }
 
 #[test]
-fn blocks_go_out_as_they_are_made_and_none_before() {
+fn blocks_are_sent_as_soon_as_they_are_complete() {
     let (size, block_count) = (4, 20);
     let bytes = block_count * BLOCK_BYTES;
-    let digests = given(bytes).1;
+    let digests = root_value(bytes).1;
     for discipline in disciplines() {
         let mut world = SwarmWorld::new(size);
         let number = world.begin_with(0, bytes, discipline, 1);
@@ -355,42 +355,42 @@ fn blocks_go_out_as_they_are_made_and_none_before() {
             // With BitTorrent, receivers request blocks in any order, and the root serves one request at a time.
             let most = (made * BLOCK_BYTES) as u64;
             let is_random = discipline == Discipline::BITTORRENT && made < block_count;
-            let is_right = |&received: &u64| received == most || is_random && received < most;
-            assert!(received.iter().all(is_right), "{discipline:?}, {made} blocks: {received:?}");
+            let is_correct = |&received: &u64| received == most || is_random && received < most;
+            assert!(received.iter().all(is_correct), "{discipline:?}, {made} blocks: {received:?}");
             assert_eq!(world.outcomes.len(), if made == block_count { size - 1 } else { 0 });
         }
-        assert!((1..size).all(|rank| world.right(rank, bytes)), "{discipline:?}");
+        assert!((1..size).all(|rank| world.has_value(rank, bytes)), "{discipline:?}");
     }
 }
 
 #[test]
 fn a_block_that_precedes_its_digest_is_checked_when_the_digest_arrives() {
     let bytes = 20 * BLOCK_BYTES;
-    let digests = given(bytes).1;
-    for is_tampered in [false, true] {
+    let digests = root_value(bytes).1;
+    for is_corrupted in [false, true] {
         let mut world = SwarmWorld::new(4);
         let number = world.begin_with(0, bytes, Discipline::Chain, 1);
         let meter: Arc<Meter> = Arc::default();
         world.ranks[3].0.watch(number, meter.clone());
         (0..10).for_each(|_| _ = world.turn());
-        world.net.lock().unwrap().held.insert((0, 3));
-        if is_tampered {
-            world.net.lock().unwrap().tampered.insert(2, 2 * BLOCK_BYTES);
+        world.net.lock().unwrap().blocked.insert((0, 3));
+        if is_corrupted {
+            world.net.lock().unwrap().corrupting.insert(2, 2 * BLOCK_BYTES);
         }
         world.ranks[0].0.fill(world.now, number, &digests[1..]);
         world.run_until(|world| world.outcomes.len() == 2);
         // Four blocks are requested ahead, and none of them is finished.
         (0..20).for_each(|_| _ = world.turn());
         assert_eq!(meter.received_bytes(), 5 * BLOCK_BYTES as u64);
-        world.net.lock().unwrap().held.clear();
+        world.net.lock().unwrap().blocked.clear();
         world.run_until(|world| world.settled.is_some());
-        assert!(world.right(3, bytes));
-        assert_eq!(world.settled, Some((vec![1, 2, 3], vec![], vec![2; usize::from(is_tampered)])));
+        assert!(world.has_value(3, bytes));
+        assert_eq!(world.settled, Some((vec![1, 2, 3], vec![], vec![2; usize::from(is_corrupted)])));
     }
 }
 
 #[test]
-fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
+fn a_root_that_dies_or_gives_up_before_the_value_is_complete_is_named() {
     let bytes = 20 * BLOCK_BYTES;
     for (discipline, dies) in disciplines().flat_map(|discipline| [(discipline, false), (discipline, true)]) {
         let mut world = SwarmWorld::new(4);
@@ -403,14 +403,14 @@ fn a_root_that_dies_or_gives_up_before_the_value_is_whole_is_named() {
         }
         world.run_until(|world| world.outcomes.len() == 3);
         for ending in world.outcomes.values() {
-            let is_named = matches!(ending, Err(BroadcastEnding::Failure(MemberFailure::RootLost { root: 1, .. })));
+            let is_named = matches!(ending, Err(TransferError::Failure(MemberFailure::RootLost { root: 1, .. })));
             assert!(is_named, "{discipline:?}: {ending:?}");
         }
     }
 }
 
 #[test]
-fn several_values_arrive_at_once_over_the_same_links() {
+fn several_values_share_the_same_links() {
     let mut world = SwarmWorld::new(4);
     let (one, other) = (5 * BLOCK_BYTES, 7 * BLOCK_BYTES);
     world.begin(0, one, Discipline::Chain);
@@ -426,13 +426,13 @@ fn several_values_arrive_at_once_over_the_same_links() {
                 }
             }
         }
-        assert!(world.now < LONGEST);
+        assert!(world.now < TIME_LIMIT);
     }
-    assert!(found.values().all(|&is_right| is_right), "{found:?}");
+    assert!(found.values().all(|&is_correct| is_correct), "{found:?}");
 }
 
 #[test]
-fn the_rest_get_the_bytes_when_one_dies_half_way() {
+fn the_other_ranks_get_the_value_when_a_rank_dies() {
     let bytes = 60 * BLOCK_BYTES;
     for (discipline, is_silent) in disciplines().flat_map(|discipline| [(discipline, false), (discipline, true)]) {
         for victim in 1..6 {
@@ -440,24 +440,24 @@ fn the_rest_get_the_bytes_when_one_dies_half_way() {
             world.begin(0, bytes, discipline);
             (0..25).for_each(|_| _ = world.turn());
             assert!(world.outcomes.is_empty());
-            world.net.lock().unwrap().mark(victim, is_silent);
+            world.net.lock().unwrap().fail(victim, is_silent);
             world.run_until(|world| world.outcomes.len() == 4 && world.settled.is_some());
             let others: Vec<usize> = (1..6).filter(|&rank| rank != victim).collect();
-            assert!(others.iter().all(|&rank| world.right(rank, bytes)), "{discipline:?} {victim}");
+            assert!(others.iter().all(|&rank| world.has_value(rank, bytes)), "{discipline:?} {victim}");
             assert_eq!(world.settled, Some((others, vec![victim], vec![])), "{discipline:?}");
         }
     }
 }
 
 #[test]
-fn a_wrong_block_is_fetched_again_and_its_source_is_named() {
+fn a_corrupt_block_is_fetched_again_and_its_source_is_named() {
     let bytes = 20 * BLOCK_BYTES;
     for discipline in disciplines() {
         let mut world = SwarmWorld::new(4);
         world.begin(0, bytes, discipline);
-        world.net.lock().unwrap().tampered.insert(0, 3 * BLOCK_BYTES);
+        world.net.lock().unwrap().corrupting.insert(0, 3 * BLOCK_BYTES);
         world.run_until(|world| world.outcomes.len() == 3 && world.settled.is_some());
-        assert!((1..4).all(|rank| world.right(rank, bytes)), "{discipline:?}");
+        assert!((1..4).all(|rank| world.has_value(rank, bytes)), "{discipline:?}");
         let (acknowledged, lost, sources) = world.settled.unwrap();
         assert_eq!((acknowledged.len(), lost.len()), (3, 0));
         assert!(!sources.is_empty() && sources.iter().all(|&source| source == 0), "{discipline:?}: {sources:?}");
@@ -465,7 +465,7 @@ fn a_wrong_block_is_fetched_again_and_its_source_is_named() {
 }
 
 #[test]
-fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named() {
+fn without_the_root_the_ranks_finish_if_they_hold_all_blocks() {
     let bytes = 20 * BLOCK_BYTES;
     for discipline in disciplines() {
         let mut endings = BTreeSet::new();
@@ -477,18 +477,18 @@ fn without_the_root_they_finish_if_they_have_all_together_and_else_it_is_named()
             world.run_until(|world| world.outcomes.len() == 4);
             for rank in [0, 1, 3, 4] {
                 match &world.outcomes[&rank] {
-                    Ok(_) => assert!(world.right(rank, bytes), "{discipline:?} {turns}"),
+                    Ok(_) => assert!(world.has_value(rank, bytes), "{discipline:?} {turns}"),
                     Err(ending) => {
                         let is_named =
-                            matches!(ending, BroadcastEnding::Failure(MemberFailure::RootLost { root: 2, .. }));
+                            matches!(ending, TransferError::Failure(MemberFailure::RootLost { root: 2, .. }));
                         assert!(is_named, "{discipline:?} {turns}: {ending}");
                     }
                 }
             }
-            let right_count = world.outcomes.values().filter(|outcome| outcome.is_ok()).count();
-            endings.insert(right_count > 0);
+            let complete_count = world.outcomes.values().filter(|outcome| outcome.is_ok()).count();
+            endings.insert(complete_count > 0);
         }
-        assert_eq!(endings.len(), 2, "{discipline:?}: expected both ends, according to when the root dies");
+        assert_eq!(endings.len(), 2, "{discipline:?}: expected both outcomes, depending on when the root dies");
     }
 }
 
@@ -498,20 +498,20 @@ fn a_late_rank_is_served_after_the_root_has_released_the_value() {
     let mut world = SwarmWorld::new(size);
     let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, size);
     let now = world.now;
-    let (given, digests) = given(bytes);
-    let number = world.ranks[0].0.offer(now, given, manifest, digests, vec![]);
+    let (root_value, digests) = root_value(bytes);
+    let number = world.ranks[0].0.offer(now, root_value, manifest, digests, vec![]);
     (1..size).for_each(|rank| _ = world.ranks[rank].0.expect(now, 0, None));
     world.run_until(|world| world.settled.is_some());
     world.settled = None;
 
-    world.ranks[1].0.want(now, number);
+    world.ranks[1].0.request(now, number);
     world.run_until(|world| world.settled.is_some());
-    assert!(world.right(1, bytes));
+    assert!(world.has_value(1, bytes));
 
     world.ranks[0].0.release(number);
-    world.ranks[2].0.want(world.now, number);
+    world.ranks[2].0.request(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&2));
-    assert!(world.right(2, bytes) && !world.ranks[0].0.is_idle());
+    assert!(world.has_value(2, bytes) && !world.ranks[0].0.is_idle());
 
     (1..size).for_each(|rank| world.ranks[rank].0.release(number));
     world.run_until(|world| world.ranks.iter().all(|(driver, _)| driver.is_idle()));
@@ -522,10 +522,10 @@ fn a_late_rank_is_served_after_the_root_has_released_the_value() {
 fn received_by_holders(discipline: Discipline, bytes: usize, parts: &[Vec<u8>]) -> Vec<u64> {
     let size = parts.len() + 1;
     let mut world = SwarmWorld::new(size);
-    let (given, digests) = given(bytes);
+    let (root_value, digests) = root_value(bytes);
     let blocks = BlockDigests { bytes, block_bytes: BLOCK_BYTES, digests: digests.clone() };
     let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
-    let number = world.ranks[0].0.offer(world.now, given, manifest, digests.clone(), (1..size).collect());
+    let number = world.ranks[0].0.offer(world.now, root_value, manifest, digests.clone(), (1..size).collect());
     let mut meters = Vec::new();
     for (rank, part) in (1..size).zip(parts) {
         let (have, memory) = (blocks.found_in(part), TestMemory::new(part.clone()));
@@ -536,13 +536,13 @@ fn received_by_holders(discipline: Discipline, bytes: usize, parts: &[Vec<u8>]) 
     }
     world.run_until(|world| world.outcomes.len() == size - 1 && world.settled.is_some());
     (0..3).for_each(|_| _ = world.turn());
-    assert!((1..size).all(|rank| world.right(rank, bytes)), "{discipline:?}");
+    assert!((1..size).all(|rank| world.has_value(rank, bytes)), "{discipline:?}");
     assert!(meters.iter().all(|meter| meter.is_released()), "{discipline:?}");
     meters.iter().map(|meter| meter.received_bytes()).collect()
 }
 
 #[test]
-fn a_rank_with_some_blocks_fetches_only_the_others_and_serves_its_own() {
+fn a_rank_with_some_blocks_fetches_only_the_missing_blocks() {
     let bytes = 12 * BLOCK_BYTES + 5;
     let whole = value(bytes);
     let half = [&whole[..6 * BLOCK_BYTES], &vec![0; bytes - 6 * BLOCK_BYTES]].concat();
@@ -572,12 +572,12 @@ fn a_rank_that_dies_before_a_value_begins_is_lost_on_all_ranks() {
     let (first, now) = (world.begin(0, 1, Discipline::Chain), world.now);
     let second = world.ranks[2].0.expect(now, 0, None);
     world.run_until(|world| world.outcomes.len() == 2);
-    world.net.lock().unwrap().mark(2, false);
-    world.run_until(|world| world.missed.contains(&(0, first, 2)));
-    let (bytes, digests) = given(1);
+    world.net.lock().unwrap().fail(2, false);
+    world.run_until(|world| world.losses.contains(&(0, first, 2)));
+    let (bytes, digests) = root_value(1);
     let manifest = BlockManifest::new(1, Some(BLOCK_BYTES), Discipline::Chain, 2);
     assert_eq!(world.ranks[0].0.offer(world.now, bytes, manifest, digests, vec![1]), second);
-    world.run_until(|world| world.missed.contains(&(0, second, 2)));
+    world.run_until(|world| world.losses.contains(&(0, second, 2)));
 }
 
 #[test]
@@ -585,83 +585,83 @@ fn a_rank_without_resources_for_links_names_itself_and_not_the_root() {
     let bytes = 5 * BLOCK_BYTES;
     for discipline in disciplines() {
         let mut world = SwarmWorld::new(3);
-        world.net.lock().unwrap().lacking.insert(1);
+        world.net.lock().unwrap().without_resources.insert(1);
         world.begin(0, bytes, discipline);
         world.run_until(|world| world.outcomes.len() == 2);
         let ending = world.outcomes[&1].as_ref().unwrap_err();
         assert_eq!(ending.to_string(), "no link to rank 0: no descriptors", "{discipline:?}");
-        assert!(world.right(2, bytes), "{discipline:?}");
+        assert!(world.has_value(2, bytes), "{discipline:?}");
     }
 }
 
 #[test]
-fn memory_that_cannot_be_had_ends_it_for_that_rank_alone() {
+fn a_failed_allocation_ends_the_broadcast_on_that_rank_alone() {
     let bytes = 5 * BLOCK_BYTES;
     let mut world = SwarmWorld::new(3);
     world.ranks[1].0 =
         Driver::new(1, 3, SwarmTiming::default(), Box::new(|_| Err(std::io::ErrorKind::OutOfMemory.into())));
     world.begin(0, bytes, Discipline::BITTORRENT);
     world.run_until(|world| world.outcomes.len() == 2);
-    assert!(matches!(world.outcomes[&1], Err(BroadcastEnding::Memory { .. })));
-    assert!(world.right(2, bytes));
+    assert!(matches!(world.outcomes[&1], Err(TransferError::Memory { .. })));
+    assert!(world.has_value(2, bytes));
 }
 
 /// Begin a broadcast where ranks 1, 2 and 3 share a host and rank 0 runs elsewhere.
 fn begin_on_two_hosts(world: &mut SwarmWorld, bytes: usize) -> u32 {
     let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), Discipline::CSB, 4);
-    let (given, digests) = given(bytes);
-    let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![]);
+    let (root_value, digests) = root_value(bytes);
+    let number = world.ranks[0].0.offer(world.now, root_value, manifest, digests, vec![]);
     (1..4).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, (rank > 1).then_some(1)));
     number
 }
 
 #[test]
-fn a_rank_that_is_late_gets_another_source_where_the_first_has_let_go() {
+fn a_late_rank_gets_another_source_after_a_release() {
     let bytes = 9 * BLOCK_BYTES;
     for discipline in disciplines() {
         let mut world = SwarmWorld::new(3);
         let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), discipline, 2);
-        let (given, digests) = given(bytes);
-        let number = world.ranks[0].0.offer(world.now, given, manifest, digests, vec![1]);
+        let (root_value, digests) = root_value(bytes);
+        let number = world.ranks[0].0.offer(world.now, root_value, manifest, digests, vec![1]);
         (1..3).for_each(|rank| _ = world.ranks[rank].0.expect(world.now, 0, None));
-        world.ranks[1].0.want(world.now, number);
+        world.ranks[1].0.request(world.now, number);
         world.run_until(|world| world.settled.is_some());
         world.ranks[1].0.release(number);
         (0..20).for_each(|_| _ = world.turn());
-        world.ranks[2].0.want(world.now, number);
+        world.ranks[2].0.request(world.now, number);
         world.run_until(|world| world.outcomes.contains_key(&2));
-        assert!(world.right(2, bytes), "{discipline:?}");
+        assert!(world.has_value(2, bytes), "{discipline:?}");
     }
 }
 
 #[test]
-fn one_of_a_host_fetches_when_the_first_of_them_asks() {
+fn only_the_leader_of_a_host_fetches_the_value() {
     let bytes = 9 * BLOCK_BYTES;
     let mut world = SwarmWorld::new(4);
     let number = begin_on_two_hosts(&mut world, bytes);
-    world.ranks[2].0.want(world.now, number);
+    world.ranks[2].0.request(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&2));
     world.run_until(|world| world.settled.as_ref().is_some_and(|settled| settled.0 == [1]));
-    assert!(world.right(2, bytes) && world.right(1, bytes));
-    world.ranks[3].0.want(world.now, number);
+    assert!(world.has_value(2, bytes) && world.has_value(1, bytes));
+    world.ranks[3].0.request(world.now, number);
     world.run_until(|world| world.outcomes.contains_key(&3));
-    assert!(world.right(3, bytes));
+    assert!(world.has_value(3, bytes));
     assert_eq!(world.settled.as_ref().unwrap().0, [1], "no other rank has fetched");
 }
 
 #[test]
-fn a_rank_that_maps_a_value_is_notified_of_its_new_place() {
+fn a_rank_that_maps_a_value_is_notified_of_its_new_location() {
     let bytes = 3 * BLOCK_BYTES;
     let mut world = SwarmWorld::new(4);
     let number = begin_on_two_hosts(&mut world, bytes);
-    (1..4).for_each(|rank| world.ranks[rank].0.want(world.now, number));
+    (1..4).for_each(|rank| world.ranks[rank].0.request(world.now, number));
     world.run_until(|world| world.outcomes.len() == 3);
     (0..20).for_each(|_| _ = world.turn());
-    assert!(FOLLOWED.take().is_empty(), "it lies where it was");
+    assert!(REMAPPED.take().is_empty(), "the value has not moved");
     let value = world.outcomes[&1].as_ref().unwrap().clone();
     *value.1.lock().unwrap() = None;
     (0..20).for_each(|_| _ = world.turn());
-    assert_eq!(FOLLOWED.take(), [value.place(); 2], "ranks 2 and 3, once each");
+    assert_eq!(REMAPPED.take(), [value.location(); 2], "ranks 2 and 3, once each");
 }
 
 #[test]
@@ -670,11 +670,11 @@ fn a_rank_that_waits_for_a_dead_or_silent_neighbor_fetches_the_value_itself() {
     for is_silent in [false, true] {
         let mut world = SwarmWorld::new(4);
         let number = begin_on_two_hosts(&mut world, bytes);
-        (2..4).for_each(|rank| world.ranks[rank].0.want(world.now, number));
+        (2..4).for_each(|rank| world.ranks[rank].0.request(world.now, number));
         (0..20).for_each(|_| _ = world.turn());
         assert!(world.outcomes.is_empty());
-        world.net.lock().unwrap().mark(1, is_silent);
+        world.net.lock().unwrap().fail(1, is_silent);
         world.run_until(|world| world.outcomes.len() == 2);
-        assert!(world.right(2, bytes) && world.right(3, bytes), "{is_silent} {:?}", world.outcomes);
+        assert!(world.has_value(2, bytes) && world.has_value(3, bytes), "{is_silent} {:?}", world.outcomes);
     }
 }

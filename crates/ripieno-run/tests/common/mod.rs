@@ -2,7 +2,7 @@
 #![allow(dead_code)]
 
 use ripieno_run::{
-    Blocking, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, Remote, Topology, Want,
+    Blocking, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest, Remote, Topology,
 };
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ type Pipe = Arc<Mutex<VecDeque<u8>>>;
 pub struct SendBudget(Arc<AtomicUsize>);
 
 impl SendBudget {
-    fn for_ever() -> SendBudget {
+    fn unlimited() -> SendBudget {
         SendBudget(Arc::new(AtomicUsize::new(usize::MAX)))
     }
     /// Let the rank die after it has sent `bytes` more.
@@ -38,14 +38,14 @@ fn dead() -> LinkError {
     LinkError::Closed { cause: "the peer has died".into() }
 }
 
-/// A link that holds at most `capacity` bytes and takes at most `at_once`. It delivers nothing until all expected bytes
+/// A link that holds at most `capacity` bytes and takes at most `chunk_bytes`. It delivers nothing until all expected bytes
 /// have arrived, as if its owner slept until then.
-pub struct Narrow {
+pub struct NarrowLink {
     out: Pipe,
     incoming: Pipe,
     seen: Vec<u8>,
     capacity: usize,
-    at_once: usize,
+    chunk_bytes: usize,
     expected: usize,
     /// Number of message attempts, in both directions.
     messages: usize,
@@ -53,7 +53,7 @@ pub struct Narrow {
     peer: SendBudget,
 }
 
-impl Narrow {
+impl NarrowLink {
     fn is_waiting(&self) -> bool {
         !self.peer.is_over() && self.incoming.lock().unwrap().len() < self.expected.min(self.capacity)
     }
@@ -66,18 +66,18 @@ impl Narrow {
 
     /// Return an error if the peer has died and fewer than `least` of its bytes remain.
     fn check(&self, least: usize) -> Result<(), LinkError> {
-        let is_dry = self.peer.is_over() && self.incoming.lock().unwrap().len() < least;
-        if is_dry { Err(dead()) } else { Ok(()) }
+        let is_exhausted = self.peer.is_over() && self.incoming.lock().unwrap().len() < least;
+        if is_exhausted { Err(dead()) } else { Ok(()) }
     }
 }
 
-impl Link for Narrow {
+impl Link for NarrowLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
         if self.peer.is_over() {
             return Err(dead());
         }
         let mut out = self.out.lock().unwrap();
-        let room = (self.capacity - out.len()).min(self.at_once).min(self.own.left_bytes());
+        let room = (self.capacity - out.len()).min(self.chunk_bytes).min(self.own.left_bytes());
         let before = out.len();
         out.extend(parts.iter().flat_map(|part| part.iter()).take(room));
         self.own.spend(out.len() - before);
@@ -105,7 +105,7 @@ impl Link for Narrow {
             return Ok(&[]);
         }
         self.expected = 0;
-        self.seen = self.incoming.lock().unwrap().iter().take(least.max(self.at_once)).copied().collect();
+        self.seen = self.incoming.lock().unwrap().iter().take(least.max(self.chunk_bytes)).copied().collect();
         Ok(&self.seen)
     }
     fn consume(&mut self, count: usize) {
@@ -113,7 +113,7 @@ impl Link for Narrow {
     }
     fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {
         let length_bytes = parts[0].len() + parts[1].len();
-        let room = (self.capacity - self.out.lock().unwrap().len()).min(self.at_once).min(self.own.left_bytes());
+        let room = (self.capacity - self.out.lock().unwrap().len()).min(self.chunk_bytes).min(self.own.left_bytes());
         length_bytes <= room && self.has_messages() && self.send(parts).is_ok()
     }
     fn message(&mut self, length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
@@ -137,9 +137,9 @@ impl Link for Narrow {
 }
 
 /// A no-op wake-up: ranks here sleep only by yielding.
-struct Awake(Arc<Mutex<Option<JobFailure>>>);
+struct NoOpRemote(Arc<Mutex<Option<JobFailure>>>);
 
-impl Remote for Awake {
+impl Remote for NoOpRemote {
     fn wake(&self) {}
     fn report(&self, failure: JobFailure) {
         self.0.lock().unwrap().get_or_insert(failure);
@@ -150,7 +150,7 @@ impl Remote for Awake {
 pub struct RankWorld {
     pub rank: usize,
     pub state: SendBudget,
-    links: Vec<Option<Narrow>>,
+    links: Vec<Option<NarrowLink>>,
     failure: Arc<Mutex<Option<JobFailure>>>,
     stalls: usize,
     start: Instant,
@@ -200,29 +200,29 @@ impl Fabric for RankWorld {
         self.report(JobFailure::RankFailed { rank: self.rank, host: "here".into(), cause, traceback: String::new() });
     }
     fn remote(&self) -> Arc<dyn Remote> {
-        Arc::new(Awake(self.failure.clone()))
+        Arc::new(NoOpRemote(self.failure.clone()))
     }
     fn prepare_park(&mut self) {}
-    fn park(&mut self, wants: &[Want], _timeout: Duration) {
-        assert!(!wants.is_empty(), "a parked rank waits for something");
+    fn park(&mut self, interests: &[LinkInterest], _timeout: Duration) {
+        assert!(!interests.is_empty(), "a parked rank waits for something");
         std::thread::yield_now();
     }
     fn cancel_park(&mut self) {}
 }
 
-/// Return the worlds of `p` ranks over links that hold `capacity` bytes and take `at_once`.
-pub fn worlds(p: usize, capacity: usize, at_once: usize) -> Vec<RankWorld> {
+/// Return the worlds of `p` ranks over links that hold `capacity` bytes and take `chunk_bytes`.
+pub fn worlds(p: usize, capacity: usize, chunk_bytes: usize) -> Vec<RankWorld> {
     let pipes = || -> Vec<Vec<Pipe>> { (0..p).map(|_| (0..p).map(|_| Pipe::default()).collect()).collect() };
     // Separate pipes for collectives and for messages. An outbox only sends, an inbox only receives.
     let (pipes, messages) = (pipes(), pipes());
     let failure = Arc::new(Mutex::new(None));
-    let states: Vec<SendBudget> = (0..p).map(|_| SendBudget::for_ever()).collect();
-    let link = |pipes: &[Vec<Pipe>], rank: usize, peer: usize| Narrow {
+    let states: Vec<SendBudget> = (0..p).map(|_| SendBudget::unlimited()).collect();
+    let link = |pipes: &[Vec<Pipe>], rank: usize, peer: usize| NarrowLink {
         out: pipes[rank][peer].clone(),
         incoming: pipes[peer][rank].clone(),
         seen: Vec::new(),
         capacity,
-        at_once,
+        chunk_bytes,
         expected: 0,
         messages: 0,
         own: states[rank].clone(),

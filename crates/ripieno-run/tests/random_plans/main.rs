@@ -6,7 +6,7 @@ mod random_step;
 
 use common::worlds;
 use random_step::{
-    BUFFER_COUNT, BufferContents, OPS, PlanScale, PlanStep, plans, random, random_step, serially, without_zeros,
+    BUFFER_COUNT, BufferContents, OPS, PlanScale, PlanStep, plans, random, random_step, run_sequentially, without_zeros,
 };
 use ripieno_plan::{Collective, Plan, Promise, check::check};
 use ripieno_run::{BufferMemory, Call, CallKind, Element, Executor, PreparedCall, Replicas, Schedule};
@@ -21,17 +21,17 @@ fn executed(runs: &[Vec<Plan>], scale: PlanScale, states: &[BufferContents]) -> 
     let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count };
     let call = Call { kind, element, form: 0 };
     let replicas = Replicas::new(scale.rank_count * scale.replicas, scale.replicas);
-    let worlds = worlds(scale.rank_count * scale.replicas, scale.link_bytes, scale.at_once_bytes);
+    let worlds = worlds(scale.rank_count * scale.replicas, scale.link_bytes, scale.chunk_bytes);
     let by_rank: Vec<Vec<Vec<Vec<i32>>>> = std::thread::scope(|scope| {
         let rank = |mut world: common::RankWorld| {
             scope.spawn(move || {
                 let rank = replicas.logical(world.rank);
                 let mut executor = Executor::default();
                 let mut memory: Vec<Vec<&'static mut [u8]>> =
-                    states.iter().map(|state| state[rank].iter().map(|buffer| leaked(buffer)).collect()).collect();
+                    states.iter().map(|state| state[rank].iter().map(|buffer| leak(buffer)).collect()).collect();
                 let ended = Arc::new(AtomicUsize::new(0));
                 let last = runs.len() - 1;
-                let places: Vec<Vec<(*mut u8, usize)>> = memory
+                let positions: Vec<Vec<(*mut u8, usize)>> = memory
                     .iter_mut()
                     .map(|buffers| buffers.iter_mut().map(|bytes| (bytes.as_mut_ptr(), bytes.len())).collect())
                     .collect();
@@ -58,8 +58,8 @@ fn executed(runs: &[Vec<Plan>], scale: PlanScale, states: &[BufferContents]) -> 
                 }
                 executor.drive(&mut world, false, &|| false).unwrap();
                 assert!(executor.is_idle());
-                assert_eq!(ended.load(Ordering::Relaxed), last, "every run is told of once");
-                places.into_iter().map(|buffers| buffers.into_iter().map(reclaimed).collect()).collect()
+                assert_eq!(ended.load(Ordering::Relaxed), last, "the end of every run is reported once");
+                positions.into_iter().map(|buffers| buffers.into_iter().map(reclaim).collect()).collect()
             })
         };
         let ranks: Vec<_> = worlds.into_iter().map(rank).collect();
@@ -69,19 +69,19 @@ fn executed(runs: &[Vec<Plan>], scale: PlanScale, states: &[BufferContents]) -> 
 }
 
 /// Leak the bytes of `values`, so that a run in flight can use them at any time.
-fn leaked(values: &[i32]) -> &'static mut [u8] {
+fn leak(values: &[i32]) -> &'static mut [u8] {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect::<Vec<u8>>().leak()
 }
 
 /// Reclaim leaked bytes that no run uses, and return their values.
-fn reclaimed((start, length_bytes): (*mut u8, usize)) -> Vec<i32> {
+fn reclaim((start, length_bytes): (*mut u8, usize)) -> Vec<i32> {
     // SAFETY: a boxed slice of this length was leaked there, and its run has ended.
     let bytes = unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, length_bytes)) };
     bytes.chunks_exact(4).map(|value| i32::from_ne_bytes(value.try_into().unwrap())).collect()
 }
 
 /// Draw `run_count` runs. Compare their concurrent execution with a sequential one.
-fn holds(seed: u64, scale: PlanScale, run_count: usize) {
+fn check_seed(seed: u64, scale: PlanScale, run_count: usize) {
     let mut draws = seed;
     let runs: Vec<Vec<PlanStep>> =
         (0..run_count).map(|_| (0..scale.step_count).map(|_| random_step(&mut draws, scale)).collect()).collect();
@@ -98,7 +98,7 @@ fn holds(seed: u64, scale: PlanScale, run_count: usize) {
     let found = executed(&plans, scale, &states);
 
     for ((steps, state), found) in runs.iter().zip(states).zip(found) {
-        let expected = serially(steps, scale.op, state);
+        let expected = run_sequentially(steps, scale.op, state);
         let is_found = found.chunks(scale.rank_count).all(|ranks| ranks == expected);
         assert!(is_found, "seed {seed}, {scale:?}: {steps:?}");
     }
@@ -114,10 +114,10 @@ fn overlapping_operations_have_the_result_of_sequential_ones() {
             element_count: 1 + random(&mut draws, 24),
             step_count: 1 + random(&mut draws, 16),
             link_bytes: 40 + random(&mut draws, 80),
-            at_once_bytes: 1 + random(&mut draws, 12),
+            chunk_bytes: 1 + random(&mut draws, 12),
             op: OPS[random(&mut draws, OPS.len())],
         };
-        holds(seed, scale, 1);
+        check_seed(seed, scale, 1);
     }
 }
 
@@ -131,10 +131,10 @@ fn runs_in_flight_have_the_result_of_sequential_ones() {
             element_count: 1 + random(&mut draws, 24),
             step_count: 1 + random(&mut draws, 8),
             link_bytes: 40 + random(&mut draws, 80),
-            at_once_bytes: 1 + random(&mut draws, 12),
+            chunk_bytes: 1 + random(&mut draws, 12),
             op: OPS[random(&mut draws, OPS.len())],
         };
-        holds(seed, scale, 2 + random(&mut draws, 5));
+        check_seed(seed, scale, 2 + random(&mut draws, 5));
     }
 }
 
@@ -148,15 +148,15 @@ fn racing_replicas_have_the_result_of_sequential_steps() {
             element_count: 1 + random(&mut draws, 24),
             step_count: 1 + random(&mut draws, 12),
             link_bytes: 40 + random(&mut draws, 80),
-            at_once_bytes: 1 + random(&mut draws, 12),
+            chunk_bytes: 1 + random(&mut draws, 12),
             op: OPS[random(&mut draws, OPS.len())],
         };
-        holds(seed, scale, 1 + random(&mut draws, 2));
+        check_seed(seed, scale, 1 + random(&mut draws, 2));
     }
 }
 
 #[test]
-fn they_do_so_in_segments_and_relay_units() {
+fn plans_of_several_segments_have_the_result_of_sequential_ones() {
     for seed in 0..8 {
         let scale = PlanScale {
             rank_count: 3,
@@ -164,9 +164,9 @@ fn they_do_so_in_segments_and_relay_units() {
             element_count: 25_000,
             step_count: 8,
             link_bytes: 40_000,
-            at_once_bytes: 10_000,
+            chunk_bytes: 10_000,
             op: OPS[seed as usize % OPS.len()],
         };
-        holds(seed, scale, 1);
+        check_seed(seed, scale, 1);
     }
 }

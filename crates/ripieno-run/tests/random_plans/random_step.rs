@@ -27,7 +27,7 @@ pub struct PlanScale {
     pub element_count: usize,
     pub step_count: usize,
     pub link_bytes: usize,
-    pub at_once_bytes: usize,
+    pub chunk_bytes: usize,
     pub op: Op,
 }
 
@@ -84,8 +84,8 @@ pub fn random_step(seed: &mut u64, scale: PlanScale) -> PlanStep {
             PlanStep::Fill { rank: to, target: part(seed, scale, element_count), with }
         }
         (true, is_combined) => {
-            let (one, other) = (part(seed, scale, element_count), whole(span(seed, scale, element_count)));
-            let (source, target) = if is_combined { (other, one) } else { (one, other) };
+            let (first, second) = (part(seed, scale, element_count), whole(span(seed, scale, element_count)));
+            let (source, target) = if is_combined { (second, first) } else { (first, second) };
             match source.span.overlaps(&target.span) {
                 true => random_step(seed, scale),
                 false => PlanStep::Local { rank: from, source, target, is_combined },
@@ -158,7 +158,7 @@ fn combined(op: Op, a: i32, b: i32) -> i32 {
         Op::Prod => a.wrapping_mul(b),
         Op::Max => a.max(b),
         Op::And => a & b,
-        Op::Min | Op::Or | Op::Xor | Op::Function => unreachable!("no world reduces so"),
+        Op::Min | Op::Or | Op::Xor | Op::Function => unreachable!("OPS has no such operation"),
     }
 }
 
@@ -169,13 +169,13 @@ fn constant(with: Constant) -> i32 {
         Constant::Identity(Op::Max) => i32::MIN,
         Constant::Identity(Op::And) => -1,
         Constant::Identity(Op::Min | Op::Or | Op::Xor | Op::Function) => {
-            unreachable!("no world reduces so")
+            unreachable!("OPS has no such operation")
         }
     }
 }
 
 /// Execute the steps one after the other.
-pub fn serially(steps: &[PlanStep], op: Op, mut state: BufferContents) -> BufferContents {
+pub fn run_sequentially(steps: &[PlanStep], op: Op, mut state: BufferContents) -> BufferContents {
     for random_step in steps {
         let (from, source, to, target, is_reduced) = match random_step {
             PlanStep::Message { from, source, to, target, is_reduced } => (from, source, to, target, is_reduced),
@@ -190,11 +190,11 @@ pub fn serially(steps: &[PlanStep], op: Op, mut state: BufferContents) -> Buffer
             elements(part).iter().map(|&i| buffers[part.span.buffer.0 as usize][i]).collect()
         };
         let values = read(&state[*from], source);
-        let places = elements(target);
-        assert_eq!(values.len(), places.len(), "as many values come as there are places");
+        let positions = elements(target);
+        assert_eq!(values.len(), positions.len(), "the spans have equal lengths");
         let buffer = &mut state[*to][target.span.buffer.0 as usize];
-        for (place, value) in places.into_iter().zip(values) {
-            buffer[place] = if *is_reduced { combined(op, buffer[place], value) } else { value };
+        for (position, value) in positions.into_iter().zip(values) {
+            buffer[position] = if *is_reduced { combined(op, buffer[position], value) } else { value };
         }
     }
     state

@@ -1,30 +1,30 @@
 //! Rate balancing: the rates of flows, and the times of their next events.
 
-use super::event_loop::{EQUAL, SimulationEvent, SimulationState};
+use super::event_loop::{RELATIVE_TOLERANCE, SimulationEvent, SimulationState};
 use super::flow::FlowState;
 use crate::fair::{Demand, rates};
 use std::collections::BTreeSet;
 
-/// After this number of rounds, flows that were balanced once stay in the balanced set.
-const ROUNDS_APART: usize = 8;
+/// After this number of rounds, each round also balances the flows of all earlier rounds, so that balancing ends.
+const SEPARATE_ROUND_COUNT: usize = 8;
 
 impl SimulationState<'_> {
     /// Assign fair rates to the unbalanced flows and all flows that they affect.
     pub(super) fn balance(&mut self) {
         let mut all: BTreeSet<u32> = BTreeSet::new();
         for round in 0.. {
-            let mut concerned = std::mem::take(&mut self.unbalanced);
-            if concerned.is_empty() {
+            let mut affected = std::mem::take(&mut self.unbalanced);
+            if affected.is_empty() {
                 return;
             }
-            if round >= ROUNDS_APART {
-                all.append(&mut concerned);
-                concerned = all.clone();
+            if round >= SEPARATE_ROUND_COUNT {
+                all.append(&mut affected);
+                affected = all.clone();
             }
-            let concerned = self.sharing(concerned);
-            self.share(&concerned);
-            if round >= ROUNDS_APART {
-                all.extend(concerned);
+            let affected = self.sharing(affected);
+            self.share(&affected);
+            if round >= SEPARATE_ROUND_COUNT {
+                all.extend(affected);
             }
         }
     }
@@ -45,27 +45,27 @@ impl SimulationState<'_> {
         found
     }
 
-    fn share(&mut self, concerned: &BTreeSet<u32>) {
-        let members: Vec<u32> = concerned.iter().copied().collect();
+    fn share(&mut self, affected: &BTreeSet<u32>) {
+        let members: Vec<u32> = affected.iter().copied().collect();
         let demands: Vec<Demand> = members.iter().map(|&flow| self.demand(flow, &members)).collect();
         for (&flow, rate) in members.iter().zip(rates(&demands)) {
             let old = self.flows[flow as usize].rate;
-            if (rate - old).abs() <= EQUAL * rate.max(old) {
+            if (rate - old).abs() <= RELATIVE_TOLERANCE * rate.max(old) {
                 continue;
             }
             let position = self.position(flow);
-            self.put(flow, position);
+            self.set_position(flow, position);
             self.flows[flow as usize].rate = rate;
             self.unscheduled.insert(flow);
             for index in self.waits_for.range(flow as usize) {
                 let number = self.waits_for.entries[index] as usize;
                 let by = self.waits[number].by;
-                let is_bound = self.met[number].threshold && !self.met[number].release;
+                let is_bound = self.wait_states[number].threshold && !self.wait_states[number].release;
                 if !is_bound || self.flows[by as usize].state != FlowState::Active {
                     continue;
                 }
                 self.unscheduled.insert(by);
-                if !concerned.contains(&by) && self.is_tight(number) {
+                if !affected.contains(&by) && self.has_reached_bound(number) {
                     self.unbalanced.insert(by);
                 }
             }
@@ -74,16 +74,16 @@ impl SimulationState<'_> {
 
     /// Return the demand of a flow. `members` are the flows that receive their rates together.
     fn demand(&self, flow: u32, members: &[u32]) -> Demand {
-        let it = &self.flows[flow as usize];
-        let mut demand = Demand { wires: it.uses.iter().collect(), limit: it.limit, behind: Vec::new() };
+        let operation = &self.flows[flow as usize];
+        let mut demand = Demand { wires: operation.uses.iter().collect(), limit: operation.limit, leaders: Vec::new() };
         for &wait in self.waits_of.at(flow as usize) {
             let wait = wait as usize;
-            if self.met[wait].release || !self.is_tight(wait) {
+            if self.wait_states[wait].release || !self.has_reached_bound(wait) {
                 continue;
             }
             let on = self.waits[wait].on;
             match members.binary_search(&on) {
-                Ok(ahead) if self.met[wait].threshold => demand.behind.push(ahead),
+                Ok(leader) if self.wait_states[wait].threshold => demand.leaders.push(leader),
                 _ => demand.limit = demand.limit.min(self.bound(wait).1),
             }
         }
@@ -91,48 +91,48 @@ impl SimulationState<'_> {
     }
 
     /// Return whether a flow has reached the limit of a wait.
-    fn is_tight(&self, wait: usize) -> bool {
+    fn has_reached_bound(&self, wait: usize) -> bool {
         let by = self.waits[wait].by;
-        self.position(by) >= self.bound(wait).0 - self.flows[by as usize].length * EQUAL
+        self.position(by) >= self.bound(wait).0 - self.flows[by as usize].length * RELATIVE_TOLERANCE
     }
 
-    /// Schedule the next event of a flow: another flow waits for its position, it ends, or it must wait itself.
+    /// Schedule the next event of a flow: it reaches a position that another flow waits for, it ends, or it must wait.
     pub(super) fn schedule(&mut self, flow: u32) {
-        let it = &self.flows[flow as usize];
-        if it.state != FlowState::Active {
+        let operation = &self.flows[flow as usize];
+        if operation.state != FlowState::Active {
             return;
         }
-        let (position, now_s, slack) = (self.position(flow), self.clock.now_s(), it.length * EQUAL);
-        let mut target = it.length;
+        let (position, now_s, slack) = (self.position(flow), self.clock.now_s(), operation.length * RELATIVE_TOLERANCE);
+        let mut target = operation.length;
         for &wait in self.waits_for.at(flow as usize) {
-            let (wait, met) = (&self.waits[wait as usize], self.met[wait as usize]);
-            let awaited = [(met.threshold, wait.threshold), (met.release, wait.release)];
+            let (wait, state) = (&self.waits[wait as usize], self.wait_states[wait as usize]);
+            let awaited = [(state.threshold, wait.threshold), (state.release, wait.release)];
             let open = awaited.into_iter().filter(|(is_met, _)| !is_met).map(|(_, at)| at);
-            // The flow may already be at the target except for rounding. Then the event is scheduled immediately.
+            // The flow may have reached the target except for rounding. Then schedule the event immediately.
             target = open.map(|at| if at > position + slack { at } else { position }).fold(target, f64::min);
         }
-        let mut at_s = match it.rate {
+        let mut at_s = match operation.rate {
             _ if target <= position => now_s,
             rate if rate > 0.0 => now_s + (target - position) / rate,
             _ => f64::INFINITY,
         };
-        let mut chased = None;
+        let mut limiting_wait = None;
         for &wait in self.waits_of.at(flow as usize) {
             let (bound, slope) = self.bound(wait as usize);
-            let is_behind = !self.met[wait as usize].release && bound > position + slack;
-            if is_behind && it.rate > slope * (1.0 + EQUAL) {
-                let caught_s = now_s + (bound - position) / (it.rate - slope);
+            let is_below = !self.wait_states[wait as usize].release && bound > position + slack;
+            if is_below && operation.rate > slope * (1.0 + RELATIVE_TOLERANCE) {
+                let caught_s = now_s + (bound - position) / (operation.rate - slope);
                 if caught_s < at_s {
-                    (at_s, chased) = (caught_s, Some(wait));
+                    (at_s, limiting_wait) = (caught_s, Some(wait));
                 }
             }
         }
-        let it = &mut self.flows[flow as usize];
-        it.version += 1;
-        (it.target, it.chased) = (target, chased);
-        let version = it.version;
+        let operation = &mut self.flows[flow as usize];
+        operation.version += 1;
+        (operation.target, operation.limiting_wait) = (target, limiting_wait);
+        let version = operation.version;
         if at_s < f64::INFINITY {
-            self.clock.note(at_s, SimulationEvent::Flow { flow, version });
+            self.clock.schedule(at_s, SimulationEvent::Flow { flow, version });
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Event loop of a simulation: processes the events on a cluster one by one.
 
-use super::flow::{FlowState, OperationFlow, StartOrder, turn};
+use super::flow::{FlowState, OperationFlow, StartOrder, start_order};
 use super::flow_graph::FlowGraph;
-use super::{PlanSimulation, SimulationError, UNINTERRUPTED_EVENTS, WireLoad};
+use super::{INTERRUPT_CHECK_EVENT_COUNT, PlanSimulation, SimulationError, WireLoad};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::waits::OperationWait;
@@ -11,20 +11,23 @@ use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
 /// Relative tolerance below which times and positions are equal.
-pub(super) const EQUAL: f64 = 1e-11;
+pub(super) const RELATIVE_TOLERANCE: f64 = 1e-11;
 
+/// Positions of a wait that the other flow has reached.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Met {
+pub(super) struct WaitState {
     pub(super) threshold: bool,
     pub(super) release: bool,
 }
 
+/// A scheduled event.
 pub(super) enum SimulationEvent {
     Flow { flow: u32, version: u32 },
     Death { node: usize },
     Cut { ends: [usize; 2] },
 }
 
+/// State of a simulation.
 pub(super) struct SimulationState<'a> {
     pub(super) cluster: &'a Cluster,
     pub(super) rank_count: usize,
@@ -35,7 +38,7 @@ pub(super) struct SimulationState<'a> {
     pub(super) pair_of: Vec<Option<u32>>,
     pub(super) starts_s: Vec<f64>,
     pub(super) waits: Vec<OperationWait>,
-    pub(super) met: Vec<Met>,
+    pub(super) wait_states: Vec<WaitState>,
     /// For each flow: its own waits, and the waits of other flows for it.
     pub(super) waits_of: IndexLists,
     pub(super) waits_for: IndexLists,
@@ -43,7 +46,7 @@ pub(super) struct SimulationState<'a> {
     pub(super) users: Vec<Vec<u32>>,
     pub(super) carried: Vec<(f64, f64)>,
     /// For each port: whether a one-segment message occupies it, and the flows that queue for it.
-    pub(super) is_taken: Vec<bool>,
+    pub(super) is_occupied: Vec<bool>,
     pub(super) queued: Vec<BinaryHeap<Reverse<StartOrder>>>,
     pub(super) candidates: BinaryHeap<Reverse<StartOrder>>,
     pub(super) clock: Clock<SimulationEvent>,
@@ -94,25 +97,25 @@ impl<'a> SimulationState<'a> {
             ends.iter().for_each(|&end| pair_of[end as usize] = Some(number as u32));
         }
         let mut clock = Clock::default();
-        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, SimulationEvent::Death { node }));
-        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, SimulationEvent::Cut { ends }));
+        cluster.faults.deaths().iter().for_each(|&(node, at_s)| clock.schedule(at_s, SimulationEvent::Death { node }));
+        cluster.faults.cuts().iter().for_each(|&(ends, at_s)| clock.schedule(at_s, SimulationEvent::Cut { ends }));
         SimulationState {
             cluster,
             rank_count,
             starts_s: vec![0.0; pairs.len()],
             pair_of,
             pairs,
-            met: vec![Met::default(); waits.len()],
+            wait_states: vec![WaitState::default(); waits.len()],
             waits_of: IndexLists::of(count, waits.iter().map(|wait| wait.by)),
             waits_for: IndexLists::of(count, waits.iter().map(|wait| wait.on)),
             waits,
             users: vec![Vec::new(); cluster.wire_count()],
             carried: vec![(0.0, 0.0); cluster.wire_count()],
-            is_taken: vec![false; 2 * rank_count],
+            is_occupied: vec![false; 2 * rank_count],
             queued: (0..2 * rank_count).map(|_| BinaryHeap::new()).collect(),
             candidates: (0..count as u32)
                 .filter(|&flow| flows[flow as usize].pending == 0)
-                .map(|flow| Reverse(turn(&flows, flow)))
+                .map(|flow| Reverse(start_order(&flows, flow)))
                 .collect(),
             clock,
             unbalanced: BTreeSet::new(),
@@ -127,13 +130,13 @@ impl<'a> SimulationState<'a> {
         self.settle();
         let mut event_count = 0;
         while let Some(event) = self.clock.advance() {
-            self.happen(event);
+            self.process(event);
             event_count += 1;
-            while let Some(event) = self.clock.also_now(EQUAL * self.clock.now_s()) {
-                self.happen(event);
+            while let Some(event) = self.clock.advance_if_simultaneous(RELATIVE_TOLERANCE * self.clock.now_s()) {
+                self.process(event);
                 event_count += 1;
             }
-            if event_count >= UNINTERRUPTED_EVENTS {
+            if event_count >= INTERRUPT_CHECK_EVENT_COUNT {
                 event_count = 0;
                 if is_interrupted() {
                     return Err(SimulationError::Interrupted);
@@ -146,8 +149,8 @@ impl<'a> SimulationState<'a> {
 
     /// Start all ready flows and assign all rates.
     fn settle(&mut self) {
-        while let Some(Reverse(turn)) = self.candidates.pop() {
-            self.begin(turn);
+        while let Some(Reverse(order)) = self.candidates.pop() {
+            self.begin(order);
         }
         self.balance();
         for flow in std::mem::take(&mut self.unscheduled) {
@@ -155,18 +158,18 @@ impl<'a> SimulationState<'a> {
         }
     }
 
-    fn happen(&mut self, event: SimulationEvent) {
+    fn process(&mut self, event: SimulationEvent) {
         match event {
             SimulationEvent::Flow { flow, version } => {
-                let it = &self.flows[flow as usize];
-                if it.version == version && it.state == FlowState::Active {
-                    self.come(flow);
+                let operation = &self.flows[flow as usize];
+                if operation.version == version && operation.state == FlowState::Active {
+                    self.arrive(flow);
                 }
             }
             SimulationEvent::Death { node } => {
                 let at = self.cluster.topology.clone();
                 let dying = (0..self.flows.len()).filter(|&flow| at.node(self.flows[flow].rank as usize) == node);
-                dying.collect::<Vec<_>>().into_iter().for_each(|flow| self.die(flow as u32));
+                dying.collect::<Vec<_>>().into_iter().for_each(|flow| self.kill_flow(flow as u32));
             }
             SimulationEvent::Cut { ends: [one, other] } => {
                 let is_between = |pair: &[u32; 2]| {
@@ -174,55 +177,55 @@ impl<'a> SimulationState<'a> {
                     ranks == [one, other] || ranks == [other, one]
                 };
                 let cut: Vec<u32> = self.pairs.iter().filter(|pair| is_between(pair)).flatten().copied().collect();
-                cut.into_iter().for_each(|flow| self.die(flow));
+                cut.into_iter().for_each(|flow| self.kill_flow(flow));
             }
         }
     }
 
     /// Process the arrival of a flow at its target position.
-    fn come(&mut self, flow: u32) {
-        let it = &self.flows[flow as usize];
-        let position = match it.chased {
+    fn arrive(&mut self, flow: u32) {
+        let operation = &self.flows[flow as usize];
+        let position = match operation.limiting_wait {
             Some(wait) => self.bound(wait as usize).0,
-            None => it.target,
+            None => operation.target,
         };
-        let is_chasing = it.chased.is_some();
-        self.put(flow, position);
-        if is_chasing {
+        let is_limited = operation.limiting_wait.is_some();
+        self.set_position(flow, position);
+        if is_limited {
             self.unbalanced.insert(flow);
         }
         self.unscheduled.insert(flow);
-        self.tell(flow);
-        let it = &self.flows[flow as usize];
-        if it.position >= it.length * (1.0 - EQUAL) {
+        self.notify_waiting_flows(flow);
+        let operation = &self.flows[flow as usize];
+        if operation.position >= operation.length * (1.0 - RELATIVE_TOLERANCE) {
             self.end(flow);
         }
     }
 
     /// Report the position of a flow to the flows that wait for it.
-    fn tell(&mut self, flow: u32) {
+    fn notify_waiting_flows(&mut self, flow: u32) {
         let (position, slack) = {
-            let it = &self.flows[flow as usize];
-            (it.position, it.length * EQUAL)
+            let operation = &self.flows[flow as usize];
+            (operation.position, operation.length * RELATIVE_TOLERANCE)
         };
         for index in self.waits_for.range(flow as usize) {
             let number = self.waits_for.entries[index] as usize;
-            let (wait, met) = (self.waits[number], self.met[number]);
+            let (wait, state) = (self.waits[number], self.wait_states[number]);
             let threshold = position + slack >= wait.threshold;
             let release = position + slack >= wait.release;
-            if (threshold, release) == (met.threshold, met.release) {
+            if (threshold, release) == (state.threshold, state.release) {
                 continue;
             }
-            self.met[number] = Met { threshold, release };
+            self.wait_states[number] = WaitState { threshold, release };
             let waiting = &mut self.flows[wait.by as usize];
             match waiting.state {
                 FlowState::Active => {
                     self.unbalanced.insert(wait.by);
                 }
-                FlowState::Waiting if threshold && !met.threshold && wait.at == 0.0 => {
+                FlowState::Waiting if threshold && !state.threshold && wait.at == 0.0 => {
                     waiting.pending -= 1;
                     if waiting.pending == 0 {
-                        self.candidates.push(Reverse(turn(&self.flows, wait.by)));
+                        self.candidates.push(Reverse(start_order(&self.flows, wait.by)));
                     }
                 }
                 _ => {}
@@ -230,23 +233,23 @@ impl<'a> SimulationState<'a> {
         }
     }
 
-    fn begin(&mut self, turn: StartOrder) {
-        let flow = turn.3;
-        let it = &self.flows[flow as usize];
-        if it.state != FlowState::Waiting {
+    fn begin(&mut self, order: StartOrder) {
+        let flow = order.3;
+        let operation = &self.flows[flow as usize];
+        if operation.state != FlowState::Waiting {
             return;
         }
-        if let Some(port) = it.port.filter(|_| it.is_one_segment) {
-            if self.is_taken[port as usize] {
-                self.queued[port as usize].push(Reverse(turn));
+        if let Some(port) = operation.port.filter(|_| operation.is_one_segment) {
+            if self.is_occupied[port as usize] {
+                self.queued[port as usize].push(Reverse(order));
                 return;
             }
-            self.is_taken[port as usize] = true;
+            self.is_occupied[port as usize] = true;
         }
         let now_s = self.clock.now_s();
-        let it = &mut self.flows[flow as usize];
-        (it.state, it.since_s) = (FlowState::Active, now_s);
-        let uses = it.uses;
+        let operation = &mut self.flows[flow as usize];
+        (operation.state, operation.since_s) = (FlowState::Active, now_s);
+        let uses = operation.uses;
         uses.iter().for_each(|(wire, _)| self.users[wire].push(flow));
         if let Some(pair) = self.pair_of[flow as usize]
             && self.pairs[pair as usize][0] == flow
@@ -255,14 +258,14 @@ impl<'a> SimulationState<'a> {
         }
         self.unbalanced.insert(flow);
         self.unscheduled.insert(flow);
-        self.tell(flow);
+        self.notify_waiting_flows(flow);
     }
 
     fn end(&mut self, flow: u32) {
         let now_s = self.clock.now_s();
-        self.leave(flow, FlowState::Done);
-        let it = &self.flows[flow as usize];
-        self.finish_s[it.rank as usize] = now_s;
+        self.release_wires(flow, FlowState::Done);
+        let operation = &self.flows[flow as usize];
+        self.finish_s[operation.rank as usize] = now_s;
         let Some(pair) = self.pair_of[flow as usize] else { return };
         let [send, receive] = self.pairs[pair as usize].map(|end| &self.flows[end as usize]);
         if self.pairs[pair as usize][1] == flow {
@@ -278,13 +281,13 @@ impl<'a> SimulationState<'a> {
         }
     }
 
-    fn die(&mut self, flow: u32) {
+    fn kill_flow(&mut self, flow: u32) {
         match self.flows[flow as usize].state {
             FlowState::Waiting => self.flows[flow as usize].state = FlowState::Dead,
             FlowState::Active => {
                 let position = self.position(flow);
-                self.put(flow, position);
-                self.leave(flow, FlowState::Dead);
+                self.set_position(flow, position);
+                self.release_wires(flow, FlowState::Dead);
                 for &wait in self.waits_for.at(flow as usize) {
                     let by = self.waits[wait as usize].by;
                     if self.flows[by as usize].state == FlowState::Active {
@@ -297,10 +300,11 @@ impl<'a> SimulationState<'a> {
     }
 
     /// Release the wires and the port of a flow.
-    fn leave(&mut self, flow: u32, state: FlowState) {
-        let it = &mut self.flows[flow as usize];
-        (it.state, it.rate) = (state, 0.0);
-        let (uses, position, port) = (it.uses, it.position, it.port.filter(|_| it.is_one_segment));
+    fn release_wires(&mut self, flow: u32, state: FlowState) {
+        let operation = &mut self.flows[flow as usize];
+        (operation.state, operation.rate) = (state, 0.0);
+        let (uses, position, port) =
+            (operation.uses, operation.position, operation.port.filter(|_| operation.is_one_segment));
         for (wire, s_per_byte) in uses.iter() {
             let users = &mut self.users[wire];
             users.retain(|&user| user != flow);
@@ -309,28 +313,32 @@ impl<'a> SimulationState<'a> {
             self.carried[wire].1 += position * s_per_byte;
         }
         if let Some(port) = port {
-            self.is_taken[port as usize] = false;
+            self.is_occupied[port as usize] = false;
             self.candidates.extend(self.queued[port as usize].pop());
         }
     }
 
     /// Return the current position of a flow.
     pub(super) fn position(&self, flow: u32) -> f64 {
-        let it = &self.flows[flow as usize];
-        let passed_s = self.clock.now_s() - it.since_s;
-        if passed_s > 0.0 { (it.position + it.rate * passed_s).min(it.length) } else { it.position }
+        let operation = &self.flows[flow as usize];
+        let passed_s = self.clock.now_s() - operation.since_s;
+        if passed_s > 0.0 {
+            (operation.position + operation.rate * passed_s).min(operation.length)
+        } else {
+            operation.position
+        }
     }
 
-    pub(super) fn put(&mut self, flow: u32, position: f64) {
+    pub(super) fn set_position(&mut self, flow: u32, position: f64) {
         let now_s = self.clock.now_s();
-        let it = &mut self.flows[flow as usize];
-        (it.position, it.since_s) = (position, now_s);
+        let operation = &mut self.flows[flow as usize];
+        (operation.position, operation.since_s) = (position, now_s);
     }
 
     /// Return the position limit that a wait sets for its flow, and the growth rate of the limit.
     pub(super) fn bound(&self, wait: usize) -> (f64, f64) {
         let OperationWait { on, at, threshold, .. } = self.waits[wait];
-        if !self.met[wait].threshold {
+        if !self.wait_states[wait].threshold {
             return (at, 0.0);
         }
         (at + (self.position(on) - threshold).max(0.0), self.flows[on as usize].rate)

@@ -1,11 +1,10 @@
 //! Flows: operations of plans during a simulation.
 
-use crate::cluster::{Cluster, Uses};
+use crate::cluster::{Cluster, WireUses};
+use crate::fair::UNLIMITED_BYTES_PER_S;
 use ripieno_plan::Operation;
 
-/// Rate of a flow without cost, in bytes per second.
-const AT_ONCE: f64 = 1e30;
-
+/// State of a flow.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlowState {
     Waiting,
@@ -14,6 +13,7 @@ pub(super) enum FlowState {
     Dead,
 }
 
+/// An operation and its progress.
 pub(super) struct OperationFlow {
     pub(super) rank: u32,
     pub(super) operation: u32,
@@ -21,7 +21,7 @@ pub(super) struct OperationFlow {
     pub(super) turn: u32,
     pub(super) port: Option<u32>,
     pub(super) is_one_segment: bool,
-    pub(super) uses: Uses,
+    pub(super) uses: WireUses,
     pub(super) limit: f64,
     pub(super) length: f64,
     pub(super) state: FlowState,
@@ -31,12 +31,13 @@ pub(super) struct OperationFlow {
     pub(super) rate: f64,
     /// Number of waits that still prevent the start.
     pub(super) pending: u32,
-    /// Position of the next event, or the wait that limits the flow. Events of older versions are void.
+    /// Position of the next event, or the wait that limits the flow. Events of older versions are ignored.
     pub(super) target: f64,
-    pub(super) chased: Option<u32>,
+    pub(super) limiting_wait: Option<u32>,
     pub(super) version: u32,
 }
 
+/// One end of a message.
 pub(super) struct FlowMessage {
     pub(super) sender: u32,
     pub(super) receiver: u32,
@@ -48,9 +49,9 @@ pub(super) struct FlowMessage {
 pub(super) type StartOrder = (u32, u32, u32, u32);
 
 /// Return the start order of a flow.
-pub(super) fn turn(flows: &[OperationFlow], flow: u32) -> StartOrder {
-    let it = &flows[flow as usize];
-    (it.turn, it.operation, it.rank, flow)
+pub(super) fn start_order(flows: &[OperationFlow], flow: u32) -> StartOrder {
+    let OperationFlow { turn, operation, rank, .. } = flows[flow as usize];
+    (turn, operation, rank, flow)
 }
 
 /// Return an operation in its initial state.
@@ -72,9 +73,9 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
             Operation::Send { to, .. } => cluster.sending(rank, to, length_bytes),
             Operation::Receive { from, .. } => cluster.receiving(from, rank, length_bytes, false),
             Operation::Reduce { from, .. } => cluster.receiving(from, rank, length_bytes, true),
-            Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => Uses::default(),
+            Operation::Copy { .. } | Operation::Combine { .. } | Operation::Fill { .. } => WireUses::default(),
         },
-        limit: if is_combined { 1.0 / cluster.gamma_s_per_byte } else { AT_ONCE },
+        limit: if is_combined { 1.0 / cluster.gamma_s_per_byte } else { UNLIMITED_BYTES_PER_S },
         length: length_bytes as f64,
         state: FlowState::Waiting,
         position: 0.0,
@@ -82,7 +83,7 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
         rate: 0.0,
         pending: 0,
         target: 0.0,
-        chased: None,
+        limiting_wait: None,
         version: 0,
     }
 }

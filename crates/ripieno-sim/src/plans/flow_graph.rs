@@ -1,7 +1,7 @@
-//! Score: all flows of a simulation, the pairs that form a message, and the waits of each flow.
+//! Flow graph: all flows of a simulation, the pairs that form a message, and the waits of each flow.
 
 use super::flow::{FlowMessage, OperationFlow, end_of, flow};
-use super::{OPERATIONS_MAX, SimulationError, UNINTERRUPTED_OPERATIONS};
+use super::{INTERRUPT_CHECK_OPERATION_COUNT, OPERATIONS_MAX, SimulationError};
 use crate::cluster::Cluster;
 use crate::waits::{OperationWait, of_plan};
 use ripieno_plan::Plan;
@@ -16,7 +16,7 @@ pub(super) struct FlowGraph {
 }
 
 impl FlowGraph {
-    /// Build the score of one plan per rank.
+    /// Build the flow graph of one plan per rank.
     pub(super) fn of(
         cluster: &Cluster,
         plans: impl Iterator<Item = Plan>,
@@ -26,7 +26,7 @@ impl FlowGraph {
         let (mut rank_count, mut checked_count) = (0, 0);
         for (rank, plan) in plans.enumerate() {
             rank_count += 1;
-            if flows.len() >= checked_count + UNINTERRUPTED_OPERATIONS {
+            if flows.len() >= checked_count + INTERRUPT_CHECK_OPERATION_COUNT {
                 checked_count = flows.len();
                 if is_interrupted() {
                     return Err(SimulationError::Interrupted);
@@ -65,8 +65,9 @@ fn matched(
     for link in messages.chunk_by(|one, next| (one.sender, one.receiver) == (next.sender, next.receiver)) {
         let (sends, receives) = link.split_at(link.partition_point(|message| !message.is_receive));
         let ends = || sends.iter().zip(receives).map(|(send, receive)| [send.flow, receive.flow]);
-        let is_as_long = |[send, receive]: [u32; 2]| flows[send as usize].length == flows[receive as usize].length;
-        if sends.len() != receives.len() || !ends().all(is_as_long) {
+        let has_equal_lengths =
+            |[send, receive]: [u32; 2]| flows[send as usize].length == flows[receive as usize].length;
+        if sends.len() != receives.len() || !ends().all(has_equal_lengths) {
             let (sender, receiver) = (link[0].sender as usize, link[0].receiver as usize);
             return Err(SimulationError::Unmatched { sender, receiver });
         }

@@ -24,10 +24,10 @@ use std::fmt;
 pub const OPERATIONS_MAX: usize = 10_000_000;
 
 /// Number of events between two interrupt checks.
-const UNINTERRUPTED_EVENTS: usize = 1 << 10;
+const INTERRUPT_CHECK_EVENT_COUNT: usize = 1 << 10;
 
 /// Number of planned operations between two interrupt checks.
-pub(crate) const UNINTERRUPTED_OPERATIONS: usize = 1 << 16;
+pub(crate) const INTERRUPT_CHECK_OPERATION_COUNT: usize = 1 << 16;
 
 /// Result of a simulation.
 #[derive(Clone, Debug)]
@@ -76,10 +76,10 @@ impl fmt::Display for SimulationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SimulationError::Unmatched { sender, receiver } => {
-                write!(f, "what rank {sender} sends is not what rank {receiver} receives of it")
+                write!(f, "the sends of rank {sender} to rank {receiver} do not match the receives there")
             }
             SimulationError::TooLarge { operation_count } => {
-                write!(f, "{operation_count} operations and more: expected at most {OPERATIONS_MAX}")
+                write!(f, "at least {operation_count} operations: expected at most {OPERATIONS_MAX}")
             }
             SimulationError::Interrupted => write!(f, "the simulation was interrupted"),
         }
@@ -96,7 +96,7 @@ impl PlanSimulation {
 
     /// Return the wire with the longest busy time.
     pub fn busiest(&self) -> Option<&WireLoad> {
-        self.loads.iter().max_by(|one, other| one.busy_s.total_cmp(&other.busy_s))
+        self.loads.iter().max_by(|a, b| a.busy_s.total_cmp(&b.busy_s))
     }
 
     /// Return the bytes of all received messages by kind of connection.
@@ -109,8 +109,8 @@ impl PlanSimulation {
     }
 }
 
-/// Simulate one plan per rank. `is_interrupted` is called from time to time and stops the simulation if it returns
-/// true.
+/// Simulate one plan per rank. `is_interrupted` is called from time to time and stops the simulation if it
+/// returns true.
 pub fn simulate(
     cluster: &Cluster,
     plans: impl Iterator<Item = Plan>,

@@ -1,7 +1,7 @@
 //! Event loop of a broadcast simulation: drives the nodes of all ranks, and injects faults.
 
 use super::flows::{Arrival, Flows, NO_FLOW};
-use super::{RankOutcome, Settled, SimulatedBroadcast, SimulatedFetch, SwarmError, SwarmOutcome, SwarmRequest};
+use super::{RankOutcome, SimulatedBroadcast, SimulatedFetch, SwarmError, SwarmOutcome, SwarmRequest, TrackerReport};
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ConnectionKind};
 use crate::plans::WireLoad;
@@ -10,12 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Relative difference of times below which events are simultaneous.
-const SIMULTANEOUS: f64 = 1e-12;
+const TIME_TOLERANCE: f64 = 1e-12;
 /// Number of steps between two interrupt checks.
-const INTERRUPT_CHECK_PERIOD: usize = 256;
+const INTERRUPT_CHECK_STEP_COUNT: usize = 256;
 /// Delay added to each tick, so that rounding of seconds cannot make it early.
 const TICK_DELAY_S: f64 = 1e-6;
 
+/// A scheduled event.
 #[derive(Clone, Debug)]
 enum ScheduledEvent {
     Arrival(Arrival),
@@ -42,12 +43,14 @@ enum RankRunState {
     Dead,
 }
 
+/// A node and its next tick.
 struct TickingNode {
     node: SwarmNode,
     /// Time of its next scheduled tick.
     tick_s: f64,
 }
 
+/// State of a simulation.
 pub(super) struct SwarmState<'a> {
     cluster: &'a Cluster,
     request: &'a SwarmRequest,
@@ -62,9 +65,9 @@ pub(super) struct SwarmState<'a> {
     cut: BTreeSet<[usize; 2]>,
     corruptions: Vec<(usize, f64)>,
     outcomes: Vec<Vec<RankOutcome>>,
-    settled: Vec<Option<Settled>>,
+    settled: Vec<Option<TrackerReport>>,
     sent_bytes: Vec<f64>,
-    fetched: Vec<SimulatedFetch>,
+    fetches: Vec<SimulatedFetch>,
     unfinished_count: usize,
     message_count: usize,
     is_balance_scheduled: bool,
@@ -75,10 +78,10 @@ pub(super) struct SwarmState<'a> {
 impl<'a> SwarmState<'a> {
     pub(super) fn ready(cluster: &'a Cluster, request: &'a SwarmRequest) -> Result<SwarmState<'a>, SwarmError> {
         let p = cluster.topology.size();
-        let late: BTreeMap<usize, f64> = request.late.iter().copied().collect();
-        let here_count = p - late.len();
+        let late: BTreeMap<usize, f64> = request.late_joins.iter().copied().collect();
+        let initial_count = p - late.len();
         let manifest = |broadcast: &SimulatedBroadcast| {
-            BlockManifest::new(broadcast.bytes, broadcast.block_bytes, broadcast.discipline, here_count)
+            BlockManifest::new(broadcast.bytes, broadcast.block_bytes, broadcast.discipline, initial_count)
         };
         let manifests: Vec<BlockManifest> = request.broadcasts.iter().map(manifest).collect();
         let block_counts: Vec<usize> = manifests.iter().map(BlockManifest::block_count).collect();
@@ -109,19 +112,19 @@ impl<'a> SwarmState<'a> {
             };
             nodes.push((0..p).map(node).collect());
             (0..manifest.block_count()).for_each(|block| {
-                flows.copy(number, broadcast.root, block).is_whole = true;
+                flows.copy(number, broadcast.root, block).is_complete = true;
             });
             for rank in 0..p {
-                clock.note(
+                clock.schedule(
                     late.get(&rank).copied().unwrap_or(0.0).max(broadcast.start_s),
                     ScheduledEvent::Begin { broadcast: number, rank },
                 );
             }
         }
         let faults = &cluster.faults;
-        faults.deaths().iter().for_each(|&(node, at_s)| clock.note(at_s, ScheduledEvent::Death { node }));
-        faults.cuts().iter().for_each(|&(ends, at_s)| clock.note(at_s, ScheduledEvent::Cut { ends }));
-        request.stops.iter().for_each(|&(rank, at_s)| clock.note(at_s, ScheduledEvent::Stop { rank }));
+        faults.deaths().iter().for_each(|&(node, at_s)| clock.schedule(at_s, ScheduledEvent::Death { node }));
+        faults.cuts().iter().for_each(|&(ends, at_s)| clock.schedule(at_s, ScheduledEvent::Cut { ends }));
+        request.suspensions.iter().for_each(|&(rank, at_s)| clock.schedule(at_s, ScheduledEvent::Stop { rank }));
         let run_states = (0..p)
             .map(|rank| if late.contains_key(&rank) { RankRunState::Absent } else { RankRunState::Running })
             .collect();
@@ -139,7 +142,7 @@ impl<'a> SwarmState<'a> {
             settled: vec![None; manifests.len()],
             manifests,
             sent_bytes: vec![0.0; p],
-            fetched: Vec::new(),
+            fetches: Vec::new(),
             unfinished_count: request.broadcasts.len() * p,
             message_count: 0,
             is_balance_scheduled: false,
@@ -150,14 +153,14 @@ impl<'a> SwarmState<'a> {
     /// Run until all ranks have an outcome or the time limit is reached.
     pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), SwarmError> {
         let mut count = 0;
-        while !self.is_over() && self.clock.now_s() <= self.request.longest_s {
+        while !self.is_over() && self.clock.now_s() <= self.request.time_limit_s {
             count += 1;
-            if count % INTERRUPT_CHECK_PERIOD == 0 && is_interrupted() {
+            if count % INTERRUPT_CHECK_STEP_COUNT == 0 && is_interrupted() {
                 return Err(SwarmError::Interrupted);
             }
             let Some(event) = self.clock.advance() else { break };
             self.process(event);
-            while let Some(event) = self.clock.also_now(SIMULTANEOUS * self.clock.now_s()) {
+            while let Some(event) = self.clock.advance_if_simultaneous(TIME_TOLERANCE * self.clock.now_s()) {
                 self.process(event);
             }
             self.balance();
@@ -166,7 +169,7 @@ impl<'a> SwarmState<'a> {
     }
 
     fn is_over(&self) -> bool {
-        let is_settled = |(broadcast, settled): (&SimulatedBroadcast, &Option<Settled>)| {
+        let is_settled = |(broadcast, settled): (&SimulatedBroadcast, &Option<TrackerReport>)| {
             settled.is_some() || self.run_states[broadcast.root] != RankRunState::Running
         };
         self.unfinished_count == 0 && self.request.broadcasts.iter().zip(&self.settled).all(is_settled)
@@ -174,17 +177,17 @@ impl<'a> SwarmState<'a> {
 
     /// Assign rates to the flows, or schedule this for the end of the current interval.
     fn balance(&mut self) {
-        if self.request.balance_s == 0.0 {
+        if self.request.rebalance_interval_s == 0.0 {
             self.flows.settle(&mut self.clock, f64::INFINITY, ScheduledEvent::Arrival);
         } else if !self.is_balance_scheduled && !self.flows.is_settled() {
             self.is_balance_scheduled = true;
             self.interval = self.next_interval();
-            self.clock.note(self.interval * self.request.balance_s, ScheduledEvent::Balance);
+            self.clock.schedule(self.interval * self.request.rebalance_interval_s, ScheduledEvent::Balance);
         }
     }
 
     fn next_interval(&self) -> f64 {
-        ((self.clock.now_s() / self.request.balance_s).floor() + 1.0).max(self.interval + 1.0)
+        ((self.clock.now_s() / self.request.rebalance_interval_s).floor() + 1.0).max(self.interval + 1.0)
     }
 
     fn process(&mut self, event: ScheduledEvent) {
@@ -197,7 +200,7 @@ impl<'a> SwarmState<'a> {
             }
             ScheduledEvent::Balance => {
                 self.is_balance_scheduled = false;
-                let until_s = self.next_interval() * self.request.balance_s;
+                let until_s = self.next_interval() * self.request.rebalance_interval_s;
                 self.flows.settle(&mut self.clock, until_s, ScheduledEvent::Arrival);
             }
             ScheduledEvent::Begin { broadcast, rank } => {
@@ -205,7 +208,7 @@ impl<'a> SwarmState<'a> {
                     self.run_states[rank] = RankRunState::Running;
                 }
                 if rank == self.request.broadcasts[broadcast].root {
-                    self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_right: true });
+                    self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_valid: true });
                 }
                 self.handle(broadcast, rank, SwarmEvent::Start);
             }
@@ -215,14 +218,14 @@ impl<'a> SwarmState<'a> {
                 }
                 let event = SwarmEvent::Received { from, message };
                 // The reaction to these messages does not depend on received bytes.
-                let is_free = matches!(
+                let is_independent_of_progress = matches!(
                     event,
                     SwarmEvent::Received {
                         message: SwarmMessage::Have { .. } | SwarmMessage::Request { .. } | SwarmMessage::Offer { .. },
                         ..
                     }
                 );
-                if !is_free {
+                if !is_independent_of_progress {
                     self.report_progress(broadcast, to);
                 }
                 self.handle(broadcast, to, event);
@@ -234,8 +237,8 @@ impl<'a> SwarmState<'a> {
                 }
             }
             ScheduledEvent::Tick { broadcast, rank } => {
-                // Simultaneous events may be scheduled a moment later.
-                if self.nodes[broadcast][rank].tick_s <= now_s * (1.0 + 2.0 * SIMULTANEOUS) {
+                // Rounding may have moved the tick slightly past the event that is processed now.
+                if self.nodes[broadcast][rank].tick_s <= now_s * (1.0 + 2.0 * TIME_TOLERANCE) {
                     self.nodes[broadcast][rank].tick_s = f64::INFINITY;
                     self.report_progress(broadcast, rank);
                     self.handle(broadcast, rank, SwarmEvent::Tick);
@@ -253,18 +256,18 @@ impl<'a> SwarmState<'a> {
     /// Process the arrival of a block.
     fn arrive(&mut self, arrival: Arrival) {
         let flow = self.flows.end(arrival.flow, self.clock.now_s());
-        self.note_fetched(&flow);
-        let is_right = self.flows.check(&flow);
+        self.record_fetch(&flow);
+        let is_valid = self.flows.check(&flow);
         let (broadcast, block) = (flow.broadcast, flow.block);
         self.handle(broadcast, flow.sender, SwarmEvent::Sent { to: flow.receiver, block });
-        self.handle(broadcast, flow.receiver, SwarmEvent::Checked { block, from: flow.sender, is_right });
+        self.handle(broadcast, flow.receiver, SwarmEvent::Checked { block, from: flow.sender, is_valid });
     }
 
-    fn note_fetched(&mut self, flow: &super::flows::BlockFlow) {
+    fn record_fetch(&mut self, flow: &super::flows::BlockFlow) {
         let passed = self.flows.passed(flow);
         self.sent_bytes[flow.sender] += passed;
-        if self.request.keeps_fetches && passed > 0.0 {
-            self.fetched.push(SimulatedFetch {
+        if self.request.records_fetches && passed > 0.0 {
+            self.fetches.push(SimulatedFetch {
                 broadcast: flow.broadcast,
                 sender: flow.sender,
                 receiver: flow.receiver,
@@ -298,29 +301,31 @@ impl<'a> SwarmState<'a> {
             return;
         }
         let now_s = self.clock.now_s();
-        let part = &mut self.nodes[broadcast][rank];
-        let actions = part.node.handle(time(now_s), event);
-        let wake_s = part.node.wake().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + TICK_DELAY_S);
-        if wake_s < part.tick_s {
-            part.tick_s = wake_s;
-            self.clock.note(wake_s, ScheduledEvent::Tick { broadcast, rank });
+        let node = &mut self.nodes[broadcast][rank];
+        let actions = node.node.handle(time(now_s), event);
+        let wake_s = node.node.next_tick().map_or(f64::INFINITY, |wake| wake.as_secs_f64() + TICK_DELAY_S);
+        if wake_s < node.tick_s {
+            node.tick_s = wake_s;
+            self.clock.schedule(wake_s, ScheduledEvent::Tick { broadcast, rank });
         }
-        actions.into_iter().for_each(|action| self.act(broadcast, rank, action));
+        actions.into_iter().for_each(|action| self.perform(broadcast, rank, action));
     }
 
-    fn act(&mut self, broadcast: usize, rank: usize, action: Action) {
+    fn perform(&mut self, broadcast: usize, rank: usize, action: Action) {
         let now_s = self.clock.now_s();
         match action {
             Action::SendMessage { to, message } => self.send_message(broadcast, rank, to, message),
             Action::Send { to, block, .. } => self.send(broadcast, rank, to, block),
             Action::Stop { to, block } => self.stop_flow(broadcast, rank, to, block),
             Action::Done => {
-                let is_right = self.flows.copies(broadcast, rank).iter().all(|copy| copy.is_whole && !copy.is_tainted);
-                self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_right });
+                let is_valid =
+                    self.flows.copies(broadcast, rank).iter().all(|copy| copy.is_complete && !copy.is_corrupt);
+                self.finish(broadcast, rank, RankOutcome::Done { at_s: now_s, is_valid });
             }
             Action::Failed(failure) => self.finish(broadcast, rank, RankOutcome::Failed { at_s: now_s, failure }),
             Action::Settled { acknowledged, lost, corruptions } => {
-                self.settled[broadcast] = Some(Settled { by: rank, at_s: now_s, acknowledged, lost, corruptions });
+                self.settled[broadcast] =
+                    Some(TrackerReport { tracker: rank, at_s: now_s, acknowledged, lost, corruptions });
             }
         }
     }
@@ -339,16 +344,17 @@ impl<'a> SwarmState<'a> {
         let at_s = self.clock.now_s() + alpha_s;
         let is_cut = self.cut.contains(&[from.min(to), from.max(to)]);
         if is_cut || matches!(self.run_states[to], RankRunState::Dead | RankRunState::Absent) {
-            return self.clock.note(at_s, ScheduledEvent::Lost { rank: from, peer: to });
+            return self.clock.schedule(at_s, ScheduledEvent::Lost { rank: from, peer: to });
         }
         self.contacts[from].insert(to);
         self.contacts[to].insert(from);
-        self.clock.note(at_s, ScheduledEvent::Message { broadcast, from, to, message });
+        self.clock.schedule(at_s, ScheduledEvent::Message { broadcast, from, to, message });
     }
 
     fn send(&mut self, broadcast: usize, sender: usize, receiver: usize, block: usize) {
         let is_wanted = self.nodes[broadcast][receiver].node.source_of(block) == Some(sender);
-        if !is_wanted || !self.is_reachable(sender, receiver) || self.flows.copy(broadcast, receiver, block).is_whole {
+        if !is_wanted || !self.is_reachable(sender, receiver) || self.flows.copy(broadcast, receiver, block).is_complete
+        {
             return;
         }
         let inflow = self.flows.copy(broadcast, receiver, block).inflow;
@@ -373,7 +379,7 @@ impl<'a> SwarmState<'a> {
 
     fn end_flow(&mut self, number: u32) {
         let flow = self.flows.end(number, self.clock.now_s());
-        self.note_fetched(&flow);
+        self.record_fetch(&flow);
     }
 
     fn flows_of(&self, rank: usize) -> Vec<u32> {
@@ -389,9 +395,11 @@ impl<'a> SwarmState<'a> {
             self.end_flow(number);
         }
         self.end_all(rank);
-        let at_s = self.clock.now_s() + self.request.notice_s;
+        let at_s = self.clock.now_s() + self.request.detection_delay_s;
         let contacts = std::mem::take(&mut self.contacts[rank]);
-        contacts.into_iter().for_each(|other| self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: rank }));
+        contacts
+            .into_iter()
+            .for_each(|other| self.clock.schedule(at_s, ScheduledEvent::Lost { rank: other, peer: rank }));
     }
 
     /// Suspend a rank. No rank is notified.
@@ -420,9 +428,9 @@ impl<'a> SwarmState<'a> {
         let between: Vec<u32> = self.flows_of(one).into_iter().filter(is_between).collect();
         between.into_iter().for_each(|number| self.end_flow(number));
         if self.contacts[one].contains(&other) {
-            let at_s = self.clock.now_s() + self.request.notice_s;
-            self.clock.note(at_s, ScheduledEvent::Lost { rank: one, peer: other });
-            self.clock.note(at_s, ScheduledEvent::Lost { rank: other, peer: one });
+            let at_s = self.clock.now_s() + self.request.detection_delay_s;
+            self.clock.schedule(at_s, ScheduledEvent::Lost { rank: one, peer: other });
+            self.clock.schedule(at_s, ScheduledEvent::Lost { rank: other, peer: one });
         }
     }
 
@@ -446,12 +454,12 @@ impl<'a> SwarmState<'a> {
             busy_s,
         };
         SwarmOutcome {
-            loads: self.flows.wire_bytes.iter().enumerate().filter(|(_, it)| it.0 > 0.0).map(load).collect(),
+            loads: self.flows.wire_bytes.iter().enumerate().filter(|(_, carried)| carried.0 > 0.0).map(load).collect(),
             manifests: self.manifests,
             outcomes: self.outcomes,
             settled: self.settled,
             sent_bytes: self.sent_bytes.into_iter().map(|bytes| bytes.round() as usize).collect(),
-            fetched: self.fetched,
+            fetches: self.fetches,
             message_count: self.message_count,
             end_s,
         }

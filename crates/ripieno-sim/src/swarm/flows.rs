@@ -5,21 +5,20 @@
 
 use crate::clock::Clock;
 use crate::cluster::Cluster;
-use crate::fair::{Demand, rates};
+use crate::fair::{Demand, UNLIMITED_BYTES_PER_S, rates};
 use ripieno_plan::swarm::step_bytes;
 
 /// Tolerance below which two positions (in bytes) or two rates (relative) are equal.
-const SAME_BYTES: f64 = 1e-3;
-const SAME_RATE: f64 = 1e-9;
-/// From this round on, the set of flows to balance only grows, so that balancing ends.
-const ROUNDS_APART: usize = 8;
-/// Rate of a flow that no wire limits, in bytes per second.
-const AT_ONCE: f64 = 1e30;
+const POSITION_TOLERANCE_BYTES: f64 = 1e-3;
+const RATE_TOLERANCE: f64 = 1e-9;
+/// After this number of rounds, each round also balances the flows of all earlier rounds, so that balancing ends.
+const SEPARATE_ROUND_COUNT: usize = 8;
 
 /// Number of a flow. `NO_FLOW` marks a missing flow.
 pub(super) type FlowNumber = u32;
 pub(super) const NO_FLOW: FlowNumber = u32::MAX;
 
+/// A transfer of a block.
 #[derive(Clone, Debug)]
 pub(super) struct BlockFlow {
     pub(super) broadcast: usize,
@@ -29,11 +28,11 @@ pub(super) struct BlockFlow {
     pub(super) from_bytes: f64,
     pub(super) began_s: f64,
     /// Whether some of its bytes are corrupt.
-    pub(super) is_tainted: bool,
+    pub(super) is_corrupt: bool,
     is_active: bool,
     is_frozen: bool,
     /// Whether the sender does not have the whole block yet.
-    is_behind: bool,
+    is_sender_incomplete: bool,
     end_bytes: f64,
     position: f64,
     since_s: f64,
@@ -44,15 +43,16 @@ pub(super) struct BlockFlow {
 
 /// A rank's copy of a block.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Copy {
+pub(super) struct BlockCopy {
     pub(super) prefix: f64,
     pub(super) inflow: FlowNumber,
-    pub(super) is_whole: bool,
-    pub(super) is_tainted: bool,
+    pub(super) is_complete: bool,
+    pub(super) is_corrupt: bool,
 }
 
-impl Copy {
-    pub(super) const NONE: Copy = Copy { prefix: 0.0, inflow: NO_FLOW, is_whole: false, is_tainted: false };
+impl BlockCopy {
+    pub(super) const NONE: BlockCopy =
+        BlockCopy { prefix: 0.0, inflow: NO_FLOW, is_complete: false, is_corrupt: false };
 }
 
 /// An event that the flows add to the clock.
@@ -62,6 +62,7 @@ pub(super) struct Arrival {
     version: u32,
 }
 
+/// All block flows, and the copies of the blocks.
 pub(super) struct Flows {
     segment_bytes: Option<usize>,
     all: Vec<BlockFlow>,
@@ -73,15 +74,15 @@ pub(super) struct Flows {
     /// Incoming flows by rank.
     pub(super) ins: Vec<Vec<FlowNumber>>,
     /// Copies by broadcast, rank and block.
-    copies: Vec<Vec<Vec<Copy>>>,
+    copies: Vec<Vec<Vec<BlockCopy>>>,
     /// Number of flows with a sender that does not have the whole block yet.
-    behind_count: usize,
+    incomplete_sender_count: usize,
     /// Flows whose rate may change.
     unbalanced: NumberSet,
     /// Flows whose next event must be scheduled.
     unscheduled: NumberSet,
     /// Scratch sets for flows that share wires and for these wires. Empty except during a search.
-    concerned: NumberSet,
+    affected: NumberSet,
     seen: NumberSet,
     /// Bytes and busy seconds of each wire.
     pub(super) wire_bytes: Vec<(f64, f64)>,
@@ -144,11 +145,11 @@ impl Flows {
             users: vec![Vec::new(); cluster.wire_count()],
             outs: vec![Vec::new(); p],
             ins: vec![Vec::new(); p],
-            copies: block_counts.iter().map(|&count| vec![vec![Copy::NONE; count]; p]).collect(),
-            behind_count: 0,
+            copies: block_counts.iter().map(|&count| vec![vec![BlockCopy::NONE; count]; p]).collect(),
+            incomplete_sender_count: 0,
             unbalanced: NumberSet::default(),
             unscheduled: NumberSet::default(),
-            concerned: NumberSet::default(),
+            affected: NumberSet::default(),
             seen: NumberSet::default(),
             wire_bytes: vec![(0.0, 0.0); cluster.wire_count()],
         }
@@ -158,11 +159,11 @@ impl Flows {
         &self.all[number as usize]
     }
 
-    pub(super) fn copy(&mut self, broadcast: usize, rank: usize, block: usize) -> &mut Copy {
+    pub(super) fn copy(&mut self, broadcast: usize, rank: usize, block: usize) -> &mut BlockCopy {
         &mut self.copies[broadcast][rank][block]
     }
 
-    pub(super) fn copies(&self, broadcast: usize, rank: usize) -> &[Copy] {
+    pub(super) fn copies(&self, broadcast: usize, rank: usize) -> &[BlockCopy] {
         &self.copies[broadcast][rank]
     }
 
@@ -173,18 +174,18 @@ impl Flows {
 
     /// Return the position of a flow.
     pub(super) fn position(&self, number: FlowNumber, now_s: f64) -> f64 {
-        let it = self.flow(number);
-        (it.position + it.rate * (now_s - it.since_s).max(0.0)).min(it.end_bytes)
+        let transfer = self.flow(number);
+        (transfer.position + transfer.rate * (now_s - transfer.since_s).max(0.0)).min(transfer.end_bytes)
     }
 
-    /// Start to transfer a block from the first byte that the receiver lacks.
+    /// Start to transfer a block from the first byte that the receiver misses.
     pub(super) fn begin(
         &mut self,
         cluster: &Cluster,
         now_s: f64,
         [broadcast, sender, receiver, block]: [usize; 4],
         length_bytes: usize,
-        is_tainted: bool,
+        is_corrupt: bool,
     ) -> FlowNumber {
         let uses =
             [cluster.sending(sender, receiver, length_bytes), cluster.receiving(sender, receiver, length_bytes, false)];
@@ -197,10 +198,10 @@ impl Flows {
             block,
             from_bytes: prefix,
             began_s: now_s,
-            is_tainted,
+            is_corrupt,
             is_active: true,
             is_frozen: false,
-            is_behind: !self.copies[broadcast][sender][block].is_whole,
+            is_sender_incomplete: !self.copies[broadcast][sender][block].is_complete,
             end_bytes: length_bytes as f64,
             position: prefix,
             since_s: now_s,
@@ -208,7 +209,7 @@ impl Flows {
             version,
             wires: uses.iter().flat_map(|uses| uses.iter()).collect(),
         };
-        flow.wires.iter().for_each(|&(wire, _)| assert!(wire < self.users.len(), "the cluster has all wires"));
+        flow.wires.iter().for_each(|&(wire, _)| assert!(wire < self.users.len(), "the wire belongs to the cluster"));
         let number = match self.free.pop() {
             Some(number) => number,
             None => {
@@ -219,23 +220,23 @@ impl Flows {
         flow.wires.iter().for_each(|&(wire, _)| self.users[wire].push(number));
         self.outs[sender].push(number);
         self.ins[receiver].push(number);
-        self.behind_count += usize::from(flow.is_behind);
+        self.incomplete_sender_count += usize::from(flow.is_sender_incomplete);
         self.all[number as usize] = flow;
         self.copies[broadcast][receiver][block].inflow = number;
         self.unbalanced.insert(number);
         self.unscheduled.insert(number);
-        self.touch_followers(number);
+        self.invalidate_followers(number);
         number
     }
 
     /// Stop a flow at its position. The receiver keeps the received bytes.
     pub(super) fn end(&mut self, number: FlowNumber, now_s: f64) -> BlockFlow {
         let position = self.position(number, now_s);
-        let is_tainted = self.is_tainted(number);
-        let it = &mut self.all[number as usize];
-        (it.position, it.since_s, it.rate, it.is_active) = (position, now_s, 0.0, false);
-        (it.is_tainted, it.version) = (is_tainted, it.version + 1);
-        let flow = it.clone();
+        let is_corrupt = self.is_corrupt(number);
+        let transfer = &mut self.all[number as usize];
+        (transfer.position, transfer.since_s, transfer.rate, transfer.is_active) = (position, now_s, 0.0, false);
+        (transfer.is_corrupt, transfer.version) = (is_corrupt, transfer.version + 1);
+        let flow = transfer.clone();
         for &(wire, s_per_byte) in &flow.wires {
             self.users[wire].retain(|&user| user != number);
             self.users[wire].iter().for_each(|&user| self.unbalanced.insert(user));
@@ -245,15 +246,15 @@ impl Flows {
         }
         self.outs[flow.sender].retain(|&out| out != number);
         self.ins[flow.receiver].retain(|&into| into != number);
-        self.touch_followers(number);
+        self.invalidate_followers(number);
         let copy = self.copy(flow.broadcast, flow.receiver, flow.block);
         if copy.inflow == number {
             (copy.inflow, copy.prefix) = (NO_FLOW, position);
-            copy.is_tainted |= is_tainted && position > flow.from_bytes;
+            copy.is_corrupt |= is_corrupt && position > flow.from_bytes;
         }
         self.unbalanced.remove(number);
         self.unscheduled.remove(number);
-        self.behind_count -= usize::from(flow.is_behind);
+        self.incomplete_sender_count -= usize::from(flow.is_sender_incomplete);
         self.free.push(number);
         flow
     }
@@ -263,22 +264,22 @@ impl Flows {
         flow.position - flow.from_bytes
     }
 
-    /// Verify a complete block and return whether it is right. Flows that forward a corrupt block become tainted.
+    /// Verify a complete block and return whether it is valid. Flows that forward a corrupt block become corrupt.
     pub(super) fn check(&mut self, flow: &BlockFlow) -> bool {
         let copy = self.copy(flow.broadcast, flow.receiver, flow.block);
-        let is_right = !copy.is_tainted;
-        *copy = if is_right { Copy { is_whole: true, ..*copy } } else { Copy::NONE };
+        let is_valid = !copy.is_corrupt;
+        *copy = if is_valid { BlockCopy { is_complete: true, ..*copy } } else { BlockCopy::NONE };
         for follower in self.followers(flow) {
-            let it = &mut self.all[follower as usize];
-            it.is_tainted |= !is_right;
-            if is_right && it.is_behind {
-                it.is_behind = false;
-                self.behind_count -= 1;
+            let transfer = &mut self.all[follower as usize];
+            transfer.is_corrupt |= !is_valid;
+            if is_valid && transfer.is_sender_incomplete {
+                transfer.is_sender_incomplete = false;
+                self.incomplete_sender_count -= 1;
             }
             self.unbalanced.insert(follower);
             self.unscheduled.insert(follower);
         }
-        is_right
+        is_valid
     }
 
     /// Freeze a flow, because one of its ends is suspended.
@@ -290,14 +291,14 @@ impl Flows {
 
     /// Return whether the event is still valid and the flow has reached its end.
     pub(super) fn has_ended(&mut self, arrival: Arrival, now_s: f64) -> bool {
-        let it = self.flow(arrival.flow);
-        if !it.is_active || it.version != arrival.version {
+        let transfer = self.flow(arrival.flow);
+        if !transfer.is_active || transfer.version != arrival.version {
             return false;
         }
         self.update_position(arrival.flow, now_s);
         self.unscheduled.insert(arrival.flow);
-        let it = self.flow(arrival.flow);
-        let has_ended = it.position >= it.end_bytes - SAME_BYTES;
+        let transfer = self.flow(arrival.flow);
+        let has_ended = transfer.position >= transfer.end_bytes - POSITION_TOLERANCE_BYTES;
         if !has_ended {
             self.unbalanced.insert(arrival.flow);
         }
@@ -305,25 +306,25 @@ impl Flows {
     }
 
     /// Assign fair rates, and schedule the next event of each flow. The next call schedules events after `until_s`.
-    pub(super) fn settle<E>(&mut self, clock: &mut Clock<E>, until_s: f64, noted: impl Fn(Arrival) -> E) {
+    pub(super) fn settle<E>(&mut self, clock: &mut Clock<E>, until_s: f64, to_event: impl Fn(Arrival) -> E) {
         let mut all: Vec<FlowNumber> = Vec::new();
         for round in 0.. {
-            let mut concerned = self.unbalanced.take();
-            if concerned.is_empty() {
+            let mut affected = self.unbalanced.take();
+            if affected.is_empty() {
                 break;
             }
-            if round >= ROUNDS_APART {
-                concerned.append(&mut all);
+            if round >= SEPARATE_ROUND_COUNT {
+                affected.append(&mut all);
             }
-            let concerned = self.sharing(concerned);
-            self.assign_rates(&concerned, clock.now_s());
-            if round >= ROUNDS_APART {
-                all = concerned;
+            let affected = self.sharing(affected);
+            self.assign_rates(&affected, clock.now_s());
+            if round >= SEPARATE_ROUND_COUNT {
+                all = affected;
             }
         }
         for number in self.unscheduled.take() {
             match self.next(number, clock.now_s()) {
-                Some((at_s, arrival)) if at_s <= until_s => clock.note(at_s, noted(arrival)),
+                Some((at_s, arrival)) if at_s <= until_s => clock.schedule(at_s, to_event(arrival)),
                 Some(_) => self.unscheduled.insert(number),
                 None => {}
             }
@@ -331,12 +332,12 @@ impl Flows {
     }
 
     /// Return whether a flow transfers corrupt bytes, its own or bytes that its sender still receives.
-    fn is_tainted(&self, number: FlowNumber) -> bool {
+    fn is_corrupt(&self, number: FlowNumber) -> bool {
         let mut number = number;
         loop {
-            let it = self.flow(number);
-            let copy = self.copies[it.broadcast][it.sender][it.block];
-            if it.is_tainted || copy.is_tainted {
+            let transfer = self.flow(number);
+            let copy = self.copies[transfer.broadcast][transfer.sender][transfer.block];
+            if transfer.is_corrupt || copy.is_corrupt {
                 return true;
             }
             if copy.inflow == NO_FLOW {
@@ -349,13 +350,13 @@ impl Flows {
     /// Store the current position of a flow, before its rate changes.
     fn update_position(&mut self, number: FlowNumber, now_s: f64) {
         let position = self.position(number, now_s);
-        let it = &mut self.all[number as usize];
-        (it.position, it.since_s) = (position, now_s);
+        let transfer = &mut self.all[number as usize];
+        (transfer.position, transfer.since_s) = (position, now_s);
     }
 
     /// Return the flows that forward the same block from the receiver of a flow.
     fn followers(&self, flow: &BlockFlow) -> Vec<FlowNumber> {
-        if self.behind_count == 0 {
+        if self.incomplete_sender_count == 0 {
             return Vec::new();
         }
         let is_same =
@@ -364,7 +365,7 @@ impl Flows {
     }
 
     /// Rebalance and reschedule the flows that forward the block of a flow.
-    fn touch_followers(&mut self, number: FlowNumber) {
+    fn invalidate_followers(&mut self, number: FlowNumber) {
         let followers = self.followers(&self.all[number as usize]);
         for follower in followers {
             self.unbalanced.insert(follower);
@@ -375,13 +376,13 @@ impl Flows {
     /// Return the limit that the sender sets for a flow, the growth rate of the limit, and the flow that causes the
     /// growth.
     fn bound(&self, number: FlowNumber, now_s: f64) -> (f64, f64, FlowNumber) {
-        let it = self.flow(number);
-        if !it.is_behind {
+        let transfer = self.flow(number);
+        if !transfer.is_sender_incomplete {
             return (f64::INFINITY, 0.0, NO_FLOW);
         }
-        let copy = self.copies[it.broadcast][it.sender][it.block];
+        let copy = self.copies[transfer.broadcast][transfer.sender][transfer.block];
         match copy.inflow {
-            _ if copy.is_whole => (f64::INFINITY, 0.0, NO_FLOW),
+            _ if copy.is_complete => (f64::INFINITY, 0.0, NO_FLOW),
             NO_FLOW => (copy.prefix, 0.0, NO_FLOW),
             inflow => {
                 let block_bytes = self.flow(inflow).end_bytes;
@@ -395,12 +396,12 @@ impl Flows {
 
     /// Return the active flows among `some`, and all flows that share a wire with one of them, transitively.
     fn sharing(&mut self, some: Vec<FlowNumber>) -> Vec<FlowNumber> {
-        let (mut found, mut seen) = (std::mem::take(&mut self.concerned), std::mem::take(&mut self.seen));
+        let (mut found, mut seen) = (std::mem::take(&mut self.affected), std::mem::take(&mut self.seen));
         some.into_iter().filter(|&number| self.flow(number).is_active).for_each(|number| found.insert(number));
-        // Each flow found is visited in turn and may add further flows.
-        let mut place = 0;
-        while let Some(&number) = found.list.get(place) {
-            place += 1;
+        // Visit each flow found. A visit may add further flows.
+        let mut index = 0;
+        while let Some(&number) = found.list.get(index) {
+            index += 1;
             for &(wire, _) in &self.flow(number).wires {
                 if self.users[wire].len() > 1 && !seen.contains(wire as u32) {
                     seen.insert(wire as u32);
@@ -410,7 +411,7 @@ impl Flows {
         }
         let members = found.take();
         seen.take();
-        (self.concerned, self.seen) = (found, seen);
+        (self.affected, self.seen) = (found, seen);
         members
     }
 
@@ -419,7 +420,7 @@ impl Flows {
         let demands: Vec<Demand> = members.iter().map(|&number| self.demand(number, members, now_s)).collect();
         for (&number, rate) in members.iter().zip(rates(&demands)) {
             let old = self.flow(number).rate;
-            if (rate - old).abs() <= SAME_RATE * rate.max(old) {
+            if (rate - old).abs() <= RATE_TOLERANCE * rate.max(old) {
                 continue;
             }
             self.update_position(number, now_s);
@@ -427,8 +428,10 @@ impl Flows {
             self.unscheduled.insert(number);
             for follower in self.followers(&self.all[number as usize]) {
                 self.unscheduled.insert(follower);
-                let is_apart = members.binary_search(&follower).is_err();
-                if is_apart && self.position(follower, now_s) >= self.bound(follower, now_s).0 - SAME_BYTES {
+                let is_separate = members.binary_search(&follower).is_err();
+                if is_separate
+                    && self.position(follower, now_s) >= self.bound(follower, now_s).0 - POSITION_TOLERANCE_BYTES
+                {
                     self.unbalanced.insert(follower);
                 }
             }
@@ -437,42 +440,43 @@ impl Flows {
 
     /// Return the demand of a flow. `members` are the flows that receive their rates together.
     fn demand(&self, number: FlowNumber, members: &[FlowNumber], now_s: f64) -> Demand {
-        let it = self.flow(number);
-        let mut demand = Demand { wires: it.wires.clone(), limit: AT_ONCE, behind: Vec::new() };
+        let transfer = self.flow(number);
+        let mut demand = Demand { wires: transfer.wires.clone(), limit: UNLIMITED_BYTES_PER_S, leaders: Vec::new() };
         let (bound, slope, ahead) = self.bound(number, now_s);
         let position = self.position(number, now_s);
-        if it.is_frozen || position > bound + SAME_BYTES {
+        if transfer.is_frozen || position > bound + POSITION_TOLERANCE_BYTES {
             demand.limit = 0.0;
-        } else if position >= bound - SAME_BYTES {
+        } else if position >= bound - POSITION_TOLERANCE_BYTES {
             match members.binary_search(&ahead) {
-                Ok(ahead) => demand.behind.push(ahead),
+                Ok(ahead) => demand.leaders.push(ahead),
                 Err(_) => demand.limit = slope,
             }
         }
         demand
     }
 
-    /// Return the next event of a flow: it ends, reaches the sender's own position, or may start.
+    /// Return the next event of a flow: it ends, reaches the position of the sender, or may start.
     fn next(&mut self, number: FlowNumber, now_s: f64) -> Option<(f64, Arrival)> {
-        let it = self.flow(number);
-        if !it.is_active || it.is_frozen {
+        let transfer = self.flow(number);
+        if !transfer.is_active || transfer.is_frozen {
             return None;
         }
         let position = self.position(number, now_s);
         let (bound, slope, _) = self.bound(number, now_s);
-        let passes_s = if it.rate > 0.0 { (it.end_bytes - position) / it.rate } else { f64::INFINITY };
-        let in_s = if bound >= it.end_bytes {
+        let passes_s =
+            if transfer.rate > 0.0 { (transfer.end_bytes - position) / transfer.rate } else { f64::INFINITY };
+        let in_s = if bound >= transfer.end_bytes {
             passes_s
-        } else if position > bound + SAME_BYTES {
+        } else if position > bound + POSITION_TOLERANCE_BYTES {
             (position - bound) / slope
-        } else if position < bound - SAME_BYTES && it.rate > slope * (1.0 + SAME_RATE) {
-            (bound - position) / (it.rate - slope)
+        } else if position < bound - POSITION_TOLERANCE_BYTES && transfer.rate > slope * (1.0 + RATE_TOLERANCE) {
+            (bound - position) / (transfer.rate - slope)
         } else {
             f64::INFINITY
         };
-        let it = &mut self.all[number as usize];
-        it.version += 1;
-        let arrival = Arrival { flow: number, version: it.version };
+        let transfer = &mut self.all[number as usize];
+        transfer.version += 1;
+        let arrival = Arrival { flow: number, version: transfer.version };
         (in_s < f64::INFINITY).then_some((now_s + in_s, arrival))
     }
 }

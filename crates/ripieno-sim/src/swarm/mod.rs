@@ -2,8 +2,8 @@
 //! virtual clock.
 //!
 //! A message takes the alpha of its link. Blocks are flows that share wires fairly. A rank that forwards a block while
-//! receiving it stays one step behind. The faults are equal in every run: ranks die, are suspended or slow, links are
-//! cut, and blocks are corrupted.
+//! receiving it stays one step behind. Every run has the same faults: ranks die, are suspended or slow, links are cut,
+//! and blocks are corrupted.
 
 mod event_loop;
 mod flows;
@@ -44,21 +44,21 @@ pub struct SwarmRequest {
     /// Timeouts of the protocol.
     pub timing: SwarmTiming,
     /// Ranks that start late, each with its time.
-    pub late: Vec<(usize, f64)>,
+    pub late_joins: Vec<(usize, f64)>,
     /// Ranks that are suspended forever, each with its time.
-    pub stops: Vec<(usize, f64)>,
+    pub suspensions: Vec<(usize, f64)>,
     /// Ranks that corrupt the next block that they start to send, each with the start time of this fault.
     pub corruptions: Vec<(usize, f64)>,
-    /// Delay in seconds until the other end detects a death or a cut.
-    pub notice_s: f64,
+    /// Delay in seconds until the peer detects a death or a cut.
+    pub detection_delay_s: f64,
     /// Interval in seconds at which rates are rebalanced, or 0 to rebalance at every event.
-    pub balance_s: f64,
+    pub rebalance_interval_s: f64,
     /// Time limit of the simulation in seconds.
-    pub longest_s: f64,
+    pub time_limit_s: f64,
     /// Random seed.
     pub seed: u64,
     /// Whether to record every fetch.
-    pub keeps_fetches: bool,
+    pub records_fetches: bool,
 }
 
 impl SwarmRequest {
@@ -68,14 +68,14 @@ impl SwarmRequest {
         SwarmRequest {
             broadcasts: vec![broadcast],
             timing: SwarmTiming::default(),
-            late: Vec::new(),
-            stops: Vec::new(),
+            late_joins: Vec::new(),
+            suspensions: Vec::new(),
             corruptions: Vec::new(),
-            notice_s: 0.01,
-            balance_s: 0.0,
-            longest_s: 1e6,
+            detection_delay_s: 0.01,
+            rebalance_interval_s: 0.0,
+            time_limit_s: 1e6,
             seed: 0,
-            keeps_fetches: false,
+            records_fetches: false,
         }
     }
 }
@@ -88,7 +88,7 @@ pub enum RankOutcome {
         /// Time of completion in seconds.
         at_s: f64,
         /// Whether all bytes equal the root's value.
-        is_right: bool,
+        is_valid: bool,
     },
     /// The rank knows that it will not receive the value.
     Failed {
@@ -108,16 +108,16 @@ pub enum RankOutcome {
 
 /// Final report of the tracker.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settled {
+pub struct TrackerReport {
     /// Rank of the tracker.
-    pub by: usize,
+    pub tracker: usize,
     /// Time of the report in seconds.
     pub at_s: f64,
     /// Ranks that have the complete value.
     pub acknowledged: Vec<usize>,
     /// Ranks that were lost before.
     pub lost: Vec<usize>,
-    /// Corrupt blocks, each with the ranks that sent it.
+    /// Corrupt blocks, each with the ranks that sent and received it.
     pub corruptions: Vec<CorruptBlock>,
 }
 
@@ -148,13 +148,13 @@ pub struct SwarmOutcome {
     /// Outcome of each rank, for each value.
     pub outcomes: Vec<Vec<RankOutcome>>,
     /// Report of the tracker, for each value.
-    pub settled: Vec<Option<Settled>>,
+    pub settled: Vec<Option<TrackerReport>>,
     /// Bytes sent by each rank, including corrupt and incomplete blocks.
     pub sent_bytes: Vec<usize>,
     /// Load of each wire in use.
     pub loads: Vec<WireLoad>,
     /// All fetches, if requested.
-    pub fetched: Vec<SimulatedFetch>,
+    pub fetches: Vec<SimulatedFetch>,
     /// Number of protocol messages.
     pub message_count: usize,
     /// Time of the last event in seconds.
@@ -192,9 +192,9 @@ pub enum SwarmError {
 impl fmt::Display for SwarmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SwarmError::NoSuchRank { rank } => write!(f, "rank {rank} is not one of the cluster's"),
+            SwarmError::NoSuchRank { rank } => write!(f, "the cluster has no rank {rank}"),
             SwarmError::TooLarge { copy_count } => {
-                write!(f, "{copy_count} blocks on all ranks together: expected at most {COPIES_MAX}, of larger blocks")
+                write!(f, "{copy_count} blocks on all ranks together: expected at most {COPIES_MAX}; use larger blocks")
             }
             SwarmError::Interrupted => write!(f, "the simulation was interrupted"),
         }
@@ -204,7 +204,8 @@ impl fmt::Display for SwarmError {
 impl std::error::Error for SwarmError {}
 
 fn check(p: usize, request: &SwarmRequest, block_counts: &[usize]) -> Result<(), SwarmError> {
-    let named = request.late.iter().chain(&request.stops).chain(&request.corruptions).map(|(rank, _)| *rank);
+    let named =
+        request.late_joins.iter().chain(&request.suspensions).chain(&request.corruptions).map(|(rank, _)| *rank);
     let ordered = request
         .broadcasts
         .iter()

@@ -9,7 +9,7 @@ const BYTES: usize = 4 * MIB;
 fn request(discipline: Discipline) -> SwarmRequest {
     let mut request = SwarmRequest::of(0, BYTES, discipline);
     request.broadcasts[0].block_bytes = Some(128 << 10);
-    request.longest_s = 1000.0;
+    request.time_limit_s = 1000.0;
     request
 }
 
@@ -18,7 +18,7 @@ fn with(p: usize, faults: ClusterFaults) -> Cluster {
 }
 
 /// Check the bound of the total bytes sent: each receiver gets each byte once, plus retransmissions.
-fn hold_bytes(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, p: usize, fault_count: usize) {
+fn check_sent_bytes(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, p: usize, fault_count: usize) {
     let bytes: usize = request.broadcasts.iter().map(|broadcast| broadcast.bytes).sum();
     let block_bytes = found.manifests.iter().map(|manifest| manifest.block_bytes).max().unwrap();
     let sent_bytes: usize = found.sent_bytes.iter().sum();
@@ -37,7 +37,7 @@ fn without_faults_every_rank_has_the_value_and_gets_each_byte_once() {
                     (request.broadcasts[0].root, request.broadcasts[0].bytes) = (root, bytes);
                     let found = simulated(&cluster(p), &request);
                     let case_text = format!("{name}, p {p}, root {root}, {bytes} bytes");
-                    hold(&case_text, &request, &found, &[]);
+                    check_invariants(&case_text, &request, &found, &[]);
                     assert_eq!(found.settled[0].as_ref().unwrap().acknowledged.len(), p - 1, "{case_text}");
                     let sent_bytes: usize = found.sent_bytes.iter().sum();
                     // Positions of partial fetches are rounded.
@@ -59,8 +59,8 @@ fn any_one_rank_may_die_at_any_time() {
                     let request = request(discipline);
                     let found = simulated(&with(p, ClusterFaults::default().death(dead, at_s)), &request);
                     let case_text = format!("{name}, p {p}, rank {dead} dies at {percent}%");
-                    hold(&case_text, &request, &found, &[dead]);
-                    hold_bytes(&case_text, &request, &found, p, 1);
+                    check_invariants(&case_text, &request, &found, &[dead]);
+                    check_sent_bytes(&case_text, &request, &found, p, 1);
                 }
             }
         }
@@ -71,12 +71,17 @@ fn any_one_rank_may_die_at_any_time() {
 fn any_one_rank_may_hang() {
     for (name, discipline) in disciplines() {
         for p in [2, 3, 5, 8] {
-            for still in 0..p {
+            for hanging in 0..p {
                 for at_s in [0.0, 1e-4, 0.1, 0.3] {
                     let mut request = request(discipline);
-                    request.stops = vec![(still, at_s)];
+                    request.suspensions = vec![(hanging, at_s)];
                     let found = simulated(&cluster(p), &request);
-                    hold(&format!("{name}, p {p}, rank {still} stands still at {at_s} s"), &request, &found, &[still]);
+                    check_invariants(
+                        &format!("{name}, p {p}, rank {hanging} hangs from {at_s} s"),
+                        &request,
+                        &found,
+                        &[hanging],
+                    );
                 }
             }
         }
@@ -84,20 +89,20 @@ fn any_one_rank_may_hang() {
 }
 
 #[test]
-fn a_wrong_block_is_fetched_again_and_its_source_named() {
+fn a_corrupt_block_is_fetched_again_and_its_source_is_reported() {
     for (name, discipline) in disciplines() {
         for p in [2, 3, 5, 9] {
             for source in 0..p {
                 let mut request = request(discipline);
                 request.corruptions = vec![(source, 0.05)];
                 let found = simulated(&cluster(p), &request);
-                let case_text = format!("{name}, p {p}, rank {source} sends a wrong block");
-                hold(&case_text, &request, &found, &[]);
-                hold_bytes(&case_text, &request, &found, p, 1);
-                let named: Vec<usize> =
-                    found.settled[0].as_ref().unwrap().corruptions.iter().map(|it| it.source).collect();
-                assert!(named.iter().all(|&named| named == source), "{case_text}: {named:?} named");
-                assert!(source != 0 || !named.is_empty(), "{case_text}: nobody named");
+                let case_text = format!("{name}, p {p}, rank {source} sends a corrupt block");
+                check_invariants(&case_text, &request, &found, &[]);
+                check_sent_bytes(&case_text, &request, &found, p, 1);
+                let reported: Vec<usize> =
+                    found.settled[0].as_ref().unwrap().corruptions.iter().map(|corruption| corruption.source).collect();
+                assert!(reported.iter().all(|&reported| reported == source), "{case_text}: {reported:?} reported");
+                assert!(source != 0 || !reported.is_empty(), "{case_text}: no source reported");
             }
         }
     }
@@ -109,13 +114,16 @@ fn a_source_of_only_corrupt_blocks_is_dropped() {
         let mut request = request(discipline);
         request.corruptions = vec![(1, 0.0); 10_000];
         let found = simulated(&cluster(5), &request);
-        hold(name, &request, &found, &[]);
+        check_invariants(name, &request, &found, &[]);
         let corruptions = &found.settled[0].as_ref().unwrap().corruptions;
-        assert!(!corruptions.is_empty() && corruptions.iter().all(|it| it.source == 1), "{name}: {corruptions:?}");
+        assert!(
+            !corruptions.is_empty() && corruptions.iter().all(|corruption| corruption.source == 1),
+            "{name}: {corruptions:?}"
+        );
         for receiver in [0, 2, 3, 4] {
             // After the second corrupted block, the outstanding requests still complete.
-            let count = corruptions.iter().filter(|it| it.receiver == receiver).count();
-            assert!(count <= 6, "{name}: rank {receiver} took {count} wrong blocks");
+            let count = corruptions.iter().filter(|corruption| corruption.receiver == receiver).count();
+            assert!(count <= 6, "{name}: rank {receiver} received {count} corrupt blocks");
         }
     }
 }
@@ -128,7 +136,7 @@ fn any_link_between_receivers_may_be_cut() {
                 for other in one + 1..p {
                     let request = request(discipline);
                     let found = simulated(&with(p, ClusterFaults::default().cut(one, other, 0.15)), &request);
-                    hold(&format!("{name}, p {p}, {one} and {other} cut"), &request, &found, &[]);
+                    check_invariants(&format!("{name}, p {p}, {one} and {other} cut"), &request, &found, &[]);
                 }
             }
         }
@@ -136,7 +144,7 @@ fn any_link_between_receivers_may_be_cut() {
 }
 
 #[test]
-fn a_rank_that_is_cut_off_from_the_root_fails_and_names_it() {
+fn a_rank_without_a_connection_to_the_root_fails_and_reports_the_root() {
     for (name, discipline) in disciplines() {
         let found = simulated(&with(4, ClusterFaults::default().cut(0, 2, 0.15)), &request(discipline));
         for (rank, outcome) in found.outcomes[0].iter().enumerate() {
@@ -145,7 +153,7 @@ fn a_rank_that_is_cut_off_from_the_root_fails_and_names_it() {
                     assert_eq!((rank, failure), (2, &MemberFailure::CutOff { root: 0 }), "{name}");
                 }
                 outcome => {
-                    assert!(matches!(outcome, RankOutcome::Done { is_right: true, .. }), "{name}, {rank}: {outcome:?}")
+                    assert!(matches!(outcome, RankOutcome::Done { is_valid: true, .. }), "{name}, {rank}: {outcome:?}")
                 }
             }
         }
@@ -153,13 +161,13 @@ fn a_rank_that_is_cut_off_from_the_root_fails_and_names_it() {
 }
 
 #[test]
-fn a_rank_that_is_late_is_served() {
+fn a_rank_that_joins_late_gets_the_value() {
     for (name, discipline) in disciplines() {
         for at_s in [0.01, 0.2, 5.0] {
             let mut request = request(discipline);
-            request.late = vec![(3, at_s), (5, at_s * 1.5)];
+            request.late_joins = vec![(3, at_s), (5, at_s * 1.5)];
             let found = simulated(&cluster(7), &request);
-            hold(&format!("{name}, late at {at_s} s"), &request, &found, &[]);
+            check_invariants(&format!("{name}, late at {at_s} s"), &request, &found, &[]);
         }
     }
 }
@@ -171,7 +179,7 @@ fn several_values_share_the_links() {
         let alone_s = simulated(&cluster(6), &request).time_s(0);
         request.broadcasts.push(request.broadcasts[0].clone());
         let found = simulated(&cluster(6), &request);
-        hold(name, &request, &found, &[]);
+        check_invariants(name, &request, &found, &[]);
         let [one_s, other_s] = [0, 1].map(|broadcast| found.time_s(broadcast));
         assert!((one_s - other_s).abs() <= 0.25 * one_s.max(other_s), "{name}: {one_s} and {other_s} s");
         assert!(one_s.max(other_s) <= 2.3 * alone_s, "{name}: {one_s} and {other_s} s, alone {alone_s}");
@@ -179,11 +187,11 @@ fn several_values_share_the_links() {
 }
 
 /// Return the time at which the receivers jointly hold all blocks, without faults.
-fn together_s(found: &SwarmOutcome) -> f64 {
+fn complete_s(found: &SwarmOutcome) -> f64 {
     let mut whole_s = std::collections::BTreeMap::new();
-    for it in &found.fetched {
-        let at_s: &mut f64 = whole_s.entry((it.block, it.receiver)).or_default();
-        *at_s = at_s.max(it.end_s);
+    for fetch in &found.fetches {
+        let at_s: &mut f64 = whole_s.entry((fetch.block, fetch.receiver)).or_default();
+        *at_s = at_s.max(fetch.end_s);
     }
     let first_s =
         |block| whole_s.range((block, 0)..(block + 1, 0)).map(|(_, &at_s)| at_s).fold(f64::INFINITY, f64::min);
@@ -191,17 +199,17 @@ fn together_s(found: &SwarmOutcome) -> f64 {
 }
 
 #[test]
-fn the_root_may_die_once_the_others_have_everything_together() {
+fn the_root_may_die_once_the_receivers_jointly_have_all_blocks() {
     for (name, discipline) in disciplines() {
         for p in [2, 3, 5, 9] {
             let mut request = request(discipline);
-            request.keeps_fetches = true;
-            let together_s = together_s(&simulated(&cluster(p), &request));
+            request.records_fetches = true;
+            let complete_s = complete_s(&simulated(&cluster(p), &request));
             for (share, fails) in [(0.2, true), (0.9, true), (0.999, true), (1.0001, false), (1.01, false)] {
-                let found = simulated(&with(p, ClusterFaults::default().death(0, together_s * share)), &request);
-                hold(&format!("{name}, p {p}, root dies at {share}"), &request, &found, &[0]);
+                let found = simulated(&with(p, ClusterFaults::default().death(0, complete_s * share)), &request);
+                check_invariants(&format!("{name}, p {p}, root dies at {share}"), &request, &found, &[0]);
                 let failed_count =
-                    found.outcomes[0].iter().filter(|it| matches!(it, RankOutcome::Failed { .. })).count();
+                    found.outcomes[0].iter().filter(|outcome| matches!(outcome, RankOutcome::Failed { .. })).count();
                 assert_eq!(failed_count > 0, fails, "{name}, p {p}, root dies at {share}: {:?}", found.outcomes);
             }
         }
@@ -214,13 +222,13 @@ struct FaultReplay(u64);
 impl Drop for FaultReplay {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("seed {0} failed; again: RIPIENO_SWARM_SEEDS={0}..{1} make soak", self.0, self.0 + 1);
+            eprintln!("seed {0} failed; to repeat: RIPIENO_SWARM_SEEDS={0}..{1} make soak", self.0, self.0 + 1);
         }
     }
 }
 
 /// Run a random schedule: up to a third of the ranks die or stop, blocks are corrupted, links are cut.
-fn random(seed: u64) {
+fn run_random_faults(seed: u64) {
     let _replay = FaultReplay(seed);
     let mut state = seed;
     let mut draw = |below: usize| (next_random(&mut state) % below as u64) as usize;
@@ -236,7 +244,7 @@ fn random(seed: u64) {
     for _ in 0..1 + draw(p.div_ceil(3)) {
         let (rank, at_s) = (draw(p), longest_s * draw(1000) as f64 / 1000.0);
         if draw(4) == 0 {
-            request.stops.push((rank, at_s));
+            request.suspensions.push((rank, at_s));
         } else {
             faults = faults.death(rank, at_s);
         }
@@ -246,35 +254,37 @@ fn random(seed: u64) {
     if draw(3) == 0 {
         faults = faults.slow(draw(p), 1.0 + draw(50) as f64 / 10.0);
     }
-    let case_text =
-        format!("seed {seed}: {name}, p {p}, {} bytes, {faults:?}, {:?}", request.broadcasts[0].bytes, request.stops);
+    let case_text = format!(
+        "seed {seed}: {name}, p {p}, {} bytes, {faults:?}, {:?}",
+        request.broadcasts[0].bytes, request.suspensions
+    );
     let fault_count = lost.len() + request.corruptions.len();
     let found = simulated(&with(p, faults), &request);
-    hold(&case_text, &request, &found, &lost);
-    hold_bytes(&case_text, &request, &found, p, fault_count);
+    check_invariants(&case_text, &request, &found, &lost);
+    check_sent_bytes(&case_text, &request, &found, p, fault_count);
 }
 
 #[test]
-fn random_faults_leave_no_rank_waiting_and_no_wrong_byte() {
-    (0..300).for_each(random);
+fn random_faults_leave_no_rank_waiting_and_no_corrupt_byte() {
+    (0..300).for_each(run_random_faults);
 }
 
 #[test]
-#[ignore = "takes minutes: make soak; RIPIENO_SWARM_SEEDS says how many, or which, such as 17..18"]
-fn many_random_faults_leave_no_rank_waiting_and_no_wrong_byte() {
+#[ignore = "takes minutes: make soak; RIPIENO_SWARM_SEEDS is the number of seeds, or a range such as 17..18"]
+fn many_random_faults_leave_no_rank_waiting_and_no_corrupt_byte() {
     let text = std::env::var("RIPIENO_SWARM_SEEDS").unwrap_or("5000".to_string());
     let (first, end) = text.split_once("..").unwrap_or(("0", &text));
     let [first, end] = [first, end].map(|text| text.parse::<u64>().expect("a number, or two as 17..18"));
-    (first..end).for_each(random);
+    (first..end).for_each(run_random_faults);
 }
 
 #[test]
-fn the_same_seed_ends_the_same() {
+fn equal_seeds_give_equal_results() {
     for (name, discipline) in disciplines() {
         let times = || {
             let mut request = request(discipline);
-            request.keeps_fetches = true;
-            simulated(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &request).fetched
+            request.records_fetches = true;
+            simulated(&with(9, ClusterFaults::default().death(3, 0.2).slow(5, 3.0)), &request).fetches
         };
         assert_eq!(times(), times(), "{name}");
     }

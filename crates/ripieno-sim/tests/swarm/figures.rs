@@ -8,10 +8,10 @@ use std::sync::Arc;
 const BYTES: usize = 64 * MIB;
 
 /// Return the time of the last receiver as a multiple of bytes / rate.
-fn multiple(cluster: &Cluster, discipline: Discipline) -> f64 {
+fn time_ratio(cluster: &Cluster, discipline: Discipline) -> f64 {
     let request = SwarmRequest::of(0, BYTES, discipline);
     let found = simulated(cluster, &request);
-    hold("a figure", &request, &found, &[]);
+    check_invariants("a figure", &request, &found, &[]);
     found.time_s(0) / (BYTES as f64 * BETA)
 }
 
@@ -23,39 +23,47 @@ fn named(name: &str) -> Discipline {
 fn a_broadcast_of_64_mib_reaches_8_and_32_hosts_near_the_rate_limit() {
     let most = [("chain", 1.06, 1.08), ("splitstream", 1.15, 1.2), ("csb", 1.3, 1.5), ("bittorrent", 1.5, 1.6)];
     for (name, most_8, most_32) in most {
-        let [at_8, at_32] = [8, 32].map(|hosts| multiple(&cluster(hosts + 1), named(name)));
+        let [at_8, at_32] = [8, 32].map(|hosts| time_ratio(&cluster(hosts + 1), named(name)));
         println!("{name}: 8 hosts {at_8:.3}, 32 hosts {at_32:.3}");
         assert!(at_8 <= most_8 && at_32 <= most_32, "{name}: {at_8} and {at_32}");
     }
 }
 
 #[test]
-fn sixty_four_hosts_take_hardly_longer_than_8() {
+fn a_broadcast_to_64_hosts_takes_little_longer_than_to_8() {
     for (name, most) in [("chain", 1.1), ("splitstream", 1.3), ("csb", 1.3), ("bittorrent", 1.3)] {
-        let [at_8, at_64] = [8, 64].map(|hosts| multiple(&cluster(hosts + 1), named(name)));
+        let [at_8, at_64] = [8, 64].map(|hosts| time_ratio(&cluster(hosts + 1), named(name)));
         println!("{name}: 64 hosts {at_64:.3}, {:.3} times 8", at_64 / at_8);
         assert!(at_64 / at_8 <= most, "{name}: {at_8} and {at_64}");
     }
 }
 
 #[test]
-fn the_root_of_bittorrent_sends_few_blocks_twice_before_all_are_sent() {
+fn the_root_of_bittorrent_sends_few_blocks_twice_before_it_has_sent_all() {
     for hosts in [8, 64] {
-        let request = SwarmRequest { keeps_fetches: true, ..SwarmRequest::of(0, BYTES, named("bittorrent")) };
+        let request = SwarmRequest { records_fetches: true, ..SwarmRequest::of(0, BYTES, named("bittorrent")) };
         let found = simulated(&cluster(hosts + 1), &request);
-        let given: Vec<_> = found.fetched.iter().filter(|fetch| fetch.sender == 0).collect();
+        let root_fetches: Vec<_> = found.fetches.iter().filter(|fetch| fetch.sender == 0).collect();
         let block_count = found.manifests[0].block_count();
-        let out_s =
-            |block| given.iter().filter(|it| it.block == block).map(|it| it.end_s).fold(f64::INFINITY, f64::min);
-        let all_out_s = (0..block_count).map(out_s).fold(0.0, f64::max);
-        let count = given.iter().filter(|it| it.start_s < all_out_s).count();
-        println!("{hosts} hosts: {block_count} blocks are out after {:.3}", all_out_s / (BYTES as f64 * BETA));
-        assert!(count as f64 <= 1.1 * block_count as f64, "{hosts} hosts: {count} sent until {block_count} are out");
+        let sent_s = |block| {
+            root_fetches
+                .iter()
+                .filter(|fetch| fetch.block == block)
+                .map(|fetch| fetch.end_s)
+                .fold(f64::INFINITY, f64::min)
+        };
+        let all_sent_s = (0..block_count).map(sent_s).fold(0.0, f64::max);
+        let count = root_fetches.iter().filter(|fetch| fetch.start_s < all_sent_s).count();
+        println!("{hosts} hosts: {block_count} blocks are sent after {:.3}", all_sent_s / (BYTES as f64 * BETA));
+        assert!(
+            count as f64 <= 1.1 * block_count as f64,
+            "{hosts} hosts: {count} sends before {block_count} blocks were sent"
+        );
     }
 }
 
 #[test]
-fn a_chain_in_the_order_of_racks_is_six_times_as_fast_as_one_without() {
+fn a_chain_in_rack_order_is_six_times_as_fast_as_in_random_order() {
     let (racks, hosts) = (4, 8);
     let topology = Topology::new((0..racks * hosts).collect(), (0..racks * hosts).map(|rank| rank / hosts).collect());
     let plain = cluster(racks * hosts);
@@ -75,14 +83,14 @@ fn a_chain_in_the_order_of_racks_is_six_times_as_fast_as_one_without() {
 }
 
 #[test]
-fn three_of_32_receivers_may_be_killed_half_way() {
+fn three_of_32_receivers_may_be_killed_at_half_of_the_time() {
     for name in ["chain", "splitstream", "csb", "bittorrent"] {
-        let undisturbed = multiple(&cluster(33), named(name));
+        let undisturbed = time_ratio(&cluster(33), named(name));
         let at_s = undisturbed * BYTES as f64 * BETA / 2.0;
         let faults = [5, 16, 27].into_iter().fold(ClusterFaults::default(), |faults, rank| faults.death(rank, at_s));
         let request = SwarmRequest::of(0, BYTES, named(name));
         let found = simulated(&Cluster { faults, ..cluster(33) }, &request);
-        hold(name, &request, &found, &[5, 16, 27]);
+        check_invariants(name, &request, &found, &[5, 16, 27]);
         let ratio = found.time_s(0) / (undisturbed * BYTES as f64 * BETA);
         println!("{name}: {ratio:.3} times the undisturbed time");
         assert!(ratio <= 1.25, "{name}: {ratio}");
@@ -90,17 +98,17 @@ fn three_of_32_receivers_may_be_killed_half_way() {
 }
 
 #[test]
-fn a_host_at_a_fifth_of_the_rate_holds_up_itself_alone() {
+fn a_slow_host_does_not_delay_the_other_hosts() {
     for name in ["csb", "bittorrent"] {
-        let undisturbed = multiple(&cluster(33), named(name));
+        let undisturbed = time_ratio(&cluster(33), named(name));
         // Rank 1 is also the first rank that sends a request.
         for slow in [1, 5] {
             let request = SwarmRequest::of(0, BYTES, named(name));
             let found =
                 simulated(&Cluster { faults: ClusterFaults::default().slow(slow, 5.0), ..cluster(33) }, &request);
-            hold(name, &request, &found, &[]);
+            check_invariants(name, &request, &found, &[]);
             let others = found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != slow);
-            let others_s = others.map(|(_, it)| match it {
+            let others_s = others.map(|(_, outcome)| match outcome {
                 RankOutcome::Done { at_s, .. } => *at_s,
                 other => panic!("{name}: {other:?}"),
             });

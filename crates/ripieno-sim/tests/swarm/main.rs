@@ -27,17 +27,17 @@ fn simulated(cluster: &Cluster, request: &SwarmRequest) -> SwarmOutcome {
 }
 
 /// Check the invariants of every broadcast, with any faults.
-fn hold(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, ranks_lost: &[usize]) {
+fn check_invariants(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, ranks_lost: &[usize]) {
     for (broadcast, outcomes) in request.broadcasts.iter().zip(&found.outcomes) {
         let is_root_lost = ranks_lost.contains(&broadcast.root);
         for (rank, outcome) in outcomes.iter().enumerate() {
             match outcome {
-                RankOutcome::Done { is_right, .. } => assert!(is_right, "{case_text}: rank {rank} has wrong bytes"),
+                RankOutcome::Done { is_valid, .. } => assert!(is_valid, "{case_text}: rank {rank} has wrong bytes"),
                 RankOutcome::Lost { .. } => {
-                    assert!(ranks_lost.contains(&rank), "{case_text}: rank {rank} was not to be lost")
+                    assert!(ranks_lost.contains(&rank), "{case_text}: rank {rank} was lost unexpectedly")
                 }
                 RankOutcome::Failed { failure, .. } => {
-                    assert!(is_root_lost, "{case_text}: rank {rank} failed though the root lives: {failure}");
+                    assert!(is_root_lost, "{case_text}: rank {rank} failed although the root is alive: {failure}");
                     assert!(
                         matches!(failure, MemberFailure::RootLost { root, .. } if *root == broadcast.root),
                         "{case_text}: rank {rank}: {failure}"
@@ -50,7 +50,7 @@ fn hold(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, ranks_los
     if let [broadcast] = &request.broadcasts[..]
         && !ranks_lost.contains(&broadcast.root)
     {
-        let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{case_text}: the root knows of no end"));
+        let settled = found.settled[0].as_ref().unwrap_or_else(|| panic!("{case_text}: the root has no final report"));
         for (rank, outcome) in found.outcomes[0].iter().enumerate().filter(|(rank, _)| *rank != broadcast.root) {
             let (acknowledged, lost) = (settled.acknowledged.contains(&rank), settled.lost.contains(&rank));
             match outcome {
@@ -58,7 +58,10 @@ fn hold(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, ranks_los
                     assert!(lost != acknowledged, "{case_text}: rank {rank} is lost: {settled:?}")
                 }
                 _ => {
-                    assert!(acknowledged || ranks_lost.contains(&rank), "{case_text}: rank {rank} has it: {settled:?}")
+                    assert!(
+                        acknowledged || ranks_lost.contains(&rank),
+                        "{case_text}: rank {rank} has the value: {settled:?}"
+                    )
                 }
             }
         }
@@ -67,21 +70,22 @@ fn hold(case_text: &str, request: &SwarmRequest, found: &SwarmOutcome, ranks_los
 
 #[test]
 fn a_simulation_ends_when_it_is_interrupted() {
-    let question_count = Cell::new(0);
+    let call_count = Cell::new(0);
     let is_interrupted = || {
-        question_count.set(question_count.get() + 1);
-        question_count.get() == 3
+        call_count.set(call_count.get() + 1);
+        call_count.get() == 3
     };
     let found =
         swarm_interruptible(&cluster(65), &SwarmRequest::of(0, 64 * MIB, Discipline::BITTORRENT), &is_interrupted);
-    assert_eq!((found.err(), question_count.get()), (Some(SwarmError::Interrupted), 3));
+    assert_eq!((found.err(), call_count.get()), (Some(SwarmError::Interrupted), 3));
 }
 
 #[test]
-fn the_number_of_neighbors_does_not_depend_on_the_order_of_joining() {
+fn members_that_join_one_after_the_other_are_as_fast_as_members_that_join_together() {
     let at_once = SwarmRequest::of(0, 16 * MIB, Discipline::BITTORRENT);
-    let by_turns = SwarmRequest { late: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
-    let [at_once_s, by_turns_s] = [at_once, by_turns].map(|request| simulated(&cluster(65), &request).time_s(0));
-    println!("64 that come by turns take {:.3} times as long", by_turns_s / at_once_s);
-    assert!(by_turns_s <= 1.1 * at_once_s, "{by_turns_s} and {at_once_s} s");
+    let one_by_one =
+        SwarmRequest { late_joins: (1..65).map(|rank| (rank, 1e-3 * rank as f64)).collect(), ..at_once.clone() };
+    let [at_once_s, one_by_one_s] = [at_once, one_by_one].map(|request| simulated(&cluster(65), &request).time_s(0));
+    println!("64 ranks that join one by one take {:.3} times as long", one_by_one_s / at_once_s);
+    assert!(one_by_one_s <= 1.1 * at_once_s, "{one_by_one_s} and {at_once_s} s");
 }

@@ -1,10 +1,11 @@
 //! State shared by the communicators of one rank: the links, the runs in flight, and the background thread.
 //!
-//! The holder of the core makes progress on all runs. A blocking call does so, and so does a wait. Between them, the
-//! background thread makes progress, and yields as soon as another thread requests the core. It starts with the first
-//! asynchronous call, sleeps while nothing is in flight, and ends when the world is closed.
+//! The thread that holds the core makes progress on all runs. Blocking calls and waits hold the core. Between them, the
+//! background thread holds it, and yields as soon as another thread requests it. The background thread starts with the
+//! first asynchronous call, sleeps while nothing is in flight, and ends when the world is closed.
 //!
-//! A thread that has held the core many times in a row, with nothing in flight, owns it ([`crate::biased_lock`]).
+//! The core becomes biased to a thread that has held it many times in a row with nothing in flight
+//! ([`crate::biased_lock`]).
 
 mod slot;
 
@@ -14,11 +15,11 @@ use crate::communicator_state::CommunicatorState;
 use crate::error::Error;
 use crate::lock::lock;
 use crate::pool::BufferPool;
+use crate::result_slot::Waiters;
 use crate::runtime::Runtime;
-use crate::ticket::Waiters;
 use ripieno_run::recorder::Gauge;
 use ripieno_run::{Executor, Fabric, JobFailure, Remote};
-use slot::{CoreSlot, CoreState, LockTurns, OwnedCore};
+use slot::{BiasedCore, CoreSlot, CoreState, HoldHistory};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, Weak};
@@ -35,34 +36,34 @@ pub(crate) struct Core {
     pub overrides: Overrides,
     /// The communicators, in order of creation; `None` for a closed one.
     pub communicators: Vec<Option<Box<CommunicatorState>>>,
-    /// Number of splits that this rank has taken part in. The next split gets a larger number.
+    /// Largest number of a split or group that this rank has taken part in. The next one gets a larger number.
     pub split_count: u32,
     /// Number of times that the world was replicated.
     pub replicated_count: u32,
-    /// Number of groups created by the same members; the keys are their ranks in the world.
+    /// Number of groups created so far, by the world ranks of their members.
     pub group_counts: BTreeMap<Arc<[usize]>, u64>,
 }
 
-/// Maximum number of replications of the world. Parts of the world do not use these communicator numbers.
-pub(crate) const REPLICATED_MAX: u32 = 1 << 28;
-/// Number of communicator numbers that are reserved for groups.
-pub(crate) const GROUP_NUMBERS: u32 = 1 << 28;
+/// Maximum number of replications of the world. Their communicator ids are reserved.
+pub(crate) const MAX_REPLICATED_COUNT: u32 = 1 << 28;
+/// Number of communicator ids that are reserved for the creation of groups.
+pub(crate) const GROUP_ID_COUNT: u32 = 1 << 28;
 /// Time that a thread waits for the core before it calls the interrupt function.
 const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Interrupt function of a waiting thread: returns whether the user wants to stop waiting.
+/// Interrupt function: returns whether a waiting thread must stop waiting.
 type WaitInterrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The core, and the locks that protect it.
 pub(crate) struct CoreShared {
-    /// The owner of the core in [`CoreState::Biased`].
+    /// The thread to which the core is biased in [`CoreState::Biased`].
     bias: BiasedLock<AtomicU64>,
-    /// Storage of the core in [`CoreState::Biased`], while the owner is not inside.
-    given: OwnedCore,
+    /// Storage of the core in [`CoreState::Biased`], while the biased thread is not inside.
+    biased_core: BiasedCore,
     /// Locked only briefly. A thread that holds this lock never waits for anything else.
     slot: Mutex<CoreSlot>,
     /// Number of threads that wait for the core; only changed with the slot locked.
-    wanted: AtomicUsize,
+    waiter_count: AtomicUsize,
     /// Notifies waiting threads that the core is free, that a call in flight has ended or that the world is closed.
     freed: Condvar,
     /// Notifies the background thread that it has work, or that the world is closed.
@@ -92,13 +93,13 @@ impl CoreShared {
         let (rank, remote, gauge) = (core.fabric.rank(), core.fabric.remote(), core.executor.recorder.gauge.clone());
         Arc::new_cyclic(|own: &Weak<CoreShared>| CoreShared {
             bias: BiasedLock::default(),
-            given: OwnedCore::default(),
+            biased_core: BiasedCore::default(),
             slot: Mutex::new(CoreSlot {
                 core: CoreState::Free(Box::new(core)),
-                turns: LockTurns::default(),
+                hold_history: HoldHistory::default(),
                 retired: Vec::new(),
             }),
-            wanted: AtomicUsize::new(0),
+            waiter_count: AtomicUsize::new(0),
             freed: Condvar::new(),
             changed: Condvar::new(),
             interrupt: Mutex::default(),
@@ -110,16 +111,16 @@ impl CoreShared {
         })
     }
 
-    /// Call `interrupt` whenever a thread has waited, for the core or in a call.
+    /// Call `interrupt` each time that a thread has waited for the core or in a call.
     pub fn set_interrupt(self: &Arc<CoreShared>, interrupt: WaitInterrupt) -> Result<(), Error> {
-        let asked = interrupt.clone();
-        self.hold()?.core().executor.interrupt = Some(Box::new(move || asked()));
+        let executor_interrupt = interrupt.clone();
+        self.hold()?.core().executor.interrupt = Some(Box::new(move || executor_interrupt()));
         *lock(&self.interrupt) = Some(interrupt);
         Ok(())
     }
 
-    /// Wait for the core. The background thread yields it at once; a blocking caller releases it when its call ends. An
-    /// interrupted waiter reports the interruption to the job, which ends the call of the holder.
+    /// Wait for the core. The background thread yields it at once; a blocking caller releases it when its call ends.
+    /// An interrupted waiter reports the interruption to the job, which ends the call of the holder.
     #[inline]
     pub fn hold(self: &Arc<CoreShared>) -> Result<CoreGuard<'_>, Error> {
         if let Some(held) = self.enter() {
@@ -136,10 +137,10 @@ impl CoreShared {
             EnterResult::No => None,
             EnterResult::Yes => {
                 // SAFETY: the bias admits only this thread.
-                let core = unsafe { self.given.take() };
+                let core = unsafe { self.biased_core.take() };
                 Some(CoreGuard { core, shared: self, by_bias: Some(me) })
             }
-            EnterResult::TakenBack => {
+            EnterResult::Revoked => {
                 self.notify_waiters();
                 None
             }
@@ -156,7 +157,7 @@ impl CoreShared {
         if let Some(held) = self.take(&mut slot) {
             return held.map(Some);
         }
-        self.wanted.fetch_add(1, Ordering::SeqCst);
+        self.waiter_count.fetch_add(1, Ordering::SeqCst);
         self.remote.wake();
         let held = loop {
             if is_over() {
@@ -179,7 +180,7 @@ impl CoreShared {
                 }
             }
         };
-        self.wanted.fetch_sub(1, Ordering::SeqCst);
+        self.waiter_count.fetch_sub(1, Ordering::SeqCst);
         // The background thread may have yielded to this one.
         self.changed.notify_one();
         held
@@ -187,10 +188,10 @@ impl CoreShared {
 
     /// Take the core if it is free.
     fn take<'a>(self: &'a Arc<CoreShared>, slot: &mut CoreSlot) -> Option<Result<CoreGuard<'a>, Error>> {
-        self.take_back(slot);
+        self.revoke(slot);
         match std::mem::replace(&mut slot.core, CoreState::Held) {
             CoreState::Free(core) => {
-                slot.turns.note(this_thread());
+                slot.hold_history.note(this_thread());
                 Some(Ok(CoreGuard { core: Some(core), shared: self, by_bias: None }))
             }
             CoreState::Held => None,
@@ -206,17 +207,17 @@ impl CoreShared {
     }
 
     /// Revoke the bias of the core. If the biased thread is inside, the core stays with it until it leaves.
-    fn take_back(&self, slot: &mut CoreSlot) {
-        if !matches!(slot.core, CoreState::Biased) || !self.bias.take_back() {
+    fn revoke(&self, slot: &mut CoreSlot) {
+        if !matches!(slot.core, CoreState::Biased) || !self.bias.revoke() {
             return;
         }
-        slot.turns.note_revocation();
+        slot.hold_history.note_revocation();
         // SAFETY: the slot is locked, the bias is revoked, and no thread is inside.
-        let core = unsafe { self.given.take() };
+        let core = unsafe { self.biased_core.take() };
         slot.put(core.expect("the thread that leaves puts the core back"));
     }
 
-    /// Return whether the user wants to stop waiting. If so, report it to the other ranks.
+    /// Return whether the wait is interrupted. If so, report it to the other ranks.
     fn is_interrupted(&self) -> bool {
         let interrupt = lock(&self.interrupt).clone();
         let is_interrupted = interrupt.is_some_and(|interrupt| interrupt());
@@ -231,15 +232,15 @@ impl CoreShared {
         is_interrupted
     }
 
-    /// Release a closed communicator without waiting for the core: the caller may hold a lock that the holder waits
-    /// for.
+    /// Release a closed communicator without waiting for the core, because the caller may hold a lock that the core's
+    /// holder waits for.
     pub fn retire(self: &Arc<CoreShared>, number: usize) {
         if let Some(mut held) = self.enter() {
             held.core().communicators[number] = None;
             return;
         }
         let mut slot = lock(&self.slot);
-        self.take_back(&mut slot);
+        self.revoke(&mut slot);
         match &mut slot.core {
             CoreState::Free(core) => core.communicators[number] = None,
             CoreState::Held | CoreState::Biased => slot.retired.push(number),
@@ -252,24 +253,24 @@ impl CoreShared {
         match std::mem::replace(&mut slot.core, CoreState::Biased) {
             CoreState::Free(core) => {
                 // SAFETY: no thread has the bias, so no thread is inside.
-                unsafe { self.given.put(Some(core)) };
+                unsafe { self.biased_core.put(Some(core)) };
                 self.bias.grant(this_thread());
             }
             other => slot.core = other,
         }
     }
 
-    /// Return the core to the slot after its thread has left and the bias was revoked.
+    /// Return the core to the slot after the biased thread has left and the bias was revoked.
     #[cold]
     #[inline(never)]
     fn put_back(&self) {
         let mut slot = lock(&self.slot);
-        self.take_back(&mut slot);
+        self.revoke(&mut slot);
         self.freed.notify_all();
     }
 
-    fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::SeqCst) > 0
+    fn has_waiters(&self) -> bool {
+        self.waiter_count.load(Ordering::SeqCst) > 0
     }
 
     /// Return this rank in the world.
@@ -282,8 +283,8 @@ impl CoreShared {
         &*self.remote
     }
 
-    /// Return the same as an owned reference, for callers that outlive `self`.
-    pub fn remote_of_all(&self) -> Arc<dyn Remote> {
+    /// Return [`CoreShared::remote`] as an owned reference, for callers that outlive `self`.
+    pub fn shared_remote(&self) -> Arc<dyn Remote> {
         self.remote.clone()
     }
 
@@ -293,18 +294,18 @@ impl CoreShared {
         if background.is_none() {
             let shared = self.clone();
             let thread = std::thread::Builder::new().name("ripieno-progress".to_string());
-            let started = thread.spawn(move || shared.move_on());
+            let started = thread.spawn(move || shared.run_background());
             *background = Some(started.map_err(|error| Error::NoThread { cause: error.to_string() })?);
         }
         Ok(())
     }
 
-    /// Main loop of the background thread.
-    fn move_on(self: &Arc<CoreShared>) {
+    /// Run the main loop of the background thread.
+    fn run_background(self: &Arc<CoreShared>) {
         let mut slot = lock(&self.slot);
         loop {
             let has_work = match &slot.core {
-                CoreState::Free(core) => !self.is_wanted() && !core.executor.is_idle(),
+                CoreState::Free(core) => !self.has_waiters() && !core.executor.is_idle(),
                 CoreState::Held | CoreState::Biased => false,
                 CoreState::Closed => return,
             };
@@ -313,7 +314,7 @@ impl CoreShared {
                     drop(slot);
                     let Core { fabric, executor, .. } = held.core();
                     // A failed run reports its error through its handle.
-                    let _ = executor.drive(&mut **fabric, false, &|| self.is_wanted());
+                    let _ = executor.drive(&mut **fabric, false, &|| self.has_waiters());
                     drop(held);
                     slot = lock(&self.slot);
                 }
@@ -351,7 +352,7 @@ impl Waiters for CoreShared {
     fn notify_waiters(&self) {
         // With the lock held, no thread is between its check and its wait.
         let _slot = lock(&self.slot);
-        if self.is_wanted() {
+        if self.has_waiters() {
             self.freed.notify_all();
         }
     }
@@ -380,9 +381,9 @@ impl Drop for CoreGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         match (self.by_bias, &self.core) {
-            (Some(me), Some(core)) if core.executor.is_idle() && self.shared.bias.lasts(me) => {
+            (Some(me), Some(core)) if core.executor.is_idle() && self.shared.bias.is_still_biased_to(me) => {
                 // SAFETY: this thread is inside.
-                unsafe { self.shared.given.put(self.core.take()) };
+                unsafe { self.shared.biased_core.put(self.core.take()) };
                 if !self.shared.bias.leave(me) {
                     self.shared.put_back();
                 }
@@ -412,13 +413,13 @@ impl CoreGuard<'_> {
         if self.by_bias.is_some() {
             shared.bias.end();
         }
-        if !is_for_background && !shared.is_wanted() && slot.turns.should_bias() {
+        if !is_for_background && !shared.has_waiters() && slot.hold_history.should_bias() {
             shared.grant(&mut slot);
         }
         if is_for_background {
             shared.changed.notify_one();
         }
-        if shared.is_wanted() {
+        if shared.has_waiters() {
             shared.freed.notify_all();
         }
     }

@@ -1,4 +1,4 @@
-//! Slot that holds a rank's core, and the biased-locking policy: when a thread may keep the core without the lock.
+//! Slot that holds a rank's core, and the policy that biases the core to a thread.
 
 use super::Core;
 use ripieno_net::can_fence_threads;
@@ -6,20 +6,20 @@ use std::cell::UnsafeCell;
 
 /// Number of consecutive holds after which a thread gets the bias.
 const BIAS_AFTER_HOLDS: u32 = 32;
-/// Each revocation multiplies [`BIAS_AFTER_HOLDS`] by two to this power.
+/// Binary logarithm of the factor by which each revocation increases [`BIAS_AFTER_HOLDS`].
 const BACKOFF_BITS: u32 = 3;
 
 /// Slot of the core while no thread holds it.
 pub(crate) struct CoreSlot {
     pub core: CoreState,
-    pub turns: LockTurns,
+    pub hold_history: HoldHistory,
     /// Communicators that were closed while the core was held. They are removed when it becomes free.
     pub retired: Vec<usize>,
 }
 
 /// The thread that held the core last, and how many times in a row.
 #[derive(Default)]
-pub(crate) struct LockTurns {
+pub(crate) struct HoldHistory {
     thread: u64,
     count: u32,
     /// Number of times that the bias was revoked.
@@ -38,12 +38,12 @@ pub(crate) enum CoreState {
 
 /// Storage of a biased core while its thread is not inside.
 #[derive(Default)]
-pub(crate) struct OwnedCore(UnsafeCell<Option<Box<Core>>>);
+pub(crate) struct BiasedCore(UnsafeCell<Option<Box<Core>>>);
 
 // SAFETY: any thread may use a core, and the caller of `take` or `put` has exclusive access.
-unsafe impl Sync for OwnedCore {}
+unsafe impl Sync for BiasedCore {}
 
-impl OwnedCore {
+impl BiasedCore {
     /// # Safety
     /// The caller is inside, or has locked the slot after the bias was revoked and no thread is inside.
     #[inline]
@@ -53,7 +53,7 @@ impl OwnedCore {
     }
 
     /// # Safety
-    /// See [`OwnedCore::take`].
+    /// See [`BiasedCore::take`].
     #[inline]
     pub unsafe fn put(&self, core: Option<Box<Core>>) {
         // SAFETY: the caller has exclusive access.
@@ -69,7 +69,7 @@ impl CoreSlot {
     }
 }
 
-impl LockTurns {
+impl HoldHistory {
     pub fn note(&mut self, thread: u64) {
         self.count = if self.thread == thread { self.count.saturating_add(1) } else { 1 };
         self.thread = thread;

@@ -1,9 +1,9 @@
 //! Keyed aggregation: rows arrive in many adds, and rows of equal keys are combined as they arrive.
 //!
-//! While there are few keys, all keys and rows are in one table that fits a core's cache. With more keys and several
-//! threads, rows are first partitioned. Integer keys with short rows are scattered to staging buffers, and combined
-//! once many rows are staged. For other keys, only the row numbers are sorted. Threads then process whole parts. Rows
-//! of a key are therefore combined in order of arrival, for any number of threads.
+//! While there are few keys, one initial table that fits a core's cache holds all keys and rows. With more keys or
+//! several threads, rows are first partitioned. Integer keys with short rows are scattered to staging buffers, and
+//! combined once many rows are staged. For other keys, only the row numbers are sorted. Each thread then processes
+//! whole parts, so rows of a key are combined in order of arrival, for any number of threads.
 //! Source: Müller et al., "Cache-efficient aggregation: hashing is sorting", SIGMOD 2015.
 
 use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm};
@@ -18,31 +18,31 @@ use ripieno_kernels::keyed::{StagingBuffer, is_scattered, scatter};
 use ripieno_run::Element;
 use std::ops::Range;
 
-/// Size at which the table of all keys is split into parts.
-const FRONT_BYTES: usize = 512 << 10;
+/// Size at which the initial table is split into parts.
+const INITIAL_TABLE_BYTES: usize = 512 << 10;
 /// Number of rows that each thread adds at a time.
 const CHUNK_ROWS: usize = 1 << 18;
-/// Number of rows that are added to the table of all keys at a time.
-const FRONT_CHUNK_ROWS: usize = 1 << 14;
-/// Minimum and maximum bytes of staged rows. In between, the limit is twice the bytes of the tables.
-const STAGED_BYTES: [usize; 2] = [16 << 20, 64 << 20];
+/// Number of rows that are added to the initial table at a time.
+const INITIAL_CHUNK_ROWS: usize = 1 << 14;
+/// Minimum and maximum of the limit of staged bytes. In between, the limit is twice the size of the tables.
+const STAGED_LIMITS_BYTES: [usize; 2] = [16 << 20, 64 << 20];
 /// Approximate cost of adding a row, in operations.
 const ROW_OPERATIONS: usize = 10;
 /// Maximum number of threads that add rows: one per part.
-const MOST_THREADS: usize = PART_COUNT;
+const MAX_THREADS: usize = PART_COUNT;
 
 /// Rows under keys, with equal keys combined.
 ///
-/// The key determines the part, `part_of(hash, part_count)`. The part determines its owner, `part / parts_per_rank`.
+/// A key belongs to part `part_of(hash, part_count)`. A part belongs to rank `part / parts_per_rank`.
 /// Rows of a key are combined in order of arrival, for any number of threads and any memory limit.
 #[derive(Debug)]
 pub struct Aggregation {
     pub(super) form: KeyedForm,
     pub(super) owners: PartOwners,
-    /// The table of all keys, while there are few; the parts are empty then.
-    front: Option<KeyedPart>,
+    /// The table of all keys while there are few keys. The parts are empty then.
+    initial: Option<KeyedPart>,
     parts: Vec<KeyedPart>,
-    /// For each part, the staged rows.
+    /// The staged rows of each part.
     staged: Vec<StagingBuffer>,
     limited: Option<Limited>,
     /// The error of an operation that failed halfway. An unknown subset of its rows was added.
@@ -53,8 +53,8 @@ impl Aggregation {
     /// Create an empty aggregation with keys owned by `rank_count` ranks.
     ///
     /// # Errors
-    /// The operation is not defined for the element type; `rank_count` is 0 or more than a job can have; or rows are
-    /// too large for any memory.
+    /// The operation is not defined for the element type; `rank_count` is 0 or larger than a job can be; or a row is
+    /// larger than any memory.
     pub fn new(form: KeyedForm, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
         form.check_width()?;
         let (reduction, owners) = (form.reduction()?, PartOwners::new(rank_count)?);
@@ -62,7 +62,7 @@ impl Aggregation {
         Ok(Aggregation {
             form,
             owners,
-            front: reduction.is_some().then(|| KeyedPart::new(&form, reduction)),
+            initial: reduction.is_some().then(|| KeyedPart::new(&form, reduction)),
             parts: (0..part_count).map(|_| KeyedPart::new(&form, reduction)).collect(),
             staged: vec![StagingBuffer::default(); part_count],
             limited: limit.map(|limit| Limited::new(limit, part_count)),
@@ -83,8 +83,8 @@ impl Aggregation {
     /// Add a row for each key. `ranks` are the owners of the rows; without it, the hash determines them.
     ///
     /// # Errors
-    /// Keys of another kind, values that are not a row per key, or an invalid rank: nothing is added. A full disk: an
-    /// unknown subset of the rows is added, so every later call fails with the same error.
+    /// If the keys are of another kind, the values are not one row per key, or a rank is invalid, nothing is added. If
+    /// the disk is full, an unknown subset of the rows is added, and every later call fails with the same error.
     pub fn add(
         &mut self,
         keys: KeyColumn<'_>,
@@ -96,20 +96,20 @@ impl Aggregation {
         if let Some(ranks) = ranks {
             self.owners.check(ranks, keys.len())?;
         }
-        let threads = Threads::with_simd(threads.count().min(MOST_THREADS), threads.simd());
+        let threads = Threads::with_simd(threads.count().min(MAX_THREADS), threads.simd());
         let rows = Rows { element: self.form.element, bytes: values };
         self.change(|own| own.add_rows(keys, rows, ranks, &threads))
     }
 
     /// Run an operation that may fail halfway. After such a failure, every later operation returns the same error.
     fn change(&mut self, work: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
-        self.check_whole()?;
+        self.check_usable()?;
         let done = work(self);
         self.failed = done.clone().err();
         done
     }
 
-    fn check_whole(&self) -> Result<(), Error> {
+    fn check_usable(&self) -> Result<(), Error> {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
@@ -123,22 +123,22 @@ impl Aggregation {
     ) -> Result<(), Error> {
         let (mut start, mut scratch) = (0, PartScratch::default());
         while start < keys.len() {
-            let is_ahead = self.front.is_some() && ranks.is_none() && threads.count() == 1;
-            let most = if is_ahead { FRONT_CHUNK_ROWS } else { CHUNK_ROWS * threads.count() };
+            let uses_initial = self.initial.is_some() && ranks.is_none() && threads.count() == 1;
+            let most = if uses_initial { INITIAL_CHUNK_ROWS } else { CHUNK_ROWS * threads.count() };
             let rows = self.chunk(keys, start..keys.len(), most);
             start = rows.end;
-            self.make_room(self.growth_bytes(keys.range(rows.clone())))?;
-            match &mut self.front {
-                Some(front) if is_ahead => {
+            self.spill_to_fit(self.growth_bytes(keys.range(rows.clone())))?;
+            match &mut self.initial {
+                Some(initial) if uses_initial => {
                     let row_bytes = self.form.row_bytes();
                     let bytes = &all.bytes[rows.start * row_bytes..rows.end * row_bytes];
-                    front.add(keys.range(rows), Rows { bytes, ..all }, &mut scratch);
-                    if front.size_bytes() > FRONT_BYTES {
-                        self.spread(threads);
+                    initial.add(keys.range(rows), Rows { bytes, ..all }, &mut scratch);
+                    if initial.size_bytes() > INITIAL_TABLE_BYTES {
+                        self.split_initial(threads);
                     }
                 }
                 _ => {
-                    self.spread(threads);
+                    self.split_initial(threads);
                     self.add_to_parts(keys, all, ranks, rows, threads);
                 }
             }
@@ -146,7 +146,7 @@ impl Aggregation {
         Ok(())
     }
 
-    /// Return the first of `rows` that are added together: `most`, or as many as the memory limit allows.
+    /// Return the first of `rows` to add together: at most `most`, and as many as the memory limit allows.
     fn chunk(&self, keys: KeyColumn<'_>, rows: Range<usize>, most: usize) -> Range<usize> {
         let mut count = rows.len().min(most);
         if let Some(limited) = &self.limited {
@@ -157,7 +157,7 @@ impl Aggregation {
         rows.start..rows.start + count
     }
 
-    /// Move rows to their parts.
+    /// Add rows to their parts, or stage them there.
     fn add_to_parts(
         &mut self,
         keys: KeyColumn<'_>,
@@ -171,32 +171,32 @@ impl Aggregation {
             && is_scattered(row_bytes)
             && all.element == self.form.element
         {
-            let ranges = self.owners.address(KeyColumn::Int64(keys), ranks, rows.clone(), false, threads);
+            let ranges = self.owners.assign(KeyColumn::Int64(keys), ranks, rows.clone(), false, threads);
             let ranges: Vec<_> = ranges.into_iter().map(|range| range.parts).collect();
             let bytes = &all.bytes[rows.start * row_bytes..rows.end * row_bytes];
             scatter(&keys[rows], bytes, row_bytes, &ranges, &mut self.staged, threads);
             let staged_bytes: usize = self.staged.iter().map(|staged| staged.keys.len() * (8 + row_bytes)).sum();
-            if staged_bytes >= self.most_staged_bytes() {
+            if staged_bytes >= self.max_staged_bytes() {
                 self.add_staged(threads);
             }
             return;
         }
         let row_count = rows.len();
-        let ranges = self.owners.address(keys, ranks, rows, true, threads);
+        let ranges = self.owners.assign(keys, ranks, rows, true, threads);
         let sorted: Vec<_> = ranges.iter().map(|range| range.parts.sorted()).collect();
         let operations = ROW_OPERATIONS * row_count * (1 + row_bytes / 16) / self.parts.len();
         let parts = self.parts.iter_mut().enumerate().collect();
         threads.for_each(parts, operations, PartScratch::default, |scratch, (at, part)| {
             for (range, sorted) in ranges.iter().zip(&sorted) {
-                part.add_addressed(range, sorted.rows_of(at), keys, all, scratch);
+                part.add_assigned(range, sorted.rows_of(at), keys, all, scratch);
             }
         });
     }
 
-    /// Return the number of staged bytes at which rows are combined: enough to justify loading the tables into the
-    /// cache.
-    fn most_staged_bytes(&self) -> usize {
-        let [least, most] = STAGED_BYTES;
+    /// Return the number of staged bytes at which rows are combined: combining many rows at once loads each table into
+    /// the cache only once.
+    fn max_staged_bytes(&self) -> usize {
+        let [least, most] = STAGED_LIMITS_BYTES;
         let table_bytes: usize = self.parts.iter().map(KeyedPart::size_bytes).sum();
         let allowed = self.limited.as_ref().map_or(most, Limited::chunk_bytes);
         (2 * table_bytes).clamp(least, most).min(allowed)
@@ -213,16 +213,16 @@ impl Aggregation {
         });
     }
 
-    /// Move the table of all keys to the parts. From now on, all rows are added to parts.
-    pub(super) fn spread(&mut self, threads: &Threads) {
-        if let Some(front) = self.front.take().filter(|front| !front.is_empty()) {
-            let block = front.into_block();
+    /// Split the initial table into the parts. From now on, all rows are added to parts.
+    pub(super) fn split_initial(&mut self, threads: &Threads) {
+        if let Some(initial) = self.initial.take().filter(|initial| !initial.is_empty()) {
+            let block = initial.into_block();
             let (rows, held) = (0..block.keys.len(), self.form.held_element());
             self.add_to_parts(block.keys.view(), Rows { element: held, bytes: &block.values }, None, rows, threads);
         }
     }
 
-    /// Add the rows of a block with keys of part `part` only.
+    /// Add the rows of a block. All its keys must belong to part `part`.
     ///
     /// # Errors
     /// See [`Aggregation::add`].
@@ -245,10 +245,10 @@ impl Aggregation {
         self.change(|own| own.add_view_of(block, own.form.element, part))
     }
 
-    /// Add the rows of a block, which have this type.
+    /// Add the rows of a block, whose values have type `element`.
     fn add_view_of(&mut self, block: &BlockView<'_>, element: Element, part: usize) -> Result<(), Error> {
-        self.spread(&Threads::new(1));
-        self.make_room(self.growth_bytes(block.keys) + block.values.len())?;
+        self.split_initial(&Threads::new(1));
+        self.spill_to_fit(self.growth_bytes(block.keys) + block.values.len())?;
         let mut scratch = PartScratch::default();
         self.parts[part].add_staged(&mut self.staged[part], self.form.element, &mut scratch);
         self.parts[part].add_block(block, element, &mut scratch);
@@ -275,8 +275,8 @@ impl Aggregation {
         })
     }
 
-    /// Return the maximum memory that adding a row for each of these keys may take: tables and rows double when they
-    /// grow.
+    /// Return the maximum memory that adding a row for each of these keys may take. Tables and rows double their size
+    /// when they grow.
     fn growth_bytes(&self, keys: KeyColumn<'_>) -> usize {
         let table_bytes = match self.form.keys {
             KeyKind::Int64 => 64,
@@ -289,38 +289,38 @@ impl Aggregation {
     /// End the adds, and return the parts.
     ///
     /// # Errors
-    /// The disk is too full to merge spilled parts, or they cannot be read back; or an earlier add has failed.
+    /// An earlier add has failed; or spilled parts cannot be read back, or the disk is too full to merge them.
     pub fn seal(mut self, threads: &Threads) -> Result<Parts, Error> {
-        self.check_whole()?;
-        self.spread(threads);
+        self.check_usable()?;
+        self.split_initial(threads);
         self.add_staged(threads);
         self.staged.fill(StagingBuffer::default());
         if let Some(limited) = self.limited.as_ref().filter(|limited| limited.spilled_bytes() > 0) {
-            self.make_room(limited.bytes() / 2)?;
+            self.spill_to_fit(limited.bytes() / 2)?;
         }
         Parts::sealed(self.form, self.owners, self.parts, self.limited, threads)
     }
 
-    /// Return the bytes written to files so far.
+    /// Return the number of bytes written to spill files so far.
     pub fn spilled_bytes(&self) -> u64 {
         self.limited.as_ref().map_or(0, Limited::spilled_bytes)
     }
 
     /// Return the memory held in bytes.
     pub fn held_bytes(&self) -> usize {
-        let parts: usize = self.parts.iter().chain(&self.front).map(KeyedPart::size_bytes).sum();
+        let parts: usize = self.parts.iter().chain(&self.initial).map(KeyedPart::size_bytes).sum();
         let staged: usize = self.staged.iter().map(|staged| staged.size_bytes()).sum();
         parts + staged
     }
 
-    /// Spill the largest parts until half of the limit is free, if `more_bytes` might exceed it.
-    fn make_room(&mut self, more_bytes: usize) -> Result<(), Error> {
+    /// Spill the largest parts until half of the limit is free, if `more_bytes` more might exceed the limit.
+    fn spill_to_fit(&mut self, more_bytes: usize) -> Result<(), Error> {
         let Some(limit_bytes) = self.limited.as_ref().map(Limited::bytes) else { return Ok(()) };
         if self.held_bytes().saturating_add(more_bytes) <= limit_bytes {
             return Ok(());
         }
         let threads = Threads::new(1);
-        self.spread(&threads);
+        self.split_initial(&threads);
         self.add_staged(&threads);
         let mut held_bytes = self.held_bytes();
         let mut largest: Vec<usize> = (0..self.parts.len()).filter(|&at| !self.parts[at].is_empty()).collect();

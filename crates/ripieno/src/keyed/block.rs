@@ -6,7 +6,7 @@ use ripieno_plan::Op;
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
 
-/// Rule for rows of equal keys.
+/// How rows of equal keys are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyedCombine {
     /// Combine them into one row, element by element, in order of arrival, starting from the operation's identity. Sums
@@ -26,7 +26,7 @@ impl KeyedCombine {
     }
 }
 
-/// Types of keyed data, and the rule for equal keys.
+/// Types of keyed data, and how rows of equal keys are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyedForm {
     /// Kind of the keys.
@@ -35,9 +35,9 @@ pub struct KeyedForm {
     pub element: Element,
     /// Number of elements in a row; 0 for keys without values.
     pub width: usize,
-    /// Rule for rows of equal keys.
+    /// How rows of equal keys are combined.
     pub combine: KeyedCombine,
-    /// A number that distinguishes forms of the caller; ranks compare it with the rest.
+    /// A number by which the caller distinguishes forms. Ranks compare it together with the other fields.
     pub label: u64,
 }
 
@@ -68,9 +68,9 @@ pub struct BlockView<'a> {
 pub struct PartSize {
     /// Number of distinct keys.
     pub keys: u64,
-    /// Bytes of the keys: 8 for an integer; for strings only their own bytes, without offsets.
+    /// Bytes of the keys: 8 for an integer; the bytes of a string, without its offset.
     pub key_bytes: u64,
-    /// Number of rows: equal to `keys`, unless all rows are kept (concat).
+    /// Number of rows. It equals `keys`, unless all rows are kept ([`KeyedCombine::Concat`]).
     pub rows: u64,
 }
 
@@ -80,7 +80,7 @@ impl KeyedForm {
         self.width * self.element.size_bytes()
     }
 
-    /// Return the held type: the type of rows in memory until all rows of a key have arrived.
+    /// Return the held type: the type in which rows are accumulated until all rows of a key have arrived.
     pub(super) fn held_element(&self) -> Element {
         self.combine.op().map_or(self.element, |op| self.element.accumulator(op))
     }
@@ -101,7 +101,7 @@ impl KeyedForm {
         }
     }
 
-    /// Reject rows that are too large for any memory.
+    /// Reject a row that is larger than any memory.
     pub(super) fn check_width(&self) -> Result<(), Error> {
         let most = isize::MAX as usize / self.held_element().size_bytes();
         if self.width > most {
@@ -157,7 +157,7 @@ impl KeyedBlock {
             + self.values.capacity()
     }
 
-    /// Concatenate all `blocks` of this form; no key may be in two of them.
+    /// Concatenate `blocks` of this form. No two of them may contain the same key.
     pub fn joined(mut blocks: Vec<KeyedBlock>, form: &KeyedForm) -> KeyedBlock {
         if blocks.len() == 1 {
             return blocks.remove(0);
@@ -194,13 +194,13 @@ impl KeyedBlock {
 }
 
 impl BlockView<'_> {
-    /// Return the number of rows of all keys, saturated if the counts are invalid.
+    /// Return the number of rows of all keys. The sum of invalid counts saturates.
     pub fn row_count(&self) -> u64 {
         let sum = |counts: &[u64]| counts.iter().fold(0, |sum: u64, &count| sum.saturating_add(count));
         self.counts.map_or(self.keys.len() as u64, sum)
     }
 
-    /// Reject data that is not a block of this form. The rule for equal keys does not matter.
+    /// Reject data that is not a block of this form. [`KeyedForm::combine`] is not compared.
     pub(super) fn check(&self, form: &KeyedForm) -> Result<(), Error> {
         if let Some(counts) = self.counts
             && counts.len() != self.keys.len()

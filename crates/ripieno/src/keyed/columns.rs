@@ -9,7 +9,7 @@ use std::ops::Range;
 pub enum KeyKind {
     /// 64-bit integers.
     Int64,
-    /// Byte strings with any bytes and of any length.
+    /// Byte strings of any length.
     Strings,
 }
 
@@ -76,7 +76,7 @@ impl KeyColumn<'_> {
         }
     }
 
-    /// Return the keys `rows`.
+    /// Return the keys with numbers `rows`.
     ///
     /// # Panics
     /// If the range is out of bounds.

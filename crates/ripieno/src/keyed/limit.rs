@@ -1,8 +1,8 @@
-//! Memory limit of an aggregation, and the parts that it spills above the limit.
+//! Memory limit of an aggregation, and the parts that are spilled because of it.
 //!
-//! A spilled part writes its keys and rows to a file as a run, and becomes empty. For sums and products of floats, the
-//! result depends on the order of rows. In this case, the part keeps all rows after the first run. They are combined
-//! one after the other when the runs are merged, so the limit does not change the result.
+//! To spill a part, its keys and rows are written to a file as a run, and the part becomes empty. For sums and products
+//! of floats, the result depends on the order of rows. In this case, the part keeps all rows after the first run, and
+//! the merge of the runs combines them in order. The limit therefore does not change the result.
 
 use super::block::{KeyedCombine, KeyedForm};
 use super::part::{KeyedPart, PartColumns, PartScratch};
@@ -17,8 +17,8 @@ const READ_BYTES: usize = 1 << 20;
 
 /// Maximum memory of an aggregation, and the directory for spilled parts.
 ///
-/// The limit counts allocated tables, keys and rows, but not the caller's input, nor blocks that were taken. One part
-/// must fit in half of the limit, because parts are merged and passed on as a whole.
+/// The limit includes allocated tables, keys and rows. It excludes the caller's input and blocks that were taken. Each
+/// part must fit in half of the limit, because a part is merged as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
     /// Maximum memory in bytes.
@@ -32,7 +32,7 @@ pub struct MemoryLimit {
 pub(super) struct Limited {
     limit: MemoryLimit,
     file: Option<SpillFile>,
-    /// For each part, its runs in order.
+    /// The runs of each part, oldest first.
     runs: Vec<Vec<SpillRecord>>,
 }
 
@@ -45,7 +45,7 @@ impl Limited {
         usize::try_from(self.limit.bytes).unwrap_or(usize::MAX)
     }
 
-    /// Return the maximum size of rows that are added together.
+    /// Return the maximum bytes of rows that are added at a time.
     pub fn chunk_bytes(&self) -> usize {
         self.bytes() / 8
     }
@@ -65,13 +65,13 @@ impl Limited {
 
     /// Write a part to the file as a run, and make the part empty.
     pub fn spill(&mut self, at: usize, part: &mut KeyedPart, form: &KeyedForm) -> Result<(), Error> {
-        let PartColumns { keys, owners, values } = part.held();
+        let PartColumns { keys, owners, values } = part.columns();
         if self.file.is_none() {
             self.file = Some(self.new_file()?);
         }
         let run = self.file.as_mut().expect("it was just opened").append(keys, owners, values)?;
         self.runs[at].push(run);
-        part.restart(form, order_shows(form));
+        part.restart(form, depends_on_order(form));
         Ok(())
     }
 
@@ -91,29 +91,29 @@ impl Limited {
                 let owners = file.links::<u32>(run, form.keys, start, count)?;
                 let values =
                     file.values(run, form.keys, start * form.held_row_bytes(), count * form.held_row_bytes())?;
-                take(&mut merged, &numbers, owners.as_deref(), start..start + count, &values);
+                add_rows(&mut merged, &numbers, owners.as_deref(), start..start + count, &values);
             }
         }
-        let PartColumns { keys, owners, values } = rest.held();
+        let PartColumns { keys, owners, values } = rest.columns();
         let numbers = merged.numbers(keys, &mut scratch);
         let row_count = owners.map_or(numbers.len(), <[u32]>::len);
-        take(&mut merged, &numbers, owners, 0..row_count, values);
+        add_rows(&mut merged, &numbers, owners, 0..row_count, values);
         Ok(merged)
     }
 }
 
-/// Add rows to `part` for keys with these numbers: the rows `rows`, or the rows of `owners`.
-fn take(part: &mut KeyedPart, numbers: &[u32], owners: Option<&[u32]>, rows: Range<usize>, values: &[u8]) {
+/// Add rows to `part`. Without `owners`, row `i` belongs to key `numbers[i]`; otherwise to key `numbers[owners[i]]`.
+fn add_rows(part: &mut KeyedPart, numbers: &[u32], owners: Option<&[u32]>, rows: Range<usize>, values: &[u8]) {
     match owners {
-        None => part.take(&numbers[rows], values),
+        None => part.add_numbered(&numbers[rows], values),
         Some(owners) => {
             let numbers: Vec<u32> = owners.iter().map(|&owner| numbers[owner as usize]).collect();
-            part.take(&numbers, values);
+            part.add_numbered(&numbers, values);
         }
     }
 }
 
 /// Return whether a combined row depends on the order of combination.
-fn order_shows(form: &KeyedForm) -> bool {
+fn depends_on_order(form: &KeyedForm) -> bool {
     form.element.is_float() && matches!(form.combine, KeyedCombine::Op(Op::Sum | Op::Prod))
 }

@@ -1,8 +1,8 @@
 //! Keyed data: rows under keys, with equal keys combined.
 //!
 //! Keys are columns ([`KeyColumn`]); values are rows of bytes of one [`KeyedForm`]. An [`Aggregation`] accepts rows in
-//! many adds and combines rows of equal keys as they arrive. Sealed, it becomes [`Parts`]: blocks of distinct keys,
-//! partitioned by hash, each owned by a rank.
+//! many adds and combines rows of equal keys as they arrive. [`Aggregation::seal`] returns [`Parts`]: blocks of
+//! distinct keys, partitioned by hash, each owned by a rank.
 
 mod aggregation;
 mod block;

@@ -7,22 +7,22 @@ use ripieno_kernels::keyed::{RowParts, part_of, rehash};
 use ripieno_net::MAX_WORLD_SIZE;
 use std::ops::Range;
 
-/// Minimum number of parts in total: their tables then fit a core's cache.
+/// Minimum number of parts in total, chosen so that the table of a part fits a core's cache.
 pub(super) const PART_COUNT: usize = 256;
-/// Minimum number of parts per rank, so that a rank can receive in several waves.
+/// Minimum number of parts per rank. It allows several waves even in large worlds.
 const PARTS_PER_RANK: usize = 4;
-/// Number of keys hashed at a time, so that they fit in a near cache.
-const BLOCK: usize = 1024;
+/// Number of keys hashed at a time. Their hashes fit in the L1 cache.
+const BLOCK_KEYS: usize = 1024;
 
-/// Parts and the ranks that own them.
+/// The assignment of parts to ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PartOwners {
     pub rank_count: usize,
     pub parts_per_rank: usize,
 }
 
-/// A range of the added rows, and their parts.
-pub(super) struct Addressed {
+/// A range of added rows, and the part of each row.
+pub(super) struct AssignedRows {
     pub rows: Range<usize>,
     pub parts: RowParts,
     /// The hash of each key; empty if not requested.
@@ -52,48 +52,48 @@ impl PartOwners {
         Err(argument("ranks", format!("rank {} for the key of row {row}", ranks[row]), &expected))
     }
 
-    /// Determine the parts of `rows`, in a range for each thread; `ranks` belong to all rows.
-    pub fn address(
+    /// Determine the part of each of `rows`, in one range per thread. `keys` and `ranks` have an entry for every row.
+    pub fn assign(
         &self,
         keys: KeyColumn<'_>,
         ranks: Option<&[u32]>,
         rows: Range<usize>,
         with_hashes: bool,
         threads: &Threads,
-    ) -> Vec<Addressed> {
+    ) -> Vec<AssignedRows> {
         let length = rows.len();
-        let count = threads.count().min(length.div_ceil(BLOCK)).max(1);
+        let count = threads.count().min(length.div_ceil(BLOCK_KEYS)).max(1);
         let cut = |at: usize| rows.start + length * at / count;
-        let mut ranges: Vec<(Range<usize>, Option<Addressed>)> =
+        let mut ranges: Vec<(Range<usize>, Option<AssignedRows>)> =
             (0..count).map(|at| (cut(at)..cut(at + 1), None)).collect();
-        threads.for_each(ranges.iter_mut().collect(), 4 * length / count, Vec::new, |scratch, (rows, addressed)| {
+        threads.for_each(ranges.iter_mut().collect(), 4 * length / count, Vec::new, |scratch, (rows, assigned)| {
             let mut all = Vec::new();
             let hashes = if with_hashes { &mut all } else { scratch };
             let parts = self.parts(keys, ranks, rows.clone(), !with_hashes, hashes);
             let parts = RowParts::new(parts, self.part_count());
-            *addressed = Some(Addressed { rows: rows.clone(), parts, hashes: all });
+            *assigned = Some(AssignedRows { rows: rows.clone(), parts, hashes: all });
         });
-        ranges.into_iter().map(|(_, addressed)| addressed.expect("every range was addressed")).collect()
+        ranges.into_iter().map(|(_, assigned)| assigned.expect("a thread has processed every range")).collect()
     }
 
-    /// Determine the part of each of `rows`. `hashes` keeps the hashes of all rows, or only of the last block.
+    /// Return the part of each of `rows`. Writes the hashes of all rows to `hashes`, or only of the last block.
     fn parts(
         &self,
         keys: KeyColumn<'_>,
         ranks: Option<&[u32]>,
         rows: Range<usize>,
-        forget: bool,
+        keeps_last_block: bool,
         hashes: &mut Vec<u64>,
     ) -> Vec<u32> {
         let mut parts = Vec::with_capacity(rows.len());
-        for start in rows.clone().step_by(BLOCK) {
-            let block = start..(start + BLOCK).min(rows.end);
-            if forget {
+        for start in rows.clone().step_by(BLOCK_KEYS) {
+            let block = start..(start + BLOCK_KEYS).min(rows.end);
+            if keeps_last_block {
                 hashes.clear();
             }
-            let known = hashes.len();
+            let first_new = hashes.len();
             keys.range(block.clone()).hash(hashes);
-            let hashes = &hashes[known..];
+            let hashes = &hashes[first_new..];
             match ranks {
                 None => parts.extend(hashes.iter().map(|&hash| part_of(hash, self.part_count()) as u32)),
                 Some(ranks) => {

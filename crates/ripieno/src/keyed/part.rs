@@ -2,14 +2,14 @@
 
 use super::block::{BlockView, KeyedBlock, KeyedForm};
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
-use super::owners::Addressed;
+use super::owners::AssignedRows;
 use ripieno_kernels::keyed::{IntTable, StagingBuffer, StringTable};
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
 
-/// Number of rows combined at a time, so that they fit in a near cache.
+/// Maximum number of rows combined at a time.
 const BLOCK_ROWS: usize = 1024;
-/// Bytes combined at a time if rows are long.
+/// Maximum bytes of rows combined at a time.
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Distinct keys, and their combined or kept rows.
@@ -19,7 +19,7 @@ pub(super) struct KeyedPart {
     /// Number of elements of a row, and their type in memory.
     width: usize,
     element: Element,
-    /// Reduction of rows with equal keys; `None` keeps all rows.
+    /// Reduction of rows with equal keys. With `None`, the part keeps all rows.
     reduction: Option<&'static Reduction>,
     /// With a reduction, one row per key; otherwise all rows in order of arrival.
     values: Vec<u8>,
@@ -27,7 +27,7 @@ pub(super) struct KeyedPart {
     owners: Vec<u32>,
 }
 
-/// Numbering of distinct keys, of either kind.
+/// Table that numbers distinct keys, of either kind.
 #[derive(Debug)]
 enum KeyTable {
     Ints(IntTable),
@@ -44,7 +44,7 @@ pub(super) struct PartScratch {
     converted: Vec<u8>,
 }
 
-/// Rows to add, contiguous. Their type may differ from the type that a part holds.
+/// Rows to add, contiguous. Their element type may differ from the part's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rows<'a> {
     pub element: Element,
@@ -84,13 +84,13 @@ impl KeyedPart {
         table + self.values.capacity() + self.owners.capacity() * size_of::<u32>()
     }
 
-    /// Return the contents of the part.
-    pub fn held(&self) -> PartColumns<'_> {
+    /// Return the contents of the part as columns.
+    pub fn columns(&self) -> PartColumns<'_> {
         let owners = self.reduction.is_none().then_some(self.owners.as_slice());
         PartColumns { keys: self.table.keys(), owners, values: &self.values }
     }
 
-    /// Remove all contents. If `keeps_rows`, keep all rows from now on.
+    /// Remove all contents. If `keeps_rows`, the part keeps all rows from now on.
     pub fn restart(&mut self, form: &KeyedForm, keeps_rows: bool) {
         *self = KeyedPart::new(form, self.reduction.filter(|_| !keeps_rows));
     }
@@ -106,7 +106,7 @@ impl KeyedPart {
             scratch.numbers.clear();
             self.table.number_all(keys, &scratch.hashes, &mut scratch.numbers);
             let rows = Rows { bytes: &rows.bytes[start * row_bytes..end * row_bytes], ..rows };
-            self.take(&scratch.numbers, rows.held_in(self.element, &mut scratch.converted));
+            self.add_numbered(&scratch.numbers, rows.held_in(self.element, &mut scratch.converted));
         }
     }
 
@@ -117,28 +117,28 @@ impl KeyedPart {
         staged.rows.clear();
     }
 
-    /// Add `rows`, counted from the first addressed row. `keys` and `all` belong to all rows.
-    pub fn add_addressed(
+    /// Add the rows with numbers `rows`, counted from the first assigned row. `keys` and `all` belong to all rows.
+    pub fn add_assigned(
         &mut self,
-        addressed: &Addressed,
+        assigned: &AssignedRows,
         rows: &[u32],
         keys: KeyColumn<'_>,
         all: Rows<'_>,
         scratch: &mut PartScratch,
     ) {
-        let (row_bytes, first) = (self.width * all.element.size_bytes(), addressed.rows.start);
+        let (row_bytes, first) = (self.width * all.element.size_bytes(), assigned.rows.start);
         for rows in rows.chunks((BLOCK_BYTES / row_bytes.max(1)).clamp(1, BLOCK_ROWS)) {
-            self.number_rows(keys, first, &addressed.hashes, rows, scratch);
+            self.number_rows(keys, first, &assigned.hashes, rows, scratch);
             scratch.rows.clear();
             for &row in rows {
                 scratch.rows.extend_from_slice(&all.bytes[(first + row as usize) * row_bytes..][..row_bytes]);
             }
             let rows = Rows { bytes: &scratch.rows, ..all };
-            self.take(&scratch.numbers, rows.held_in(self.element, &mut scratch.converted));
+            self.add_numbered(&scratch.numbers, rows.held_in(self.element, &mut scratch.converted));
         }
     }
 
-    /// Write the key numbers of `rows`, counted from `first`, to the scratch memory.
+    /// Write the key number of each row of `rows`, counted from `first`, to the scratch memory.
     fn number_rows(
         &mut self,
         keys: KeyColumn<'_>,
@@ -161,21 +161,21 @@ impl KeyedPart {
                 let number = |&row: &u32| table.number(keys.get(first + row as usize), hashes[row as usize]);
                 numbers.extend(rows.iter().map(number));
             }
-            _ => unreachable!("keys of another kind are refused"),
+            _ => unreachable!("keys of another kind are rejected"),
         }
     }
 
-    /// Add the rows of a block, which have this type.
+    /// Add the rows of a block, whose values have type `element`.
     pub fn add_block(&mut self, block: &BlockView<'_>, element: Element, scratch: &mut PartScratch) {
         let rows = Rows { element, bytes: block.values };
         let Some(counts) = block.counts else { return self.add(block.keys, rows, scratch) };
         let numbers = self.numbers(block.keys, scratch);
         let repeat = |(&number, &count)| std::iter::repeat_n(number, count as usize);
         let numbers: Vec<u32> = numbers.iter().zip(counts).flat_map(repeat).collect();
-        self.take(&numbers, rows.held_in(self.element, &mut scratch.converted));
+        self.add_numbered(&numbers, rows.held_in(self.element, &mut scratch.converted));
     }
 
-    /// Return the number of each key. A new key gets the next number.
+    /// Return the number of each key. A new key gets the next free number.
     pub fn numbers(&mut self, keys: KeyColumn<'_>, scratch: &mut PartScratch) -> Vec<u32> {
         scratch.hashes.clear();
         keys.hash(&mut scratch.hashes);
@@ -184,8 +184,8 @@ impl KeyedPart {
         numbers
     }
 
-    /// Add rows of the keys with these numbers, in the type of this part.
-    pub fn take(&mut self, numbers: &[u32], rows: &[u8]) {
+    /// Add one row for each of the key numbers. The rows have the element type of this part.
+    pub fn add_numbered(&mut self, numbers: &[u32], rows: &[u8]) {
         let Some(reduction) = self.reduction else {
             self.owners.extend_from_slice(numbers);
             self.values.extend_from_slice(rows);
@@ -220,7 +220,7 @@ impl KeyedPart {
 }
 
 impl<'a> Rows<'a> {
-    /// Return the same rows in type `held`; uses `converted` as storage if a conversion is needed.
+    /// Return the same rows in type `held`. A conversion stores its result in `converted`.
     fn held_in(self, held: Element, converted: &'a mut Vec<u8>) -> &'a [u8] {
         if self.element == held {
             return self.bytes;
@@ -231,7 +231,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Sort rows by their owners; a stable sort.
+/// Sort rows by the number of their key; the sort is stable.
 fn sorted(rows: &[u8], owners: &[u32], counts: &[u64], row_bytes: usize) -> Vec<u8> {
     let mut end = 0;
     let mut places = Vec::with_capacity(counts.len());
@@ -267,7 +267,7 @@ impl KeyTable {
         match (self, keys) {
             (KeyTable::Ints(table), KeyColumn::Int64(keys)) => table.number_all(keys, hashes, into),
             (KeyTable::Strings(table), KeyColumn::Strings(keys)) => table.number_all(keys, hashes, into),
-            _ => unreachable!("keys of another kind are refused"),
+            _ => unreachable!("keys of another kind are rejected"),
         }
     }
 

@@ -13,7 +13,7 @@ use ripieno_kernels::Threads;
 pub struct Parts {
     form: KeyedForm,
     owners: PartOwners,
-    sealed: Vec<SealedParts>,
+    sealed: Vec<SealedPart>,
     /// File of the spilled parts.
     file: Option<SpillFile>,
     spilled_bytes: u64,
@@ -21,14 +21,15 @@ pub struct Parts {
 
 /// State of a sealed part.
 #[derive(Debug)]
-enum SealedParts {
+enum SealedPart {
     Held(KeyedBlock),
     Spilled(PartSize, SpillRecord),
     Taken,
 }
 
 impl Parts {
-    /// Seal the parts of an aggregation, with no staged rows left. If some were spilled, half of the limit is free.
+    /// Seal the parts of an aggregation, which must have no staged rows. If parts were spilled, half of the limit must
+    /// be free.
     pub(super) fn sealed(
         form: KeyedForm,
         owners: PartOwners,
@@ -37,15 +38,15 @@ impl Parts {
         threads: &Threads,
     ) -> Result<Parts, Error> {
         let has_runs = |at| limited.as_ref().is_some_and(|limited| limited.has_runs(at));
-        let mut slots: Vec<(Option<KeyedPart>, SealedParts)> =
-            parts.into_iter().map(|part| (Some(part), SealedParts::Taken)).collect();
-        let whole = slots.iter_mut().enumerate().filter(|(at, _)| !has_runs(*at)).map(|(_, slot)| slot).collect();
+        let mut slots: Vec<(Option<KeyedPart>, SealedPart)> =
+            parts.into_iter().map(|part| (Some(part), SealedPart::Taken)).collect();
+        let unspilled = slots.iter_mut().enumerate().filter(|(at, _)| !has_runs(*at)).map(|(_, slot)| slot).collect();
         threads.for_each(
-            whole,
+            unspilled,
             1 << 16,
             || (),
             |(), (part, sealed)| {
-                *sealed = SealedParts::Held(part.take().expect("it was not sealed yet").into_block());
+                *sealed = SealedPart::Held(part.take().expect("each part is sealed once").into_block());
             },
         );
         let mut sealed = Parts { form, owners, sealed: Vec::new(), file: None, spilled_bytes: 0 };
@@ -57,22 +58,22 @@ impl Parts {
         Ok(sealed)
     }
 
-    /// Merge the parts that have runs, one at a time. Parts beyond half of the limit are written to another file.
-    fn merge(&mut self, slots: &mut [(Option<KeyedPart>, SealedParts)], limited: &mut Limited) -> Result<(), Error> {
+    /// Merge the parts that have runs, one at a time. Merged parts above half of the limit are written to another file.
+    fn merge(&mut self, slots: &mut [(Option<KeyedPart>, SealedPart)], limited: &mut Limited) -> Result<(), Error> {
         let mut held_bytes: usize = slots.iter().map(|(part, sealed)| size_bytes(part, sealed)).sum();
         for (at, (part, sealed)) in slots.iter_mut().enumerate() {
             held_bytes -= size_bytes(part, sealed);
             if let Some(part) = part.take() {
                 let block = limited.merged(at, part, &self.form)?.into_block();
                 *sealed = if held_bytes + block.size_bytes() <= limited.bytes() / 2 {
-                    SealedParts::Held(block)
+                    SealedPart::Held(block)
                 } else {
                     let file = match &mut self.file {
                         Some(file) => file,
                         none => none.insert(limited.new_file()?),
                     };
                     let record = file.append(block.keys.view(), block.counts.as_deref(), &block.values)?;
-                    SealedParts::Spilled(block.size(), record)
+                    SealedPart::Spilled(block.size(), record)
                 };
             }
             held_bytes += size_bytes(&None, sealed);
@@ -85,7 +86,7 @@ impl Parts {
         &self.form
     }
 
-    /// Set the form of the data. There must be no rows.
+    /// Set the form of the data. The parts must have no rows.
     pub(super) fn adopt(&mut self, form: KeyedForm) {
         self.form = form;
     }
@@ -116,13 +117,13 @@ impl Parts {
     /// If there is no such part.
     pub fn size(&self, part: usize) -> PartSize {
         match &self.sealed[part] {
-            SealedParts::Held(block) => block.size(),
-            SealedParts::Spilled(size, _) => *size,
-            SealedParts::Taken => PartSize::default(),
+            SealedPart::Held(block) => block.size(),
+            SealedPart::Spilled(size, _) => *size,
+            SealedPart::Taken => PartSize::default(),
         }
     }
 
-    /// Take part `part`, and release its memory here.
+    /// Take part `part` and remove it here.
     ///
     /// # Errors
     /// A part that was spilled cannot be read back.
@@ -136,26 +137,26 @@ impl Parts {
 
     /// Take part `part` like [`Parts::take`], with rows in the held type.
     pub(super) fn take_held(&mut self, part: usize) -> Result<KeyedBlock, Error> {
-        match std::mem::replace(&mut self.sealed[part], SealedParts::Taken) {
-            SealedParts::Held(block) => Ok(block),
-            SealedParts::Spilled(_, record) => {
-                let (file, kind) = (self.file.as_ref().expect("spilled parts lie in a file"), self.form.keys);
+        match std::mem::replace(&mut self.sealed[part], SealedPart::Taken) {
+            SealedPart::Held(block) => Ok(block),
+            SealedPart::Spilled(_, record) => {
+                let (file, kind) = (self.file.as_ref().expect("spilled parts have a file"), self.form.keys);
                 Ok(KeyedBlock {
                     keys: file.keys(&record, kind)?,
                     counts: file.links(&record, kind, 0, record.key_count)?,
                     values: file.values(&record, kind, 0, record.value_bytes)?,
                 })
             }
-            SealedParts::Taken => panic!("part {part} is taken once"),
+            SealedPart::Taken => panic!("part {part} was taken before"),
         }
     }
 }
 
 /// Return the memory used by a part, sealed or not.
-fn size_bytes(part: &Option<KeyedPart>, sealed: &SealedParts) -> usize {
+fn size_bytes(part: &Option<KeyedPart>, sealed: &SealedPart) -> usize {
     match (part, sealed) {
         (Some(part), _) => part.size_bytes(),
-        (None, SealedParts::Held(block)) => block.size_bytes(),
+        (None, SealedPart::Held(block)) => block.size_bytes(),
         (None, _) => 0,
     }
 }

@@ -1,4 +1,4 @@
-//! Spill files: columns of keyed data in an unnamed file, which disappears with the process.
+//! Spill files: columns of keyed data in an unnamed file, which the system deletes when the process ends.
 
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use crate::error::Error;
@@ -16,7 +16,7 @@ pub(super) struct SpillFile {
     end: u64,
 }
 
-/// Keys and rows in a spill file, columns one after the other.
+/// Position and size of keys and rows in a spill file. The columns follow one another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SpillRecord {
     at: u64,
@@ -69,7 +69,7 @@ impl SpillFile {
         self.end
     }
 
-    /// Append keys, links from rows to keys, and rows.
+    /// Append keys, the links between rows and keys, and rows.
     pub fn append<T: Plain>(
         &mut self,
         keys: KeyColumn<'_>,
@@ -160,7 +160,7 @@ impl SpillRecord {
     }
 }
 
-/// Return offsets from 0 on, and the bytes that they refer to.
+/// Return the offsets, shifted to begin at 0, and the bytes that they refer to.
 fn columns(keys: Strings<'_>) -> (Vec<i64>, &[u8]) {
     let (offsets, data) = keys.columns();
     let [first, .., last] = offsets else { return (vec![0], &[]) };
@@ -198,7 +198,7 @@ mod tests {
         let error = file.append::<u32>(KeyColumn::Int64(&[1, 2]), None, &[0; 16]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "writing 16 bytes to a spill file of /spills: No space left on device (os error 28); make room there, \
+            "writing 16 bytes to a spill file of /spills: No space left on device (os error 28); free space there, \
              choose another spill_directory, or allow a larger memory_limit"
         );
     }

@@ -1,15 +1,15 @@
-//! Configuration and reduction in one pass: values descend through the layers together with their keys.
+//! Configuration and reduction in one pass: ranks send values down the layers together with their keys.
 //!
-//! Cost: the cost of configuration, with rows added to its second messages, and then the way up of a reduction. Rows
-//! are combined in the order of a plan, so the result is bitwise identical to `sparse` followed by `reduce`. Source:
-//! Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.C.
+//! Cost: the cost of configuration, with rows added to its second messages, and of the upward pass of a reduction. Rows
+//! are combined in the order of a plan, so the result is bitwise identical to `sparse` followed by `reduce`.
+//! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.C.
 
 use super::configure::{check_missing, malformed, prepare};
-use super::indices::Wanting;
+use super::indices::InConversion;
 use super::messages::PeerMessages;
 use super::reduce::{SparseForm, check_rows, take};
 use super::team::{combine_from, fill_rows};
-use super::{SparseOptions, ending_job, place};
+use super::{SparseOptions, abort_on_error, next_configuration};
 use crate::communicator::Communicator;
 use crate::error::Error;
 use crate::pool::{BufferPool, PooledBuffer};
@@ -19,15 +19,15 @@ use ripieno_run::BufferMemory;
 use ripieno_run::reduction::Reduction;
 use std::ops::Range;
 
-/// Approximate size of a row's key on the way down.
+/// Approximate size of a key in the messages down the layers.
 const KEY_BYTES: usize = 2;
 
 impl Communicator {
     /// Run [`Communicator::sparse`] and [`SparseReduce::reduce`](super::SparseReduce::reduce) in one pass, for index
     /// sets that are reduced once.
     ///
-    /// `into` becomes the combined rows of `in_indices`; `values` has a row for each of `out_indices`. Every rank must
-    /// call this, with the same `form` and `options`. Errors are the errors of both functions. A rank without memory
+    /// `values` has a row for each of `out_indices`; `into` receives the combined rows of `in_indices`. Every rank must
+    /// call this, with the same `form` and `options`. The errors are those of both functions. A rank without memory
     /// for its rows ends the job, because the other ranks have already begun to send.
     pub fn sparse_reduce(
         &self,
@@ -38,7 +38,7 @@ impl Communicator {
         form: SparseForm<'_>,
         options: &SparseOptions,
     ) -> Result<(), Error> {
-        ending_job(self, || self.in_one_pass(out_indices, values, in_indices, into, form, options))
+        abort_on_error(self, || self.in_one_pass(out_indices, values, in_indices, into, form, options))
     }
 
     fn in_one_pass(
@@ -55,10 +55,10 @@ impl Communicator {
         check_rows("into", into.len(), in_indices.len(), row_bytes)?;
         let designed_bytes = row_bytes + KEY_BYTES;
         let mut prepared = prepare(self, out_indices, in_indices, options, designed_bytes, &format!(", {form}"))?;
-        let (pool, number) = place(self)?;
+        let (pool, number) = next_configuration(self)?;
 
         let mut held = take(&pool, prepared.out.key_count() * row_bytes)?;
-        prepared.out.giving(&prepared.team).fill(held.bytes_mut(), values, form, &prepared.team)?;
+        prepared.out.out_conversion(&prepared.team).fill(held.bytes_mut(), values, form, &prepared.team)?;
         for step in 0..prepared.machine.step_count() {
             let (machine, team) = (&mut prepared.machine, &prepared.team);
             let mut messages = PeerMessages::default();
@@ -67,24 +67,24 @@ impl Communicator {
             }
             let arrived = messages.exchange(self, &machine.incoming_peers(step))?;
             machine.absorb(step, &arrived.keys(), team).map_err(malformed)?;
-            held = next(&pool, &machine.down_maps(step), &mut held, &arrived, (row_bytes, reduction), team)?;
+            held = next_layer(&pool, &machine.down_maps(step), &mut held, &arrived, (row_bytes, reduction), team)?;
         }
         let (routes, missing) = prepared.machine.finish(&prepared.team);
         if !options.missing_is_zero {
             check_missing(self, &missing, &prepared.permutation)?;
         }
-        let (row_count, wanting) = (prepared.wanted.key_count(), prepared.wanted.wanting());
-        if let Wanting::Identity = wanting {
-            return self.up(&pool, &routes, &mut held, into, form, number);
+        let (row_count, in_conversion) = (prepared.wanted.key_count(), prepared.wanted.in_conversion());
+        if let InConversion::Identity = in_conversion {
+            return self.send_up(&pool, &routes, &mut held, into, form, number);
         }
         let mut wanted = take(&pool, row_count * row_bytes)?;
-        self.up(&pool, &routes, &mut held, wanted.bytes_mut(), form, number)?;
-        wanting.fill(into, wanted.bytes_mut(), row_bytes, &prepared.team);
+        self.send_up(&pool, &routes, &mut held, wanted.bytes_mut(), form, number)?;
+        in_conversion.fill(into, wanted.bytes_mut(), row_bytes, &prepared.team);
         Ok(())
     }
 
     /// Send the reduced rows up to the ranks that requested them.
-    fn up(
+    fn send_up(
         &self,
         pool: &BufferPool,
         routes: &Routes,
@@ -93,7 +93,7 @@ impl Communicator {
         form: SparseForm<'_>,
         number: u32,
     ) -> Result<(), Error> {
-        let (shared, communicator) = self.place();
+        let (shared, communicator) = self.core_and_number();
         let mut core = shared.hold()?;
         let (mut runtime, state) = core.communicator(communicator)?;
         let schedule = state.schedule(routes.up_plan(form.row_bytes(), form.element.size_bytes(), form.op));
@@ -106,8 +106,8 @@ impl Communicator {
     }
 }
 
-/// Build the rows of the next layer: combine the rows that stay with the received rows.
-fn next(
+/// Return the rows of the next layer: this rank's own rows, combined with the received rows.
+fn next_layer(
     pool: &BufferPool,
     maps: &DownMaps<'_>,
     held: &mut PooledBuffer,
@@ -117,7 +117,7 @@ fn next(
 ) -> Result<PooledBuffer, Error> {
     let mut arrivals = Vec::new();
     for (&(peer, map), (sender, received)) in maps.arrivals.iter().zip(arrived.rows()) {
-        assert_eq!(peer, sender, "messages have the order in which they are combined");
+        assert_eq!(peer, sender, "messages arrive in the order of combination");
         if received.len() != map.len() * row_bytes {
             let cause = format!("rank {peer} sent {} bytes of values for {} keys", received.len(), map.len());
             return Err(Error::Malformed { cause });
@@ -141,7 +141,7 @@ fn next(
     Ok(next)
 }
 
-/// Combine the rows of `from` that belong to `piece` of a layer into `piece_rows`.
+/// Combine into `piece_rows` the rows of `from` that `map` assigns to `piece`.
 fn combine(
     piece_rows: &mut [u8],
     piece: &Range<usize>,

@@ -1,7 +1,7 @@
 //! Design of degrees for the sets of all ranks, from a sample of their keys and from packet costs.
 //!
-//! Keys are mixed, so the keys below a limit are a sample of all. Cost: an allgather of at most [`MOST_KEYS`] keys of
-//! each set of each rank.
+//! Keys are a pseudo-random permutation of the indices, so the keys below a limit are a sample. Cost: an allgather of
+//! at most [`MAX_SAMPLE_KEYS`] keys of each set of each rank.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 
 use crate::agree::words;
@@ -17,7 +17,7 @@ use ripieno_run::{BufferMemory, Element};
 /// Expected sample size of the largest set.
 const SAMPLE_KEYS: u64 = 512;
 /// Maximum sample size. The expected sample size is ten standard deviations below it.
-const MOST_KEYS: u64 = 740;
+const MAX_SAMPLE_KEYS: u64 = 740;
 
 /// The keys of a rank that are below a limit.
 struct DensitySample {
@@ -34,7 +34,7 @@ pub(super) struct Largest {
     pub set: u64,
 }
 
-/// Design degrees for sets of ascending keys and rows of `row_bytes`; the result is equal on every rank.
+/// Design the degrees for rows of `row_bytes` with these sets of ascending keys. The result is equal on every rank.
 pub(super) fn degrees(
     comm: &Communicator,
     out: &[u64],
@@ -44,14 +44,14 @@ pub(super) fn degrees(
 ) -> Result<Degrees, Error> {
     let p = comm.world_size();
     if matches!(p, 1 | 2 | 3 | 5 | 7) {
-        // No choice to make: small primes only have the direct degree.
+        // The direct degree is the only choice for these numbers of ranks.
         return Ok(Degrees::direct(p));
     }
     let range = match largest.set {
         0..=SAMPLE_KEYS => largest.size,
         set => (u128::from(largest.size) * u128::from(SAMPLE_KEYS) / u128::from(set)).max(1) as u64,
     };
-    let samples = gather(comm, below(out, range), below(wanted, range), largest.set.min(MOST_KEYS) as usize)?;
+    let samples = gather(comm, below(out, range), below(wanted, range), largest.set.min(MAX_SAMPLE_KEYS) as usize)?;
     let (out, wanted): (Vec<_>, Vec<_>) = samples.into_iter().map(|sample| (sample.out, sample.wanted)).unzip();
     let rows = |samples: &[Vec<u64>]| {
         let sampled: usize = samples.iter().map(Vec::len).sum();
@@ -65,12 +65,12 @@ pub(super) fn degrees(
 }
 
 fn below(keys: &[u64], range: u64) -> &[u64] {
-    &keys[..keys.partition_point(|&key| key < range).min(MOST_KEYS as usize)]
+    &keys[..keys.partition_point(|&key| key < range).min(MAX_SAMPLE_KEYS as usize)]
 }
 
-/// Gather the samples of all ranks, with at most `most` keys of either set.
-fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Result<Vec<DensitySample>, Error> {
-    let (p, words_each) = (comm.world_size(), 2 + 2 * most);
+/// Gather the samples of all ranks, with at most `max_count` keys of either set.
+fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], max_count: usize) -> Result<Vec<DensitySample>, Error> {
+    let (p, words_each) = (comm.world_size(), 2 + 2 * max_count);
     let mut own = vec![out.len() as u64, wanted.len() as u64];
     own.extend(out.iter().chain(wanted));
     let mut all = vec![0; 8 * p * words_each];
@@ -83,8 +83,11 @@ fn gather(comm: &Communicator, out: &[u64], wanted: &[u64], most: usize) -> Resu
     let words: Vec<u64> = words(&all).collect();
     let sample = |(rank, words): (usize, &[u64])| {
         let (counts, keys) = words.split_at(2);
-        if counts.iter().any(|&count| count > most as u64) {
-            let cause = format!("rank {rank} told a sample of {} and {} keys, of at most {most}", counts[0], counts[1]);
+        if counts.iter().any(|&count| count > max_count as u64) {
+            let cause = format!(
+                "rank {rank} sent a sample of {} and {} keys: expected at most {max_count}",
+                counts[0], counts[1]
+            );
             return Err(Error::Malformed { cause });
         }
         let (out_count, in_count) = (counts[0] as usize, counts[1] as usize);

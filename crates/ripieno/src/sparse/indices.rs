@@ -1,50 +1,51 @@
-//! A rank's indices as sorted keys, and the position of each of the caller's rows among them.
+//! A rank's indices as sorted keys, and the mapping between the caller's rows and the rows of the keys.
 //!
-//! Cost: one sort of the keys; per row of a reduction one move in each direction, and one more if indices repeat.
+//! Cost: one sort of the keys. Each reduction moves each row once in each direction, and once more if indices repeat.
 
 use super::reduce::SparseForm;
 use super::team::{combine_from, fill_rows};
 use crate::error::{Error, argument};
 use ripieno_plan::sparse::sets::Sorted;
 use ripieno_plan::sparse::team::{WorkTeam, cut, each, ranges};
-use ripieno_plan::sparse::{Permutation, have_numbers};
+use ripieno_plan::sparse::{Permutation, fit_row_numbers};
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
 use ripieno_run::rows::gather_rows;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Number of invalid indices in an error message.
-const NAMED_COUNT: usize = 3;
+/// Maximum number of invalid indices in an error message.
+const MAX_NAMED_COUNT: usize = 3;
 
-/// Approximate cost, in operations, of checking an index and of making a key from it.
-const LOOK_OPERATIONS: usize = 1;
+/// Approximate cost, in operations, of checking an index and of computing its key.
+const CHECK_OPERATIONS: usize = 1;
 const KEY_OPERATIONS: usize = 16;
-/// Bytes of rows with repeated indices that are reordered at a time.
+/// Maximum bytes of rows with repeated indices that are reordered at a time.
 const BLOCK_BYTES: usize = 8 << 10;
 
-/// The row of the key set for each of the caller's indices.
+/// The mapping from the caller's indices to their keys.
 #[derive(Clone)]
 pub(super) struct IndexRows {
+    /// For each of the caller's indices, the position of its key among the distinct keys.
     rows: Arc<Vec<u32>>,
-    /// The caller's rows sorted by key; a stable order.
+    /// The caller's row numbers, sorted by key in a stable order.
     order: Arc<Vec<u32>>,
     key_count: usize,
 }
 
-/// Conversion of the caller's rows to one row per key.
-pub(super) enum Giving {
+/// Conversion of contributed rows from the caller's order to one row per key.
+pub(super) enum OutConversion {
     /// Both orders are equal.
     Identity,
     /// For each key, the caller's row.
     Once(Arc<Vec<u32>>),
-    /// The caller's rows sorted by key, and the key's row for each. Rows of a repeated key are combined in the caller's
-    /// order.
+    /// The caller's row numbers sorted by key, and the position of the key of each. Rows of a repeated key are combined
+    /// in the caller's order.
     Repeated { order: Arc<Vec<u32>>, rows: Vec<u32> },
 }
 
-/// Conversion of one row per key to the caller's rows.
-pub(super) enum Wanting {
+/// Conversion of result rows from one row per key to the caller's order.
+pub(super) enum InConversion {
     /// Both orders are equal.
     Identity,
     /// For each of the caller's rows, the row of its key.
@@ -57,7 +58,7 @@ pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team
         return Err(argument(name, format!("{} indices", indices.len()), &format!("at most {}", u32::MAX)));
     }
     let limit = size.unwrap_or(i64::MAX as u64);
-    let operations = LOOK_OPERATIONS * indices.len();
+    let operations = CHECK_OPERATIONS * indices.len();
     let largest = |piece: Range<usize>| indices[piece].iter().map(|&index| index as u64).max();
     let largest =
         each(team, operations, ranges(team, operations, indices.len(), 1), largest).into_iter().max().flatten();
@@ -67,9 +68,9 @@ pub(super) fn check(name: &'static str, indices: &[i64], size: Option<u64>, team
     }
 }
 
-/// Check that the rows of this many indices, together and in any union, can be numbered.
+/// Check that the rows of `index_count` indices, and of any union of them, have 32-bit numbers.
 pub(super) fn check_numbers(index_count: usize, size: Option<u64>) -> Result<(), Error> {
-    match have_numbers(index_count, size.unwrap_or(u64::MAX)) {
+    match fit_row_numbers(index_count, size.unwrap_or(u64::MAX)) {
         true => Ok(()),
         false => {
             let expected = format!("at most {0}, or a size of at most {0}", u32::MAX);
@@ -83,7 +84,7 @@ fn wrong_indices(name: &'static str, indices: &[i64], size: Option<u64>) -> Erro
     let limit = size.unwrap_or(i64::MAX as u64);
     let wrong = || indices.iter().enumerate().filter(|(_, index)| **index as u64 >= limit);
     let named: Vec<String> =
-        wrong().take(NAMED_COUNT).map(|(position, index)| format!("{index} at position {position}")).collect();
+        wrong().take(MAX_NAMED_COUNT).map(|(position, index)| format!("{index} at position {position}")).collect();
     let more = match wrong().count() - named.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
@@ -96,12 +97,12 @@ fn wrong_indices(name: &'static str, indices: &[i64], size: Option<u64>) -> Erro
     argument(name, format!("{}{more}", named.join(", ")), &expected)
 }
 
-/// Return the sorted distinct keys of `indices`, and the position of the caller's indices among them. Only rows that
-/// are `given` have an order.
+/// Return the sorted distinct keys of `indices`, and the mapping from the indices to the keys. The order of the rows is
+/// computed only for contributed rows (`is_contributed`).
 pub(super) fn sorted(
     indices: &[i64],
     permutation: &Permutation,
-    given: bool,
+    is_contributed: bool,
     team: &dyn WorkTeam,
 ) -> (Vec<u64>, IndexRows) {
     let (mut keys, operations) = (vec![0; indices.len()], KEY_OPERATIONS * indices.len());
@@ -110,7 +111,7 @@ pub(super) fn sorted(
     each(team, operations, pieces, |(keys, piece): (&mut [u64], Range<usize>)| {
         keys.iter_mut().zip(&indices[piece]).for_each(|(key, &index)| *key = permutation.key(index as u64));
     });
-    let Sorted { keys, places, order } = Sorted::of(&keys, given, team);
+    let Sorted { keys, positions: places, order } = Sorted::of(&keys, is_contributed, team);
     let key_count = keys.len();
     (keys, IndexRows { rows: places.into(), order: order.into(), key_count })
 }
@@ -127,39 +128,40 @@ impl IndexRows {
     }
 
     /// Return the conversion for contributed rows.
-    pub fn giving(&self, team: &dyn WorkTeam) -> Giving {
+    pub fn out_conversion(&self, team: &dyn WorkTeam) -> OutConversion {
         if self.key_count < self.rows.len() {
             let mut rows = vec![0; self.rows.len()];
-            let operations = LOOK_OPERATIONS * rows.len();
+            let operations = CHECK_OPERATIONS * rows.len();
             let pieces = ranges(team, operations, rows.len(), 1);
             let pieces = cut(&mut rows, pieces.iter().map(Range::len)).into_iter().zip(pieces).collect();
             each(team, operations, pieces, |(rows, piece): (&mut [u32], Range<usize>)| {
                 rows.iter_mut().zip(&self.order[piece]).for_each(|(row, &number)| *row = self.rows[number as usize]);
             });
-            return Giving::Repeated { order: self.order.clone(), rows };
+            return OutConversion::Repeated { order: self.order.clone(), rows };
         }
-        if is_identity(&self.rows) { Giving::Identity } else { Giving::Once(self.order.clone()) }
+        if is_identity(&self.rows) { OutConversion::Identity } else { OutConversion::Once(self.order.clone()) }
     }
 
-    pub fn wanting(&self) -> Wanting {
+    /// Return the conversion for result rows.
+    pub fn in_conversion(&self) -> InConversion {
         match self.key_count == self.rows.len() && is_identity(&self.rows) {
-            true => Wanting::Identity,
-            false => Wanting::Rows(self.rows.clone()),
+            true => InConversion::Identity,
+            false => InConversion::Rows(self.rows.clone()),
         }
     }
 }
 
-impl Giving {
-    /// Fill `rows`, one per key, from the caller's rows. Repeated rows accumulate as defined by
+impl OutConversion {
+    /// Fill `rows`, one per key, from the caller's `values`. Rows of a repeated index accumulate in the type
     /// [`Element::accumulator`], and are rounded once.
-    pub fn fill(&self, rows: &mut [u8], given: &[u8], form: SparseForm<'_>, team: &dyn WorkTeam) -> Result<(), Error> {
+    pub fn fill(&self, rows: &mut [u8], values: &[u8], form: SparseForm<'_>, team: &dyn WorkTeam) -> Result<(), Error> {
         let row_bytes = form.row_bytes();
         match self {
-            Giving::Identity => rows.copy_from_slice(given),
-            Giving::Once(order) => fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
-                gather_rows(rows, given, &order[piece], row_bytes);
+            OutConversion::Identity => rows.copy_from_slice(values),
+            OutConversion::Once(order) => fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
+                gather_rows(rows, values, &order[piece], row_bytes);
             }),
-            Giving::Repeated { order, rows: numbers } => {
+            OutConversion::Repeated { order, rows: numbers } => {
                 let held = form.element.accumulator(form.op);
                 let reduction = Reduction::of(held, form.op).map_err(Error::Unsupported)?;
                 fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
@@ -168,9 +170,9 @@ impl Giving {
                     let (order, numbers) = (&order[there.clone()], &numbers[there]);
                     if held == form.element {
                         (reduction.fill)(rows);
-                        combine_given(rows, piece.start, given, (order, numbers), row_bytes, reduction);
+                        combine_repeated(rows, piece.start, values, (order, numbers), row_bytes, reduction);
                     } else {
-                        accumulate_given(rows, piece.start, given, (order, numbers), form, (held, reduction));
+                        accumulate_repeated(rows, piece.start, values, (order, numbers), form, (held, reduction));
                     }
                 });
             }
@@ -179,11 +181,11 @@ impl Giving {
     }
 }
 
-/// Combine the rows `order` of `given` into the rows `numbers`. Row `first` is the first of `rows`.
-fn combine_given(
+/// Combine the rows `order` of `values` into the rows `numbers`. `rows` begins with row `first`.
+fn combine_repeated(
     rows: &mut [u8],
     first: usize,
-    given: &[u8],
+    values: &[u8],
     (order, numbers): (&[u32], &[u32]),
     row_bytes: usize,
     reduction: &Reduction,
@@ -192,47 +194,47 @@ fn combine_given(
     for (order, numbers) in order.chunks(block_rows).zip(numbers.chunks(block_rows)) {
         let block: &[u8] = match block.get_mut(..order.len() * row_bytes) {
             Some(block) => {
-                gather_rows(block, given, order, row_bytes);
+                gather_rows(block, values, order, row_bytes);
                 block
             }
-            // A row that is longer than the block.
-            None => &given[order[0] as usize * row_bytes..][..row_bytes],
+            // A row is longer than the block.
+            None => &values[order[0] as usize * row_bytes..][..row_bytes],
         };
         combine_from(rows, first, block, numbers, row_bytes, reduction);
     }
 }
 
-/// Fill `rows` with the combination that [`combine_given`] makes, accumulated in type `held` and rounded once.
+/// Combine rows like [`combine_repeated`], but accumulate in type `held` and round once.
 ///
-/// The function processes some rows, or columns of a row, at a time, so that the accumulators stay in a near cache.
-fn accumulate_given(
+/// The function processes a few rows, or a few columns of a row, at a time. Their accumulators fit in the L1 cache.
+fn accumulate_repeated(
     rows: &mut [u8],
     first: usize,
-    given: &[u8],
+    values: &[u8],
     (order, numbers): (&[u32], &[u32]),
     form: SparseForm<'_>,
     (held, reduction): (Element, &Reduction),
 ) {
     let (row_bytes, size_bytes) = (form.row_bytes(), form.element.size_bytes());
-    let most_columns = form.width.min(BLOCK_BYTES / held.size_bytes());
-    let block_rows = BLOCK_BYTES / (most_columns * held.size_bytes());
+    let max_columns = form.width.min(BLOCK_BYTES / held.size_bytes());
+    let block_rows = BLOCK_BYTES / (max_columns * held.size_bytes());
     let (mut sums, mut gathered, mut converted) = ([0; BLOCK_BYTES], [0; BLOCK_BYTES], [0; BLOCK_BYTES]);
     let mut start = 0;
     for (at, rows) in rows.chunks_mut(block_rows * row_bytes).enumerate() {
         let (first, row_count) = (first + at * block_rows, rows.len() / row_bytes);
         let end = start + numbers[start..].partition_point(|&number| (number as usize) < first + row_count);
-        for column in (0..form.width).step_by(most_columns) {
-            let column_count = most_columns.min(form.width - column);
+        for column in (0..form.width).step_by(max_columns) {
+            let column_count = max_columns.min(form.width - column);
             let (piece_bytes, held_bytes) = (column_count * size_bytes, column_count * held.size_bytes());
             let sums = &mut sums[..row_count * held_bytes];
             (reduction.fill)(sums);
             for (order, numbers) in order[start..end].chunks(block_rows).zip(numbers[start..end].chunks(block_rows)) {
                 let gathered = &mut gathered[..order.len() * piece_bytes];
                 if piece_bytes == row_bytes {
-                    gather_rows(gathered, given, order, row_bytes);
+                    gather_rows(gathered, values, order, row_bytes);
                 } else {
                     for (piece, &row) in gathered.chunks_exact_mut(piece_bytes).zip(order) {
-                        piece.copy_from_slice(&given[row as usize * row_bytes + column * size_bytes..][..piece_bytes]);
+                        piece.copy_from_slice(&values[row as usize * row_bytes + column * size_bytes..][..piece_bytes]);
                     }
                 }
                 let converted = &mut converted[..order.len() * held_bytes];
@@ -247,13 +249,13 @@ fn accumulate_given(
     }
 }
 
-impl Wanting {
+impl InConversion {
     /// Fill the caller's rows from the rows of the keys.
-    pub fn fill(&self, wanted: &mut [u8], rows: &[u8], row_bytes: usize, team: &dyn WorkTeam) {
+    pub fn fill(&self, into: &mut [u8], rows: &[u8], row_bytes: usize, team: &dyn WorkTeam) {
         match self {
-            Wanting::Identity => wanted.copy_from_slice(rows),
-            Wanting::Rows(numbers) => fill_rows(team, wanted, row_bytes, numbers.len(), |piece, wanted| {
-                gather_rows(wanted, rows, &numbers[piece], row_bytes);
+            InConversion::Identity => into.copy_from_slice(rows),
+            InConversion::Rows(numbers) => fill_rows(team, into, row_bytes, numbers.len(), |piece, into| {
+                gather_rows(into, rows, &numbers[piece], row_bytes);
             }),
         }
     }
@@ -268,7 +270,7 @@ mod tests {
     use super::*;
     use crate::elements::ElementShape;
     use ripieno_plan::Op;
-    use ripieno_plan::sparse::team::{Alone, WorkPiece};
+    use ripieno_plan::sparse::team::{SingleThread, WorkPiece};
 
     fn form(element: Element, width: usize) -> SparseForm<'static> {
         SparseForm { element, width, op: Op::Sum, row: ElementShape::Line }
@@ -283,20 +285,23 @@ mod tests {
         }
 
         fn compute(&self, operations: usize, pieces: Vec<WorkPiece<'_>>) {
-            Alone.compute(operations, pieces);
+            SingleThread.compute(operations, pieces);
         }
     }
 
     #[test]
-    fn repeated_rows_are_combined_and_wanted_ones_repeated() {
+    fn rows_of_repeated_indices_are_combined_and_results_repeated() {
         let permutation = Permutation::new(9);
-        let (row_bytes, given) = (2, [1, 2, 10, 20, 100, 200]);
+        let (row_bytes, contributed) = (2, [1, 2, 10, 20, 100, 200]);
         for (indices, expected) in [([4, 8, 4], [101, 202, 10, 20, 101, 202]), ([4, 8, 5], [1, 2, 10, 20, 100, 200])] {
             for team in [1, 2, 3].map(SplittingTeam) {
                 let (keys, places) = sorted(&indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
-                places.giving(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
-                places.wanting().fill(&mut back, &rows, row_bytes, &team);
+                places
+                    .out_conversion(&team)
+                    .fill(&mut rows, &contributed, form(Element::U8, row_bytes), &team)
+                    .unwrap();
+                places.in_conversion().fill(&mut back, &rows, row_bytes, &team);
                 assert_eq!(back, expected);
             }
         }
@@ -306,7 +311,7 @@ mod tests {
     fn floats_of_repeated_indices_accumulate_in_order_in_float64() {
         let permutation = Permutation::new(50);
         let indices: Vec<i64> = (0..5000).map(|at| at * at % 50).collect();
-        // For the widest rows, some columns are accumulated at a time.
+        // The widest rows are accumulated in several blocks of columns.
         for width in [1, 3, 700, 1500] {
             let value = |row: usize, column: usize| (0.1 + (row + column) as f32).powi(1 + row as i32 % 5);
             let row_count = if width > 100 { 200 } else { 5000 };
@@ -318,12 +323,12 @@ mod tests {
             }
             let rounded = |&index: &i64| sums[index as usize * width..][..width].iter().map(|&sum| sum as f32);
             let expected: Vec<u8> = indices.iter().flat_map(rounded).flat_map(f32::to_ne_bytes).collect();
-            let given: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+            let contributed: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
             for team in [1, 2, 3, 7].map(SplittingTeam) {
                 let (keys, places) = sorted(indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; 4 * width * keys.len()], vec![0; 4 * width * indices.len()]);
-                places.giving(&team).fill(&mut rows, &given, form(Element::F32, width), &team).unwrap();
-                places.wanting().fill(&mut back, &rows, 4 * width, &team);
+                places.out_conversion(&team).fill(&mut rows, &contributed, form(Element::F32, width), &team).unwrap();
+                places.in_conversion().fill(&mut back, &rows, 4 * width, &team);
                 assert!(back == expected, "rows of {width}");
             }
         }
@@ -333,24 +338,30 @@ mod tests {
     fn repeated_rows_that_are_longer_than_a_block_are_combined() {
         let permutation = Permutation::new(9);
         let row_bytes = BLOCK_BYTES + 1;
-        let given: Vec<u8> = (0..3 * row_bytes).map(|at| at as u8 % 50).collect();
+        let contributed: Vec<u8> = (0..3 * row_bytes).map(|at| at as u8 % 50).collect();
         for team in [1, 2].map(SplittingTeam) {
             let (keys, places) = sorted(&[4, 8, 4], &permutation, true, &team);
             let mut rows = vec![9; row_bytes * keys.len()];
-            places.giving(&team).fill(&mut rows, &given, form(Element::U8, row_bytes), &team).unwrap();
+            places.out_conversion(&team).fill(&mut rows, &contributed, form(Element::U8, row_bytes), &team).unwrap();
             let row = &rows[places.rows[0] as usize * row_bytes..][..row_bytes];
-            assert!((0..row_bytes).all(|at| row[at] == given[at] + given[2 * row_bytes + at]));
+            assert!((0..row_bytes).all(|at| row[at] == contributed[at] + contributed[2 * row_bytes + at]));
         }
     }
 
     #[test]
-    fn rows_at_their_positions_are_not_moved() {
+    fn rows_in_key_order_are_not_moved() {
         let permutation = Permutation::new(100);
         let in_order: Vec<i64> = [3, 17, 60, 99].map(|key| permutation.index(key) as i64).to_vec();
-        let (_, places) = sorted(&in_order, &permutation, true, &Alone);
-        assert!(matches!((places.giving(&Alone), places.wanting()), (Giving::Identity, Wanting::Identity)));
+        let (_, places) = sorted(&in_order, &permutation, true, &SingleThread);
+        assert!(matches!(
+            (places.out_conversion(&SingleThread), places.in_conversion()),
+            (OutConversion::Identity, InConversion::Identity)
+        ));
         let more = [&in_order[..], &in_order[3..]].concat();
-        let (_, places) = sorted(&more, &permutation, true, &Alone);
-        assert!(matches!((places.giving(&Alone), places.wanting()), (Giving::Repeated { .. }, Wanting::Rows(_))));
+        let (_, places) = sorted(&more, &permutation, true, &SingleThread);
+        assert!(matches!(
+            (places.out_conversion(&SingleThread), places.in_conversion()),
+            (OutConversion::Repeated { .. }, InConversion::Rows(_))
+        ));
     }
 }

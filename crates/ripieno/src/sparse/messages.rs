@@ -1,4 +1,4 @@
-//! Messages of a step: the keys that a rank sends to each peer, and their rows of values.
+//! Messages of a step: the keys that a rank sends to each peer, and the rows of these keys.
 //!
 //! Cost: two messages to each peer. The first has 16 bytes, the lengths of keys and rows in the second.
 
@@ -9,7 +9,7 @@ use crate::task::CollectiveTask;
 use ripieno_run::{BufferMemory, Element};
 use std::ops::Range;
 
-/// Messages for, or from, some peers, one after the other.
+/// Messages to or from some peers, stored one after the other.
 #[derive(Default)]
 pub(super) struct PeerMessages {
     bytes: Vec<u8>,
@@ -28,7 +28,7 @@ impl PeerMessages {
     pub fn add(&mut self, peer: usize, keys: &[u8], rows: &[u8]) {
         self.bytes.extend_from_slice(keys);
         self.bytes.extend_from_slice(rows);
-        self.note(peer, keys.len(), rows.len());
+        self.push(peer, keys.len(), rows.len());
     }
 
     /// Send each peer its message and receive the messages of `peers`.
@@ -50,7 +50,7 @@ impl PeerMessages {
                 let cause = format!("rank {peer} announced {keys} bytes of keys and {rows} of values");
                 return Err(Error::Malformed { cause });
             }
-            arrived.note(peer, keys, rows);
+            arrived.push(peer, keys, rows);
         }
         let length_bytes = arrived.total_bytes();
         let reserved = arrived.bytes.try_reserve_exact(length_bytes);
@@ -72,7 +72,7 @@ impl PeerMessages {
         self.messages.iter().map(|message| (message.peer, &self.bytes[message.rows.clone()]))
     }
 
-    fn note(&mut self, peer: usize, key_bytes: usize, row_bytes: usize) {
+    fn push(&mut self, peer: usize, key_bytes: usize, row_bytes: usize) {
         let start = self.total_bytes();
         let middle = start + key_bytes;
         self.messages.push(SparseMessage { peer, keys: start..middle, rows: middle..middle + row_bytes });

@@ -1,8 +1,8 @@
 //! Sparse reductions: every rank contributes rows for some indices and receives the combined rows of others.
 //!
-//! Indices are mixed, so that equal ranges hold about equally many, and kept sorted. [`Communicator::sparse`] sends
-//! them down the layers of a nested butterfly once and makes a plan from them. [`SparseReduce::reduce`] runs the plan
-//! on any rows. [`Communicator::sparse_reduce`] does both in one pass.
+//! A permutation maps indices to keys that are spread evenly over their range. [`Communicator::sparse`] sends the
+//! sorted keys down the layers of a nested butterfly once and creates a plan. [`SparseReduce::reduce`] runs the plan on
+//! any rows. [`Communicator::sparse_reduce`] does both in one pass.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 //!
 //! [`Communicator::sparse`]: crate::Communicator::sparse
@@ -25,21 +25,21 @@ use crate::core::CoreShared;
 use crate::error::Error;
 use crate::pool::BufferPool;
 use configure::{PreparedConfigure, check_missing};
-use indices::{Giving, Wanting};
-use reduce::Planned;
+use indices::{InConversion, OutConversion};
+use reduce::ScheduleKey;
 pub use ripieno_plan::sparse::{DENSE_ABOVE, Volume};
 use ripieno_plan::sparse::{Degrees, Routes};
 use ripieno_run::Schedule;
 use std::sync::{Arc, Mutex};
 use team::RankThreads;
 
-/// A configured sparse reduction of a communicator, to be run any number of times.
+/// A configured sparse reduction, which may run any number of times.
 pub struct SparseReduce {
     shared: Arc<CoreShared>,
-    /// Index of the communicator among this rank's.
+    /// Index of the communicator in the core.
     communicator: usize,
     pool: BufferPool,
-    /// The number of the configuration within the communicator, from 1 on.
+    /// Number of the configuration within the communicator, from 1 on.
     number: u32,
     size: u64,
     degrees: Degrees,
@@ -48,10 +48,10 @@ pub struct SparseReduce {
     /// Number of distinct out-indices and in-indices.
     out_row_count: usize,
     in_row_count: usize,
-    giving: Giving,
-    wanting: Wanting,
+    out_conversion: OutConversion,
+    in_conversion: InConversion,
     routes: Routes,
-    schedules: Mutex<Vec<(Planned, Arc<Schedule>)>>,
+    schedules: Mutex<Vec<(ScheduleKey, Arc<Schedule>)>>,
     team: RankThreads,
 }
 
@@ -62,8 +62,8 @@ impl SparseReduce {
         if !options.missing_is_zero {
             check_missing(comm, &missing, &permutation)?;
         }
-        let (pool, number) = place(comm)?;
-        let (shared, communicator) = comm.place();
+        let (pool, number) = next_configuration(comm)?;
+        let (shared, communicator) = comm.core_and_number();
         Ok(SparseReduce {
             shared: shared.clone(),
             communicator,
@@ -75,8 +75,8 @@ impl SparseReduce {
             in_count: wanted.count(),
             out_row_count: out.key_count(),
             in_row_count: wanted.key_count(),
-            giving: out.giving(&team),
-            wanting: wanted.wanting(),
+            out_conversion: out.out_conversion(&team),
+            in_conversion: wanted.in_conversion(),
             routes,
             schedules: Mutex::default(),
             team,
@@ -93,12 +93,12 @@ impl SparseReduce {
         &self.degrees
     }
 
-    /// Return the number of this rank's out-indices, and so of rows of values.
+    /// Return the number of this rank's out-indices. A reduction needs one row of values for each.
     pub fn out_count(&self) -> usize {
         self.out_count
     }
 
-    /// Return the number of this rank's in-indices, and so of rows of a result.
+    /// Return the number of this rank's in-indices. A result has one row for each.
     pub fn in_count(&self) -> usize {
         self.in_count
     }
@@ -109,9 +109,9 @@ impl SparseReduce {
     }
 }
 
-/// Return the result of `work`. An error on this rank only ends the job, because the other ranks wait for its next
-/// message.
-fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+/// Return the result of `work`. An error that only this rank gets ends the job, because the other ranks wait for its
+/// next message.
+fn abort_on_error<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let result = work();
     if let Err(error @ (Error::Memory { .. } | Error::Malformed { .. })) = &result {
         comm.abort("", &error.to_string(), "");
@@ -120,8 +120,8 @@ fn ending_job<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -
 }
 
 /// Return the buffer pool of a communicator, and the number of its next configuration.
-fn place(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
-    let (shared, communicator) = comm.place();
+fn next_configuration(comm: &Communicator) -> Result<(BufferPool, u32), Error> {
+    let (shared, communicator) = comm.core_and_number();
     let mut held = shared.hold()?;
     let (runtime, state) = held.communicator(communicator)?;
     Ok((runtime.scratch.clone(), state.next_configuration()))

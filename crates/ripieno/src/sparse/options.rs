@@ -8,15 +8,15 @@ use std::num::NonZeroUsize;
 /// Options of a sparse reduction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SparseOptions {
-    /// Exclusive upper bound of the indices; `None`: one more than the largest index of any rank.
+    /// Exclusive upper bound of the indices. `None` means one more than the largest index of any rank.
     pub size: Option<u64>,
-    /// The degrees of the layers; `None`: designed from the sets of all ranks.
+    /// The degrees of the layers. `None` means a design from the sets of all ranks.
     pub degrees: Option<Degrees>,
-    /// Whether requested indices that no rank contributes are zero, and not an error.
+    /// Whether requested indices that no rank contributes result in zeros instead of an error.
     pub missing_is_zero: bool,
-    /// Density, 0 to 1, above which a union of sets takes the whole range. This needs no maps, but includes rows that
-    /// no rank contributes. It does not apply if the sets together have less than one key in 32 of the range, nor in a
-    /// range of `2^32` keys or more.
+    /// Density, from 0 to 1, above which a union of sets is stored as its whole range. A dense union needs no maps, but
+    /// includes rows that no rank contributes. A union stays sparse if the sets together have less than one key in 32
+    /// of the range, or if the range has `2^32` keys or more.
     pub dense_above: f64,
     /// Number of threads that sort, merge and reorder rows, including the caller. Results do not depend on it.
     pub threads: NonZeroUsize,
@@ -30,7 +30,7 @@ impl Default for SparseOptions {
 }
 
 impl SparseOptions {
-    /// Options for `p` ranks and one thread, with `degrees` as a text for [`Degrees::named`].
+    /// Return options for `p` ranks and one thread. `degrees` is a text for [`Degrees::named`].
     pub fn parse(
         size: Option<u64>,
         degrees: Option<&str>,

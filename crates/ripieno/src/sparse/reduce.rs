@@ -1,11 +1,11 @@
-//! Sparse reduction: combines rows of values layer by layer, and returns the results over the same ranks.
+//! Sparse reduction: combines rows of values layer by layer, and sends the results back through the same ranks.
 //!
-//! Cost: `2(d - 1)` messages of this rank for a layer of degree `d`, with the rows that its index sets have in each
-//! part of the range. The plan fixes the order of combination, so the result is bitwise identical in every run.
+//! Cost: each rank sends `2(d - 1)` messages for a layer of degree `d`, with the rows of its index sets in each part of
+//! the range. The plan fixes the order of combination, so the result is bitwise identical in every run.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.B.
 
 use super::SparseReduce;
-use super::indices::{Giving, Wanting};
+use super::indices::{InConversion, OutConversion};
 use crate::communicator_state::CommunicatorState;
 use crate::elements::ElementShape;
 use crate::error::{Error, argument};
@@ -17,8 +17,8 @@ use ripieno_run::{BufferMemory, Call, CallKind, Element, Fabric, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of cached plans, one for each form of rows. A plan for one more form clears the cache.
-const KEPT_COUNT: usize = 16;
+/// Maximum number of cached plans, one for each form of rows. A plan beyond it clears the cache.
+const MAX_PLAN_COUNT: usize = 16;
 
 /// Element type, width and layout of the rows of a reduction, and the operation that combines them.
 #[derive(Clone, Copy, Debug)]
@@ -34,15 +34,15 @@ pub struct SparseForm<'a> {
 }
 
 /// Key of a cached schedule.
-pub(super) type Planned = (Element, usize, Op);
+pub(super) type ScheduleKey = (Element, usize, Op);
 
 impl SparseForm<'_> {
-    /// Return the size of a row. [`SparseForm::reduction`] checks that it does not overflow.
+    /// Return the size of a row. [`SparseForm::reduction`] rejects sizes that overflow.
     pub(super) fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
 
-    /// Return the reduction of rows, if it is defined.
+    /// Return the reduction of rows. Fails if the operation or the row size is invalid.
     pub(super) fn reduction(&self) -> Result<&'static Reduction, Error> {
         match self.width.checked_mul(self.element.size_bytes()) {
             Some(0) => Err(argument("width", 0, "at least one element in a row")),
@@ -51,7 +51,7 @@ impl SparseForm<'_> {
         }
     }
 
-    /// Return the description of the call, which ranks compare. The layout of a row is registered with `fabric`.
+    /// Return the call for comparison between ranks, and register the layout of a row with `fabric`.
     pub(super) fn call(&self, configuration: u32, fabric: &mut dyn Fabric) -> Call {
         fabric.note_form(self.row.form(), &|| self.row.words());
         let kind = CallKind::Sparse { configuration, op: self.op, width: self.width as u64 };
@@ -76,27 +76,27 @@ impl SparseReduce {
         check_rows("values", values.len(), self.out_count, row_bytes)?;
         check_rows("into", into.len(), self.in_count, row_bytes)?;
 
-        let mut given = match self.giving {
-            Giving::Identity => None,
+        let mut converted = match self.out_conversion {
+            OutConversion::Identity => None,
             _ => Some(self.take(self.out_row_count * row_bytes)?),
         };
-        let main: &[u8] = match &mut given {
+        let main: &[u8] = match &mut converted {
             Some(rows) => {
-                self.giving.fill(rows.bytes_mut(), values, form, &self.team)?;
+                self.out_conversion.fill(rows.bytes_mut(), values, form, &self.team)?;
                 rows.bytes_mut()
             }
             None => values,
         };
-        if let Wanting::Identity = self.wanting {
+        if let InConversion::Identity = self.in_conversion {
             return self.run(main, into, form);
         }
         let mut wanted = self.take(self.in_row_count * row_bytes)?;
         self.run(main, wanted.bytes_mut(), form)?;
-        self.wanting.fill(into, wanted.bytes_mut(), row_bytes, &self.team);
+        self.in_conversion.fill(into, wanted.bytes_mut(), row_bytes, &self.team);
         Ok(())
     }
 
-    /// Run the plan for `form`. Input and output have one row per distinct index.
+    /// Run the plan for `form`. `main` and `output` have one row per distinct index.
     fn run(&self, main: &[u8], output: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let (mut runtime, state) = held.communicator(self.communicator)?;
@@ -109,16 +109,16 @@ impl SparseReduce {
 
     fn schedule(&self, state: &CommunicatorState, form: SparseForm<'_>) -> Arc<Schedule> {
         let mut schedules = lock(&self.schedules);
-        let wanted = (form.element, form.width, form.op);
-        if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == wanted) {
+        let key = (form.element, form.width, form.op);
+        if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == key) {
             return schedule.clone();
         }
-        if schedules.len() >= KEPT_COUNT {
+        if schedules.len() >= MAX_PLAN_COUNT {
             schedules.clear();
         }
         let plan = self.routes.plan(form.row_bytes(), form.element.size_bytes(), form.op);
         let schedule = state.schedule(plan);
-        schedules.push((wanted, schedule.clone()));
+        schedules.push((key, schedule.clone()));
         schedule
     }
 

@@ -1,7 +1,7 @@
 //! The threads of a rank as a team for sparse reductions, and the division of rows into pieces.
 //!
-//! Pieces are divided by the destination of rows, so that no two threads write to the same row. The rows for one
-//! destination are combined in the same order as with one thread.
+//! Work is divided by the destination of rows: no two threads write to the same row. The rows for one destination are
+//! combined in the same order as with one thread.
 
 use ripieno_kernels::Threads;
 use ripieno_plan::sparse::team::{WorkPiece, WorkTeam, cut, each, ranges};
@@ -9,10 +9,10 @@ use ripieno_run::reduction::Reduction;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// Approximate cost of moving a row, in operations, and the number of its bytes that cost one more.
+/// Approximate fixed cost of moving a row, in operations, and the number of bytes that cost one more operation.
 const ROW_OPERATIONS: usize = 4;
 const BYTES_PER_OPERATION: usize = 8;
-/// Number of row numbers that are made relative at a time.
+/// Number of row numbers that are converted at a time.
 const BLOCK_ROWS: usize = 1024;
 
 /// The threads of a rank.
@@ -35,8 +35,8 @@ impl WorkTeam for RankThreads {
     }
 }
 
-/// Fill `rows` in parallel: `fill` computes one piece of them. The cost is estimated as
-/// moving `moved_count` rows.
+/// Fill `rows` in parallel. `fill` computes one piece of them. The estimated cost is the cost of moving `moved_count`
+/// rows.
 pub(super) fn fill_rows(
     team: &dyn WorkTeam,
     rows: &mut [u8],
@@ -54,7 +54,7 @@ pub(super) fn fill_rows(
     each(team, operations, pieces.into_iter().zip(slices).collect(), |(piece, slice)| fill(piece, slice));
 }
 
-/// Combine the rows of `from` into the rows `numbers` of a table. Row `first` of the table is the first of `into`.
+/// Combine the rows of `from` into the rows `numbers` of a table. `into` begins with row `first` of the table.
 pub(super) fn combine_from(
     into: &mut [u8],
     first: usize,
@@ -66,10 +66,10 @@ pub(super) fn combine_from(
     if first == 0 {
         return (reduction.combine_rows)(into, from, numbers, row_bytes);
     }
-    let mut counted = [0; BLOCK_ROWS];
+    let mut relative = [0; BLOCK_ROWS];
     for (from, numbers) in from.chunks(BLOCK_ROWS * row_bytes).zip(numbers.chunks(BLOCK_ROWS)) {
-        let counted = &mut counted[..numbers.len()];
-        counted.iter_mut().zip(numbers).for_each(|(counted, number)| *counted = number - first as u32);
-        (reduction.combine_rows)(into, from, counted, row_bytes);
+        let relative = &mut relative[..numbers.len()];
+        relative.iter_mut().zip(numbers).for_each(|(relative, number)| *relative = number - first as u32);
+        (reduction.combine_rows)(into, from, relative, row_bytes);
     }
 }

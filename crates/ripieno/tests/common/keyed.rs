@@ -7,7 +7,7 @@ use ripieno_run::reduction::{Reduction, convert};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Keys with their rows, of all data. Keys ascend unless stated otherwise.
+/// All keys with their rows. Keys ascend unless stated otherwise.
 pub type TestKeyedRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Return a generator of pseudo-random numbers, the same in each run.
@@ -81,7 +81,7 @@ impl<'a> KeyedCase<'a> {
             // The sums depend on the order of the values.
             Element::F64 => (0..element_count).flat_map(|_| (next() as f64 * 1e-19 - 0.7).to_ne_bytes()).collect(),
             Element::F32 => (0..element_count).flat_map(|_| (next() as f32 * 1e-19 - 0.7).to_ne_bytes()).collect(),
-            // Any bits. Half precision has no NaN here, because a NaN's bits depend on the order of the sum.
+            // Any bits except NaNs, because the bits of a sum with NaNs depend on its order.
             Element::F16 | Element::Bf16 => {
                 (0..element_count).flat_map(|_| (next() as u16 & 0xbfff).to_ne_bytes()).collect()
             }
@@ -120,7 +120,7 @@ impl<'a> KeyedCase<'a> {
 
     /// Return the rows of [`KeyedCase::sealed`] by part, in the order within the part.
     pub fn ordered_blocks(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> TestKeyedRows {
-        taken(self.sealed(rank_count, thread_count, add_rows))
+        take_all(self.sealed(rank_count, thread_count, add_rows))
     }
 
     /// Return the rows of [`KeyedCase::sealed`] by key.
@@ -132,12 +132,12 @@ impl<'a> KeyedCase<'a> {
 }
 
 /// Return the keys of all parts with their rows.
-pub fn taken(mut parts: Parts) -> TestKeyedRows {
+pub fn take_all(mut parts: Parts) -> TestKeyedRows {
     let (form, part_count) = (*parts.form(), parts.part_count());
     let take = |part| {
         let size = parts.size(part);
         let block = parts.take(part).unwrap();
-        assert_eq!(block.size(), size, "the size is known before");
+        assert_eq!(block.size(), size, "the size is known before the part is taken");
         block
     };
     blocks(&form, (0..part_count).map(take).collect())
@@ -185,18 +185,18 @@ impl Oracle {
         let reduction = op.map(|op| Reduction::of(held, op).unwrap());
         for (at, key) in case.column.keys().into_iter().enumerate() {
             let row = &case.values[at * row_bytes..][..row_bytes];
-            let kept = map.entry(key);
+            let combined = map.entry(key);
             match reduction {
                 // Rows without values are counted: one byte per row.
-                None => kept.or_default().extend(if row_bytes == 0 { &[0xaa] } else { row }),
-                Some(_) if row_bytes == 0 => drop(kept.or_insert(vec![0xaa])),
+                None => combined.or_default().extend(if row_bytes == 0 { &[0xaa] } else { row }),
+                Some(_) if row_bytes == 0 => drop(combined.or_insert(vec![0xaa])),
                 Some(reduction) => {
-                    let kept = kept.or_insert_with(|| {
+                    let combined = combined.or_insert_with(|| {
                         let mut identity = vec![0; case.form.width * held.size_bytes()];
                         (reduction.fill)(&mut identity);
                         identity
                     });
-                    (reduction.combine)(kept, &converted(element, held, row));
+                    (reduction.combine)(combined, &converted(element, held, row));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Test worlds whose ranks are threads, and conversions of values, shared by the tests of this directory.
+//! Worlds whose ranks are threads, and conversions of values, for the tests of this directory.
 #![allow(dead_code)] // Not every test uses every item.
 
 pub mod keyed;
@@ -22,14 +22,14 @@ pub fn world<R: Send>(p: usize, program: impl Fn(&mut Communicator) -> R + Sync)
     })
 }
 
-/// Like `world`, but the ranks connect by endpoints, monitor each other and communicate over `links`. The endpoints
-/// close after the last rank has finished.
+/// Run `program` on each rank of a world of endpoints, which monitor each other and communicate over `links`. The
+/// endpoints close after the last rank has finished.
 pub fn endpoint_world<R: Send>(p: usize, links: LinkPolicy, program: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
-    copied_world(p, 1, links, program)
+    replicated_world(p, 1, links, program)
 }
 
-/// Like `endpoint_world`, with `replicas` replicas of each rank.
-pub fn copied_world<R: Send>(
+/// Run `program` like `endpoint_world`, with `replicas` replicas of each rank.
+pub fn replicated_world<R: Send>(
     p: usize,
     replicas: usize,
     links: LinkPolicy,
@@ -47,7 +47,7 @@ pub fn copied_world<R: Send>(
                     let mut config = Config::new(rank, p, Token::from_secret("test"));
                     config.replicas = replicas;
                     (config.links, config.linger) = (links, Duration::from_millis(100));
-                    let mut comm = Communicator::new(Box::new(Endpoint::meet(config, &mut exchange).unwrap()));
+                    let mut comm = Communicator::new(Box::new(Endpoint::connect(config, &mut exchange).unwrap()));
                     connected.wait();
                     (program(&mut comm), comm)
                 })

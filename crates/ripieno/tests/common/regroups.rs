@@ -8,7 +8,7 @@ use ripieno::{Communicator, Element, Error, Op};
 use ripieno_kernels::Threads;
 use std::collections::BTreeMap;
 
-/// The rows of a rank: a number as key, and a row of small values.
+/// The keys of a rank and their rows of small values.
 pub struct RankRows {
     pub keys: Vec<i64>,
     pub values: Vec<i64>,
@@ -66,7 +66,7 @@ fn apply(op: Op, a: i64, b: i64) -> i64 {
     }
 }
 
-/// Return the rows that all ranks together must receive.
+/// Return the rows of all ranks after a regroup.
 pub fn expected(all: &[RankRows], keys: KeyKind, merge: KeyedCombine, width: usize) -> RegroupedRows {
     let mut found = RegroupedRows::new();
     for rows in all {
@@ -102,7 +102,7 @@ pub fn found(blocks: &[KeyedBlock], width: usize) -> RegroupedRows {
         for (at, key) in keys_of(block).into_iter().enumerate() {
             let count = block.counts.as_ref().map_or(1, |counts| counts[at] as usize);
             let row = rest.split_off(..count * width).unwrap();
-            assert!(found.insert(key, row.to_vec()).is_none(), "a key comes once");
+            assert!(found.insert(key, row.to_vec()).is_none(), "each key has one owner");
         }
         assert!(rest.is_empty());
     }

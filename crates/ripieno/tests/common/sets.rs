@@ -40,10 +40,10 @@ pub struct IndexSets {
 }
 
 impl IndexSets {
-    /// Return sets for `p` ranks, with indices up to about `n`. Some rank contributes each requested index.
+    /// Return sets for `p` ranks, with indices up to about `n`. At least one rank contributes each requested index.
     pub fn new(kind: SetKind, p: usize, n: u64) -> IndexSets {
         let mut random = SetRandom(p as u64 * 1000 + n);
-        let out: Vec<Vec<i64>> = (0..p).map(|rank| given(kind, rank, p, n, &mut random)).collect();
+        let out: Vec<Vec<i64>> = (0..p).map(|rank| contributed(kind, rank, p, n, &mut random)).collect();
         let all: Vec<i64> = out.iter().flatten().copied().collect::<BTreeSet<i64>>().into_iter().collect();
         let wanted = |rank: usize| match kind {
             _ if all.is_empty() => Vec::new(),
@@ -57,7 +57,7 @@ impl IndexSets {
     }
 }
 
-fn given(kind: SetKind, rank: usize, p: usize, n: u64, random: &mut SetRandom) -> Vec<i64> {
+fn contributed(kind: SetKind, rank: usize, p: usize, n: u64, random: &mut SetRandom) -> Vec<i64> {
     let count = random.below(n);
     let any = |random: &mut SetRandom| (0..count).map(|_| random.below(n) as i64).collect();
     match kind {

@@ -4,7 +4,7 @@ use ripieno_run::membership::MembershipMessage;
 use ripieno_run::membership::agreement::AgreementMessage;
 use std::collections::VecDeque;
 
-/// The purpose of a connection. Worlds have numbers.
+/// The purpose of a connection, with the number of its world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SimulatedPurpose {
     /// Control connection between a rank and a hub.
@@ -25,6 +25,7 @@ pub struct Direction {
 }
 
 impl Direction {
+    /// Return the opposite direction of the same connection.
     pub fn back(self) -> Direction {
         Direction { from: self.to, to: self.from, ..self }
     }

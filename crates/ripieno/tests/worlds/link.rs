@@ -1,12 +1,12 @@
-//! A link between two simulated processes, over shared memory, which shows no death, or over a network connection.
+//! A link between two simulated processes: shared memory, which reports no death of the peer, or a network connection.
 
 use crate::connections::{Direction, Payload};
-use crate::world_state::WorldStage;
+use crate::scheduler::WorldScheduler;
 use ripieno_run::{Link, LinkError};
 use std::sync::Arc;
 
 pub struct SimulatedLink {
-    pub world_state: Arc<WorldStage>,
+    pub scheduler: Arc<WorldScheduler>,
     /// The direction from this rank to the peer.
     pub direction: Direction,
     pub is_memory: bool,
@@ -19,29 +19,29 @@ pub fn closed(cause: impl Into<String>) -> LinkError {
 
 impl Link for SimulatedLink {
     fn send(&mut self, parts: &[&[u8]]) -> Result<usize, LinkError> {
-        let mut world = self.world_state.lock();
-        if !self.is_memory && world.ways[&self.direction.back()].has_ended {
+        let mut world = self.scheduler.lock();
+        if !self.is_memory && world.connections[&self.direction.back()].has_ended {
             return Err(closed("the peer closed the connection"));
         }
-        let room = world.scenario.link_bytes - world.ways[&self.direction].unread_bytes;
-        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter()).take(room).copied().collect();
-        let connection = world.ways.get_mut(&self.direction).expect("the link is open");
+        let free_bytes = world.scenario.link_bytes - world.connections[&self.direction].unread_bytes;
+        let bytes: Vec<u8> = parts.iter().flat_map(|part| part.iter()).take(free_bytes).copied().collect();
+        let connection = world.connections.get_mut(&self.direction).expect("the link is open");
         connection.unread_bytes += bytes.len();
         let sent = bytes.len();
         if sent > 0 {
-            world.ship(self.direction, Payload::Bytes(bytes));
+            world.send_payload(self.direction, Payload::Bytes(bytes));
         }
         Ok(sent)
     }
 
     fn flush(&mut self) -> Result<(), LinkError> {
         let pause_us = {
-            let mut world = self.world_state.lock();
-            if world.dice.chance(10) { world.dice.below(3000) } else { 0 }
+            let mut world = self.scheduler.lock();
+            if world.random.chance(10) { world.random.below(3000) } else { 0 }
         };
         if pause_us > 0 {
             // Other ranks use the core.
-            self.world_state.sleep(self.direction.from, pause_us);
+            self.scheduler.sleep(self.direction.from, pause_us);
         }
         Ok(())
     }
@@ -54,8 +54,8 @@ impl Link for SimulatedLink {
     }
 
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
-        let world = self.world_state.lock();
-        let connection = &world.ways[&self.direction.back()];
+        let world = self.scheduler.lock();
+        let connection = &world.connections[&self.direction.back()];
         if !self.is_memory && connection.has_ended && connection.arrived.len() < least {
             return Err(closed("the peer closed the connection"));
         }
@@ -68,18 +68,18 @@ impl Link for SimulatedLink {
         if count == 0 {
             return;
         }
-        let mut world = self.world_state.lock();
-        world.ways.get_mut(&self.direction.back()).expect("the link is open").arrived.drain(..count);
-        world.ship(self.direction, Payload::Writable(count));
+        let mut world = self.scheduler.lock();
+        world.connections.get_mut(&self.direction.back()).expect("the link is open").arrived.drain(..count);
+        world.send_payload(self.direction, Payload::Writable(count));
     }
 
     fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {
         let length_bytes = parts[0].len() + parts[1].len();
-        let has_room = {
-            let world = self.world_state.lock();
-            world.scenario.link_bytes - world.ways[&self.direction].unread_bytes >= length_bytes
+        let fits = {
+            let world = self.scheduler.lock();
+            world.scenario.link_bytes - world.connections[&self.direction].unread_bytes >= length_bytes
         };
-        let is_sent = self.is_memory && has_room && self.send(parts).is_ok();
+        let is_sent = self.is_memory && fits && self.send(parts).is_ok();
         is_sent && self.flush().is_ok()
     }
 

@@ -1,9 +1,9 @@
-//! Simulation of whole worlds on a virtual clock. The real communicators, executors, membership, meetings, agreements
-//! and shrinking run over simulated links. One seed is one run.
+//! Simulation of whole worlds on a virtual clock. The real communicators, executors and membership state machines run
+//! over simulated links. Each seed determines a run.
 //!
-//! A seed draws a world (hosts, delays, buffers, clock offsets), a program of collectives of all kinds, and faults.
-//! Ranks are killed, or stopped and resumed. Programs raise. Connections between hosts are cut in one or both
-//! directions; hosts are cut off from all others. In some programs one rank calls a different collective.
+//! A seed determines a world (hosts, delays, buffers, clock offsets), a program of all kinds of collectives, and
+//! faults. Ranks are killed, or stopped and resumed. Programs raise errors. Connections between hosts are cut in one or
+//! both directions, or a host is cut off from all others. In some programs, one rank calls a different collective.
 //!
 //! Each rank has a thread. One thread runs at a time; the others wait for an event of the virtual clock. The tests
 //! check:
@@ -16,23 +16,23 @@
 
 mod calls;
 mod connections;
-mod dice;
-mod ends;
+mod drivers;
 mod fabric;
 mod faults;
+mod final_checks;
 mod link;
-mod meeting;
 mod monitor;
 mod process;
 mod program;
+mod random;
+mod rendezvous;
+mod scheduler;
 mod traffic;
 mod verdicts;
-mod watching;
 mod world;
-mod world_state;
 
+use scheduler::WorldScheduler;
 use std::collections::BTreeMap;
-use world_state::WorldStage;
 
 /// Counts of the results of the ranks, over all worlds.
 #[derive(Default)]
@@ -56,10 +56,10 @@ fn survivors_get_correct_results_or_timely_errors() {
     };
     let (mut counts, count) = (WorldCounts::default(), seeds.end - seeds.start);
     for seed in seeds {
-        match WorldStage::play(seed) {
+        match WorldScheduler::run_seed(seed) {
             Ok(played) => counts.add(&played),
-            Err(what) => panic!(
-                "seed {seed}: {what}\nrepeat it: RIPIENO_SEED={seed} cargo test -p ripieno --test worlds -- \
+            Err(description) => panic!(
+                "seed {seed}: {description}\nrepeat it: RIPIENO_SEED={seed} cargo test -p ripieno --test worlds -- \
                  --nocapture"
             ),
         }
@@ -69,8 +69,8 @@ fn survivors_get_correct_results_or_timely_errors() {
 }
 
 #[test]
-fn a_seed_is_a_run() {
+fn equal_seeds_have_equal_runs() {
     for seed in 0..20 {
-        assert_eq!(WorldStage::play(seed), WorldStage::play(seed), "seed {seed}");
+        assert_eq!(WorldScheduler::run_seed(seed), WorldScheduler::run_seed(seed), "seed {seed}");
     }
 }

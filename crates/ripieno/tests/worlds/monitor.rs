@@ -4,14 +4,15 @@ use ripieno_run::JobFailure;
 use ripieno_run::membership::{CallHistory, Membership};
 use std::collections::BTreeMap;
 
-/// How long a departed hub continues to monitor the working ranks.
+/// Time that a departed hub continues to monitor the remaining ranks.
 pub const LINGER_US: u64 = 1_000_000;
-/// How long any other departed rank waits for the hub to close the connection.
-pub const HANG_UP_US: u64 = 500_000;
+/// Time that any other departed rank waits for the hub to close the connection.
+pub const DISCONNECT_TIMEOUT_US: u64 = 500_000;
 
 pub struct WorldMonitor {
-    /// This rank in this world; `members` maps each rank to its rank in the first world.
+    /// This rank in this world.
     pub rank: usize,
+    /// The rank in the first world of each rank.
     pub members: Vec<usize>,
     /// The address at which the rank accepts connections.
     pub address: u64,
@@ -20,7 +21,7 @@ pub struct WorldMonitor {
     pub failure: Option<JobFailure>,
     pub losses: BTreeMap<usize, JobFailure>,
     pub is_complete: bool,
-    /// The time at which the monitor ends even with work left; set once the rank has left.
+    /// The time at which the monitor ends in any case; set once the rank has left.
     pub end_us: Option<u64>,
     pub is_over: bool,
     /// The time of the next planned tick.

@@ -48,11 +48,11 @@ pub struct Process {
     pub process_state: ProcessState,
     /// Offset of the process's clock in microseconds, and its drift in parts per million.
     clock: (u64, u64),
-    /// Number of sleeps. An alarm of an earlier sleep has an old number and is ignored.
+    /// Number of sleeps. A wake-up event of an earlier sleep has an old number and is ignored.
     pub sleep_number: u64,
     /// Whether an event has arrived since the process last checked.
     pub has_events: bool,
-    pub doing: Option<ProcessActivity>,
+    pub activity: Option<ProcessActivity>,
     pub ending: Option<ProgramEnding>,
     pub monitors: BTreeMap<u64, WorldMonitor>,
     pub agreement: Agreement,
@@ -73,7 +73,7 @@ impl Process {
             clock,
             sleep_number: 0,
             has_events: false,
-            doing: None,
+            activity: None,
             ending: None,
             monitors: BTreeMap::new(),
             agreement: Agreement::new(rank, hosts.len(), is_one_node, TIMEOUTS),
@@ -94,14 +94,14 @@ impl Process {
 
     /// Convert virtual time to the process's own clock.
     pub fn local(&self, now_us: u64) -> Duration {
-        let (offset_us, fast) = self.clock;
-        Duration::from_micros(offset_us + now_us + (u128::from(now_us) * u128::from(fast) / 1_000_000) as u64)
+        let (offset_us, drift_ppm) = self.clock;
+        Duration::from_micros(offset_us + now_us + (u128::from(now_us) * u128::from(drift_ppm) / 1_000_000) as u64)
     }
 
-    /// Return a virtual time, at most a moment late, at which the process's own clock shows `local`.
+    /// Convert a time of the process's own clock to virtual time, rounded up.
     pub fn global(&self, local: Duration) -> u64 {
-        let (offset_us, fast) = self.clock;
+        let (offset_us, drift_ppm) = self.clock;
         let since = local.as_micros().saturating_sub(u128::from(offset_us));
-        (since * 1_000_000 / (1_000_000 + u128::from(fast))) as u64 + 2
+        (since * 1_000_000 / (1_000_000 + u128::from(drift_ppm))) as u64 + 2
     }
 }

@@ -5,9 +5,9 @@ use crate::faults::HEARTBEAT;
 use crate::world::{SimulatedWorld, WorldEvent};
 use ripieno_run::membership::{MembershipEvent, agreement};
 
-/// Delay before a lost payload is sent again, and before the next attempt to open a connection.
-const AGAIN_US: u64 = 20_000;
-/// Time limits for opening a connection: of an agreement, and of a link.
+/// Delay before a lost payload is retransmitted, and before the next attempt to open a connection.
+const RETRY_US: u64 = 20_000;
+/// Time limits for opening a connection for an agreement, and a link.
 const SURVIVOR_TIMEOUT_US: u64 = HEARTBEAT.as_micros() as u64;
 const LINK_TIMEOUT_US: u64 = 20_000_000;
 /// Upper bound on the payloads in transit in one direction of a connection.
@@ -21,59 +21,62 @@ impl SimulatedWorld {
     }
 
     /// Return how long packets between the two hosts have been lost, in either direction.
-    pub fn cut_for_us(&self, one: usize, other: usize) -> u64 {
-        let (one, other) = (self.processes[one].host, self.processes[other].host);
-        let since = [(one, other), (other, one)].into_iter().filter_map(|hosts| self.cuts.get(&hosts));
+    pub fn cut_for_us(&self, from: usize, to: usize) -> u64 {
+        let (from, to) = (self.processes[from].host, self.processes[to].host);
+        let since = [(from, to), (to, from)].into_iter().filter_map(|hosts| self.cuts.get(&hosts));
         since.filter(|(count, _)| *count > 0).map(|(_, since_us)| self.now_us - since_us).max().unwrap_or(0)
     }
 
-    pub fn is_one_host(&self, one: usize, other: usize) -> bool {
-        self.processes[one].host == self.processes[other].host
+    pub fn is_one_host(&self, first: usize, second: usize) -> bool {
+        self.processes[first].host == self.processes[second].host
     }
 
     fn delay_us(&mut self, direction: Direction) -> u64 {
         let most = if self.is_one_host(direction.from, direction.to) { 20 } else { self.scenario.delay_us };
-        1 + self.dice.below(most)
+        1 + self.random.below(most)
     }
 
-    pub fn ship(&mut self, direction: Direction, payload: Payload) {
+    /// Send a payload, which arrives after a random delay and after all earlier payloads.
+    pub fn send_payload(&mut self, direction: Direction, payload: Payload) {
         let delay_us = self.delay_us(direction);
-        let Some(connection) = self.ways.get_mut(&direction) else { return };
+        let Some(connection) = self.connections.get_mut(&direction) else { return };
         let at_us = connection.in_transit.back().map_or(0, |(at_us, _)| *at_us).max(self.now_us + delay_us);
         connection.in_transit.push_back((at_us, payload));
-        assert!(connection.in_transit.len() < MESSAGES_MAX, "{direction:?}: what is on its way has a bound");
+        assert!(connection.in_transit.len() < MESSAGES_MAX, "{direction:?}: too many payloads in transit");
         self.plan(at_us, WorldEvent::Arrival(direction));
     }
 
+    /// Handle the arrival of the oldest payload.
     pub fn arrive(&mut self, direction: Direction) {
         if self.is_cut(direction.from, direction.to) {
-            // The sender repeats it until it arrives.
-            return self.plan(self.now_us + AGAIN_US, WorldEvent::Arrival(direction));
+            // The sender retransmits the payload until it arrives.
+            return self.plan(self.now_us + RETRY_US, WorldEvent::Arrival(direction));
         }
-        let Some((_, payload)) = self.ways.get_mut(&direction).and_then(|connection| connection.in_transit.pop_front())
+        let Some((_, payload)) =
+            self.connections.get_mut(&direction).and_then(|connection| connection.in_transit.pop_front())
         else {
             return;
         };
         if !self.processes[direction.to].is_alive() {
             // The operating system of the dead process resets the connection.
-            if !matches!(payload, Payload::End) && !self.ways[&direction.back()].has_ended {
-                self.ship(direction.back(), Payload::End);
+            if !matches!(payload, Payload::End) && !self.connections[&direction.back()].has_ended {
+                self.send_payload(direction.back(), Payload::End);
             }
             return;
         }
         match payload {
             Payload::Bytes(bytes) => {
-                let connection = self.ways.get_mut(&direction).expect("it has brought something");
+                let connection = self.connections.get_mut(&direction).expect("the connection exists");
                 connection.arrived.extend(bytes);
                 self.wake(direction.to);
             }
             Payload::Writable(count) => {
-                let connection = self.ways.get_mut(&direction.back()).expect("connections have two ways");
+                let connection = self.connections.get_mut(&direction.back()).expect("connections have two directions");
                 connection.unread_bytes -= count;
                 self.wake(direction.to);
             }
             Payload::End if matches!(direction.purpose, SimulatedPurpose::Data(_) | SimulatedPurpose::Messages(..)) => {
-                self.ways.get_mut(&direction).expect("it has brought something").has_ended = true;
+                self.connections.get_mut(&direction).expect("the connection exists").has_ended = true;
                 self.wake(direction.to);
             }
             payload if self.processes[direction.to].runs() => self.deliver(direction, payload),
@@ -86,7 +89,7 @@ impl SimulatedWorld {
         match (direction.purpose, payload) {
             (SimulatedPurpose::Control(world), payload) => {
                 let Some(monitor) = self.processes[direction.to].monitors.get(&world) else {
-                    // The process has requested this connection and accepts it soon.
+                    // The process will accept this connection as soon as it has started its monitor.
                     return self.processes[direction.to].held.push((direction, payload));
                 };
                 let peer =
@@ -96,7 +99,7 @@ impl SimulatedWorld {
                         self.event(direction.to, world, MembershipEvent::Received { peer, message: *message });
                     }
                     _ => {
-                        self.ways.get_mut(&direction).expect("it has brought something").has_ended = true;
+                        self.connections.get_mut(&direction).expect("the connection exists").has_ended = true;
                         let cause = "its process ended".to_string();
                         self.event(direction.to, world, MembershipEvent::Closed { peer, cause });
                         if world == 0 {
@@ -115,7 +118,7 @@ impl SimulatedWorld {
                 self.agree(direction.to, agreement::AgreementEvent::Ended { peer: direction.from })
             }
             (SimulatedPurpose::Data(_) | SimulatedPurpose::Messages(..), _) => {
-                unreachable!("bytes lie where they came")
+                unreachable!("`arrive` stores bytes in the connection")
             }
         }
     }
@@ -123,16 +126,16 @@ impl SimulatedWorld {
     /// Open a new address of `rank` and return it.
     pub fn listen(&mut self, rank: usize) -> u64 {
         self.order += 1;
-        self.listeners.get_mut(&rank).expect("every rank has some").push(self.order);
+        self.listeners.get_mut(&rank).expect("every rank has listeners").push(self.order);
         self.order
     }
 
     pub fn stop_listening(&mut self, rank: usize, address: u64) {
-        self.listeners.get_mut(&rank).expect("every rank has some").retain(|&listener| listener != address);
+        self.listeners.get_mut(&rank).expect("every rank has listeners").retain(|&listener| listener != address);
     }
 
     /// Request a connection to the address `address`.
-    pub fn ask(&mut self, direction: Direction, address: u64) {
+    pub fn request_connection(&mut self, direction: Direction, address: u64) {
         self.openings.insert(direction, Opening::Requested);
         let delay_us = self.delay_us(direction) + self.delay_us(direction.back());
         self.plan(self.now_us + delay_us, WorldEvent::Opening(direction, address, self.now_us));
@@ -153,8 +156,8 @@ impl SimulatedWorld {
             }
         } else if !is_cut && self.processes[from].runs() && self.has_reply(purpose, to) {
             self.openings.insert(direction, Opening::Open);
-            self.ways.entry(direction).or_default();
-            self.ways.entry(direction.back()).or_default();
+            self.connections.entry(direction).or_default();
+            self.connections.entry(direction.back()).or_default();
             self.opened(direction);
         } else if self.now_us - since_us > limit_us {
             // The agreement retries at its next beat.
@@ -164,11 +167,11 @@ impl SimulatedWorld {
             };
             self.wake(from);
         } else {
-            self.plan(self.now_us + AGAIN_US, WorldEvent::Opening(direction, address, since_us));
+            self.plan(self.now_us + RETRY_US, WorldEvent::Opening(direction, address, since_us));
         }
     }
 
-    /// Return whether a running process can authenticate itself at the other end.
+    /// Return whether a process at the other end can accept the connection.
     fn has_reply(&self, purpose: SimulatedPurpose, to: usize) -> bool {
         let process = &self.processes[to];
         process.runs()

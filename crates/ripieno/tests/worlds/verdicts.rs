@@ -1,4 +1,5 @@
-//! Failures reported to ranks, per world: all ranks of a world get the same one, and it names a faulty rank.
+//! Failures that ranks receive, per world. All ranks of a world must receive the same failure, which names a faulty
+//! rank.
 
 use ripieno_run::JobFailure;
 use ripieno_run::membership::agreement::Decision;
@@ -6,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub struct Verdicts {
-    /// Ranks that a fault affected or that caused one.
+    /// Ranks that a fault affected, or that caused a failure.
     pub faulty: BTreeSet<usize>,
     pub killed: BTreeSet<usize>,
     /// Failure reported to each rank, per world. Ranks are numbered as in the first world.
@@ -19,42 +20,42 @@ pub struct Verdicts {
 impl Verdicts {
     /// Record the failure that `rank` received in `world`, and check it.
     pub fn note(&mut self, world: u64, members: &[usize], rank: usize, failure: &JobFailure) {
-        let what = match failure {
-            JobFailure::RankFailed { rank: culprit, .. } => {
-                let culprit = members[*culprit];
+        let description = match failure {
+            JobFailure::RankFailed { rank: failed_rank, .. } => {
+                let failed_rank = members[*failed_rank];
                 // A failure may name an unaffected rank only if both the receiving rank and rank 0 of this world are
                 // faulty: then other ranks have closed their connections to them.
                 let is_sound = |rank: usize| !self.faulty.contains(&rank);
                 assert!(
-                    !is_sound(culprit) || !(is_sound(rank) || is_sound(members[0])),
-                    "rank {rank} was told that rank {culprit} failed, to which nothing had happened: {failure}"
+                    !is_sound(failed_rank) || !(is_sound(rank) || is_sound(members[0])),
+                    "rank {rank} received a failure of rank {failed_rank}, which was not faulty: {failure}"
                 );
                 // With replicas, the other ranks continue without the lost replica. Only the lost replica receives its
                 // own failure.
-                if culprit == rank {
+                if failed_rank == rank {
                     return;
                 }
-                format!("rank {culprit}")
+                format!("rank {failed_rank}")
             }
-            JobFailure::Mismatch { description } => description.clone(),
+            JobFailure::Mismatch { description: text } => text.clone(),
         };
         let described = self.described.entry(world).or_default();
-        let known = described.entry(rank).or_insert_with(|| what.clone()).clone();
-        assert_eq!(known, what, "rank {rank} is told the same again");
-        let has_other = described.values().any(|other| *other != what);
+        let known = described.entry(rank).or_insert_with(|| description.clone()).clone();
+        assert_eq!(known, description, "rank {rank} received two different failures");
+        let has_other = described.values().any(|other| *other != description);
         if !has_other {
             return;
         }
         // A rank that cannot exchange messages with rank 0 decides alone.
         let hub = members[0];
-        assert!(self.faulty.contains(&hub), "ranks of world {world} have different culprits: {described:?}");
+        assert!(self.faulty.contains(&hub), "ranks of world {world} received different failures: {described:?}");
         self.divided.insert(world);
     }
 
     /// Record the decision of an agreement. [`Verdicts::check_decisions`] compares the members.
     pub fn note_decision(&mut self, rank: usize, decision: &Decision) {
         let decided = self.decided.entry(decision.epoch).or_default();
-        assert!(decision.members.contains(&rank), "a surviving rank is in the list of survivors");
+        assert!(decision.members.contains(&rank), "a surviving rank is a member");
         decided.push((rank, decision.clone()));
     }
 

@@ -1,9 +1,9 @@
 //! The state of a simulated world, and the effects of its events.
 
 use crate::connections::{Direction, Opening, Payload, SimulatedConnection};
-use crate::dice::WorldRandom;
-use crate::faults::{CALM_AT_US, END_US, HEARTBEAT, Scenario, WorldFault};
+use crate::faults::{END_US, FAULTS_END_US, HEARTBEAT, Scenario, WorldFault};
 use crate::process::{Process, ProcessState};
+use crate::random::WorldRandom;
 use crate::verdicts::Verdicts;
 use ripieno_run::membership::{MembershipEvent, agreement};
 use std::cmp::Reverse;
@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BinaryHeap};
 pub enum WorldEvent {
     /// The oldest payload in this direction arrives.
     Arrival(Direction),
-    /// A connection is opened or refused. The fields are the direction from the requesting rank, the requested address
-    /// (`address`), and the time of the request.
+    /// A connection is opened or refused. The fields are the direction from the requesting rank, the requested address,
+    /// and the time of the request.
     Opening(Direction, u64, u64),
     Wake {
         rank: usize,
@@ -39,7 +39,7 @@ pub enum WorldEvent {
 
 pub struct SimulatedWorld {
     pub scenario: Scenario,
-    pub dice: WorldRandom,
+    pub random: WorldRandom,
     pub now_us: u64,
     pub order: u64,
     timeline: BinaryHeap<Reverse<(u64, u64, WorldEvent)>>,
@@ -50,7 +50,7 @@ pub struct SimulatedWorld {
     pub processes: Vec<Process>,
     /// Whether the thread of each rank has ended.
     pub ended: Vec<bool>,
-    pub ways: BTreeMap<Direction, SimulatedConnection>,
+    pub connections: BTreeMap<Direction, SimulatedConnection>,
     pub openings: BTreeMap<Direction, Opening>,
     /// For each pair of hosts, from and to: the number of active cuts, and the time of the first.
     pub cuts: BTreeMap<(usize, usize), (u32, u64)>,
@@ -61,12 +61,12 @@ pub struct SimulatedWorld {
 
 impl SimulatedWorld {
     pub fn new(seed: u64) -> SimulatedWorld {
-        let scenario = Scenario::drawn(seed);
+        let scenario = Scenario::random(seed);
         let processes: Vec<Process> =
             (0..scenario.hosts.len()).map(|rank| Process::new(rank, &scenario.hosts, scenario.clocks[rank])).collect();
         let size = processes.len();
         let mut world = SimulatedWorld {
-            dice: WorldRandom(seed ^ 0x5eed),
+            random: WorldRandom(seed ^ 0x5eed),
             now_us: 0,
             order: 0,
             timeline: BinaryHeap::new(),
@@ -75,7 +75,7 @@ impl SimulatedWorld {
             failure_text: None,
             processes,
             ended: vec![false; size],
-            ways: BTreeMap::new(),
+            connections: BTreeMap::new(),
             openings: BTreeMap::new(),
             cuts: BTreeMap::new(),
             listeners: (0..size).map(|rank| (rank, vec![0])).collect(),
@@ -96,6 +96,7 @@ impl SimulatedWorld {
         *self.counts.entry(what).or_default() += 1;
     }
 
+    /// Add an event to the timeline.
     pub fn plan(&mut self, at_us: u64, planned: WorldEvent) {
         self.order += 1;
         self.timeline.push(Reverse((at_us.max(self.now_us), self.order, planned)));
@@ -104,7 +105,7 @@ impl SimulatedWorld {
     /// Process events until one of them wakes a rank; return that rank. Return `None` if all threads have ended.
     pub fn advance(&mut self) -> Option<usize> {
         while let Some(Reverse((at_us, _, planned))) = self.timeline.pop() {
-            if at_us > END_US || self.ended.iter().all(|&is_gone| is_gone) {
+            if at_us > END_US || self.ended.iter().all(|&has_ended| has_ended) {
                 break;
             }
             self.now_us = at_us;
@@ -163,12 +164,12 @@ impl SimulatedWorld {
                     self.count("ranks stopped");
                     self.verdicts.faulty.insert(rank);
                     self.processes[rank].process_state = ProcessState::Stopped { since_us: self.now_us };
-                    let until = (self.now_us + for_us).min(CALM_AT_US + 2_000_000);
+                    let until = (self.now_us + for_us).min(FAULTS_END_US + 2_000_000);
                     self.plan(until, WorldEvent::Resume { rank });
                 }
             }
             WorldFault::Cut { from, to, for_us } => {
-                self.count("ways cut");
+                self.count("cuts between hosts");
                 let cut = self.cuts.entry((from, to)).or_insert((0, 0));
                 if cut.0 == 0 {
                     cut.1 = self.now_us;
@@ -177,7 +178,7 @@ impl SimulatedWorld {
                 self.verdicts
                     .faulty
                     .extend((0..self.processes.len()).filter(|&rank| [from, to].contains(&self.processes[rank].host)));
-                let until = (self.now_us + for_us).min(CALM_AT_US).max(self.now_us + 1);
+                let until = (self.now_us + for_us).min(FAULTS_END_US).max(self.now_us + 1);
                 self.plan(until, WorldEvent::Repair { from, to });
             }
         }
@@ -187,8 +188,9 @@ impl SimulatedWorld {
     /// End the process; its operating system closes its connections.
     pub fn end_process(&mut self, rank: usize) {
         self.processes[rank].process_state = ProcessState::Over;
-        let ways: Vec<Direction> = self.ways.keys().copied().filter(|direction| direction.from == rank).collect();
-        ways.into_iter().for_each(|direction| self.ship(direction, Payload::End));
+        let directions: Vec<Direction> =
+            self.connections.keys().copied().filter(|direction| direction.from == rank).collect();
+        directions.into_iter().for_each(|direction| self.send_payload(direction, Payload::End));
     }
 
     fn resume(&mut self, rank: usize) {
@@ -196,14 +198,14 @@ impl SimulatedWorld {
         let gap_us = self.now_us - since_us;
         let process = &mut self.processes[rank];
         process.process_state = ProcessState::Runs;
-        if let Some(doing) = &mut process.doing {
-            doing.since_us += gap_us;
+        if let Some(activity) = &mut process.activity {
+            activity.since_us += gap_us;
         }
         if gap_us > HEARTBEAT.as_micros() as u64 / 2 {
             process.was_paused = true;
             self.agree(rank, agreement::AgreementEvent::Suspended);
         }
-        self.hand_over_held(rank);
+        self.deliver_held(rank);
         let worlds: Vec<u64> = self.processes[rank].monitors.keys().copied().collect();
         worlds.into_iter().for_each(|world| self.event(rank, world, MembershipEvent::Tick));
         self.agree(rank, agreement::AgreementEvent::Tick);
@@ -213,7 +215,7 @@ impl SimulatedWorld {
     }
 
     /// Deliver the payloads that arrived while the process did not accept them.
-    pub fn hand_over_held(&mut self, rank: usize) {
+    pub fn deliver_held(&mut self, rank: usize) {
         for (direction, payload) in std::mem::take(&mut self.processes[rank].held) {
             self.deliver(direction, payload);
         }
@@ -238,14 +240,14 @@ impl SimulatedWorld {
 
     fn check_bounds(&self) {
         for (rank, process) in self.processes.iter().enumerate().filter(|(_, process)| process.runs()) {
-            let Some(doing) = process.doing else { continue };
-            let waited_us = self.now_us.saturating_sub(doing.since_us);
+            let Some(activity) = process.activity else { continue };
+            let waited_us = self.now_us.saturating_sub(activity.since_us);
             assert!(
-                waited_us <= doing.bound_us,
-                "rank {rank} has waited for {:.1} s in {}, at most {:.1} s are promised",
+                waited_us <= activity.bound_us,
+                "rank {rank} has waited for {:.1} s in {}: expected at most {:.1} s",
                 waited_us as f64 / 1e6,
-                doing.what,
-                doing.bound_us as f64 / 1e6
+                activity.what,
+                activity.bound_us as f64 / 1e6
             );
         }
     }

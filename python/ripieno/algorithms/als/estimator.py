@@ -16,19 +16,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from ripieno._checks import check_count
 from ripieno.algorithms.als import program
-from ripieno.algorithms.als.exchange import WAYS, FactorExchange
+from ripieno.algorithms.als.exchange import EXCHANGE_METHODS, FactorExchange
 from ripieno.algorithms.als.program import ALSOptions, ALSPart
 from ripieno.algorithms.als.table import (
     NumberedRatings,
     OwnRatings,
     RatingFiles,
     Triples,
-    no_triples,
+    empty_triples,
+    label_positions,
     numbered,
     opened,
-    places_of,
 )
 from ripieno.algorithms.iteration_log import RunReport
+from ripieno.algorithms.methods import ALS_SOLVERS
 from ripieno.algorithms.own_rows import agreed, opening
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -40,11 +41,10 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-SOLVERS = ("auto", "cholesky", "cg")
 #: From this rank on, conjugate gradients need fewer operations.
 CG_RANK = 16
-#: Number of pairs whose ratings are predicted at once.
-PAIRS = 1 << 18
+#: Number of (user, item) pairs per block of predictions.
+PREDICTED_PAIR_COUNT = 1 << 18
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class ALSReport(RunReport):
     rating_count
         Number of ratings.
     ways
-        How the factors of items and of users traveled.
+        How the factors of items and of users were exchanged.
     """
 
     rating_count: int = 0
@@ -129,7 +129,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     resumed_from_ : int or None
         Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : ALSReport
-        Objective and seconds of each iteration and rank, and how factors traveled.
+        Objective and seconds of each iteration and rank, and how factors were exchanged.
 
     References
     ----------
@@ -233,16 +233,16 @@ class ALS(IterativeEstimator, ObservedEstimator):
         begin = time.perf_counter()
         options = self._options(comm)
         if rows == "own" and comm is not None:
-            source, user_ids, item_ids = self._open_own(ratings, comm)
+            source, user_ids, item_ids = self._encode_own(ratings, comm)
         else:
-            source, user_ids, item_ids = self._open(ratings)
+            source, user_ids, item_ids = self._encode(ratings)
         parts = self._run_fit(program.fit, source, options, comm=comm, rows=rows)
         first: ALSPart = parts[0]
         if first.user_ids is not None and first.item_ids is not None:
             user_ids, item_ids = first.user_ids, first.item_ids
         self.user_ids_, self.item_ids_ = user_ids, item_ids
         self.solver_ = options.solver
-        self._keep(parts, time.perf_counter() - begin)
+        self._store_result(parts, time.perf_counter() - begin)
         return self
 
     def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
@@ -292,11 +292,11 @@ class ALS(IterativeEstimator, ObservedEstimator):
         if place < 0:
             raise InputError(f"user {user!r} had no ratings when the model was fitted, so nothing can be recommended")
         scores = self.item_factors_ @ self.user_factors_[place]
-        open_items = self._item_rated.copy()
+        unrated = self._item_rated.copy()
         if filter_rated:
-            open_items[self._rated_by(place)] = False
-        left = np.flatnonzero(open_items)
-        best = left[np.argsort(-scores[left], kind="stable")[:n]]
+            unrated[self._rated_by(place)] = False
+        candidates = np.flatnonzero(unrated)
+        best = candidates[np.argsort(-scores[candidates], kind="stable")[:n]]
         return self.item_ids_[best], scores[best]
 
     def rmse(self, ratings: Any) -> float:
@@ -304,8 +304,8 @@ class ALS(IterativeEstimator, ObservedEstimator):
 
         Pairs with a user or item without ratings are excluded, with a warning.
         """
-        places, errors = self._held(ratings), []
-        for users, items, values in places:
+        errors = []
+        for users, items, values in self._known_ratings(ratings):
             errors.append(self._predicted(users, items).astype(np.float64) - values)
         return float(np.sqrt(np.mean(np.concatenate(errors) ** 2)))
 
@@ -316,20 +316,20 @@ class ALS(IterativeEstimator, ObservedEstimator):
         Koren and Volinsky, eq. 8. `ratings` accepts the same input as `fit`.
         """
         total = weight = 0.0
-        for users, items, values in self._held(ratings, by_user=True):
+        for users, items, values in self._known_ratings(ratings, by_user=True):
             scores = self.item_factors_ @ self.user_factors_[users[0]]
-            listed = self._item_rated.copy()
-            listed[self._rated_by(int(users[0]))] = False
-            others = np.sort(scores[listed])
-            above = len(others) - np.searchsorted(others, scores[items], side="right")
-            total += float(values @ (above / max(len(others) - 1, 1)))
+            is_listed = self._item_rated.copy()
+            is_listed[self._rated_by(int(users[0]))] = False
+            sorted_scores = np.sort(scores[is_listed])
+            above = len(sorted_scores) - np.searchsorted(sorted_scores, scores[items], side="right")
+            total += float(values @ (above / max(len(sorted_scores) - 1, 1)))
             weight += float(values.sum())
         if not weight:
             raise InputError("ratings: sum is 0: expected at least one rating > 0")
         return total / weight
 
     def score(self, ratings: Any, y: object = None) -> float:
-        """Return minus the `rmse`, or minus the `percentile_rank` for implicit ratings, so that higher is better."""
+        """Return minus the `rmse`, or, for implicit ratings, minus the `percentile_rank`."""
         return -(self.percentile_rank(ratings) if self.implicit else self.rmse(ratings))
 
     def _options(self, comm: Communicator | None) -> ALSOptions:
@@ -340,10 +340,10 @@ class ALS(IterativeEstimator, ObservedEstimator):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
                 raise InputError(f"{name}={value!r}: expected a number > 0")
-        if self.solver not in SOLVERS:
-            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
-        if self.exchange not in ("auto", *WAYS):
-            raise InputError(f"exchange={self.exchange!r}: expected one of auto, {', '.join(WAYS)}")
+        if self.solver not in ALS_SOLVERS:
+            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(ALS_SOLVERS)}")
+        if self.exchange not in ("auto", *EXCHANGE_METHODS):
+            raise InputError(f"exchange={self.exchange!r}: expected one of auto, {', '.join(EXCHANGE_METHODS)}")
         is_three = isinstance(self.columns, tuple | list) and len(self.columns) == 3
         if self.columns is not None and not (is_three and all(isinstance(name, str) for name in self.columns)):
             raise InputError(f"columns={self.columns!r}: expected the names of three columns")
@@ -365,32 +365,32 @@ class ALS(IterativeEstimator, ObservedEstimator):
             return self.solver
         return "cg" if self.implicit and self.rank >= CG_RANK else "cholesky"
 
-    def _opened(self, ratings: Any) -> Triples | RatingFiles:
+    def _read_input(self, ratings: Any) -> Triples | RatingFiles:
         return opened(ratings, self.columns)
 
-    def _open_own(self, ratings: Any, comm: Communicator) -> tuple[Any, NDArray[Any], NDArray[Any]]:
-        """Open this rank's own ratings, as `_open` does; users of a matrix are numbered after those on lower ranks."""
+    def _encode_own(self, ratings: Any, comm: Communicator) -> tuple[Any, NDArray[Any], NDArray[Any]]:
+        """Return this rank's own ratings, as `_encode` does; a matrix's users follow the users of lower ranks."""
         triples = None
         with opening(comm):
             if ratings is not None:
-                found = self._opened(ratings)
+                found = self._read_input(ratings)
                 triples = found.read() if isinstance(found, RatingFiles) else found
                 triples = triples.checked(implicit=self.implicit, where=f"rank {comm.rank}: ")
         shape = ratings.shape if hasattr(ratings, "tocoo") else None
         is_matrix = agreed(comm, None if triples is None else shape is not None, "ratings in a matrix")
         if not is_matrix:
-            return OwnRatings(triples or no_triples()), np.empty(0, np.int64), np.empty(0, np.int64)
+            return OwnRatings(triples or empty_triples()), np.empty(0, np.int64), np.empty(0, np.int64)
         item_count = agreed(comm, None if shape is None else int(shape[1]), "columns of the matrix of ratings")
         counts = comm.allgather(0 if shape is None else int(shape[0]))
         first, user_count = sum(counts[: comm.rank]), sum(counts)
-        mine = triples or no_triples()
+        mine = triples or empty_triples()
         users, items = (ids.to_numpy().astype(np.int32) for ids in (mine.users, mine.items))
         own = NumberedRatings(users + np.int32(first), items, mine.values, user_count, item_count)
         return OwnRatings(own), np.arange(user_count), np.arange(item_count)
 
-    def _open(self, ratings: Any) -> tuple[NumberedRatings | RatingFiles, NDArray[Any], NDArray[Any]]:
-        """Return the ratings as sent to the workers, and the ids of users and items if known."""
-        found = self._opened(ratings)
+    def _encode(self, ratings: Any) -> tuple[NumberedRatings | RatingFiles, NDArray[Any], NDArray[Any]]:
+        """Return the ratings in the form that workers receive, and the ids of users and items if known."""
+        found = self._read_input(ratings)
         if isinstance(found, RatingFiles):
             return found, np.empty(0, np.int64), np.empty(0, np.int64)
         found = found.checked(implicit=self.implicit, where="")
@@ -401,7 +401,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             (users, user_ids), (items, item_ids) = numbered(found.users), numbered(found.items)
         return NumberedRatings(users, items, found.values, len(user_ids), len(item_ids)), user_ids, item_ids
 
-    def _keep(self, parts: Sequence[ALSPart], total_s: float) -> None:
+    def _store_result(self, parts: Sequence[ALSPart], total_s: float) -> None:
         first = parts[0]
         self.user_factors_ = np.concatenate([part.users for part in parts])
         self.item_factors_ = np.concatenate([part.items for part in parts])
@@ -422,14 +422,14 @@ class ALS(IterativeEstimator, ObservedEstimator):
                 dtype="float32",
                 total_s=total_s,
             )
-            known = {field.name: getattr(plain, field.name) for field in fields(plain)}
-            self.report_ = ALSReport(**known, rating_count=first.rating_count, ways=first.ways)
+            values = {field.name: getattr(plain, field.name) for field in fields(plain)}
+            self.report_ = ALSReport(**values, rating_count=first.rating_count, ways=first.exchanges)
 
     def _users(self, ids: Any) -> NDArray[np.int64]:
-        return _rated_only(places_of(ids, self.user_ids_, "users"), self._user_rated)
+        return _rated_only(label_positions(ids, self.user_ids_, "users"), self._user_rated)
 
     def _items(self, ids: Any) -> NDArray[np.int64]:
-        return _rated_only(places_of(ids, self.item_ids_, "items"), self._item_rated)
+        return _rated_only(label_positions(ids, self.item_ids_, "items"), self._item_rated)
 
     def _rated_by(self, place: int) -> NDArray[np.int32]:
         return self._rated[self._rated_starts[place] : self._rated_starts[place + 1]]
@@ -437,18 +437,18 @@ class ALS(IterativeEstimator, ObservedEstimator):
     def _predicted(self, users: NDArray[np.int64], items: NDArray[np.int64]) -> NDArray[np.float32]:
         found = np.full(len(users), np.nan, np.float32)
         known = np.flatnonzero((users >= 0) & (items >= 0))
-        for begin in range(0, len(known), PAIRS):
-            some = known[begin : begin + PAIRS]
-            factors = self.user_factors_[users[some]], self.item_factors_[items[some]]
-            found[some] = np.einsum("ij,ij->i", *factors)
+        for begin in range(0, len(known), PREDICTED_PAIR_COUNT):
+            block = known[begin : begin + PREDICTED_PAIR_COUNT]
+            factors = self.user_factors_[users[block]], self.item_factors_[items[block]]
+            found[block] = np.einsum("ij,ij->i", *factors)
         return found
 
-    def _held(
+    def _known_ratings(
         self, ratings: Any, *, by_user: bool = False
     ) -> list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-        """Return positions of users and items, and ratings, of pairs with known ids; with `by_user`, per user."""
+        """Return ratings of known ids as (user positions, item positions, values), per user if `by_user`."""
         check_is_fitted(self, "user_factors_")
-        found = self._opened(ratings)
+        found = self._read_input(ratings)
         triples = found.read() if isinstance(found, RatingFiles) else found
         triples = triples.checked(implicit=self.implicit, where="")
         users, items, values = self._users(triples.users), self._items(triples.items), triples.values
@@ -456,9 +456,9 @@ class ALS(IterativeEstimator, ObservedEstimator):
         if not known.any():
             raise InputError("ratings: expected users and items that had ratings when the model was fitted")
         if not known.all():
-            left_out = len(known) - np.count_nonzero(known)
+            ignored = len(known) - np.count_nonzero(known)
             warnings.warn(
-                f"{left_out} of {len(known)} ratings belong to users or items without ratings in the "
+                f"{ignored} of {len(known)} ratings belong to users or items without ratings in the "
                 "fit, and are ignored",
                 UserWarning,
                 stacklevel=3,

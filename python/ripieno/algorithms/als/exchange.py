@@ -1,8 +1,8 @@
-"""Exchange the factors of the users, or of the items: by an allgather, or only the rows that each rank needs.
+"""Exchange of user or item factors: an allgather, or only the rows that each rank needs.
 
 For `n` rows of `w` bytes on `p` ranks, an allgather delivers `n - n/p` rows to each rank, at `β` seconds per byte. If
 no rank receives or sends more than `m` needed rows, their exchange costs `m·w·(β + γ)`, because selected rows are
-packed at `γ` seconds per byte. Both take `p - 1` messages. The cheaper method is used.
+packed at `γ` seconds per byte. Both take `p - 1` messages. `FactorTransfer` chooses the cheaper method.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import ripieno._native as _native
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Seconds to pack a byte: rows are read and written in memory.
+#: Seconds to copy one byte of a selected row in memory.
 GAMMA_S_PER_BYTE = 0.2e-9
 #: Methods of the exchange.
-WAYS = ("allgather", "needed")
+EXCHANGE_METHODS = ("allgather", "needed")
 
 
 @dataclass(frozen=True)
@@ -79,8 +79,8 @@ class FactorTransfer:
         Row numbers of the factors that this rank's ratings need.
     rank
         Number of factors per row.
-    way
-        One of `WAYS`; None selects the cheaper one.
+    method
+        One of `EXCHANGE_METHODS`; None selects the cheaper one.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class FactorTransfer:
         cuts: NDArray[np.int64],
         columns: NDArray[np.int32],
         rank: int,
-        way: str | None,
+        method: str | None,
     ) -> None:
         self._comm, self._cuts, self._rank = comm, cuts, rank
         is_needed = np.zeros(int(cuts[-1]), np.bool_)
@@ -98,21 +98,21 @@ class FactorTransfer:
         self._needed = np.flatnonzero(is_needed)
         self._in_counts = np.diff(np.searchsorted(self._needed, cuts))
         self._out_counts = comm.alltoall(self._in_counts, out=np.empty_like(self._in_counts))
-        self.way = self._chosen_method(what, way)
+        self.exchange = self._choose_method(what, method)
         self.columns = columns
-        if self.way.chosen == "needed":
+        if self.exchange.chosen == "needed":
             places = np.cumsum(is_needed, dtype=np.int32) - np.int32(1)
             self.columns = places[columns]
-            wanted = np.empty(int(self._out_counts.sum()), np.int64)
+            requested = np.empty(int(self._out_counts.sum()), np.int64)
             counts, out_counts = self._in_counts.tolist(), self._out_counts.tolist()
-            comm.alltoall(self._needed, out=wanted, counts=counts, out_counts=out_counts)
-            self._sent_rows = wanted - int(cuts[comm.rank])
+            comm.alltoall(self._needed, out=requested, counts=counts, out_counts=out_counts)
+            self._sent_rows = requested - int(cuts[comm.rank])
 
     def __call__(self, own: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the factors that `columns` refers to, given this rank's factors."""
-        if self.way.chosen == "stay":
+        if self.exchange.chosen == "stay":
             return own
-        if self.way.chosen == "allgather":
+        if self.exchange.chosen == "allgather":
             table = np.empty((int(self._cuts[-1]), self._rank), np.float32)
             self._comm.allgather(own, out=table, counts=np.diff(self._cuts).tolist())
             return table
@@ -120,7 +120,7 @@ class FactorTransfer:
         counts, out_counts = self._out_counts.tolist(), self._in_counts.tolist()
         return self._comm.alltoall(own[self._sent_rows], out=table, counts=counts, out_counts=out_counts)
 
-    def _chosen_method(self, what: str, way: str | None) -> FactorExchange:
+    def _choose_method(self, what: str, method: str | None) -> FactorExchange:
         comm, row_bytes = self._comm, 4 * self._rank
         others = np.arange(comm.world_size) != comm.rank
         mine = max(int(self._in_counts[others].sum()), int(self._out_counts[others].sum()))
@@ -132,5 +132,5 @@ class FactorTransfer:
         allgather_s = allgather_rows * row_bytes * beta
         needed_s = needed_rows * row_bytes * (beta + GAMMA_S_PER_BYTE)
         cheaper = "needed" if needed_s < allgather_s else "allgather"
-        chosen = "stay" if comm.world_size == 1 else way or cheaper
+        chosen = "stay" if comm.world_size == 1 else method or cheaper
         return FactorExchange(what, chosen, row_count, row_bytes, allgather_rows, needed_rows, allgather_s, needed_s)

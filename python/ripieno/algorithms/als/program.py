@@ -2,9 +2,9 @@
 
 The factors of all users and the factors of all items alternately solve their normal equations, exactly or by a few
 conjugate gradient steps. Each rank solves for its own users and items. Before each half step, it receives the factors
-that its ratings refer to. Implicit ratings also need the scatter matrix of all factors; its products are rounded so
-that sums are exact. Each row processes its ratings in a fixed order. So the factors are bitwise equal on any number of
-ranks.
+that its ratings refer to. Implicit ratings also need the scatter matrix of all factors. Its products are rounded,
+which makes their sums exact. The ratings of a row are processed in a fixed order. So the factors are bitwise equal on
+any number of ranks.
 
 Cost per iteration, shared by the ranks: `2·r²` operations per rating and `r³/3` per user and item, or `32·r` per rating
 and `16·r²` per user and item. Communication: factors as described in `exchange`; for implicit ratings, two allreduces
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Factors = NDArray[np.float32]
 
 #: Number of rows that share one random generator for their first factors.
-START_ROWS = 1024
+SEED_BLOCK_ROWS = 1024
 #: Conjugate gradient steps in each half of an iteration.
 CG_STEPS = 3
 
@@ -86,7 +86,7 @@ class ALSPart:
     item_ids: NDArray[Any] | None
     rating_count: int
     resumed_from: int | None
-    ways: tuple[FactorExchange, ...]
+    exchanges: tuple[FactorExchange, ...]
     record: WorkerReport
 
 
@@ -108,18 +108,18 @@ def fit(
     begin = time.perf_counter()
     ratings = load(comm, source, options.rank, implicit=options.implicit)
     iteration_log = IterationLog(comm, emit)
-    work = _Alternation(comm, ratings, options, iteration_log.clock)
+    alternation = _Alternation(comm, ratings, options, iteration_log.clock)
     facts = {} if options.checkpoint_options.folder is None else options.facts(ratings, digest(comm, ratings.users))
     with closing(AlsCheckpointer(comm, options.checkpoint_options, facts)) as checkpointer:
         progress = checkpointer.load(options.max_iter)
-        users, items = starts(options, ratings) if progress is None else progress.own(ratings)
+        users, items = initial_factors(options, ratings) if progress is None else progress.own(ratings)
         done = iteration_log.iterations_before = 0 if progress is None else progress.iteration
         load_s = time.perf_counter() - begin
         iteration_log.clock.lap()
         for iteration in range(done + 1, options.max_iter + 1):
-            users, _, penalty = work.solved("users", items, users)
-            items, loss, of_items = work.solved("items", users, items)
-            iteration_log.end_iteration(**work.measures(loss, penalty + of_items))
+            users, _, penalty = alternation.solved("users", items, users)
+            items, loss, item_penalty = alternation.solved("items", users, items)
+            iteration_log.end_iteration(**alternation.measures(loss, penalty + item_penalty))
             if iteration < options.max_iter:
                 checkpointer.save(iteration, users, items)
     return ALSPart(
@@ -132,28 +132,28 @@ def fit(
         item_ids=ratings.item_ids if comm.rank == 0 else None,
         rating_count=ratings.rating_count,
         resumed_from=None if progress is None else progress.iteration,
-        ways=work.ways,
+        exchanges=alternation.exchanges,
         record=iteration_log.record(load_s),
     )
 
 
-def starts(options: ALSOptions, ratings: PartitionedRatings) -> tuple[Factors, Factors]:
-    """Return initial factors of a rank's users and items: zeros, and the result of `start_factors`."""
-    return np.zeros((len(ratings.users.own), options.rank), np.float32), start_factors(options, ratings.items)
+def initial_factors(options: ALSOptions, ratings: PartitionedRatings) -> tuple[Factors, Factors]:
+    """Return initial factors of a rank's users (zeros) and items (random)."""
+    return np.zeros((len(ratings.users.own), options.rank), np.float32), initial_item_factors(options, ratings.items)
 
 
-def start_factors(options: ALSOptions, side: RatingSide) -> Factors:
-    """Return random initial factors of a rank's rows; a row's factors depend only on its number and the seed.
+def initial_item_factors(options: ALSOptions, items: RatingSide) -> Factors:
+    """Return random initial factors of a rank's items; they depend only on the item numbers and the seed.
 
-    The factors are absolute values of normal numbers, scaled so that rows have a length of about 1. Rows without
-    ratings are zero.
+    The factors are absolute values of normal numbers, scaled to rows of length 1 on average. Items without ratings are
+    zero.
     """
-    first, last = side.own.start // START_ROWS, -(-side.own.stop // START_ROWS)
+    first, last = items.own.start // SEED_BLOCK_ROWS, -(-items.own.stop // SEED_BLOCK_ROWS)
     blocks = [np.empty((0, options.rank))]
     for block in range(first, last):
-        blocks.append(np.random.default_rng([options.seed, block]).normal(size=(START_ROWS, options.rank)))
-    drawn = np.concatenate(blocks)[side.own.start - first * START_ROWS :][: len(side.own)]
-    rated = (side.own_counts > 0)[:, None]
+        blocks.append(np.random.default_rng([options.seed, block]).normal(size=(SEED_BLOCK_ROWS, options.rank)))
+    drawn = np.concatenate(blocks)[items.own.start - first * SEED_BLOCK_ROWS :][: len(items.own)]
+    rated = (items.own_counts > 0)[:, None]
     return np.ascontiguousarray(np.abs(drawn) / math.sqrt(options.rank) * rated, np.float32)
 
 
@@ -165,8 +165,8 @@ class _Alternation:
     ) -> None:
         self._comm, self._ratings, self._options, self._clock = comm, ratings, options, clock
         self._sides = {"users": ratings.users, "items": ratings.items}
-        # The exchange at the start of each side's half step delivers the factors of the other side.
-        self._exchanges = {
+        # A half step needs the factors of the other side.
+        self._transfers = {
             "users": FactorTransfer(
                 comm, "items", ratings.items.cuts, ratings.users.columns, options.rank, options.exchange
             ),
@@ -176,20 +176,20 @@ class _Alternation:
         }
 
     @property
-    def ways(self) -> tuple[FactorExchange, ...]:
-        """Return how the factors travel."""
-        return tuple(exchange.way for exchange in self._exchanges.values())
+    def exchanges(self) -> tuple[FactorExchange, ...]:
+        """Return how the factors are exchanged."""
+        return tuple(transfer.exchange for transfer in self._transfers.values())
 
-    def solved(self, what: str, others: Factors, own: Factors) -> tuple[Factors, float, float]:
+    def solved(self, what: str, other_factors: Factors, own: Factors) -> tuple[Factors, float, float]:
         """Return new factors of this rank's rows of a side, their squared errors and their penalty."""
-        side, exchange, options = self._sides[what], self._exchanges[what], self._options
-        gram = self._gram(others, exchange.way.row_count) if options.implicit else None
+        side, transfer, options = self._sides[what], self._transfers[what], self._options
+        gram = self._gram(other_factors, transfer.exchange.row_count) if options.implicit else None
         with self._clock.communicating():
-            table = exchange(others)
+            table = transfer(other_factors)
         with self._clock.computing():
             return kernels.solve_factors(
                 side.starts,
-                exchange.columns,
+                transfer.columns,
                 side.values,
                 table,
                 reg=options.reg,
@@ -218,7 +218,7 @@ class _Alternation:
             peak = float(comm.allreduce(float(np.abs(own).max(initial=0)), op="max"))
         if not math.isfinite(peak):
             raise InputError(f"the factors are not finite: scale the ratings, or raise reg={self._options.reg:g}")
-        # A power of two above any sum of products.
+        # 1.5 times a power of two above any sum of products.
         anchor = math.ldexp(1.5, math.frexp(row_count * peak * peak)[1])
         with self._clock.computing():
             own_sums = kernels.scatter(own, anchor, threads=comm.threads)

@@ -20,18 +20,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RatingSide:
-    """The users or the items, with the ratings of the ones that this rank owns.
+    """The users or the items, with the ratings of the rows that this rank owns.
 
     Parameters
     ----------
     counts : (n,) int64
-        Number of ratings of each, over all ranks.
+        Number of ratings of each row, over all ranks.
     cuts : (p + 1,) int64
-        Start of each rank's range, and the end of the last.
+        Start of each rank's range of rows, and the end of the last range.
     own
-        Range of this rank.
+        Range of this rank's rows.
     starts, columns, values
-        Ratings of this rank's rows, as in `ripieno.kernels.solve_factors`; columns are numbers of the other side.
+        Ratings of this rank's rows in CSR form, as in `ripieno.kernels.solve_factors`. Columns are row numbers of the
+        other side.
     """
 
     counts: NDArray[np.int64]
@@ -72,8 +73,12 @@ def load(
         share, user_ids, item_ids = source.read_share(comm, implicit=implicit)
     else:
         share, user_ids, item_ids = source.read_share(comm, implicit=implicit), None, None
-    users = _side(comm, share.users, share.items, share.values, (share.user_count, share.item_count), rank, implicit)
-    items = _side(comm, share.items, share.users, share.values, (share.item_count, share.user_count), rank, implicit)
+    users = _rating_side(
+        comm, share.users, share.items, share.values, (share.user_count, share.item_count), rank, implicit
+    )
+    items = _rating_side(
+        comm, share.items, share.users, share.values, (share.item_count, share.user_count), rank, implicit
+    )
     total = int(comm.allreduce(len(users.values)))
     if not total:
         where = f"{source.name}: " if isinstance(source, RatingFiles) else ""
@@ -81,7 +86,7 @@ def load(
     return PartitionedRatings(users, items, total, user_ids, item_ids)
 
 
-def _side(
+def _rating_side(
     comm: Communicator,
     rows: NDArray[np.int32],
     columns: NDArray[np.int32],
@@ -95,13 +100,13 @@ def _side(
     own = range(int(cuts[comm.rank]), int(cuts[comm.rank + 1]))
     if comm.world_size > 1:
         owners = np.repeat(np.arange(comm.world_size, dtype=np.uint32), np.diff(cuts))
-        send = Redistribution(comm, owners[rows])
-        rows, columns, values = send(rows), send(columns), send(values)
+        redistribute = Redistribution(comm, owners[rows])
+        rows, columns, values = redistribute(rows), redistribute(columns), redistribute(values)
     with agreement(comm):
         matrix = _matrix(rows - own.start, columns, values, (len(own), shape[1]), implicit)
-    merged = comm.allgather(np.diff(matrix.indptr))
+    own_counts = comm.allgather(np.diff(matrix.indptr))
     return RatingSide(
-        counts=np.concatenate(merged).astype(np.int64),
+        counts=np.concatenate(own_counts).astype(np.int64),
         cuts=cuts,
         own=own,
         starts=matrix.indptr.astype(np.int64),
@@ -111,7 +116,7 @@ def _side(
 
 
 def even_cuts(counts: NDArray[np.int64], rank: int, world_size: int) -> NDArray[np.int64]:
-    """Return ranges of rows with about equal cost: `rank²` operations per rating and `rank³` per row with ratings."""
+    """Return the bounds of row ranges of about equal cost: `rank²` per rating and `rank³` per row with ratings."""
     ends = np.cumsum(counts + rank * (counts > 0))
     total = int(ends[-1]) if len(ends) else 0
     inner = np.searchsorted(ends, total * np.arange(1, world_size) / world_size, side="left") + (total > 0)
@@ -129,7 +134,7 @@ def _matrix(
     matrix = csr_matrix((values, (rows, columns)), shape)
     if matrix.nnz == len(values):
         return matrix
-    # Equal pairs are summed in the order of their values, so that the result does not depend on which rank read them.
+    # Equal pairs are summed in the order of their values, whichever rank read them.
     order = np.lexsort((values, columns, rows))
     rows, columns, values = rows[order], columns[order], values[order]
     first = np.flatnonzero(np.append(True, (np.diff(rows) != 0) | (np.diff(columns) != 0)))

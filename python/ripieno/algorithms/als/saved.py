@@ -69,7 +69,7 @@ class AlsCheckpointer:
         found, done = self._states.load(), self._states.done
         if not found:
             return None
-        self._states.refuse_beyond(done, max_iter - 1, f"max_iter={max_iter}")
+        self._states.check_iteration_limit(done, max_iter - 1, f"max_iter={max_iter}")
         users, items = zip(*found, strict=True)
         return AlsFitState(done, np.concatenate(users), np.concatenate(items))
 
@@ -83,7 +83,7 @@ class AlsCheckpointer:
 
 
 def digest(comm: Communicator, users: RatingSide) -> int:
-    """Return a digest of all ratings that does not depend on which rank read them."""
+    """Return a digest of all ratings; it does not depend on their distribution among ranks."""
     rows = np.repeat(np.arange(users.own.start, users.own.stop), np.diff(users.starts))
     pairs = mixed((rows << 32) | users.columns.astype(np.int64)).view(np.int64)
     own = mixed(pairs + users.values.view(np.int32)).view(np.int64).sum()

@@ -1,4 +1,4 @@
-"""Rating input of users: sparse matrices, columns in memory, or files; and ids of users and items as numbers from 0."""
+"""Ratings from sparse matrices, columns in memory, or files, and the numbering of user and item ids from 0."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = {
     "item": ("item", "i", "movie", "product", "artist", "track", "book", "col"),
     "rating": ("rating", "r", "value", "count", "plays", "score", "weight"),
 }
-ONE_OF = "expected a sparse matrix of SciPy, a table, a tuple (users, items, ratings), or paths of tables"
+EXPECTED_INPUT = "expected a sparse matrix of SciPy, a table, a tuple (users, items, ratings), or paths of tables"
 DROP_HINT = "; pass missing='drop' to leave these rows out"
 
 
@@ -43,7 +43,7 @@ class Triples:
     Parameters
     ----------
     users, items : (e,) int64 or large_string
-        Ids in the user's form.
+        Ids as the caller passed them.
     values : (e,) float32
     """
 
@@ -51,7 +51,7 @@ class Triples:
     items: pa.Array
     values: NDArray[np.float32]
 
-    def named(self, at: int) -> str:
+    def describe(self, at: int) -> str:
         """Describe a rating for messages."""
         return f"user {self.users[at].as_py()!r}, item {self.items[at].as_py()!r}: the rating is {self.values[at]:g}"
 
@@ -65,17 +65,17 @@ class Triples:
         """
         wrong = np.flatnonzero(~np.isfinite(self.values))
         if len(wrong):
-            raise InputError(f"{where}{self.named(wrong[0])}: expected a finite number of float32")
+            raise InputError(f"{where}{self.describe(wrong[0])}: expected a finite number of float32")
         if not implicit:
             return self
         wrong = np.flatnonzero(self.values < 0)
         if len(wrong):
-            raise InputError(f"{where}{self.named(wrong[0])}: expected a number >= 0 with implicit=True")
-        kept = self.values != 0
-        if kept.all():
+            raise InputError(f"{where}{self.describe(wrong[0])}: expected a number >= 0 with implicit=True")
+        is_nonzero = self.values != 0
+        if is_nonzero.all():
             return self
-        mask = pa.array(kept)
-        return Triples(self.users.filter(mask), self.items.filter(mask), self.values[kept])
+        mask = pa.array(is_nonzero)
+        return Triples(self.users.filter(mask), self.items.filter(mask), self.values[is_nonzero])
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class OwnRatings:
         """Return this rank's ratings and, unless they are numbered, the ids of all users and items."""
         if isinstance(self.ratings, NumberedRatings):
             return self.ratings, None, None
-        return numbered_by_all(comm, self.ratings)
+        return numbered_across_ranks(comm, self.ratings)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class RatingFiles:
 
     def read(self) -> Triples:
         """Read all ratings."""
-        return _joined([self._read(split) for split in self._splits(1)])
+        return _concatenated([self._read(split) for split in self._splits(1)])
 
     def read_share(self, comm: Communicator, *, implicit: bool) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
         """Return one rank's ratings, and the ids of all users and items."""
@@ -133,30 +133,37 @@ class RatingFiles:
             cut = self._splits(comm.world_size) if comm.rank == 0 else []
         mine = share(comm.broadcast(cut), comm)
         with agreement(comm):
-            own = _joined([self._read(split).checked(implicit=implicit, where=f"{split.path}: ") for split in mine])
-        return numbered_by_all(comm, own)
+            own = _concatenated(
+                [self._read(split).checked(implicit=implicit, where=f"{split.path}: ") for split in mine]
+            )
+        return numbered_across_ranks(comm, own)
 
     def _splits(self, count: int) -> list[Split]:
-        named = asdict(self.options) | {"columns": self.columns}
-        del named["missing"], named["id"]
-        cut = splits(self.paths, count=count, **named)
-        other = next((split for split in cut if split.format.name not in TABLES), None)
-        if other is not None:
-            raise InputError(f"{other.path} is read as {other.format.name}: expected a table: {', '.join(TABLES)}")
-        return [self._with_fractions(split) for split in cut]
+        arguments = asdict(self.options) | {"columns": self.columns}
+        del arguments["missing"], arguments["id"]
+        cut = splits(self.paths, count=count, **arguments)
+        not_table = next((split for split in cut if split.format.name not in TABLES), None)
+        if not_table is not None:
+            raise InputError(
+                f"{not_table.path} is read as {not_table.format.name}: expected a table: {', '.join(TABLES)}"
+            )
+        return [self._with_float_ratings(split) for split in cut]
 
-    def _with_fractions(self, split: Split) -> Split:
-        """Return a split that reads ratings as fractions, because integers at its start say nothing about its end."""
+    def _with_float_ratings(self, split: Split) -> Split:
+        """Return a split that reads ratings as float64.
+
+        The type detected from the first rows may be integer although later rows have fractions.
+        """
         if not isinstance(split.format, Csv):
             return split
         types = dict(split.format.types)
-        rating = _chosen(list(split.format.schema.names), self.columns, split.path)[2]
+        rating = _rating_columns(list(split.format.schema.names), self.columns, split.path)[2]
         if types[rating] != "string":
             types[rating] = "double"
         return replace(split, format=replace(split.format, types=tuple(types.items())))
 
     def _read(self, split: Split) -> Triples:
-        return _of_table(split.read(), self.columns, split.path, drops=self.options.missing == "drop", hint=DROP_HINT)
+        return _from_table(split.read(), self.columns, split.path, drops=self.options.missing == "drop", hint=DROP_HINT)
 
 
 def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles:
@@ -199,8 +206,8 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
             table = table if columns else without_index(table)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise InputError(f"{where} is not a table of ratings: {error}") from error
-        return _of_table(table, columns, where)
-    raise InputError(f"ratings of type {type(ratings).__name__}: {ONE_OF}")
+        return _from_table(table, columns, where)
+    raise InputError(f"ratings of type {type(ratings).__name__}: {EXPECTED_INPUT}")
 
 
 def as_ids(ids: Any, what: str) -> pa.Array:
@@ -248,7 +255,7 @@ def _decoded(ids: pa.Array) -> pa.Array:
 
 
 def _checked_texts(ids: pa.Array, what: str) -> pa.Array:
-    """Return strings without trailing NUL, because NumPy, which stores a model's ids, treats NUL as padding."""
+    """Return the strings, or raise InputError for a trailing NUL, which NumPy would strip as padding."""
     padded = pc.ends_with(ids, "\0")
     if pc.any(padded).as_py():
         raise InputError(f"{what}: {ids.filter(padded)[0].as_py()!r} ends in a NUL character: expected ids without it")
@@ -256,7 +263,7 @@ def _checked_texts(ids: pa.Array, what: str) -> pa.Array:
 
 
 def numbered(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[Any]]:
-    """Return the number of each id among the distinct ids, and the distinct ids, ascending."""
+    """Return the index of each id among the distinct ids, and the distinct ids in ascending order."""
     encoded = ids.dictionary_encode()
     own = _labels(encoded.dictionary)
     order = np.argsort(own)
@@ -265,23 +272,23 @@ def numbered(ids: pa.Array) -> tuple[NDArray[np.int32], NDArray[Any]]:
     return places[encoded.indices.to_numpy()], own[order]
 
 
-def places_of(ids: Any, labels: NDArray[Any], what: str) -> NDArray[np.int64]:
+def label_positions(ids: Any, labels: NDArray[Any], what: str) -> NDArray[np.int64]:
     """Return the positions of ids among labels; -1 if missing."""
-    wanted, known = as_ids(ids, what), pa.array(labels)
-    if len(labels) and len(wanted) and pa.types.is_integer(wanted.type) != (labels.dtype.kind == "i"):
+    requested, known = as_ids(ids, what), pa.array(labels)
+    if len(labels) and len(requested) and pa.types.is_integer(requested.type) != (labels.dtype.kind == "i"):
         expected = "whole numbers" if labels.dtype.kind == "i" else "strings"
-        raise InputError(f"{what}: ids are {expected} here, as in the ratings, not {wanted.type}")
-    found = pc.index_in(wanted, known.cast(wanted.type))
+        raise InputError(f"{what}: ids are {expected} here, as in the ratings, not {requested.type}")
+    found = pc.index_in(requested, known.cast(requested.type))
     places: NDArray[np.int64] = found.fill_null(-1).to_numpy().astype(np.int64)
     return places
 
 
-def no_triples() -> Triples:
+def empty_triples() -> Triples:
     """Return an empty set of ratings."""
     return Triples(pa.array([], pa.int64()), pa.array([], pa.int64()), np.empty(0, np.float32))
 
 
-def numbered_by_all(comm: Communicator, own: Triples) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
+def numbered_across_ranks(comm: Communicator, own: Triples) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
     """Return a rank's ratings with the numbers of all ranks' users and items, and the ids of both."""
     (users, user_ids), (items, item_ids) = _numbers(comm, own.users, "users"), _numbers(comm, own.items, "items")
     return NumberedRatings(users, items, own.values, len(user_ids), len(item_ids)), user_ids, item_ids
@@ -303,11 +310,11 @@ def _labels(ids: pa.Array) -> NDArray[Any]:
     return np.array(ids.to_pylist(), dtype=np.str_)
 
 
-def _joined(parts: Sequence[Triples]) -> Triples:
+def _concatenated(parts: Sequence[Triples]) -> Triples:
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return no_triples()
+        return empty_triples()
     for name in ("users", "items"):
         if len({getattr(part, name).type for part in parts}) > 1:
             raise InputError(
@@ -317,10 +324,10 @@ def _joined(parts: Sequence[Triples]) -> Triples:
     return Triples(users, items, np.concatenate([part.values for part in parts]))
 
 
-def _of_table(
+def _from_table(
     table: pa.Table, columns: Sequence[str] | None, where: str, *, drops: bool = False, hint: str = ""
 ) -> Triples:
-    user, item, rating = _chosen(table.column_names, columns, where)
+    user, item, rating = _rating_columns(table.column_names, columns, where)
     if drops:
         table = table.select([user, item, rating]).drop_null()
     for name in (user, item, rating):
@@ -331,23 +338,23 @@ def _of_table(
     return Triples(users, items, values)
 
 
-def _chosen(names: Sequence[str], columns: Sequence[str] | None, where: str) -> Sequence[str]:
+def _rating_columns(names: Sequence[str], columns: Sequence[str] | None, where: str) -> Sequence[str]:
     """Return the columns of users, items and ratings."""
-    have = ", ".join(map(repr, names))
+    listed = ", ".join(map(repr, names))
     if columns is not None:
         missing = next((name for name in columns if name not in names), None)
         if missing is not None:
-            raise InputError(f"columns={missing!r}: {where} has no such column, only {have}")
+            raise InputError(f"columns={missing!r}: {where} has no such column, only {listed}")
         return columns
-    short = [name.strip().lower().replace("_", "").removesuffix("id") for name in names]
-    found = [next((names[short.index(name)] for name in known if name in short), None) for known in NAMES.values()]
+    stems = [name.strip().lower().replace("_", "").removesuffix("id") for name in names]
+    found = [next((names[stems.index(name)] for name in known if name in stems), None) for known in NAMES.values()]
     chosen = [name for name in found if name is not None]
     if len(chosen) == 3:
         return chosen
     if not chosen and len(names) == 3:
         return names
     raise InputError(
-        f"{where} has {have}: the columns of users, items and ratings are unknown: expected these "
+        f"{where} has {listed}: the columns of users, items and ratings are unknown: expected these "
         "names, or columns=(user, item, rating)"
     )
 

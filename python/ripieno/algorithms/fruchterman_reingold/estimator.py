@@ -14,8 +14,9 @@ from sklearn.utils import check_array, check_random_state
 
 from ripieno._checks import check_count, number, whole
 from ripieno.algorithms.fruchterman_reingold import program
-from ripieno.algorithms.fruchterman_reingold.program import BARNES_HUT, EXACT, LayoutOptions, LayoutPart
+from ripieno.algorithms.fruchterman_reingold.program import LayoutOptions, LayoutPart
 from ripieno.algorithms.iteration_log import RunReport
+from ripieno.algorithms.methods import BARNES_HUT, LAYOUT_APPROXIMATIONS
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.vertices.order import vertex_id
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from ripieno.launch.engine.contract import Engine
 
 Reals = NDArray[np.float64]
-
-APPROXIMATIONS = ("auto", EXACT, BARNES_HUT)
 
 
 class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
@@ -215,14 +214,14 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
             approximation=self.approximation,
             theta=float(self.theta),
             init=None if isinstance(self.init, Mapping) else self._init(),
-            known=self._known(graph) if isinstance(self.init, Mapping) else None,
+            known=self._known_positions(graph) if isinstance(self.init, Mapping) else None,
             fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
             seed=self._own_seed(comm),
             has_seed=isinstance(self.random_state, Integral),
             checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
-        self._keep(parts, graph, time.perf_counter() - begin)
+        self._store_result(parts, graph, time.perf_counter() - begin)
         return self
 
     def _init(self) -> Reals | None:
@@ -236,7 +235,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
             raise InputError("init: a coordinate is NaN or infinite, expected finite numbers")
         return init
 
-    def _known(self, graph: Graph) -> tuple[NDArray[np.int64], Reals]:
+    def _known_positions(self, graph: Graph) -> tuple[NDArray[np.int64], Reals]:
         """Return ids and positions of the vertices in `init`."""
         assert isinstance(self.init, Mapping)
         if graph.labels is None:
@@ -271,14 +270,16 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
             raise InputError(f"threshold={self.threshold!r}: expected a number >= 0")
         if not 0 <= number("theta", self.theta, "expected a number >= 0") < np.inf:
             raise InputError(f"theta={self.theta!r}: expected a number >= 0")
-        if self.approximation not in APPROXIMATIONS:
-            raise InputError(f"approximation={self.approximation!r}: expected one of {', '.join(APPROXIMATIONS)}")
+        if self.approximation not in LAYOUT_APPROXIMATIONS:
+            raise InputError(
+                f"approximation={self.approximation!r}: expected one of {', '.join(LAYOUT_APPROXIMATIONS)}"
+            )
         if self.approximation == BARNES_HUT and self.dim not in TREE_DIMENSIONS:
             raise InputError(
                 f"approximation='barnes-hut' with dim={self.dim}: expected 2 or 3 dimensions, or approximation='exact'"
             )
 
-    def _keep(self, parts: list[LayoutPart], graph: Graph, total_s: float) -> None:
+    def _store_result(self, parts: list[LayoutPart], graph: Graph, total_s: float) -> None:
         first = parts[0]
         self.positions_ = first.positions
         self.vertices_ = first.ids if graph.labels is None else graph.labels[first.ids]

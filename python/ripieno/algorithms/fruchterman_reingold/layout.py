@@ -1,4 +1,4 @@
-"""A layout of a graph as a dictionary, with the parameters of networkx's `spring_layout`."""
+"""Graph layout as a function with the parameters of networkx's `spring_layout`; the result is a dictionary."""
 
 from __future__ import annotations
 
@@ -50,9 +50,11 @@ def layout(
         Distance at which the attraction of an edge of weight 1 equals the repulsion of its ends. None: 1/√n, or with
         `fixed`, 1/√n times the largest coordinate of `pos`.
     pos : dict, default=None
-        Initial positions by vertex; missing ones are drawn at random. A networkx graph may lack some of the vertices.
+        Initial positions by vertex; missing positions are drawn at random. Vertices that are not in a networkx graph
+        are ignored.
     fixed : sequence of vertices, default=None
-        Vertices that stay at their `pos`. If any are given, the result is not scaled. A networkx graph may lack some.
+        Vertices that stay at their `pos`. If any are passed, the result is not scaled. Vertices that are not in a
+        networkx graph are ignored.
     iterations : int, default=50
         Maximum number of iterations.
     threshold : float, default=1e-4
@@ -70,9 +72,10 @@ def layout(
     seed : int, RandomState instance or None, default=None
         Source of the random positions; an integer gives the same initial positions as in networkx.
     store_pos_as : str or None, default=None
-        Node attribute of a networkx graph in which to store the positions, too.
+        Node attribute of a networkx graph in which to store the positions.
     method : {"auto", "force"}, default="auto"
-        Both values select these forces. networkx's "energy", its default from 500 vertices on, is not available.
+        Both values select the force method. networkx's "energy" method, its default from 500 vertices on, is not
+        available.
     approximation, theta, workers, threads, engine
         As in `FruchtermanReingold`.
 
@@ -101,16 +104,16 @@ def layout(
     nodes = list(graph.nodes) if hasattr(graph, "nodes") else None
     if store_pos_as is not None and nodes is None:
         raise InputError(f"store_pos_as={store_pos_as!r}: expected a networkx graph, not {type(graph).__name__}")
-    middle = np.zeros(dim) if center is None else np.asarray(center, np.float64)
-    if middle.shape != (dim,):
-        raise InputError(f"center has the shape {middle.shape}: expected {(dim,)}")
+    origin = np.zeros(dim) if center is None else np.asarray(center, np.float64)
+    if origin.shape != (dim,):
+        raise InputError(f"center has the shape {origin.shape}: expected {(dim,)}")
     if fixed is not None and any(vertex not in (pos or {}) for vertex in fixed):
         raise InputError("fixed: expected vertices that have a position in pos")
     if nodes == []:
         return {}
     if nodes is not None:
         known = set(nodes)
-        pos = {vertex: at for vertex, at in (pos or {}).items() if vertex in known}
+        pos = {vertex: position for vertex, position in (pos or {}).items() if vertex in known}
         fixed = None if fixed is None else [vertex for vertex in fixed if vertex in known]
     model = FruchtermanReingold(
         dim,
@@ -129,10 +132,10 @@ def layout(
     model.fit(_weighted_by(weight, graph))
     positions = model.positions_
     if len(positions) == 1:
-        positions = middle[None]
+        positions = origin[None]
     elif fixed is None and scale is not None:
         positions = positions - positions.mean(axis=0)
-        positions = positions * (scale / (np.abs(positions).max() or 1.0)) + middle
+        positions = positions * (scale / (np.abs(positions).max() or 1.0)) + origin
     found = dict(zip(model.vertices_.tolist(), positions, strict=True))
     if store_pos_as is not None:
         for vertex, position in found.items():
@@ -143,7 +146,7 @@ def layout(
 def _weighted_by(weight: str | None, graph: Any) -> Graph:
     """Return the graph with the selected weights."""
     if weight not in (WEIGHT, None) and not hasattr(graph, "nodes"):
-        raise InputError(f"weight={weight!r}: expected 'weight' or None for edges that are no networkx graph")
+        raise InputError(f"weight={weight!r}: expected 'weight' or None unless the graph is a networkx graph")
     if isinstance(graph, Graph):
         return graph
     if weight in (WEIGHT, None):

@@ -1,6 +1,7 @@
-"""The worker program of graph layout: forces, moves of owned vertices, and gathered positions, in each iteration.
+"""The worker program of graph layout.
 
-All vertices repel each other; edges attract. A vertex moves along the sum of its forces, by a length that decreases
+In each iteration, ranks compute forces, move their own vertices, and gather all positions. All vertices repel each
+other; edges attract. A vertex moves along the sum of its forces, by a length that decreases
 with the iterations. Exact repulsion covers all pairs: each rank computes a share of the pairs for all vertices, and a
 reduce-scatter returns the sums to the owners. With Barnes-Hut, distant clusters act as points, and each rank computes
 the repulsion of its own vertices. No rank stores a matrix of pairs.
@@ -26,6 +27,7 @@ import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
+from ripieno.algorithms.methods import BARNES_HUT, EXACT, MAX_EXACT_VERTEX_COUNT
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Edges, Graph
@@ -38,15 +40,11 @@ Reals = NDArray[np.float64]
 
 NAME = "layout"
 #: Maximum move in the first iteration, relative to the width of the initial positions.
-FIRST_STEP = 0.1
-#: Weaker forces move a vertex by less than the step length.
-LEAST_FORCE = 0.01
-#: Largest coordinate of initial positions, because rounding turns the repulsion of farther vertices into zero.
-FARTHEST = 1e9
-
-EXACT, BARNES_HUT = "exact", "barnes-hut"
-#: Number of vertices above which repulsion is approximated by default.
-EXACT_LIMIT = 50_000
+FIRST_STEP_FRACTION = 0.1
+#: Forces below this minimum move a vertex by less than the step length.
+MIN_FORCE = 0.01
+#: Largest initial coordinate. The repulsion of vertices farther apart would round to zero.
+MAX_COORDINATE = 1e9
 
 
 @dataclass(frozen=True)
@@ -86,14 +84,14 @@ class LayoutOptions:
 
     @property
     def spread(self) -> float:
-        """Return the width of the known positions, within which other positions are drawn, as in networkx."""
+        """Return the width of the range from which missing positions are drawn, as in networkx."""
         return 1.0 if self.known is None else float(self.known[1].max(initial=0.0)) or 1.0
 
     def approximation_of(self, count: int) -> str:
         """Return the repulsion method for this number of vertices."""
         if self.approximation != "auto":
             return self.approximation
-        return BARNES_HUT if count > EXACT_LIMIT and self.dim in forces.TREE_DIMENSIONS else EXACT
+        return BARNES_HUT if count > MAX_EXACT_VERTEX_COUNT and self.dim in forces.TREE_DIMENSIONS else EXACT
 
 
 @dataclass(frozen=True)
@@ -130,18 +128,18 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         first, own.indptr.astype(np.int64), own.indices.astype(np.int32), own.data.astype(np.float32)
     )
     is_fixed = np.isin(ids, options.fixed)
-    at = _start(options, ids)
+    current = _checked_initial_positions(options, ids)
     length = options.k
     if length is None:
         length = (options.spread if len(options.fixed) else 1.0) / math.sqrt(count)
     # As in networkx, the first two dimensions determine the width of the positions.
-    step = FIRST_STEP * float(np.ptp(at[:, :2], axis=0).max())
+    step = FIRST_STEP_FRACTION * float(np.ptp(current[:, :2], axis=0).max())
     cooling = step / (options.iterations + 1)
     approximation = options.approximation_of(count)
-    pushes = (
-        _ExactPushes(comm, counts, options.dim)
+    repulsion = (
+        _ExactRepulsion(comm, counts, options.dim)
         if approximation == EXACT
-        else _TreePushes(options.theta, (first, last), comm.threads)
+        else _BarnesHutRepulsion(options.theta, (first, last), comm.threads)
     )
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
@@ -150,37 +148,37 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     with closing(
         FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
     ) as states:
-        for kept in states.load():
-            at, step, cooling = kept
+        for saved in states.load():
+            current, step, cooling = saved
         iteration = iteration_log.iterations_before = states.done
         iteration_log.clock.lap()
         while iteration < options.iterations:
             with iteration_log.clock.computing():
-                placed = at.astype(np.float32)
-            pushes.write(placed, own_forces, iteration_log.clock)
+                positions = current.astype(np.float32)
+            repulsion.write(positions, own_forces, iteration_log.clock)
             with iteration_log.clock.computing():
                 own_forces *= length * length
-                forces.attraction(edges, length, placed, own_forces, threads=comm.threads)
-                size = np.maximum(np.sqrt(np.square(own_forces).sum(axis=1)), LEAST_FORCE)
-                moves = own_forces * (step / size)[:, None]
+                forces.attraction(edges, length, positions, own_forces, threads=comm.threads)
+                force = np.maximum(np.sqrt(np.square(own_forces).sum(axis=1)), MIN_FORCE)
+                moves = own_forces * (step / force)[:, None]
                 moves[is_fixed[first:last]] = 0.0
-                moved = np.empty_like(at)
-                moved[first:last] = at[first:last] + moves
+                new_positions = np.empty_like(current)
+                new_positions[first:last] = current[first:last] + moves
             with iteration_log.clock.communicating():
-                comm.allgather(out=moved, counts=counts)
+                comm.allgather(out=new_positions, counts=counts)
             with iteration_log.clock.computing():
-                change = math.sqrt(_total(np.square(moved - at).ravel())) / count
-            at = moved
+                change = math.sqrt(_deterministic_sum(np.square(new_positions - current).ravel())) / count
+            current = new_positions
             iteration += 1
             iteration_log.end_iteration(change=change, step=step, approximation=approximation)
             step -= cooling
             if change < options.threshold:
                 break
             if iteration < options.iterations:
-                states.save(iteration, (at, step, cooling))
+                states.save(iteration, (current, step, cooling))
     return LayoutPart(
         ids=ids,
-        positions=at,
+        positions=current,
         approximation=approximation,
         iteration_count=iteration,
         resumed_from=states.done or None,
@@ -212,8 +210,8 @@ def _digest(*arrays: NDArray[Any]) -> str:
     return found.hexdigest()
 
 
-class _ExactPushes:
-    """Each rank computes a share of all pairs, each pair once. Sums are integers, so their order is irrelevant."""
+class _ExactRepulsion:
+    """Exact repulsion: each rank computes a share of the pairs. Sums are integers, so their order is irrelevant."""
 
     def __init__(self, comm: Communicator, counts: list[int], dim: int) -> None:
         self._comm = comm
@@ -221,33 +219,33 @@ class _ExactPushes:
         self._fixed_sums = np.empty((sum(counts), dim), np.int64)
         self._own = np.empty((counts[comm.rank], dim), np.int64)
 
-    def write(self, placed: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
+    def write(self, positions: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
         """Write the repulsion of owned vertices, in units of 1/length²."""
         comm = self._comm
         with clock.computing():
-            forces.repulsion(placed, (comm.rank, comm.world_size), self._fixed_sums, threads=comm.threads)
+            forces.repulsion(positions, (comm.rank, comm.world_size), self._fixed_sums, threads=comm.threads)
         with clock.communicating():
             comm.reduce_scatter(self._fixed_sums, out=self._own, counts=self._counts)
         with clock.computing():
-            np.multiply(self._own, 1 / forces.fixed_point_scale(len(placed)), out=out)
+            np.multiply(self._own, 1 / forces.fixed_point_scale(len(positions)), out=out)
 
 
 @dataclass(frozen=True)
-class _TreePushes:
-    """Each rank builds the tree of all vertices, and computes the repulsion of its own vertices."""
+class _BarnesHutRepulsion:
+    """Barnes-Hut repulsion: each rank builds the tree of all vertices and computes forces on its own vertices."""
 
     theta: float
     own: tuple[int, int]
     threads: int
 
-    def write(self, placed: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
-        """As in `_ExactPushes`."""
+    def write(self, positions: NDArray[np.float32], out: Reals, clock: IterationClock) -> None:
+        """Write the repulsion of owned vertices, in units of 1/length²."""
         with clock.computing():
-            forces.barnes_hut(self.theta, self.own, placed, out, threads=self.threads)
+            forces.barnes_hut(self.theta, self.own, positions, out, threads=self.threads)
 
 
-def _total(values: Reals) -> float:
-    """Return the sum, bitwise equal on all processors, so that all ranks end together."""
+def _deterministic_sum(values: Reals) -> float:
+    """Return the pairwise sum. It is bitwise equal on all processors, so all ranks stop in the same iteration."""
     while len(values) > 1:
         half = len(values) // 2
         values = np.append(values[:half] + values[half : 2 * half], values[2 * half :])
@@ -258,7 +256,7 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
     """Return the ids of all vertices, ascending, and the weights of all edges, one row per source."""
     with agreement(comm):
         edges = graph.read_share(comm.rank, comm.world_size)
-    # Edges are far fewer than pairs, so each rank can process all of them.
+    # There are far fewer edges than pairs, so each rank can process all edges.
     edges = Edges.joined(comm.allgather(edges), weighted=graph.weighted)
     with agreement(comm):
         if not graph.directed:
@@ -270,8 +268,8 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
     if len(ids) > np.iinfo(np.int32).max:
         raise InputError(f"the graph has {len(ids)} vertices, more than a layout supports")
     weights = np.ones(len(edges)) if edges.weights is None else edges.weights
-    places = (np.searchsorted(ids, edges.sources), np.searchsorted(ids, edges.targets))
-    matrix = coo_matrix((weights, places), shape=(len(ids), len(ids))).tocsr()
+    entries = (np.searchsorted(ids, edges.sources), np.searchsorted(ids, edges.targets))
+    matrix = coo_matrix((weights, entries), shape=(len(ids), len(ids))).tocsr()
     if graph.duplicates == "once":
         matrix.data[:] = 1.0
     _check_weights(graph, ids, matrix)
@@ -280,28 +278,28 @@ def _adjacency(comm: Communicator, graph: Graph) -> tuple[NDArray[np.int64], Any
 
 def _check_weights(graph: Graph, ids: NDArray[np.int64], matrix: Any) -> None:
     """Raise InputError if a weight is larger than float32, the kernel's weight type."""
-    most = float(np.finfo(np.float32).max)
-    sizes = np.abs(matrix.data)
-    if sizes.max(initial=0.0) <= most:
+    limit = float(np.finfo(np.float32).max)
+    magnitudes = np.abs(matrix.data)
+    if magnitudes.max(initial=0.0) <= limit:
         return
-    entry = int(sizes.argmax())
+    entry = int(magnitudes.argmax())
     source, target = ids[np.searchsorted(matrix.indptr, entry, side="right") - 1], ids[matrix.indices[entry]]
     raise InputError(
         f"{', '.join(graph.names) or 'the graph'}: the edge from vertex {source} to {target} has the weight "
-        f"{matrix.data[entry]:g}: expected at most {most:.3g}, the largest float32; scale the weights down"
+        f"{matrix.data[entry]:g}: expected at most {limit:.3g}, the largest float32; scale the weights down"
     )
 
 
-def _start(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
-    at = _given(options, ids)
-    if np.abs(at).max() > FARTHEST:
+def _checked_initial_positions(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
+    current = _initial_positions(options, ids)
+    if np.abs(current).max() > MAX_COORDINATE:
         raise InputError(
-            f"init: a coordinate of {np.abs(at).max():.3g}: expected at most {FARTHEST:g}; scale them down"
+            f"init: a coordinate of {np.abs(current).max():.3g}: expected at most {MAX_COORDINATE:g}; scale them down"
         )
-    return at
+    return current
 
 
-def _given(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
+def _initial_positions(options: LayoutOptions, ids: NDArray[np.int64]) -> Reals:
     count = len(ids)
     if options.init is None:
         drawn: Reals = np.random.RandomState(options.seed).rand(count, options.dim) * options.spread

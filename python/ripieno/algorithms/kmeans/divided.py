@@ -2,7 +2,7 @@
 
 A rank forwards a block while it computes with it. The sums of a block's clusters also travel around the ring to the
 owner of the block, and each rank adds its own sums on the way. So a rank needs memory for its share and a few blocks,
-whatever the number of centroids. Per-centroid scalars of 4 to 8 bytes are the only data that every rank keeps for all
+whatever the number of centroids. Per-centroid scalars of 4 to 8 bytes are the only data that every rank saves for all
 centroids.
 
 For near assignment, each group of nearby centroids belongs to one rank, and each rank groups its own centroids.
@@ -28,7 +28,7 @@ from ripieno.input.shares import even_range
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Maximum bytes of a block's sums; its centroids take half of that or as much.
+#: Maximum bytes of a block's sums. The centroids of a block take as many bytes, or half as many.
 BLOCK_BYTES = 64 << 20
 #: K-means passes that build the first groups. Later passes update them.
 FIRST_PASSES = 4
@@ -41,9 +41,9 @@ class ArrivalOrder:
     Parameters
     ----------
     numbers : (m,) uint32
-        Numbers of its centroids.
+        Numbers of the rank's centroids.
     starts : (g + 1,) int64
-        Start of each of its groups, and the end of the last; a single group if centroids are not grouped.
+        Start of each of its groups, and the end of the last group; a single group if centroids are not grouped.
     """
 
     numbers: NDArray[np.uint32]
@@ -65,19 +65,19 @@ class CentroidBlock:
     Parameters
     ----------
     centroids : (m, d)
-        Read-only.
+        The centroids; must not be changed.
     numbers : (m,) uint32
         Number of each centroid.
     first
-        Position of the first one in the order of all ranks' centroids.
+        Position of the first centroid in the order of all ranks' centroids.
     groups
-        Range of their groups among the groups of all ranks.
+        The groups of these centroids, with their range among the groups of all ranks.
     """
 
     centroids: NDArray[Any]
     numbers: NDArray[np.uint32]
     first: int
-    groups: kernels.SomeGroups
+    groups: kernels.CentroidGroups
 
 
 class DividedCentroids:
@@ -104,7 +104,7 @@ class DividedCentroids:
     def by_number(
         cls, comm: Communicator, count: int, rows_of: Callable[[int, int], NDArray[Any]], columns: int, dtype: Any
     ) -> DividedCentroids:
-        """Give every rank a contiguous range of numbers. `rows_of(first, end)` returns centroids; all ranks call it."""
+        """Assign a contiguous range of numbers to each rank; all ranks call `rows_of(first, end)` for the centroids."""
         first, end = even_range(count, comm.rank, comm.world_size)
         own = np.empty((end - first, columns), dtype)
         step = max(1, BLOCK_BYTES // (columns * own.itemsize))
@@ -122,8 +122,8 @@ class DividedCentroids:
         self._firsts = [0, *accumulate(len(each.numbers) for each in orders)]
         self._first_groups = [0, *accumulate(len(each.starts) - 1 for each in orders)]
         sums_bytes = 8 * self.own.shape[1]
-        most = max(len(each.numbers) for each in orders) * sums_bytes
-        self._block_count = max(1, -(-most // BLOCK_BYTES))
+        largest_bytes = max(len(each.numbers) for each in orders) * sums_bytes
+        self._block_count = max(1, -(-largest_bytes // BLOCK_BYTES))
         self._cuts = [each.cuts(self._block_count) for each in orders]
         #: Position of each centroid in the order of all ranks' centroids, (k,) int32.
         self.places = np.empty(self.count, np.int32)
@@ -193,9 +193,9 @@ class DividedCentroids:
                 )
             if incoming is not None:
                 with clock.communicating():
-                    of_others = incoming.wait()
+                    incoming_sums = incoming.wait()
                 with clock.computing():
-                    sums += of_others
+                    sums += incoming_sums
             if step + 1 < comm.world_size:
                 shape = (self._length((owner - 1) % comm.world_size, number), columns)
                 incoming = comm.rotate_async(sums, out=np.empty(shape))
@@ -213,7 +213,7 @@ class DividedCentroids:
         begin, end = np.searchsorted(order.starts, [rows.start, rows.stop])
         starts = order.starts[begin : end + 1] - rows.start
         numbers = order.numbers[rows]
-        groups = kernels.SomeGroups(self._first_groups[owner] + int(begin), centroids, numbers, starts.tolist())
+        groups = kernels.CentroidGroups(self._first_groups[owner] + int(begin), centroids, numbers, starts.tolist())
         return CentroidBlock(centroids, numbers, self._firsts[owner] + rows.start, groups)
 
 
@@ -242,10 +242,10 @@ class GroupedCentroids(DividedCentroids):
         comm, own, count = divided._comm, divided.own, divided.count
         group_count = kernels.NearIndex.group_count(count)
         chosen = np.arange(group_count) * count // group_count
-        means = _of_numbers(comm, divided, chosen)
+        means = _gathered_centroids(comm, divided, chosen)
         for _ in range(FIRST_PASSES):
             with clock.computing():
-                labels, *sums = _grouped(own, means, points_dtype, comm.threads)
+                labels, *sums = _group(own, means, points_dtype, comm.threads)
             with clock.communicating():
                 kernels.recenter(means, *comm.allreduce(tuple(sums)))
         with clock.communicating():
@@ -272,25 +272,25 @@ class GroupedCentroids(DividedCentroids):
     def regroup(self, clock: IterationClock) -> NDArray[Any]:
         """Group the moved centroids again; return the means of all groups, (g, d). No group is empty."""
         with clock.computing():
-            labels, *sums = _grouped(self.own, self._means, self._points_dtype, self._comm.threads)
+            labels, *sums = _group(self.own, self._means, self._points_dtype, self._comm.threads)
             kernels.recenter(self._means, *sums)
             order = np.lexsort((self.own_numbers, labels))
             sizes = np.bincount(labels, minlength=len(self._means))
             starts = np.concatenate([[0], np.cumsum(sizes[sizes > 0])])
         with clock.communicating():
-            offered = self._comm.allgather((self.own_numbers[order], starts, self._means[sizes > 0]))
-        self._arrange(order, [ArrivalOrder(numbers, starts) for numbers, starts, _ in offered])
-        return np.concatenate([means for _, _, means in offered])
+            gathered = self._comm.allgather((self.own_numbers[order], starts, self._means[sizes > 0]))
+        self._arrange(order, [ArrivalOrder(numbers, starts) for numbers, starts, _ in gathered])
+        return np.concatenate([means for _, _, means in gathered])
 
 
-def _of_numbers(comm: Communicator, divided: DividedCentroids, numbers: NDArray[np.int64]) -> NDArray[Any]:
+def _gathered_centroids(comm: Communicator, divided: DividedCentroids, numbers: NDArray[np.int64]) -> NDArray[Any]:
     """Return the centroids with the given numbers on all ranks, from centroids divided by number."""
     own = divided.own_numbers
     mine = numbers[(numbers >= own[0]) & (numbers <= own[-1])] - own[0] if len(own) else numbers[:0]
     return np.concatenate(comm.allgather(divided.own[mine]))
 
 
-def _grouped(
+def _group(
     own: NDArray[Any], means: NDArray[Any], points_dtype: Any, threads: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
     """Return the group of each centroid by nearest mean, and the sums and counts of each group."""
@@ -301,7 +301,7 @@ def _grouped(
         if points_dtype == np.uint8:
             block = np.rint(np.clip(block, 0, 255)).astype(np.uint8)
         found = labels[begin : begin + step]
-        more, more_counts, _ = kernels.assign_accumulate(block, means, None, found, None, threads=threads)
-        sums += more
-        counts += more_counts
+        block_sums, block_counts, _ = kernels.assign_accumulate(block, means, None, found, None, threads=threads)
+        sums += block_sums
+        counts += block_counts
     return labels, sums, counts

@@ -1,7 +1,7 @@
-"""Lloyd's iteration with divided centroids: rows meet them block by block, and each rank moves its own centroids.
+"""Lloyd's iteration with divided centroids: rows are compared block by block, and each rank moves its own centroids.
 
-Results equal the results with whole centroids: labels and distances to the last bit. The sums are equal too if they are
-exact, as for bytes, or if at most two ranks add them.
+Labels and distances are bitwise equal to the results with whole centroids. Sums are equal if they are exact, as for
+uint8, or if at most two ranks add them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import ripieno.kernels as kernels
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.kmeans.divided import DividedCentroids, GroupedCentroids
-from ripieno.algorithms.kmeans.lloyd import NO_CENTROID, Clustering, moved_to_empty
+from ripieno.algorithms.kmeans.lloyd import NO_CENTROID, Clustering, rows_for_empty_clusters
 from ripieno.algorithms.kmeans.near import NO_LOSS, AssignmentLoss, Probes
 from ripieno.algorithms.kmeans.rows import WeightedRows
 
@@ -71,21 +71,21 @@ class DividedPasses:
 
     @property
     def compared(self) -> float:
-        """Return the approximate part of all centroids that a row is compared with."""
+        """Return the approximate share of all centroids that a row is compared with."""
         return 1.0 if self._probes is None else self._probes.compared
 
     def assign(
         self,
-        before: NDArray[np.int32],
+        previous_labels: NDArray[np.int32],
         labels: NDArray[np.int32],
         distances: NDArray[np.float64],
         number: int,
         on_part: Callable[[float], None],
     ) -> AssignmentLoss:
-        """Write the nearest (or a near) centroid of each row, and its squared distance.
+        """Write each row's nearest (or a near) centroid and its squared distance.
 
-        `before` has the labels of the previous pass. `number` selects the sample that measures the loss. `on_part`
-        receives the completed part of the pass.
+        `previous_labels` has the labels of the previous pass. `number` selects the sample that measures the loss.
+        `on_part` receives the completed share of the pass.
         """
         labels.fill(NO_CENTROID)
         distances.fill(np.inf)
@@ -93,13 +93,13 @@ class DividedPasses:
         if self._grouped is None or self._probes is None:
             self._compare_all(labels, distances, on_part)
             return NO_LOSS
-        return self._compare_near(self._grouped, self._probes, before, labels, distances, number, on_part)
+        return self._compare_near(self._grouped, self._probes, previous_labels, labels, distances, number, on_part)
 
     def _compare_all(
         self, labels: NDArray[np.int32], distances: NDArray[np.float64], on_part: Callable[[float], None]
     ) -> None:
         for done, block in enumerate(self.centroids.blocks(self._clock), 1):
-            with self._clock.computing(), _counted(self.stages, "meet_s"):
+            with self._clock.computing(), _StageTimer(self.stages, "meet_s"):
                 kernels.update_min_distances(
                     self._rows.points,
                     block.centroids,
@@ -114,25 +114,27 @@ class DividedPasses:
         self,
         grouped: GroupedCentroids,
         probes: Probes,
-        before: NDArray[np.int32],
+        previous_labels: NDArray[np.int32],
         labels: NDArray[np.int32],
         distances: NDArray[np.float64],
         number: int,
         on_part: Callable[[float], None],
     ) -> AssignmentLoss:
         rows, stages, threads = self._rows, self.stages, self._comm.threads
-        with _counted(stages, "group_s"):
+        with _StageTimer(stages, "group_s"):
             means = grouped.regroup(self._clock)
-        with self._clock.computing(), _counted(stages, "probe_s"):
+        with self._clock.computing(), _StageTimer(stages, "probe_s"):
             probing = kernels.Probing(rows.points, means, probes.count, threads)
         sample = probes.sample(number)
         sampled, exact = rows.points[sample], np.full(len(sample), np.inf)
         for done, block in enumerate(grouped.blocks(self._clock), 1):
             with self._clock.computing():
-                with _counted(stages, "meet_s"):
-                    own = kernels.PreviousCentroids(grouped.places, before, block.first)
-                    kernels.compare_groups(rows.points, probing, block.groups, own, labels, distances, threads=threads)
-                with _counted(stages, "sample_s"):
+                with _StageTimer(stages, "meet_s"):
+                    previous = kernels.PreviousCentroids(grouped.places, previous_labels, block.first)
+                    kernels.compare_groups(
+                        rows.points, probing, block.groups, previous, labels, distances, threads=threads
+                    )
+                with _StageTimer(stages, "sample_s"):
                     kernels.update_min_distances(sampled, block.centroids, exact, threads=threads)
             on_part(done / grouped.blocks_per_pass)
         with self._clock.communicating():
@@ -158,29 +160,38 @@ def divided_lloyd(
     clock: IterationClock,
     on_iteration: Callable[[int, float, float, float, AssignmentLoss, Stages], None],
     on_part: Callable[[int, float], None],
-    reached: DividedFitState | None = None,
-    keep: Callable[[int, float, DividedCentroids, NDArray[np.int32]], None] | None = None,
+    resume_from: DividedFitState | None = None,
+    save: Callable[[int, float, DividedCentroids, NDArray[np.int32]], None] | None = None,
 ) -> tuple[Clustering, NDArray[np.uint32]]:
     """Run `ripieno.algorithms.kmeans.lloyd.lloyd` with divided centroids; return this worker's centroids and numbers.
 
-    `on_part` receives an iteration number and the completed part of its assignment. `keep` receives an iteration
+    `on_part` receives an iteration number and the completed share of its assignment. `save` receives an iteration
     number, its inertia, the centroids after it, and the labels of this worker's rows.
     """
     passes = DividedPasses(comm, rows, centroids, is_near=is_near, clock=clock)
-    labels = np.full(len(rows), NO_CENTROID, np.int32) if reached is None else reached.labels.copy()
-    before, distances, columns = np.empty_like(labels), np.empty(len(rows)), rows.points.shape[1]
-    iteration, changed, reseeded, loss, inertia = 0 if reached is None else reached.iteration, 1.0, 0, NO_LOSS, 0.0
+    labels = np.full(len(rows), NO_CENTROID, np.int32) if resume_from is None else resume_from.labels.copy()
+    previous_labels, distances, columns = np.empty_like(labels), np.empty(len(rows)), rows.points.shape[1]
+    iteration, changed, reseeded, loss, inertia = (
+        0 if resume_from is None else resume_from.iteration,
+        1.0,
+        0,
+        NO_LOSS,
+        0.0,
+    )
     while iteration < max_iter:
         iteration += 1
-        labels, before = before, labels
-        loss = passes.assign(before, labels, distances, iteration, partial(on_part, iteration))
+        labels, previous_labels = previous_labels, labels
+        loss = passes.assign(previous_labels, labels, distances, iteration, partial(on_part, iteration))
         begin = time.perf_counter()
         with clock.computing():
             weight_sums = np.bincount(labels, rows.weights, centroids.count).astype(np.float64, copy=False)
-            own = (kernels.inertia_of(distances, rows.weights, columns), float(not np.array_equal(labels, before)))
+            own = (
+                kernels.inertia_of(distances, rows.weights, columns),
+                float(not np.array_equal(labels, previous_labels)),
+            )
         with clock.communicating():
             weight_sums, (inertia, changed) = comm.allreduce((weight_sums, own))
-            moved = moved_to_empty(comm, rows, labels, distances, weight_sums)
+            moved = rows_for_empty_clusters(comm, rows, labels, distances, weight_sums)
             reseeded = len(moved.numbers)
         shift = passes.centroids.move(rows, labels, weight_sums, moved.correct, clock)
         with clock.communicating():
@@ -189,8 +200,8 @@ def divided_lloyd(
         on_iteration(iteration, inertia, squared_shift, passes.compared, loss, passes.stages)
         if not changed or squared_shift <= tol:
             break
-        if keep is not None and iteration < max_iter:
-            keep(iteration, inertia, passes.centroids, labels)
+        if save is not None and iteration < max_iter:
+            save(iteration, inertia, passes.centroids, labels)
     if changed or reseeded:
         # The centroids have moved since the labels were computed.
         loss = passes.assign(labels.copy(), labels, distances, 0, partial(on_part, iteration + 1))
@@ -199,7 +210,7 @@ def divided_lloyd(
     return Clustering(mine.own, labels, distances, inertia, iteration, 0, loss), mine.own_numbers
 
 
-class _counted:
+class _StageTimer:
     """Context manager that adds the elapsed seconds to a stage."""
 
     def __init__(self, stages: Stages, name: str) -> None:

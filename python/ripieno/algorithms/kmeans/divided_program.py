@@ -1,4 +1,4 @@
-"""Provide the worker program of K-means with divided centroids, and the choice whether to divide them."""
+"""The worker program of K-means with divided centroids, and the decision whether to divide them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ripieno.algorithms.kmeans.divided_saved import DividedCheckpointer, Divided
 from ripieno.algorithms.kmeans.lloyd import Clustering
 from ripieno.algorithms.kmeans.near import AssignmentLoss
 from ripieno.algorithms.kmeans.rows import WeightedRows, take, values_at
-from ripieno.algorithms.kmeans.run_notes import RunNotes
+from ripieno.algorithms.kmeans.run_log import RunLog
 from ripieno.algorithms.kmeans.saved import History
 from ripieno.algorithms.kmeans.seeding import seed_centroids, seed_rows
 from ripieno.errors import InputError
@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: Placement of the centroids.
-CENTROIDS = ("auto", "whole", "divided")
 #: With "auto", each worker holds all centroids if they need at most this share of its available memory.
-MEMORY_PART = 0.5
+MAX_MEMORY_SHARE = 0.5
 #: Minimum seconds between two progress events of a pass.
 EVENT_INTERVAL_S = 1.0
 #: A checkpoint identifies its rows by a hash of this number of rows, drawn with this seed.
@@ -47,15 +46,15 @@ class CentroidPlacement:
     free_bytes: int
 
 
-def place_of(
-    comm: Communicator, rows: WeightedRows, n_clusters: int, *, centroids: str, is_near: bool, keeps: bool
+def choose_placement(
+    comm: Communicator, rows: WeightedRows, n_clusters: int, *, centroids: str, is_near: bool, saves: bool
 ) -> CentroidPlacement:
     """Return the placement of the centroids, equal on all ranks."""
     columns, itemsize = rows.points.shape[1], kernels.centroid_dtype(rows.points.dtype).itemsize
     # The centroids, their copies for a checkpoint and in group order, this rank's sums, and the total sums.
-    whole_bytes = n_clusters * columns * (itemsize * (1 + keeps + 2 * is_near) + 16)
+    whole_bytes = n_clusters * columns * (itemsize * (1 + saves + 2 * is_near) + 16)
     free_bytes = host.available_bytes() // comm.nodes.count(comm.nodes[comm.rank])
-    exceeds_memory = comm.allreduce(whole_bytes > MEMORY_PART * free_bytes, op="or")
+    exceeds_memory = comm.allreduce(whole_bytes > MAX_MEMORY_SHARE * free_bytes, op="or")
     return CentroidPlacement(
         centroids == "divided" or (centroids == "auto" and bool(exceeds_memory)), whole_bytes, free_bytes
     )
@@ -91,14 +90,14 @@ def best_run(
             raise InputError(f"n_init={len(options.starts)}: expected 1 for a checkpoint of divided centroids")
         facts = facts | {"some of the rows": _rows_fingerprint(comm, rows), "centroids": "divided"}
     with closing(DividedCheckpointer(comm, options.checkpoint_options, facts, rows)) as checkpointer:
-        kept = checkpointer.load(options.max_iter)
+        saved = checkpointer.load(options.max_iter)
         best = None
         for number, start in enumerate(options.starts):
-            run = _run(comm, rows, options, tol, number, start, checkpointer, kept, emit, seeding)
+            run = _run(comm, rows, options, tol, number, start, checkpointer, saved, emit, seeding)
             if best is None or run.clustering.inertia < best.clustering.inertia:
                 best = run
     assert best is not None, "there is a run for each start"
-    return best, None if kept is None else kept.iteration
+    return best, None if saved is None else saved.iteration
 
 
 def whole_centroids(parts: list[tuple[NDArray[Any], NDArray[np.uint32]]]) -> NDArray[Any]:
@@ -112,8 +111,8 @@ def whole_centroids(parts: list[tuple[NDArray[Any], NDArray[np.uint32]]]) -> NDA
 
 def _rows_fingerprint(comm: Communicator, rows: WeightedRows) -> str:
     """Return a hash of a sample of the rows, equal on all ranks."""
-    drawn = np.random.default_rng(FINGERPRINT_SEED).integers(rows.total, size=min(rows.total, FINGERPRINT_ROWS))
-    (values,) = values_at(comm, rows, drawn, rows.points)
+    sampled = np.random.default_rng(FINGERPRINT_SEED).integers(rows.total, size=min(rows.total, FINGERPRINT_ROWS))
+    (values,) = values_at(comm, rows, sampled, rows.points)
     return hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest()
 
 
@@ -125,26 +124,26 @@ def _run(
     number: int,
     start: int | NDArray[Any],
     checkpointer: DividedCheckpointer,
-    kept: DividedState | None,
+    saved: DividedState | None,
     emit: Callable[[dict[str, Any]], None],
     seeding: Callable[[int, int], None],
 ) -> DividedRun:
     begin = time.perf_counter()
-    if kept is None:
+    if saved is None:
         centroids, history = _initial_centroids(comm, rows, options, start, lambda chosen: seeding(number, chosen)), []
     else:
-        centroids, history = kept.centroids, list(kept.history)
+        centroids, history = saved.centroids, list(saved.history)
     seed_s = time.perf_counter() - begin
-    notes, stages_of = RunNotes(comm, number, rows.total, emit, history), []
+    run_log, iteration_stages = RunLog(comm, number, rows.total, emit, history), []
     progress = _PassProgress(comm, number, emit)
 
     def on_iteration(
         iteration: int, inertia: float, squared_shift: float, compared: float, loss: AssignmentLoss, stages: Stages
     ) -> None:
-        stages_of.append(asdict(stages))
-        notes.add(iteration, inertia, squared_shift, compared, loss, stages=stages_of[-1])
+        iteration_stages.append(asdict(stages))
+        run_log.add(iteration, inertia, squared_shift, compared, loss, stages=iteration_stages[-1])
 
-    def keep(iteration: int, inertia: float, centroids: DividedCentroids, labels: NDArray[np.int32]) -> None:
+    def save(iteration: int, inertia: float, centroids: DividedCentroids, labels: NDArray[np.int32]) -> None:
         checkpointer.save(DividedState(iteration, history, centroids, labels))
 
     clustering, numbers = divided_lloyd(
@@ -154,13 +153,13 @@ def _run(
         max_iter=options.max_iter,
         tol=tol,
         is_near=options.assign == "near",
-        clock=notes.clock,
+        clock=run_log.clock,
         on_iteration=on_iteration,
         on_part=progress.on_part,
-        reached=None if kept is None else DividedFitState(kept.iteration, kept.labels),
-        keep=keep if checkpointer.used else None,
+        resume_from=None if saved is None else DividedFitState(saved.iteration, saved.labels),
+        save=save if checkpointer.used else None,
     )
-    return DividedRun(clustering, numbers, notes.laps, history, seed_s, stages_of)
+    return DividedRun(clustering, numbers, run_log.laps, history, seed_s, iteration_stages)
 
 
 def _initial_centroids(
@@ -170,25 +169,25 @@ def _initial_centroids(
     start: int | NDArray[Any],
     on_progress: Callable[[int], None],
 ) -> DividedCentroids:
-    """Return the initial centroids: given ones, or centroids chosen by seeding."""
+    """Return the initial centroids: passed by the caller, or chosen by seeding."""
     columns, dtype = rows.points.shape[1], kernels.centroid_dtype(rows.points.dtype)
     count = options.n_clusters
     if isinstance(start, np.ndarray):
         whole = start
     else:
-        seeded = {"init": options.init, "n_clusters": count, "seed": start, "on_progress": on_progress}
+        arguments = {"init": options.init, "n_clusters": count, "seed": start, "on_progress": on_progress}
         on_progress(0)
-        numbers = seed_rows(comm, rows, **seeded)
+        numbers = seed_rows(comm, rows, **arguments)
         if numbers is not None:
             return DividedCentroids.by_number(
                 comm, count, lambda first, end: take(comm, rows, numbers[first:end]), columns, dtype
             )
-        whole = seed_centroids(comm, rows, **seeded)
+        whole = seed_centroids(comm, rows, **arguments)
     return DividedCentroids.by_number(comm, count, lambda first, end: whole[first:end], columns, dtype)
 
 
 class _PassProgress:
-    """Emits the completed part of a pass and its estimated remaining time."""
+    """Emits the completed share of a pass and its estimated remaining time."""
 
     def __init__(self, comm: Communicator, run: int, emit: Callable[[dict[str, Any]], None]) -> None:
         self._reports_progress, self._run, self._emit = comm.rank == 0, run, emit

@@ -1,7 +1,7 @@
 """Checkpoints of fits with divided centroids: rank 0 writes centroids and labels as they arrive.
 
-Rank 0 needs no memory for all centroids; they pass through a file next to the checkpoint. The labels save a resumed fit
-the pass that would compute the labels of the previous iteration.
+Rank 0 needs no memory for all centroids, because it collects them in a temporary file next to the checkpoint. With the
+saved labels, a resumed fit does not need to repeat the last assignment.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DividedCheckpointer:
                 f"every={checkpoint_options.every}: divided centroids are saved only in a folder: expected checkpoint="
             )
         self._comm, self._rows, self.used = comm, rows, checkpoint_options.folder is not None
-        self._turns = WriteSchedule(checkpoint_options.every)
+        self._schedule = WriteSchedule(checkpoint_options.every)
         self._checkpoint = FitCheckpoint(None if comm.rank else checkpoint_options.folder, NAME, facts)
 
     def load(self, max_iter: int) -> DividedState | None:
@@ -83,31 +83,31 @@ class DividedCheckpointer:
             raise self._checkpoint.unusable(
                 f"is a checkpoint after {found.iteration} iterations, and max_iter={max_iter} is lower", "raise it"
             )
-        kept: dict[str, Any] = {} if found is None else found.result
-        described = comm.broadcast(
-            None if found is None else (found.iteration, kept["history"], kept["centroids"].shape)
+        saved: dict[str, Any] = {} if found is None else found.result
+        summary = comm.broadcast(
+            None if found is None else (found.iteration, saved["history"], saved["centroids"].shape)
         )
-        if described is None:
+        if summary is None:
             return None
-        iteration, history, (count, columns) = described
-        self._turns.kept = iteration
+        iteration, history, (count, columns) = summary
+        self._schedule.last_iteration = iteration
         spans = comm.allgather(rows.spans)
 
         def centroids_of(first: int, end: int) -> NDArray[Any]:
-            centroids: NDArray[Any] = comm.broadcast(kept["centroids"][first:end] if kept else None)
+            centroids: NDArray[Any] = comm.broadcast(saved["centroids"][first:end] if saved else None)
             return centroids
 
-        dtype = comm.broadcast(kept["centroids"].dtype.str if kept else None)
+        dtype = comm.broadcast(saved["centroids"].dtype.str if saved else None)
         centroids = DividedCentroids.by_number(comm, count, centroids_of, columns, np.dtype(dtype))
-        parts = [_of_spans(kept["labels"], each) for each in spans] if kept else None
+        parts = [_rows_of_spans(saved["labels"], each) for each in spans] if saved else None
         return DividedState(iteration, history, centroids, np.array(comm.scatter(parts)))
 
     def save(self, state: DividedState) -> None:
         """Save the state after an iteration if the schedule requires it, replacing the earlier state."""
-        if not self._comm.broadcast(self._turns.has(state.iteration)):
+        if not self._comm.broadcast(self._schedule.is_due(state.iteration)):
             return
         self._write(state)
-        self._turns.note(state.iteration)
+        self._schedule.record_save(state.iteration)
 
     def close(self) -> None:
         """Release the folder for other processes."""
@@ -117,22 +117,22 @@ class DividedCheckpointer:
         labels, centroids = self._comm.gather((self._rows.spans, state.labels)), state.centroids
         folder = self._checkpoint.folder
 
-        def write(into: NDArray[Any] | None) -> None:
+        def collect(target: NDArray[Any] | None) -> None:
             for block in centroids.blocks(IterationClock()):
-                if into is not None:
-                    into[block.numbers] = block.centroids
+                if target is not None:
+                    target[block.numbers] = block.centroids
 
         if folder is None or labels is None:
-            write(None)
+            collect(None)
             return
         shape = (centroids.count, centroids.own.shape[1])
-        with _file_of(folder, shape, centroids.own.dtype) as whole:
-            write(whole)
-            kept = {"history": state.history, "centroids": whole, "labels": _in_order(labels)}
-            self._checkpoint.save(state.iteration, kept)
+        with _TemporaryArray(folder, shape, centroids.own.dtype) as whole:
+            collect(whole)
+            saved = {"history": state.history, "centroids": whole, "labels": _in_order(labels)}
+            self._checkpoint.save(state.iteration, saved)
 
 
-def _of_spans(labels: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
+def _rows_of_spans(labels: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
     """Return the labels of a rank's rows, taken from the labels of all rows."""
     parts = [labels[first : first + count] for first, count in spans]
     return np.concatenate([labels[:0], *parts])
@@ -149,8 +149,8 @@ def _in_order(parts: Sequence[tuple[Sequence[tuple[int, int]], NDArray[np.int32]
     return whole
 
 
-class _file_of:
-    """Context manager of an array in an unnamed file of a folder instead of memory."""
+class _TemporaryArray:
+    """Context manager that provides an array in an unnamed file of a folder instead of memory."""
 
     def __init__(self, folder: os.PathLike[str], shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
         self._folder, self._shape, self._dtype = folder, shape, dtype

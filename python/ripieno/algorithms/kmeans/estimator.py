@@ -20,11 +20,10 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import program
-from ripieno.algorithms.kmeans.divided_program import CENTROIDS, whole_centroids
+from ripieno.algorithms.kmeans.divided_program import whole_centroids
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
-from ripieno.algorithms.kmeans.lloyd import BOUNDS
-from ripieno.algorithms.kmeans.near import ASSIGNS
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
+from ripieno.algorithms.methods import KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-INITS = ("k-means||", "k-means++", "random")
 RANDOM_RUN_COUNT = 10
 
 
@@ -98,8 +96,8 @@ class KMeans(
         holds a share, and the shares travel around a ring block by block. Exact assignment then gives the same result,
         except for the rounding of sums with three or more workers. "auto" divides the centroids if all of them would
         take more than half of a worker's available memory. `bounds` and `thread_model` have no effect with divided
-        centroids, and a checkpoint covers a single run. Initial centroids from `init="k-means++"` or an array are whole
-        at first.
+        centroids, and a checkpoint covers a single run. With `init="k-means++"` or an array,
+        each worker holds all initial centroids before it divides them.
     engine : str, Engine or Job, default="local"
         Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
     on_failure : {"raise", "shrink", "respawn"}, default="raise"
@@ -171,7 +169,7 @@ class KMeans(
     """
 
     _command = "kmeans"
-    _of_rows = ("labels_",)
+    _row_attributes = ("labels_",)
 
     cluster_centers_: NDArray[Any]
     labels_: NDArray[np.int32]
@@ -296,9 +294,9 @@ class KMeans(
             centroids=self.centroids,
         )
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
-        own = parts if comm is None or rows != "own" else [parts[comm.rank]]
-        self.labels_ = np.concatenate([part.clustering.labels for part in own])
-        self._keep(parts, source, time.perf_counter() - begin)
+        own_parts = parts if comm is None or rows != "own" else [parts[comm.rank]]
+        self.labels_ = np.concatenate([part.clustering.labels for part in own_parts])
+        self._store_result(parts, source, time.perf_counter() - begin)
         return self
 
     def predict(self, X: Input) -> NDArray[np.int32]:
@@ -346,8 +344,8 @@ class KMeans(
         return len(self.cluster_centers_)
 
     def _restore(self, result: ResultFolder) -> None:
-        if self.init not in INITS:
-            self.init = next(iter(INITS))
+        if self.init not in KMEANS_INITS:
+            self.init = next(iter(KMEANS_INITS))
         self.cluster_centers_ = result.array("centroids", self.n_clusters, result.column_count)
         self.labels_ = result.array("labels", result.fact("row_count", int))
         self.first_column_ = result.description.get("first_column")
@@ -379,16 +377,16 @@ class KMeans(
             check_count("n_init", self.n_init, "expected 'auto' or a whole number >= 1")
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
-        if isinstance(self.init, str) and self.init not in INITS:
-            raise InputError(f"init={self.init!r}: expected one of {', '.join(INITS)}, an array or a callable")
+        if isinstance(self.init, str) and self.init not in KMEANS_INITS:
+            raise InputError(f"init={self.init!r}: expected one of {', '.join(KMEANS_INITS)}, an array or a callable")
         if self.thread_model not in THREAD_MODELS:
             raise InputError(f"thread_model={self.thread_model!r}: expected one of {', '.join(THREAD_MODELS)}")
-        if self.assign not in ASSIGNS:
-            raise InputError(f"assign={self.assign!r}: expected one of {', '.join(ASSIGNS)}")
-        if self.bounds not in BOUNDS:
-            raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(BOUNDS)}")
-        if self.centroids not in CENTROIDS:
-            raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(CENTROIDS)}")
+        if self.assign not in KMEANS_ASSIGNS:
+            raise InputError(f"assign={self.assign!r}: expected one of {', '.join(KMEANS_ASSIGNS)}")
+        if self.bounds not in KMEANS_BOUNDS:
+            raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(KMEANS_BOUNDS)}")
+        if self.centroids not in KMEANS_CENTROIDS:
+            raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(KMEANS_CENTROIDS)}")
 
     def _starts(self, source: Source, comm: Communicator | None) -> list[int | NDArray[Any]]:
         """Return one seed or one array of centroids per run; with `comm`, all ranks use rank 0's."""
@@ -413,9 +411,9 @@ class KMeans(
             )
         return [self._start(self.init, source)]
 
-    def _run_count(self, several: bool) -> int:
-        several = several and self.assign == "exact"
-        return (RANDOM_RUN_COUNT if several else 1) if self.n_init == "auto" else self.n_init
+    def _run_count(self, repeats: bool) -> int:
+        repeats = repeats and self.assign == "exact"
+        return (RANDOM_RUN_COUNT if repeats else 1) if self.n_init == "auto" else self.n_init
 
     def _start(self, centroids: ArrayLike, source: Source) -> NDArray[Any]:
         check_unmasked(centroids, "init")
@@ -425,18 +423,18 @@ class KMeans(
             raise InputError(f"init has shape {start.shape}: expected (n_clusters, n_features), {expected}")
         return start
 
-    def _shipped(self, part: Any) -> Any:
+    def _part_for_other_ranks(self, part: Any) -> Any:
         clustering = replace(part.clustering, labels=part.clustering.labels[:0], squared_distances=np.empty(0))
         return replace(part, clustering=clustering)
 
-    def _keep(self, parts: list[KMeansPart], source: Source, total_s: float) -> None:
+    def _store_result(self, parts: list[KMeansPart], source: Source, total_s: float) -> None:
         best = parts[0]
         if best.numbers is None:
             centroids = best.clustering.centroids
         else:
             divided = [(part.clustering.centroids, part.numbers) for part in parts if part.numbers is not None]
             centroids = whole_centroids(divided)
-        self.cluster_centers_ = as_given(centroids, source)
+        self.cluster_centers_ = in_input_dtype(centroids, source)
         self.inertia_ = best.clustering.inertia
         self.assignment_recall_ = best.clustering.loss.recall
         self.inertia_gap_ = best.clustering.loss.gap
@@ -454,7 +452,7 @@ class KMeans(
             )
 
 
-def as_given(centroids: NDArray[Any], source: Source) -> NDArray[Any]:
+def in_input_dtype(centroids: NDArray[Any], source: Source) -> NDArray[Any]:
     """Return centroids in the type of the input: sparse entries are float64 during the computation."""
-    given = source.source if isinstance(source, LocalRows) else source
-    return centroids.astype(given.given_dtype, copy=False) if isinstance(given, InMemorySparse) else centroids
+    rows = source.source if isinstance(source, LocalRows) else source
+    return centroids.astype(rows.given_dtype, copy=False) if isinstance(rows, InMemorySparse) else centroids

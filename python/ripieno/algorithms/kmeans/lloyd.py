@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 
-#: Whether a pass skips centroids that the previous pass ruled out.
-BOUNDS = ("auto", "none")
 #: Label of a row without a centroid.
 NO_CENTROID = -1
 #: Maximum bytes of bounds per coordinate of a row.
@@ -34,7 +32,7 @@ BOUND_BYTES_PER_VALUE = 4
 
 @dataclass(frozen=True)
 class Clustering:
-    """The result of a run. Labels and distances cover this worker's rows; all else is equal on every rank.
+    """The result of a run. Labels and distances cover this worker's rows; the other fields are equal on every rank.
 
     Parameters
     ----------
@@ -67,7 +65,7 @@ class LloydState:
     """The state of a run: iteration count, centroids (k, d) before the last iteration, and their inertia."""
 
     iteration: int
-    before: NDArray[Any]
+    centroids_before: NDArray[Any]
     inertia: float
 
 
@@ -83,8 +81,8 @@ def lloyd(
     assign: str = "exact",
     clock: IterationClock,
     on_iteration: Callable[[int, float, float, float, AssignmentLoss], None],
-    reached: LloydState | None = None,
-    keep: Callable[[LloydState], None] | None = None,
+    resume_from: LloydState | None = None,
+    save: Callable[[LloydState], None] | None = None,
 ) -> Clustering:
     """Iterate until no label changes, the centroids' squared shift is within `tol`, or `max_iter` is reached.
 
@@ -103,17 +101,18 @@ def lloyd(
     thread_model
         How a rank's threads execute an iteration, as in `ripieno.kernels.assign_accumulate`.
     bounds
-        One of `BOUNDS`; the results are equal.
+        One of `KMEANS_BOUNDS`; the results are equal.
     assign
-        One of `ripieno.algorithms.kmeans.near.ASSIGNS`; near assignment does not use bounds.
+        One of `KMEANS_ASSIGNS`; near assignment does not use bounds.
     clock
         Clock that separates computation from communication.
     on_iteration
         Called with the iteration number, from 1, its inertia before the move, the squared shift, the share of
-        row-centroid pairs not ruled out, and the loss of the assignment.
-    reached
-        State of an earlier run; its `centroids` are the start here. Its iteration is less than `max_iter`.
-    keep
+        row-centroid pairs compared, and the loss of the assignment.
+    resume_from
+        State of an earlier run, in which `centroids` are the centroids after its last iteration. Its iteration is less
+        than `max_iter`.
+    save
         Called after each iteration except the last.
     """
     near = NearPasses(rows, len(centroids), comm.threads) if assign == "near" else None
@@ -123,12 +122,12 @@ def lloyd(
     loss, sampled = NO_LOSS, np.zeros(3)
     labels, previous = (np.full(len(rows), NO_CENTROID, np.int32) for _ in range(2))
     distances = np.empty(len(rows))
-    if reached is not None:
+    if resume_from is not None:
         if near is None:
-            kernels.assign(rows.points, reached.before, labels, distances, threads=comm.threads)
+            kernels.assign(rows.points, resume_from.centroids_before, labels, distances, threads=comm.threads)
         else:
-            near.assign_accumulate(reached.before, labels, distances)
-    for iteration in range(1 if reached is None else reached.iteration + 1, max_iter + 1):
+            near.assign_accumulate(resume_from.centroids_before, labels, distances)
+    for iteration in range(1 if resume_from is None else resume_from.iteration + 1, max_iter + 1):
         labels, previous = previous, labels
         with clock.computing():
             if near is None:
@@ -154,14 +153,14 @@ def lloyd(
             )
             loss = loss if near is None else near.measured(sampled)
             reseeded = reseed_empty(comm, rows, labels, distances, sums, weight_sums)
-        before = None if keep is None else centroids.copy()
+        centroids_before = None if save is None else centroids.copy()
         with clock.computing():
             squared_shift = kernels.recenter(centroids, sums, weight_sums)
         on_iteration(iteration, inertia, squared_shift, compared / rows.total, loss)
         if not changed or squared_shift <= tol:
             break
-        if keep is not None and before is not None and iteration < max_iter:
-            keep(LloydState(iteration, before, inertia))
+        if save is not None and centroids_before is not None and iteration < max_iter:
+            save(LloydState(iteration, centroids_before, inertia))
     if changed or reseeded:
         # The centroids have moved since the labels were computed.
         if near is not None:
@@ -180,7 +179,7 @@ def lloyd(
 
 
 @dataclass(frozen=True)
-class MovedRows:
+class ReseedRows:
     """Rows that move to empty clusters.
 
     Parameters
@@ -202,19 +201,19 @@ class MovedRows:
         if not len(self.numbers):
             return
         order = np.argsort(numbers)
-        for named, change in ((self.clusters, _subtract_parts), (self.numbers, _set_parts)):
-            places = np.searchsorted(numbers, named, sorter=order)
-            here = np.flatnonzero(places < len(numbers))
-            here = here[numbers[order[places[here]]] == named[here]]
-            change(sums, order[places[here]], self.parts[here])
+        for affected, change in ((self.clusters, _subtract_parts), (self.numbers, _set_parts)):
+            positions = np.searchsorted(numbers, affected, sorter=order)
+            found = np.flatnonzero(positions < len(numbers))
+            found = found[numbers[order[positions[found]]] == affected[found]]
+            change(sums, order[positions[found]], self.parts[found])
 
 
-def _subtract_parts(sums: NDArray[np.float64], places: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
-    np.subtract.at(sums, places, parts)
+def _subtract_parts(sums: NDArray[np.float64], positions: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
+    np.subtract.at(sums, positions, parts)
 
 
-def _set_parts(sums: NDArray[np.float64], places: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
-    sums[places] = parts
+def _set_parts(sums: NDArray[np.float64], positions: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
+    sums[positions] = parts
 
 
 def reseed_empty(
@@ -229,18 +228,18 @@ def reseed_empty(
 
     `sums` (k, d) and `weight_sums` (k,) are global sums. They are changed in place, equally on every rank.
     """
-    moved = moved_to_empty(comm, rows, labels, squared_distances, weight_sums)
+    moved = rows_for_empty_clusters(comm, rows, labels, squared_distances, weight_sums)
     moved.correct(sums, np.arange(len(sums)))
     return len(moved.numbers)
 
 
-def moved_to_empty(
+def rows_for_empty_clusters(
     comm: Communicator,
     rows: WeightedRows,
     labels: NDArray[np.int32],
     squared_distances: NDArray[np.float64],
     weight_sums: NDArray[np.float64],
-) -> MovedRows:
+) -> ReseedRows:
     """Select rows for empty clusters: the rows that are farthest from their centroids.
 
     The first empty cluster gets the farthest row of all workers, and so on; ties go to the lower row. The row leaves
@@ -249,15 +248,17 @@ def moved_to_empty(
     """
     empty = np.flatnonzero(weight_sums == 0)
     if not len(empty):
-        return MovedRows(empty, np.empty(0, np.int32), np.empty((0, rows.points.shape[1])))
+        return ReseedRows(empty, np.empty(0, np.int32), np.empty((0, rows.points.shape[1])))
     distances = np.where(rows.row_weights > 0, squared_distances, 0.0)
     numbers = lowest(comm, rows, -distances, len(empty))
-    far, clusters, weights, points = values_at(comm, rows, numbers, distances, labels, rows.row_weights, rows.points)
-    count = int(np.count_nonzero(far))
+    farthest, clusters, weights, points = values_at(
+        comm, rows, numbers, distances, labels, rows.row_weights, rows.points
+    )
+    count = int(np.count_nonzero(farthest))
     empty, clusters, weights = empty[:count], clusters[:count], weights[:count]
     np.subtract.at(weight_sums, clusters, weights)
     weight_sums[empty] = weights
-    return MovedRows(empty, clusters, points[:count] * weights[:, None])
+    return ReseedRows(empty, clusters, points[:count] * weights[:, None])
 
 
 def nearest_rows(
@@ -265,24 +266,24 @@ def nearest_rows(
 ) -> NDArray[np.int64]:
     """Return the global numbers of the rows nearest to some centroids, nearest first: (m, count), padded with -1."""
     mine = np.flatnonzero(np.isin(clustering.labels, clusters))
-    offers = comm.allgather(
-        _first_of_each(clustering.labels[mine], clustering.squared_distances[mine], rows.numbers(mine), count)
+    gathered = comm.allgather(
+        _nearest_per_label(clustering.labels[mine], clustering.squared_distances[mine], rows.numbers(mine), count)
     )
-    labels, distances, numbers = (np.concatenate(part) for part in zip(*offers, strict=True))
-    labels, _, numbers = _first_of_each(labels, distances, numbers, count)
+    labels, distances, numbers = (np.concatenate(part) for part in zip(*gathered, strict=True))
+    labels, _, numbers = _nearest_per_label(labels, distances, numbers, count)
     nearest = np.full((len(clusters), count), -1)
-    for at, cluster in enumerate(clusters):
+    for row, cluster in enumerate(clusters):
         found = numbers[labels == cluster]
-        nearest[at, : len(found)] = found
+        nearest[row, : len(found)] = found
     return nearest
 
 
-def _first_of_each(
+def _nearest_per_label(
     labels: NDArray[np.int32], distances: NDArray[np.float64], numbers: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.int64]]:
     """Return the `count` entries of least distance per label, ordered by label, distance and number."""
     order = np.lexsort((numbers, distances, labels))
     labels = labels[order]
-    place = np.arange(len(labels)) - np.searchsorted(labels, labels)
-    kept = place < count
-    return labels[kept], distances[order][kept], numbers[order][kept]
+    rank_in_label = np.arange(len(labels)) - np.searchsorted(labels, labels)
+    selected = rank_in_label < count
+    return labels[selected], distances[order][selected], numbers[order][selected]

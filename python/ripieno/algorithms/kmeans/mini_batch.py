@@ -14,8 +14,8 @@ from sklearn.utils import check_random_state
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import mini_batch_program as program
-from ripieno.algorithms.kmeans.estimator import KMeans, as_given
-from ripieno.algorithms.kmeans.mini_batch_program import Learned, MiniBatchOptions, MiniBatchPart
+from ripieno.algorithms.kmeans.estimator import KMeans, in_input_dtype
+from ripieno.algorithms.kmeans.mini_batch_program import MiniBatchOptions, MiniBatchPart, MiniBatchState
 from ripieno.algorithms.kmeans.program import check_cluster_count
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
@@ -199,7 +199,7 @@ class MiniBatchKMeans(KMeans):
         source, weights = open_for_fit(self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse)
         options = self._options(self._starts(source, comm)[0], comm)
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
-        self._keep_learned(parts, source, comm if rows == "own" else None)
+        self._store_model(parts, source, comm if rows == "own" else None)
         self.n_steps_ = parts[0].step_count
         self.n_iter_ = -(-self.n_steps_ * self.batch_size // parts[0].row_count)
         return self
@@ -240,15 +240,15 @@ class MiniBatchKMeans(KMeans):
         source, weights = open_for_fit(
             self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse, reset=is_first
         )
-        start: int | NDArray[Any] | Learned
-        start = self._starts(source, comm)[0] if is_first else Learned(self.cluster_centers_, self.counts_)
-        parts = self._run_fit(program.learn_once, source, weights, self._options(start, comm), comm=comm, rows=rows)
-        self._keep_learned(parts, source, comm if rows == "own" else None)
+        start: int | NDArray[Any] | MiniBatchState
+        start = self._starts(source, comm)[0] if is_first else MiniBatchState(self.cluster_centers_, self.counts_)
+        parts = self._run_fit(program.fit_batch, source, weights, self._options(start, comm), comm=comm, rows=rows)
+        self._store_model(parts, source, comm if rows == "own" else None)
         self.n_steps_ = 1 if is_first else self.n_steps_ + 1
         self.n_iter_ = 1 if is_first else self.n_iter_
         return self
 
-    def _options(self, start: int | NDArray[Any] | Learned, comm: Communicator | None) -> MiniBatchOptions:
+    def _options(self, start: int | NDArray[Any] | MiniBatchState, comm: Communicator | None) -> MiniBatchOptions:
         seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
         return MiniBatchOptions(
             n_clusters=self.n_clusters,
@@ -267,13 +267,13 @@ class MiniBatchKMeans(KMeans):
             check_cluster_count(self.n_clusters, source.row_count)
         return super()._own_starts(source)
 
-    def _shipped(self, part: Any) -> Any:
+    def _part_for_other_ranks(self, part: Any) -> Any:
         return replace(part, labels=part.labels[:0])
 
-    def _keep_learned(self, parts: list[MiniBatchPart], source: Source, own: Communicator | None) -> None:
+    def _store_model(self, parts: list[MiniBatchPart], source: Source, own: Communicator | None) -> None:
         """Store the result; with own rows, only the labels of this rank of `own`."""
-        self.cluster_centers_ = as_given(parts[0].learned.centroids, source)
-        self.counts_ = parts[0].learned.weight_sums
+        self.cluster_centers_ = in_input_dtype(parts[0].state.centroids, source)
+        self.counts_ = parts[0].state.weight_sums
         self.labels_ = np.concatenate([part.labels for part in (parts if own is None else [parts[own.rank]])])
         self.inertia_ = parts[0].inertia
         self.resumed_from_ = parts[0].resumed_from

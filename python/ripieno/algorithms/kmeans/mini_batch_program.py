@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
-from ripieno.algorithms.kmeans.program import check_cluster_count, matched
+from ripieno.algorithms.kmeans.program import check_cluster_count, to_kernel_types
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "mini-batch-kmeans"
+#: Random stream of batches, apart from the streams of seeding and samples.
 BATCH_STREAM = 1 << 34
 
 
 @dataclass(frozen=True)
-class Learned:
+class MiniBatchState:
     """The state after some batches: centroids, (k, d), and the accumulated row weight of each, (k,) float64."""
 
     centroids: NDArray[Any]
@@ -46,7 +47,7 @@ class MiniBatchOptions:
 
     n_clusters: int
     init: str
-    start: int | NDArray[Any] | Learned
+    start: int | NDArray[Any] | MiniBatchState
     seed: int
     batch_size: int
     max_iter: int
@@ -56,10 +57,10 @@ class MiniBatchOptions:
 
     def facts(self, rows: WeightedRows) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit."""
-        described = asdict(self)
+        facts = asdict(self)
         for name in ("max_iter", "checkpoint_options", "start"):
-            del described[name]
-        return described | {
+            del facts[name]
+        return facts | {
             "the number of rows": rows.total,
             "the number of columns": rows.points.shape[1],
             "the type of values": rows.points.dtype.str,
@@ -70,7 +71,7 @@ class MiniBatchOptions:
 class MiniBatchPart:
     """One worker's part of the result; the labels are the labels of its rows."""
 
-    learned: Learned
+    state: MiniBatchState
     labels: NDArray[np.int32]
     inertia: float
     step_count: int
@@ -93,38 +94,38 @@ def fit(
         On every rank: invalid rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values so
         large that squared distances overflow.
     """
-    rows, learned = _load_or_seed(comm, source, weights, options)
+    rows, state = _load_or_seed(comm, source, weights, options)
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    progress = _InertiaTrend(options.batch_size, rows.total, options.max_no_improvement)
+    trend = _InertiaTrend(options.batch_size, rows.total, options.max_no_improvement)
     facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
     with closing(
         FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
     ) as states:
-        kept, done = states.load(), states.done
-        if kept:
-            centroids, weight_sums, progress.state = kept[0]
-            states.refuse_beyond(done, step_count - 1, f"max_iter={options.max_iter}")
-            learned = Learned(centroids, weight_sums)
+        saved, done = states.load(), states.done
+        if saved:
+            centroids, weight_sums, trend.state = saved[0]
+            states.check_iteration_limit(done, step_count - 1, f"max_iter={options.max_iter}")
+            state = MiniBatchState(centroids, weight_sums)
         for step in range(done + 1, step_count + 1):
             drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(
                 rows.total, size=options.batch_size
             )
             own = np.sort(rows.places(drawn)[1])
             batch = replace(rows, points=rows.points[own], weights=None if rows.weights is None else rows.weights[own])
-            inertia, squared_shift = _learn(comm, batch, learned)
+            inertia, squared_shift = _update(comm, batch, state)
             if comm.rank == 0:
                 event = {"event": "step", "step": step, "step_count": step_count, "batch_inertia": inertia}
                 (emit or comm.emit)(event | {"squared_shift": squared_shift})
             # As in scikit-learn, the stopping rules ignore the first batch, which reflects only the start.
-            if step > 1 and ((tol and squared_shift <= tol) or progress.is_over(inertia)):
+            if step > 1 and ((tol and squared_shift <= tol) or trend.is_over(inertia)):
                 break
             if step < step_count:
-                states.save(step, (learned.centroids, learned.weight_sums, progress.state))
-    return replace(_finish(comm, rows, learned, step), resumed_from=done or None)
+                states.save(step, (state.centroids, state.weight_sums, trend.state))
+    return replace(_finish(comm, rows, state, step), resumed_from=done or None)
 
 
-def learn_once(
+def fit_batch(
     comm: Communicator,
     source: Dataset | RowsInMemory | LocalRows,
     weights: NDArray[np.float64] | None,
@@ -138,9 +139,9 @@ def learn_once(
     InputError
         As in `fit`.
     """
-    rows, learned = _load_or_seed(comm, source, weights, options)
-    _learn(comm, rows, learned)
-    return _finish(comm, rows, learned, 1)
+    rows, state = _load_or_seed(comm, source, weights, options)
+    _update(comm, rows, state)
+    return _finish(comm, rows, state, 1)
 
 
 def _load_or_seed(
@@ -148,12 +149,12 @@ def _load_or_seed(
     source: Dataset | RowsInMemory | LocalRows,
     weights: NDArray[np.float64] | None,
     options: MiniBatchOptions,
-) -> tuple[WeightedRows, Learned]:
-    """Return the rows and the initial state, in arrays that no other code references."""
+) -> tuple[WeightedRows, MiniBatchState]:
+    """Return the rows and the initial state, as arrays that may be changed in place."""
     rows, start = load(comm, source, weights), options.start
-    if isinstance(start, Learned):
-        points, centroids = matched(rows.points, start.centroids)
-        return replace(rows, points=points), Learned(centroids.copy(), start.weight_sums.copy())
+    if isinstance(start, MiniBatchState):
+        points, centroids = to_kernel_types(rows.points, start.centroids)
+        return replace(rows, points=points), MiniBatchState(centroids.copy(), start.weight_sums.copy())
     check_cluster_count(options.n_clusters, rows.total)
     if isinstance(start, np.ndarray):
         centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
@@ -161,26 +162,26 @@ def _load_or_seed(
         centroids = seed_centroids(
             comm, rows, init=options.init, n_clusters=options.n_clusters, seed=start, on_progress=lambda chosen: None
         )
-    return rows, Learned(centroids, np.zeros(len(centroids)))
+    return rows, MiniBatchState(centroids, np.zeros(len(centroids)))
 
 
-def _learn(comm: Communicator, batch: WeightedRows, learned: Learned) -> tuple[float, float]:
+def _update(comm: Communicator, batch: WeightedRows, state: MiniBatchState) -> tuple[float, float]:
     """Update the centroids in place; return the batch's inertia per weight before the update, and the squared shift."""
     labels = np.empty(len(batch), np.int32)
     sums, weight_sums, inertia = comm.allreduce(
-        kernels.assign_accumulate(batch.points, learned.centroids, batch.weights, labels, None, threads=comm.threads)
+        kernels.assign_accumulate(batch.points, state.centroids, batch.weights, labels, None, threads=comm.threads)
     )
-    hit = np.flatnonzero(weight_sums > 0)
-    before = learned.centroids[hit].astype(np.float64)
-    weighted = before * learned.weight_sums[hit, None] + sums[hit]
-    learned.weight_sums[hit] += weight_sums[hit]
-    learned.centroids[hit] = weighted / learned.weight_sums[hit, None]
-    shift = learned.centroids[hit] - before
+    changed = np.flatnonzero(weight_sums > 0)
+    before = state.centroids[changed].astype(np.float64)
+    weighted = before * state.weight_sums[changed, None] + sums[changed]
+    state.weight_sums[changed] += weight_sums[changed]
+    state.centroids[changed] = weighted / state.weight_sums[changed, None]
+    shift = state.centroids[changed] - before
     return inertia / max(float(weight_sums.sum()), np.finfo(float).tiny), float(np.sum(shift * shift))
 
 
 class _InertiaTrend:
-    """Detection of the end of improvement in the smoothed inertia of batches."""
+    """Detects when the smoothed inertia of batches stops improving."""
 
     def __init__(self, batch_size: int, row_count: int, no_improvement_limit: int | None) -> None:
         self._weight = min(1.0, 2.0 * batch_size / (row_count + 1))
@@ -196,10 +197,10 @@ class _InertiaTrend:
         return self._no_improvement_limit is not None and steps_without_gain >= self._no_improvement_limit
 
 
-def _finish(comm: Communicator, rows: WeightedRows, learned: Learned, step_count: int) -> MiniBatchPart:
+def _finish(comm: Communicator, rows: WeightedRows, state: MiniBatchState, step_count: int) -> MiniBatchPart:
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
-    kernels.assign(rows.points, learned.centroids, labels, distances, threads=comm.threads)
+    kernels.assign(rows.points, state.centroids, labels, distances, threads=comm.threads)
     inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
     if not np.isfinite(inertia):
-        raise InputError(f"the rows lie too far apart for squared distances in {learned.centroids.dtype}: scale them")
-    return MiniBatchPart(learned, labels, inertia, step_count, rows.total)
+        raise InputError(f"the rows lie too far apart for squared distances in {state.centroids.dtype}: scale them")
+    return MiniBatchPart(state, labels, inertia, step_count, rows.total)

@@ -1,8 +1,8 @@
 """Near assignment for very many centroids, with its loss measured on a sample of the rows in each iteration.
 
 Nearby centroids form groups, and a row is compared with the centroids of a few groups (see `ripieno.kernels`). Sampled
-rows, drawn by global row number, are also assigned exactly. Their loss determines how many groups later iterations
-probe.
+rows, drawn by global row number, are also assigned exactly. The loss of their assignment determines how many groups
+later iterations probe.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans.rows import WeightedRows
 
 #: Assignment methods.
-ASSIGNS = ("exact", "near")
-#: Number of groups that a row probes in the first iteration, and the minimum later.
-FIRST_PROBES = 32
-FEWEST_PROBES = 2
+#: Number of groups that a row probes in the first iteration, and the minimum in later iterations.
+FIRST_PROBE_COUNT = 32
+MIN_PROBE_COUNT = 2
 #: Above this relative gap of the inertia, the next iteration probes twice as many groups; below a tenth of it, half as
 #: many. The first pass is ignored: its loss is far greater, because rows have no previous centroid.
-MOST_GAP = 0.005
+MAX_GAP = 0.005
 #: Number of rows assigned exactly in each iteration, over all workers.
-SAMPLE_ROWS = 1024
+SAMPLE_ROW_COUNT = 1024
 SAMPLE_STREAM = 1 << 35
 
 
@@ -62,7 +61,7 @@ class Probes:
     def __init__(self, rows: WeightedRows, n_clusters: int) -> None:
         self._rows = rows
         self._group_count = kernels.NearIndex.group_count(n_clusters)
-        self.count = min(FIRST_PROBES, self._group_count)
+        self.count = min(FIRST_PROBE_COUNT, self._group_count)
         self._is_first = True
 
     @property
@@ -73,29 +72,31 @@ class Probes:
     def sample(self, number: int) -> NDArray[np.int64]:
         """Return this worker's rows in sample `number`."""
         rows = self._rows
-        drawn = np.random.default_rng([SAMPLE_STREAM, number]).integers(rows.total, size=min(rows.total, SAMPLE_ROWS))
+        drawn = np.random.default_rng([SAMPLE_STREAM, number]).integers(
+            rows.total, size=min(rows.total, SAMPLE_ROW_COUNT)
+        )
         return np.sort(rows.places(drawn)[1])
 
     def sums(
-        self, sample: NDArray[np.int64], found: NDArray[np.float64], exact: NDArray[np.float64]
+        self, sample: NDArray[np.int64], near: NDArray[np.float64], exact: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return sums over sampled rows: rows without loss, weighted costs as found, and exact weighted costs.
+        """Return sums over sampled rows: rows without loss, and weighted squared distances, near and exact.
 
         `measured` expects these sums added over all workers.
         """
         weights = self._rows.row_weights[sample]
-        return np.array([np.count_nonzero(found <= exact), np.sum(weights * found), np.sum(weights * exact)])
+        return np.array([np.count_nonzero(near <= exact), np.sum(weights * near), np.sum(weights * exact)])
 
     def measured(self, sums: NDArray[np.float64]) -> AssignmentLoss:
         """Return the loss of the last pass from all workers' `sums`, and adapt the next pass."""
-        same, found, exact = (float(each) for each in sums)
-        gap = found / exact - 1 if exact > 0 else (np.inf if found > 0 else 0.0)
-        if gap > MOST_GAP and not self._is_first:
+        same, near, exact = (float(each) for each in sums)
+        gap = near / exact - 1 if exact > 0 else (np.inf if near > 0 else 0.0)
+        if gap > MAX_GAP and not self._is_first:
             self.count = min(2 * self.count, self._group_count)
-        elif gap < MOST_GAP / 10 and not self._is_first:
-            self.count = min(self.count, max(FEWEST_PROBES, self.count // 2))
+        elif gap < MAX_GAP / 10 and not self._is_first:
+            self.count = min(self.count, max(MIN_PROBE_COUNT, self.count // 2))
         self._is_first = False
-        return AssignmentLoss(same / min(self._rows.total, SAMPLE_ROWS), gap)
+        return AssignmentLoss(same / min(self._rows.total, SAMPLE_ROW_COUNT), gap)
 
 
 class NearPasses(Probes):
@@ -134,7 +135,7 @@ class NearPasses(Probes):
         self, centroids: NDArray[Any], squared_distances: NDArray[np.float64], number: int
     ) -> NDArray[np.float64]:
         """Return the `sums` of sample `number`."""
-        own = self.sample(number)
-        nearest, exact = np.empty(len(own), np.int32), np.empty(len(own))
-        kernels.assign(self._rows.points[own], centroids, nearest, exact, threads=self._threads)
-        return self.sums(own, squared_distances[own], exact)
+        rows = self.sample(number)
+        nearest, exact = np.empty(len(rows), np.int32), np.empty(len(rows))
+        kernels.assign(self._rows.points[rows], centroids, nearest, exact, threads=self._threads)
+        return self.sums(rows, squared_distances[rows], exact)

@@ -16,11 +16,11 @@ import ripieno.kernels as kernels
 from ripieno.algorithms.clock import by_rank
 from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS, CheckpointOptions
 from ripieno.algorithms.kmeans import lloyd
-from ripieno.algorithms.kmeans.divided_program import DividedRun, best_run, place_of
+from ripieno.algorithms.kmeans.divided_program import DividedRun, best_run, choose_placement
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.algorithms.kmeans.near import NO_LOSS, NearPasses
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
-from ripieno.algorithms.kmeans.run_notes import RunNotes
+from ripieno.algorithms.kmeans.run_log import RunLog
 from ripieno.algorithms.kmeans.saved import BestRun, History, KMeansCheckpointer, KMeansFitState
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
@@ -29,10 +29,10 @@ from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemor
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-EXEMPLAR_CLUSTERS = 24
-EXEMPLARS = 12
+EXEMPLAR_CLUSTER_COUNT = 24
+EXEMPLARS_PER_CLUSTER = 12
 #: Approximate maximum number of seeding events per run.
-SEEDING_EVENTS = 20
+MAX_SEEDING_EVENTS = 20
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class KMeansPart:
 
 @dataclass(frozen=True)
 class KMeansRun:
-    """A run from one start: the history of its iterations, and the seconds of the iterations made by this process."""
+    """The run from one start. `laps` covers the iterations of this process only."""
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
@@ -126,12 +126,14 @@ def fit(
     tol = options.tol and options.tol * mean_variance(comm, rows)
     facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
     emit = emit or comm.emit
-    keeps, is_near = options.checkpoint_options.folder is not None or comm.begins_again, options.assign == "near"
-    place = place_of(comm, rows, options.n_clusters, centroids=options.centroids, is_near=is_near, keeps=keeps)
+    saves, is_near = options.checkpoint_options.folder is not None or comm.begins_again, options.assign == "near"
+    placement = choose_placement(
+        comm, rows, options.n_clusters, centroids=options.centroids, is_near=is_near, saves=saves
+    )
     if comm.rank == 0:
-        emit({"event": "centroids"} | asdict(place))
+        emit({"event": "centroids"} | asdict(placement))
     best: KMeansRun | DividedRun
-    if place.divided:
+    if placement.divided:
         seeding = _report_seeding(comm, rows, options, emit)
         best, resumed_from = best_run(comm, rows, options, facts, tol, emit, seeding)
     else:
@@ -144,8 +146,8 @@ def fit(
         )
 
     sizes = comm.allreduce(np.bincount(clustering.labels, minlength=options.n_clusters))
-    largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTERS]
-    exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS)
+    largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTER_COUNT]
+    exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS_PER_CLUSTER)
     return KMeansPart(
         clustering=clustering,
         laps=best.laps,
@@ -170,7 +172,7 @@ def predict(
     comm: Communicator, source: Dataset | RowsInMemory | InMemorySparse, centroids: NDArray[Any]
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """Return the nearest centroid of each of this worker's rows, (n,), and the squared distances, (n,)."""
-    points, centroids = matched(load(comm, source).points, centroids)
+    points, centroids = to_kernel_types(load(comm, source).points, centroids)
     labels, distances = np.empty(len(points), np.int32), np.empty(len(points))
     kernels.assign(points, centroids, labels, distances, threads=comm.threads)
     return labels, distances
@@ -180,12 +182,12 @@ def transform(
     comm: Communicator, source: Dataset | RowsInMemory | InMemorySparse, centroids: NDArray[Any]
 ) -> NDArray[Any]:
     """Return the distances of this worker's rows to all centroids, (n, k)."""
-    points, centroids = matched(load(comm, source).points, centroids)
+    points, centroids = to_kernel_types(load(comm, source).points, centroids)
     return kernels.distances(points, centroids, threads=comm.threads)
 
 
-def matched(points: Any, centroids: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
-    """Convert points and centroids, without loss, to a pair of types that the kernels accept."""
+def to_kernel_types(points: Any, centroids: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
+    """Convert points and centroids without loss to a pair of types that the kernels accept."""
     if not isinstance(points, kernels.SparsePoints) and centroids.dtype == np.float64 != points.dtype:
         points = points.astype(np.float64)
     return points, np.ascontiguousarray(centroids, kernels.centroid_dtype(points.dtype))
@@ -234,26 +236,26 @@ def _best_run(
     emit: Callable[[dict[str, Any]], None],
 ) -> tuple[KMeansRun, int | None]:
     """Return the run of least inertia, and the iteration at which a run resumed from a checkpoint, if any."""
-    kept = checkpointer.load(options.max_iter)
-    best, ended = None, None
-    if kept is not None:
+    saved = checkpointer.load(options.max_iter)
+    best, best_saved = None, None
+    if saved is not None:
         is_near = options.assign == "near"
-        checkpointer.check(kept, _assigned(comm, rows, kept.before, 0, is_near=is_near).inertia, is_near=is_near)
-        ended = kept.best
-        if ended is not None:
-            clustering = _assigned(comm, rows, ended.centroids, len(ended.history), is_near=is_near)
-            best = KMeansRun(clustering, [], ended.history, 0.0)
-    for number in range(0 if kept is None else kept.run, len(options.starts)):
-        reached = kept if kept is not None and kept.run == number else None
-        run = _run(comm, rows, number, options, tol, checkpointer, reached, ended, emit)
+        checkpointer.check(saved, _assign(comm, rows, saved.before, 0, is_near=is_near).inertia, is_near=is_near)
+        best_saved = saved.best
+        if best_saved is not None:
+            clustering = _assign(comm, rows, best_saved.centroids, len(best_saved.history), is_near=is_near)
+            best = KMeansRun(clustering, [], best_saved.history, 0.0)
+    for number in range(0 if saved is None else saved.run, len(options.starts)):
+        saved_run = saved if saved is not None and saved.run == number else None
+        run = _run(comm, rows, number, options, tol, checkpointer, saved_run, best_saved, emit)
         if best is None or run.clustering.inertia < best.clustering.inertia:
             best = run
-            ended = BestRun(number, run.clustering.centroids, run.clustering.inertia, run.history)
+            best_saved = BestRun(number, run.clustering.centroids, run.clustering.inertia, run.history)
     assert best is not None, "there is a run for each start"
-    return best, None if kept is None else kept.iteration
+    return best, None if saved is None else saved.iteration
 
 
-def _assigned(
+def _assign(
     comm: Communicator, rows: WeightedRows, centroids: NDArray[Any], iteration_count: int, *, is_near: bool
 ) -> lloyd.Clustering:
     """Return the result of a run that ended with these centroids."""
@@ -280,7 +282,7 @@ def _report_seeding(
 
     def report(run: int, chosen: int) -> None:
         nonlocal last_chosen
-        is_due = chosen in (0, options.n_clusters) or (chosen - last_chosen) * SEEDING_EVENTS >= options.n_clusters
+        is_due = chosen in (0, options.n_clusters) or (chosen - last_chosen) * MAX_SEEDING_EVENTS >= options.n_clusters
         if comm.rank == 0 and is_due and (chosen == 0 or chosen > last_chosen):
             last_chosen = chosen
             emit(
@@ -304,21 +306,21 @@ def _run(
     options: KMeansOptions,
     tol: float,
     checkpointer: KMeansCheckpointer,
-    kept: KMeansFitState | None,
+    saved: KMeansFitState | None,
     best: BestRun | None,
     emit: Callable[[dict[str, Any]], None],
 ) -> KMeansRun:
     begin = time.perf_counter()
     start = options.starts[number]
-    if kept is not None:
-        centroids = np.array(kept.centroids, kernels.centroid_dtype(rows.points.dtype), order="C")
+    if saved is not None:
+        centroids = np.array(saved.centroids, kernels.centroid_dtype(rows.points.dtype), order="C")
     elif isinstance(start, np.ndarray):
         centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
     else:
-        described = _report_seeding(comm, rows, options, emit)
+        report_seeding = _report_seeding(comm, rows, options, emit)
 
         def on_progress(chosen: int) -> None:
-            described(number, chosen)
+            report_seeding(number, chosen)
 
         on_progress(0)
         centroids = seed_centroids(
@@ -330,11 +332,13 @@ def _run(
             on_progress=on_progress,
         )
     seed_s = time.perf_counter() - begin
-    notes = RunNotes(comm, number, rows.total, emit, [] if kept is None else list(kept.history))
+    run_log = RunLog(comm, number, rows.total, emit, [] if saved is None else list(saved.history))
 
-    def keep(reached: lloyd.LloydState) -> None:
+    def save(reached: lloyd.LloydState) -> None:
         checkpointer.save(
-            KMeansFitState(number, reached.iteration, reached.before, centroids, reached.inertia, notes.history, best)
+            KMeansFitState(
+                number, reached.iteration, reached.centroids_before, centroids, reached.inertia, run_log.history, best
+            )
         )
 
     clustering = lloyd.lloyd(
@@ -346,9 +350,9 @@ def _run(
         thread_model=options.thread_model,
         bounds=options.bounds,
         assign=options.assign,
-        clock=notes.clock,
-        on_iteration=notes.add,
-        reached=None if kept is None else lloyd.LloydState(kept.iteration, kept.before, kept.inertia),
-        keep=keep if checkpointer.used else None,
+        clock=run_log.clock,
+        on_iteration=run_log.add,
+        resume_from=None if saved is None else lloyd.LloydState(saved.iteration, saved.before, saved.inertia),
+        save=save if checkpointer.used else None,
     )
-    return KMeansRun(clustering, notes.laps, notes.history, seed_s)
+    return KMeansRun(clustering, run_log.laps, run_log.history, seed_s)

@@ -1,7 +1,7 @@
 """One worker's rows, and statistics and selections over all workers' rows.
 
-Rows have global numbers; a worker's are `offset .. offset + n`. Random draws and choices depend on these numbers only,
-so they do not depend on the number of workers.
+Rows have global numbers, by default `offset .. offset + n` on a worker. Random draws and choices depend on these
+numbers only, so they do not depend on the number of workers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 BLOCK_ROWS = 4096
-#: Up to this number of keys, every rank offers that many; counting first would cost more.
-FEW_KEYS = 4096
+#: Up to this count, each rank sends its lowest keys without a preceding count, which would cost more.
+MAX_UNFILTERED_KEY_COUNT = 4096
 PHILOX_WORDS = 4
 
 
@@ -33,7 +33,7 @@ class WeightedRows:
 
     Parameters
     ----------
-    points : (n, d) float32, float64 or uint8, or of few entries
+    points : (n, d) float32, float64 or uint8, or `SparsePoints`
     weights : (n,) float64, or None for ones
     offset
         Number of rows on lower ranks. Without `runs`, it is the global number of the first row.
@@ -103,7 +103,7 @@ def load(
     source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
     weights: NDArray[np.float64] | None = None,
 ) -> WeightedRows:
-    """Read this worker's share of a dataset, or take its view of an array or its own rows, and check it.
+    """Read and check this worker's rows: its share of a dataset, its view of an array, or its own rows.
 
     `weights` are the weights of all rows, in row order; a worker's own rows include their weights.
 
@@ -119,7 +119,7 @@ def load(
             points: Any = kernels.SparsePoints(share.points)
             share = replace(share, points=points)
         check_finite(share, comm.threads)
-    # Text reveals its type only when read; the widest type on any worker applies to all.
+    # The type of text is known only after reading; all workers use the widest type.
     shapes = comm.allgather((len(share.points), share.points.dtype.str))
     points = share.points
     if not isinstance(points, kernels.SparsePoints):
@@ -138,9 +138,9 @@ def values_at(
     """Return entries of per-row columns by global row number: (m, …), equal on all ranks."""
     places, own = rows.places(numbers)
     found = [np.empty((len(numbers), *column.shape[1:]), column.dtype) for column in columns]
-    for there, *parts in comm.allgather((places, *(column[own] for column in columns))):
+    for positions, *parts in comm.allgather((places, *(column[own] for column in columns))):
         for column, part in zip(found, parts, strict=True):
-            column[there] = part
+            column[positions] = part
     return found
 
 
@@ -150,8 +150,8 @@ def take(comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64]) -> 
     return points.astype(kernels.centroid_dtype(points.dtype), copy=False)
 
 
-def race(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return sampling keys: a row has the lowest key with probability proportional to its weight.
+def sampling_keys(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return random keys: the probability that a row has the lowest key is proportional to its weight.
 
     Keys of rows with weight 0 are infinite.
 
@@ -164,10 +164,12 @@ def race(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[
 def lowest(comm: Communicator, rows: WeightedRows, keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Return the global numbers of the `count` rows with the lowest keys, in that order; ties go to the lower row.
 
-    For many rows, all ranks first count which keys are too high, so a rank offers few superfluous rows.
+    For many rows, the ranks first count keys by value, so each rank sends few superfluous rows.
     """
-    offered = np.arange(len(keys)) if count <= FEW_KEYS else np.flatnonzero(_may_be_among(comm, keys, count))
-    mine = offered[_lowest_here(keys[offered], count)]
+    candidates = (
+        np.arange(len(keys)) if count <= MAX_UNFILTERED_KEY_COUNT else np.flatnonzero(_candidates(comm, keys, count))
+    )
+    mine = candidates[_lowest_here(keys[candidates], count)]
     gathered = comm.allgather((keys[mine], rows.numbers(mine)))
     all_keys, numbers = (np.concatenate(part) for part in zip(*gathered, strict=True))
     return numbers[np.lexsort((numbers, all_keys))[:count]]
@@ -177,13 +179,13 @@ def _lowest_here(keys: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """Return the positions of the lowest keys; the first for ties."""
     if count >= len(keys):
         return np.arange(len(keys))
-    # A partition may keep any of the rows with keys equal to the highest one.
-    edge = np.partition(keys, count - 1)[count - 1]
-    below = np.flatnonzero(keys < edge)
-    return np.concatenate([below, np.flatnonzero(keys == edge)[: count - len(below)]])
+    # `np.partition` may keep any of the rows with keys equal to the highest one.
+    threshold = np.partition(keys, count - 1)[count - 1]
+    below = np.flatnonzero(keys < threshold)
+    return np.concatenate([below, np.flatnonzero(keys == threshold)[: count - len(below)]])
 
 
-def _may_be_among(comm: Communicator, keys: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
+def _candidates(comm: Communicator, keys: NDArray[np.float64], count: int) -> NDArray[np.bool_]:
     """Return which keys may be among the `count` lowest of all ranks, by the upper half of their bits.
 
     The ranks count the occurrences of 16-bit values twice, as in a radix sort.
@@ -193,10 +195,10 @@ def _may_be_among(comm: Communicator, keys: NDArray[np.float64], count: int) -> 
     upper = (bits ^ ((bits >> 63) & np.iinfo(np.int64).max)) >> 32
     tops = upper >> 16
     counts = np.cumsum(comm.allreduce(np.bincount(tops + (1 << 15), minlength=1 << 16)))
-    edge = int(np.searchsorted(counts, count))
-    if edge == len(counts):
+    bucket = int(np.searchsorted(counts, count))
+    if bucket == len(counts):
         return np.ones(len(keys), bool)
-    top, rest = edge - (1 << 15), count - (int(counts[edge - 1]) if edge else 0)
+    top, rest = bucket - (1 << 15), count - (int(counts[bucket - 1]) if bucket else 0)
     counts = np.cumsum(comm.allreduce(np.bincount(upper[tops == top] & 0xFFFF, minlength=1 << 16)))
     return upper <= (top << 16) + int(np.searchsorted(counts, rest))
 

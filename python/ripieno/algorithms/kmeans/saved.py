@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "kmeans"
-#: Largest relative difference in inertia of equal rows on other processors or worker counts.
-SAME_ROWS = 1e-5
+#: Largest relative difference in inertia of the same rows on other processors or worker counts.
+INERTIA_RTOL = 1e-5
 #: The same limit for near assignment, which restarts its groups.
-SAME_ROWS_NEAR = 0.05
+NEAR_INERTIA_RTOL = 0.05
 
 #: Per iteration: inertia, squared shift, part compared, recall and gap.
 History = list[tuple[float, float, float, float, float]]
@@ -86,7 +86,7 @@ class KMeansCheckpointer:
     def __init__(self, comm: Communicator, checkpoint_options: CheckpointOptions, facts: dict[str, Any]) -> None:
         self._states = FitStates(comm, NAME, shared=True, checkpoint_options=checkpoint_options, facts=facts)
         self.used = self._states.used
-        # Over all runs, except the last iteration of each run, which is not saved.
+        # Saved iterations of all runs. The last iteration of a run is not saved.
         self._iterations = 0
 
     def load(self, max_iter: int) -> KMeansFitState | None:
@@ -100,16 +100,16 @@ class KMeansCheckpointer:
         for found in self._states.load():
             best = found["best"]
             state = KMeansFitState(**(found | {"best": None if best is None else BestRun(**best)}))
-            self._states.refuse_beyond(state.iteration, max_iter - 1, f"max_iter={max_iter}")
+            self._states.check_iteration_limit(state.iteration, max_iter - 1, f"max_iter={max_iter}")
             self._iterations = self._states.done
             return state
         return None
 
-    def check(self, kept: KMeansFitState, inertia: float, *, is_near: bool) -> None:
+    def check(self, saved: KMeansFitState, inertia: float, *, is_near: bool) -> None:
         """Raise CheckpointError if the rows have another inertia at the saved centroids."""
-        tolerance = SAME_ROWS_NEAR if is_near else SAME_ROWS
-        if not np.isclose(inertia, kept.inertia, rtol=tolerance, atol=0.0):
-            self._states.refuse_other(f"its rows had the inertia {kept.inertia!r}, and these have {inertia!r}")
+        tolerance = NEAR_INERTIA_RTOL if is_near else INERTIA_RTOL
+        if not np.isclose(inertia, saved.inertia, rtol=tolerance, atol=0.0):
+            self._states.raise_other_fit(f"its rows had the inertia {saved.inertia!r}, and these have {inertia!r}")
 
     def save(self, state: KMeansFitState) -> None:
         """Save the state after an iteration if the schedule requires it, replacing the earlier state."""

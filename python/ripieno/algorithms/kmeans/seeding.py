@@ -1,8 +1,8 @@
 """Initial centroids of K-means on distributed rows: `random`, `k-means++` and `k-means||`.
 
-A counter-based generator gives every row's random numbers from its global number. Rows are drawn by a race
-(`ripieno.algorithms.kmeans.rows.race`). So no worker needs another worker's numbers, and the same rows are chosen for
-any number of workers (except for the rounding of sums of distances).
+A counter-based generator gives every row's random numbers from its global number. The rows with the lowest
+`sampling_keys` are drawn. So no worker needs another worker's numbers, and any number of workers chooses the same rows,
+except for the rounding of sums of distances.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, race, take
-from ripieno.algorithms.kmeans.seeding_cells import by_cells
+from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, sampling_keys, take
+from ripieno.algorithms.kmeans.seeding_cells import seed_in_cells
 from ripieno.input.shares import even_range
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ OVERSAMPLING = 2
 
 #: With more clusters, k-means|| runs in cells, because the time of k-means++ among its candidates grows quadratically
 #: with their number.
-FEW_CLUSTERS = 1000
+CELL_SEEDING_MIN_CLUSTERS = 1000
 #: Number of centroids between two events of k-means++.
 EVENT_CENTROIDS = 500
 
@@ -67,9 +67,13 @@ def seed_rows(
     """Return the global numbers of the rows that `seed_centroids` would choose; None if it does not choose rows."""
     if init == "random":
         # Distinct rows, each with a probability proportional to its weight.
-        return lowest(comm, rows, race(rows.draw(seed, 0), rows.row_weights), n_clusters)
-    if init == "k-means||" and n_clusters > FEW_CLUSTERS and not isinstance(rows.points, kernels.SparsePoints):
-        return by_cells(comm, rows, n_clusters, seed, on_progress=on_progress)
+        return lowest(comm, rows, sampling_keys(rows.draw(seed, 0), rows.row_weights), n_clusters)
+    if (
+        init == "k-means||"
+        and n_clusters > CELL_SEEDING_MIN_CLUSTERS
+        and not isinstance(rows.points, kernels.SparsePoints)
+    ):
+        return seed_in_cells(comm, rows, n_clusters, seed, on_progress=on_progress)
     return None
 
 
@@ -89,11 +93,11 @@ def plus_plus(
     """
     row_weights, trial_count = rows.row_weights, 2 + int(np.log(n_clusters))
     nearest = np.full(len(rows), np.inf)
-    centroids = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, PLUS_PLUS_STREAM), row_weights), 1))
+    centroids = take(comm, rows, lowest(comm, rows, sampling_keys(rows.draw(seed, PLUS_PLUS_STREAM), row_weights), 1))
     kernels.update_min_distances(rows.points, centroids, nearest, threads=comm.threads)
     chosen = [centroids]
     for step in range(1, n_clusters):
-        keys = race(rows.draw(seed, PLUS_PLUS_STREAM + step), nearest * row_weights)
+        keys = sampling_keys(rows.draw(seed, PLUS_PLUS_STREAM + step), nearest * row_weights)
         trials = take(comm, rows, lowest(comm, rows, keys, trial_count))
         lowered = np.square(kernels.distances(rows.points, trials, threads=comm.threads), dtype=np.float64)
         np.minimum(lowered, nearest[:, None], out=lowered)
@@ -113,35 +117,35 @@ def scalable_plus_plus(
     *,
     on_progress: Callable[[int], None],
 ) -> NDArray[Any]:
-    """Run k-means||: a few rounds draw many candidates each; k-means++ then selects among them by weight.
+    """Run k-means||: a few rounds draw many candidates each; weighted k-means++ then selects the centroids.
 
-    The second part also divides the candidates among the workers.
+    The selection also divides the candidates among the workers.
     Cost: passes over the points worth 10 iterations, and two collectives per round.
     Source: Bahmani et al., "Scalable k-means++", PVLDB 5(7), 2012, algorithm 2.
     """
     row_weights = rows.row_weights
-    nearest, closest = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
-    new = take(comm, rows, lowest(comm, rows, race(rows.draw(seed, 0), row_weights), 1))
+    nearest, nearest_index = np.full(len(rows), np.inf), np.zeros(len(rows), np.int32)
+    new = take(comm, rows, lowest(comm, rows, sampling_keys(rows.draw(seed, 0), row_weights), 1))
     candidates = new
-    kernels.update_min_distances(rows.points, new, nearest, closest, threads=comm.threads)
+    kernels.update_min_distances(rows.points, new, nearest, nearest_index, threads=comm.threads)
     for round_number in range(1, ROUND_COUNT + 1):
         costs = nearest * row_weights
         total = comm.allreduce(float(costs.sum()))
         drawn = rows.draw(seed, round_number) * total < OVERSAMPLING * n_clusters * costs
         own = np.flatnonzero(drawn)
-        every = comm.allgather((rows.numbers(own), rows.points[own].astype(candidates.dtype)))
-        numbers, new = (np.concatenate(part) for part in zip(*every, strict=True))
+        gathered = comm.allgather((rows.numbers(own), rows.points[own].astype(candidates.dtype)))
+        numbers, new = (np.concatenate(part) for part in zip(*gathered, strict=True))
         # Ranks that read splits may have non-consecutive rows.
         new = new[np.argsort(numbers)]
         kernels.update_min_distances(
-            rows.points, new, nearest, closest, first_index=len(candidates), threads=comm.threads
+            rows.points, new, nearest, nearest_index, first_index=len(candidates), threads=comm.threads
         )
         candidates = np.concatenate([candidates, new])
     if len(candidates) <= n_clusters:
-        # With few rows, or few distinct ones, selecting among all of them is cheap.
+        # With few distinct rows, k-means++ on all rows is cheap.
         return plus_plus(comm, rows, n_clusters, seed, on_progress=on_progress)
-    # For no rows, NumPy returns integer counts, whatever the type of the weights.
-    weights = comm.allreduce(np.bincount(closest, row_weights, len(candidates)).astype(np.float64, copy=False))
+    # Without rows, bincount returns integers even for float weights.
+    weights = comm.allreduce(np.bincount(nearest_index, row_weights, len(candidates)).astype(np.float64, copy=False))
     first, last = even_range(len(candidates), comm.rank, comm.world_size)
     share = WeightedRows(candidates[first:last], weights[first:last], first, len(candidates))
     return plus_plus(comm, share, n_clusters, seed, on_progress=on_progress)

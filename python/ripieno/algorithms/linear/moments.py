@@ -1,6 +1,6 @@
 """Means and scatter matrices of the columns of distributed rows: one pass over the rows and one allreduce.
 
-Rows are centered before multiplication, so that columns far from zero lose no digits.
+Rows are centered before multiplication. So columns far from zero lose no digits.
 Cost: n·d² shared by the workers, and an allreduce of d² float64.
 """
 
@@ -18,12 +18,12 @@ import ripieno.kernels as kernels
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Number of values in a block of rows; a block fits in cache.
+#: Number of values in a block of rows, which fits in cache.
 BLOCK_VALUES = 1 << 18
-LEAST_BLOCK_ROWS = 256
-#: Number of values in a block for products; enough work for all threads.
+MIN_BLOCK_ROWS = 256
+#: Number of values in a block for products, which gives work to all threads.
 PRODUCT_VALUES = 1 << 22
-#: Sums of squares of values of this magnitude neither overflow nor vanish in float32.
+#: Between these magnitudes, sums of squares neither overflow nor underflow in float32.
 FLOAT32_MIN, FLOAT32_MAX = 1e-12, 1e12
 
 
@@ -34,7 +34,7 @@ class MomentColumns:
     Parameters
     ----------
     points : (n, d)
-    targets : (n, t) float64, or None without any
+    targets : (n, t) float64, or None without targets
     weights : (n,) float64, or None for ones
     dtype
         Type of the computation, float32 or float64.
@@ -50,9 +50,9 @@ class MomentColumns:
         """Return the number of columns of points and targets."""
         return int(self.points.shape[1]) + (0 if self.targets is None else int(self.targets.shape[1]))
 
-    def blocks(self, least: int = LEAST_BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def blocks(self, min_rows: int = MIN_BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Yield blocks of rows, which may be views of the points, and their weights."""
-        step = max(least, BLOCK_VALUES // self.count)
+        step = max(min_rows, BLOCK_VALUES // self.count)
         for begin in range(0, len(self.points), step):
             rows = slice(begin, begin + step)
             block = self.points[rows]
@@ -61,18 +61,18 @@ class MomentColumns:
             weights = np.ones(len(block)) if self.weights is None else self.weights[rows]
             yield block.astype(self.dtype, copy=False), weights.astype(self.dtype, copy=False)
 
-    def moved_blocks(self, center: NDArray[np.float64], least: int = LEAST_BLOCK_ROWS) -> Iterator[NDArray[Any]]:
+    def centered_blocks(self, center: NDArray[np.float64], min_rows: int = MIN_BLOCK_ROWS) -> Iterator[NDArray[Any]]:
         """Yield blocks of rows minus the center, times the square roots of their weights."""
-        moved_by = center.astype(self.dtype)
-        for block, weights in self.blocks(least):
-            moved = block - moved_by
+        center = center.astype(self.dtype)
+        for block, weights in self.blocks(min_rows):
+            centered = block - center
             if self.weights is not None:
-                moved *= np.sqrt(weights)[:, None]
-            yield moved
+                centered *= np.sqrt(weights)[:, None]
+            yield centered
 
 
 def product_dtype(comm: Communicator, points: NDArray[Any]) -> np.dtype[Any]:
-    """Return float32 if all ranks' points have this type and their squares lie well within its range, else float64."""
+    """Return float32 if all ranks' points have this type and moderate magnitudes, else float64."""
     if points.dtype != np.float32:
         return np.dtype(np.float64)
     largest = max(float(points.max(initial=0)), -float(points.min(initial=0)))
@@ -81,7 +81,7 @@ def product_dtype(comm: Communicator, points: NDArray[Any]) -> np.dtype[Any]:
 
 
 def weight_and_sums(columns: MomentColumns) -> tuple[float, NDArray[np.float64]]:
-    """Return the weight of this worker's rows, and the weighted sums of their columns."""
+    """Return the total weight of this worker's rows, and the weighted sums of their columns."""
     total, sums = 0.0, np.zeros(columns.count)
     for block, weights in columns.blocks():
         total += float(weights.sum(dtype=np.float64))

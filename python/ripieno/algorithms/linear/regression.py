@@ -16,8 +16,8 @@ from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
     Input,
-    in_files,
-    open_again,
+    is_in_files,
+    open_for_prediction,
     open_rows,
     open_with_target,
     rows_in_memory,
@@ -26,11 +26,12 @@ from ripieno.algorithms.inputs import (
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.linear import regression_program as program
 from ripieno.algorithms.linear.regression_program import RegressionOptions
+from ripieno.algorithms.methods import RIDGE_SOLVERS
 from ripieno.algorithms.metrics import r_squared
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
-from ripieno.algorithms.split_rows import applied, splits_in, takes_splits
+from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
@@ -42,11 +43,9 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-SOLVERS = ("auto", "normal", "tsqr")
-
 
 class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
-    """Common base class of the linear regressions, which differ in the penalty."""
+    """Base class of the linear regressions, which differ in the penalty."""
 
     fit_intercept: bool
     solver: str
@@ -105,13 +104,15 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             if rows == "own" and comm is not None
             else self._open_shared(X, y, sample_weight)
         )
-        flat = isinstance(targets, int) or targets.ndim == 1
-        described = targets[:, None] if not isinstance(targets, int) and targets.ndim == 1 else targets
-        parts = self._run_fit(program.fit, source, described, weights, options, comm=comm)
+        is_flat = isinstance(targets, int) or targets.ndim == 1
+        target_columns = targets[:, None] if not isinstance(targets, int) and targets.ndim == 1 else targets
+        parts = self._run_fit(program.fit, source, target_columns, weights, options, comm=comm)
         solution = parts[0].solution
-        self.coef_ = solution.coef[:, 0].copy() if flat else solution.coef.T.copy()
-        self.intercept_ = (float(solution.intercept[0]) if flat else solution.intercept) if self.fit_intercept else 0.0
-        self._keep(solution)
+        self.coef_ = solution.coef[:, 0].copy() if is_flat else solution.coef.T.copy()
+        self.intercept_ = (
+            (float(solution.intercept[0]) if is_flat else solution.intercept) if self.fit_intercept else 0.0
+        )
+        self._store_solution(solution)
         with report_warning():
             self.report_ = RunReport.of(
                 [part.record for part in parts],
@@ -128,7 +129,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         check_is_fitted(self)
         coef = self.coef_.reshape(-1, self.n_features_in_).T
         intercept = np.broadcast_to(self.intercept_, coef.shape[1:]).copy()
-        source, target = open_again(self, X, self._target_name)
+        source, target = open_for_prediction(self, X, self._target_name)
         found = np.concatenate(self._apply(program.predict, source, coef, intercept, target))
         return found if self.coef_.ndim == 2 else found[:, 0]
 
@@ -136,23 +137,23 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         """Return the coefficient of determination, R²; y may be the name of a column of files."""
         splits = splits_in(X)
         if splits is not None and isinstance(y, str):
-            predicted, targets = applied(self, "predict", splits, y)
+            predicted, targets = apply_to_splits(self, "predict", splits, y)
             return r_squared(targets, np.concatenate(predicted), sample_weight)
         if isinstance(y, str):
-            if not in_files(X):
+            if not is_in_files(X):
                 raise InputError(f"y={y!r}: only files have columns with names")
             source = open_source(X)
             target = target_column(source, y)
             y = np.concatenate(self._run(program.column, source.keeping(target), target, comm=None))
         return r_squared(y, self.predict(X), sample_weight)
 
-    def _keep(self, solution: program.Solution) -> None:
-        """Set the attributes that only this regression has."""
+    def _store_solution(self, solution: program.Solution) -> None:
+        """Store the attributes that only this estimator has."""
 
     def _options(self) -> RegressionOptions:
         self._check_workers()
-        if self.solver not in SOLVERS:
-            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
+        if self.solver not in RIDGE_SOLVERS:
+            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(RIDGE_SOLVERS)}")
         return RegressionOptions(self._penalty(), bool(self.fit_intercept), self.solver)
 
     def _penalty(self) -> float:
@@ -172,11 +173,11 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         shape: tuple[int | None, tuple[int, ...]] | None = None
         if targets is not None:
             shape = (targets, ()) if isinstance(targets, int) else (None, targets.shape[1:])
-        # The name is None for arrays, so it is wrapped in a tuple.
-        at, width = agreed(comm, shape, "targets")
+        # `agreed` ignores None, so the name, which is None for arrays, is wrapped in a tuple.
+        column, width = agreed(comm, shape, "targets")
         self._target_name = agreed(comm, None if targets is None else (name,), "y")[0]
         if targets is None:
-            targets = at if at is not None else np.empty((0, *width))
+            targets = column if column is not None else np.empty((0, *width))
         return rows, targets, None
 
     def _open_shared(
@@ -189,10 +190,10 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         if y is None:
             raise InputError("y=None: this estimator requires y to be passed, but the target y is None")
         self._target_name = y if isinstance(y, str) else None
-        if isinstance(y, str) and in_files(X):
+        if isinstance(y, str) and is_in_files(X):
             return open_with_target(self, X, y, reset=True)
         check_unmasked(y, "y")
-        if in_files(X):
+        if is_in_files(X):
             return open_rows(self, X, reset=True), checked_targets(y)
         X = rows_in_memory(X)
         array, targets = validate_data(
@@ -279,7 +280,7 @@ class LinearRegression(LeastSquares):
         self.fit_intercept = fit_intercept
         self.solver = solver
 
-    def _keep(self, solution: program.Solution) -> None:
+    def _store_solution(self, solution: program.Solution) -> None:
         self.rank_, self.singular_, self.solver_ = solution.rank, solution.singular, solution.solver
 
 
@@ -368,7 +369,7 @@ class Ridge(FromResult, LeastSquares):
         self.intercept_ = float(intercept[0]) if count is None else intercept
         self.solver_ = result.fact("solver", str)
 
-    def _keep(self, solution: program.Solution) -> None:
+    def _store_solution(self, solution: program.Solution) -> None:
         self.solver_ = solution.solver
 
     def _penalty(self) -> float:

@@ -25,8 +25,8 @@ from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Smallest ratio of least to greatest eigenvalue for normal equations; it leaves ten digits.
-LEAST_EIGENVALUE = 1e-5
+#: Smallest ratio of smallest to largest eigenvalue for which normal equations keep ten digits.
+MIN_EIGENVALUE_RATIO = 1e-5
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class RegressionOptions:
 
 @dataclass(frozen=True)
 class Solution:
-    """The weights of the columns and the intercepts per target; rank and singular values of the columns."""
+    """Weights of the columns and intercepts per target, and the rank and singular values of the columns."""
 
     coef: NDArray[np.float64]
     intercept: NDArray[np.float64]
@@ -71,8 +71,8 @@ def fit(
     Raises
     ------
     InputError
-        On every rank: invalid rows, not as many targets as rows, or, for the solver "normal", linearly dependent
-        columns.
+        On every rank: invalid rows, a number of targets that differs from the number of rows, or, for the solver
+        "normal", linearly dependent columns.
     """
     begin = time.perf_counter()
     rows, own_targets = load_targets(comm, source, targets, weights)
@@ -97,9 +97,9 @@ def predict(
     return np.asarray(points @ coef + intercept)
 
 
-def column(comm: Communicator, source: Dataset, at: int) -> NDArray[Any]:
+def column(comm: Communicator, source: Dataset, index: int) -> NDArray[Any]:
     """Return one column of this worker's rows."""
-    values: NDArray[Any] = load(comm, source).points[:, at].copy()
+    values: NDArray[Any] = load(comm, source).points[:, index].copy()
     return values
 
 
@@ -114,7 +114,7 @@ def load_targets(
     Raises
     ------
     InputError
-        On every rank: invalid rows, or not as many targets as rows.
+        On every rank: invalid rows, or a number of targets that differs from the number of rows.
     """
     rows = load(comm, source, weights)
     if isinstance(targets, int):
@@ -180,7 +180,7 @@ def _solve_normal_equations(
 ) -> Solution | None:
     matrix = scatter[:width, :width].copy()
     eigenvalues = np.maximum(linalg.eigvalsh(matrix)[::-1], 0.0)
-    limit = LEAST_EIGENVALUE if options.solver == "auto" else width * np.finfo(np.float64).eps
+    limit = MIN_EIGENVALUE_RATIO if options.solver == "auto" else width * np.finfo(np.float64).eps
     if not eigenvalues[-1] + options.alpha > limit * (eigenvalues[0] + options.alpha):
         return None
     matrix.flat[:: width + 1] += options.alpha
@@ -198,8 +198,8 @@ def _by_factors(
 ) -> Solution:
     clock, width = iteration_log.clock, columns.points.shape[1]
     with clock.computing():
-        own = tsqr.factor(columns.moved_blocks(center, tsqr.block_rows(columns.count)), columns.count)
-    factor = tsqr.joined(comm, own, clock)
+        own = tsqr.factor(columns.centered_blocks(center, tsqr.block_rows(columns.count)), columns.count)
+    factor = tsqr.combined_factor(comm, own, clock)
     iteration_log.end_iteration(stage="QR factors")
     solution = None
     if factor is not None:
@@ -207,8 +207,8 @@ def _by_factors(
             # Penalty rows: √alpha times the identity, with zero targets.
             penalty = np.sqrt(options.alpha) * np.eye(width if options.alpha else 0, columns.count)
             stacked = np.vstack([factor, penalty])
-            least = max(row_count, width) * np.finfo(np.float64).eps
-            coef, _, rank, singular = linalg.lstsq(stacked[:, :width], stacked[:, width:], cond=least)
+            cutoff = max(row_count, width) * np.finfo(np.float64).eps
+            coef, _, rank, singular = linalg.lstsq(stacked[:, :width], stacked[:, width:], cond=cutoff)
             solution = _solution(coef, center, width, singular, "tsqr", rank)
     with clock.communicating():
         found: Solution = comm.broadcast(solution)

@@ -1,6 +1,6 @@
 """The R factor of distributed rows: each rank factors its own rows block by block, and a tree combines the factors.
 
-Singular values and least squares solutions lose no digits, unlike with scatter matrices.
+Unlike scatter matrices, QR factors keep all digits of singular values and least squares solutions.
 Cost: 2·n·d² shared by the workers, then log2(p) rounds, each with d² values sent and 4·d³ operations.
 Source: Demmel, Grigori, Hoemmen and Langou, "Communication-optimal parallel and sequential QR and LU factorizations",
 SIAM J. Sci. Comput. 34(1), 2012, sections 2 and 3.
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ripieno.algorithms.clock import IterationClock
     from ripieno.comm.communicator import Communicator
 
-#: Rows per block, in multiples of the column count, so that few operations repeat earlier factors.
-BLOCK_COLUMNS = 8
+#: Rows per block and column. Each block refactors the d rows of the last factor, so large blocks repeat less work.
+BLOCK_ROWS_PER_COLUMN = 8
 
 
 def block_rows(column_count: int) -> int:
     """Return the minimum number of rows to factor at once."""
-    return BLOCK_COLUMNS * column_count
+    return BLOCK_ROWS_PER_COLUMN * column_count
 
 
 def factor(blocks: Iterable[NDArray[Any]], column_count: int) -> NDArray[np.float64]:
@@ -35,8 +35,8 @@ def factor(blocks: Iterable[NDArray[Any]], column_count: int) -> NDArray[np.floa
     return found
 
 
-def joined(comm: Communicator, own: NDArray[np.float64], clock: IterationClock) -> NDArray[np.float64] | None:
-    """Return the R factor of all ranks' rows on rank 0, None on the others; `own` is this rank's R factor."""
+def combined_factor(comm: Communicator, own: NDArray[np.float64], clock: IterationClock) -> NDArray[np.float64] | None:
+    """Return the R factor of all ranks' rows on rank 0, None on other ranks; `own` is this rank's R factor."""
     distance = 1
     while distance < comm.world_size:
         if comm.rank % (2 * distance):

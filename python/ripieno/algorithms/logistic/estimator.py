@@ -23,8 +23,8 @@ from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
     Input,
-    in_files,
-    open_again,
+    is_in_files,
+    open_for_prediction,
     open_rows,
     open_with_classes,
     open_with_target,
@@ -39,7 +39,7 @@ from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, o
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
-from ripieno.algorithms.split_rows import applied, splits_in, takes_splits
+from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input import TableFiles
@@ -70,7 +70,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     fit_intercept : bool, default=True
         Whether scores have an intercept, which is not penalized.
     solver : {"lbfgs", "newton-cg", "gd"}, default="lbfgs"
-        Solver: L-BFGS; Newton steps by conjugate gradients, which come nearest to the minimum; or gradient descent.
+        Solver: L-BFGS; Newton steps by conjugate gradients, the most accurate; or gradient descent.
     tol : float, default=1e-4
         The fit ends when no entry of the gradient of the penalized mean loss is larger than this.
     max_iter : int, default=100
@@ -247,22 +247,22 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             if rows != "own" or comm is None
             else self._open_own(X, y, sample_weight, comm)
         )
-        described = None if classes is None else np.arange(len(classes))
-        parts = self._run_fit(program.fit, source, labels, described, weights, start, options, comm=comm)
-        self._keep(parts, classes, time.perf_counter() - begin)
+        class_numbers = None if classes is None else np.arange(len(classes))
+        parts = self._run_fit(program.fit, source, labels, class_numbers, weights, start, options, comm=comm)
+        self._store_result(parts, classes, time.perf_counter() - begin)
         return self
 
     def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
-        """Return the accuracy; y is the class column of files, or None for libsvm files, which include the classes."""
+        """Return the accuracy. For files, y is the name of the class column, or None for libsvm text."""
         splits = splits_in(X)
         if splits is not None and isinstance(y, str | None):
-            of_splits, y = applied(self, "predict", splits, y)
-            return accuracy(y, np.concatenate(of_splits), sample_weight)
+            predictions, y = apply_to_splits(self, "predict", splits, y)
+            return accuracy(y, np.concatenate(predictions), sample_weight)
         if y is None or isinstance(y, str):
-            if not in_files(X):
-                raise InputError(f"y={y!r}: expected the class of each row, which only files have")
-            found, labels = self._found(X, y, scored=True)
-            predicted: NDArray[Any] = _likeliest(found)
+            if not is_in_files(X):
+                raise InputError(f"y={y!r}: expected the class of each row; only files include classes")
+            scores, labels = self._scores_and_labels(X, y, scored=True)
+            predicted: NDArray[Any] = _most_likely(scores)
             if y is None or self.classes_.dtype.kind != "U":
                 # Other labels are numbers of classes.
                 predicted = self.classes_[predicted]
@@ -278,10 +278,10 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     def _open(
         self, X: Input, y: ArrayLike | str | None, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any] | int | None, NDArray[Any] | None, Reals | None]:
-        """Return the rows, their labels, the classes if known, and the weights, as sent to the workers."""
+        """Return the rows, their labels, the classes if known, and the weights."""
         self._target_name = y if isinstance(y, str) else None
-        self._is_libsvm = in_files(X) and y is None
-        if not in_files(X):
+        self._is_libsvm = is_in_files(X) and y is None
+        if not is_in_files(X):
             return self._open_array(X, y, sample_weight)
         if isinstance(y, str):
             source, target, classes = open_with_classes(self, X, y)
@@ -290,18 +290,18 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             rows = _libsvm(X)
             return rows, None, None, checked_weights(sample_weight, rows)
         files = open_rows(self, X, reset=True)
-        labels, classes = _numbered(y)
+        labels, classes = _class_numbers(y)
         return files, labels[:, None], classes, checked_weights(sample_weight, files)
 
     def _open_own(
         self, X: Any, y: ArrayLike | str | None, sample_weight: ArrayLike | None, comm: Communicator
     ) -> tuple[Any, NDArray[Any] | int | None, NDArray[Any] | None, Reals | None]:
-        """Open this rank's own rows, which include their weights, as `_open` does."""
+        """Return this rank's own rows, which include their weights, in the form that `_open` returns."""
         source: Any = None
         found: Any = None
         with opening(comm):
             if X is not None:
-                source, found = self._open_unnumbered(X, y)
+                source, found = self._open_rows(X, y)
             weights = own_weights(sample_weight, source)
         kind = None if source is None else (self._is_libsvm, self._target_name, isinstance(found, int))
         self._is_libsvm, self._target_name, has_column = agreed(comm, kind, "classes in files, and their column")
@@ -317,15 +317,15 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             return LocalRows(InMemoryRows.of(points.source.array, labels), weights, "y"), None, classes, None
         return points, labels[:, None], classes, None
 
-    def _open_unnumbered(self, X: Any, y: Any) -> tuple[Any, NDArray[Any] | int | None]:
+    def _open_rows(self, X: Any, y: Any) -> tuple[Any, NDArray[Any] | int | None]:
         """Return the rows and the class of each, or the class column of files."""
         self._target_name = y if isinstance(y, str) else None
-        self._is_libsvm = in_files(X) and y is None
+        self._is_libsvm = is_in_files(X) and y is None
         if self._is_libsvm:
             return _libsvm(X), None
-        if in_files(X) and isinstance(y, str):
+        if is_in_files(X) and isinstance(y, str):
             return open_with_target(self, X, y, reset=True)
-        if in_files(X):
+        if is_in_files(X):
             check_classification_targets(y)
             return open_rows(self, X, reset=True), np.asarray(y)
         X, y = self._checked_arrays(X, y)
@@ -336,7 +336,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self, X: Any, y: Any, sample_weight: ArrayLike | None
     ) -> tuple[Any, NDArray[Any] | None, NDArray[Any], Reals | None]:
         matrix, y = self._checked_arrays(X, y)
-        labels, classes = _numbered(y)
+        labels, classes = _class_numbers(y)
         weights = checked_weights(sample_weight, RowsInMemory(matrix))
         if issparse(matrix):
             return InMemoryRows.of(canonical(matrix), labels), None, classes, weights
@@ -362,7 +362,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             return None
         return np.vstack([self.coef_.T, self.intercept_])
 
-    def _keep(self, parts: Sequence[LogisticPart], classes: NDArray[Any] | None, total_s: float) -> None:
+    def _store_result(self, parts: Sequence[LogisticPart], classes: NDArray[Any] | None, total_s: float) -> None:
         first = parts[0]
         self.classes_ = first.classes if classes is None else classes
         self.coef_, self.intercept_ = np.ascontiguousarray(first.coef[:-1].T), first.coef[-1].copy()
@@ -381,7 +381,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             )
         if not outcome.converged:
             warnings.warn(
-                f"after {outcome.iteration_count} iterations, of max_iter={self.max_iter}, the gradient is still "
+                f"after {outcome.iteration_count} iterations (max_iter={self.max_iter}), the gradient is still "
                 f"larger than tol={self.tol}: allow more iterations, or scale the columns",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -401,19 +401,21 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     @takes_splits
     def _scores(self, X: Any) -> Reals:
         check_is_fitted(self, "coef_")
-        if in_files(X):
-            return self._found(X, self._target_name)[0]
+        if is_in_files(X):
+            return self._scores_and_labels(X, self._target_name)[0]
         X = rows_in_memory(X)
         matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return np.asarray(matrix @ self.coef_.T) + self.intercept_
 
-    def _found(self, X: Any, target_name: str | None, *, scored: bool = False) -> tuple[Reals, NDArray[Any] | None]:
+    def _scores_and_labels(
+        self, X: Any, target_name: str | None, *, scored: bool = False
+    ) -> tuple[Reals, NDArray[Any] | None]:
         """Return the scores of the rows of files, and the classes in the files."""
         check_is_fitted(self, "coef_")
         source, target = (
             (_libsvm(X), None)
             if self._is_libsvm
-            else open_again(self, X, target_name, keeps=scored, classes=self.classes_)
+            else open_for_prediction(self, X, target_name, keeps_missing=scored, classes=self.classes_)
         )
         coef = np.vstack([self.coef_.T, self.intercept_])
         columns = range(self.first_column_, self.first_column_ + self.n_features_in_)
@@ -432,7 +434,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
                 raise InputError(f"{name}={value!r}: expected a number > 0")
 
 
-def _numbered(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _class_numbers(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the class number of each row, and the classes, ascending."""
     check_classification_targets(y)
     classes, numbers = np.unique(np.asarray(y), return_inverse=True)
@@ -443,11 +445,11 @@ def _numbered(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 def _libsvm(X: Any) -> LibsvmFiles:
     if isinstance(X, BinaryFiles | TableFiles):
-        raise InputError("y=None: only libsvm text has classes of its own: expected the class of each row")
+        raise InputError("y=None: only libsvm text includes classes: expected the class of each row")
     return LibsvmFiles.open(X)
 
 
-def _likeliest(scores: Reals) -> NDArray[np.intp]:
+def _most_likely(scores: Reals) -> NDArray[np.intp]:
     if scores.shape[1] == 1:
         return (scores[:, 0] > 0).astype(np.intp)
     numbers: NDArray[np.intp] = scores.argmax(axis=1)

@@ -25,9 +25,9 @@ from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS, CheckpointOptions,
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
-from ripieno.algorithms.logistic.rows import Dense, LogisticRows, Reals, Sparse, SparsitySample, sample_stride
+from ripieno.algorithms.logistic.rows import DenseRows, HessianSample, LogisticRows, Reals, SparseRows, sample_stride
 from ripieno.algorithms.logistic.saved import NAME, LogisticCheckpointer, parts_of
-from ripieno.algorithms.logistic.solvers import Iterate, Metric, begin, descend
+from ripieno.algorithms.logistic.solvers import Iterate, Metric, descend, first_iterate
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.comm.agreement import agreement
 from ripieno.errors import CheckpointError, InputError
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: Request codes of rank 0, in the first entry of its broadcast.
-END, LOSS, CURVATURE, SAMPLE, KEEP = 0.0, 1.0, 2.0, 3.0, 4.0
+END, LOSS, CURVATURE, SAMPLE, CHECKPOINT = 0.0, 1.0, 2.0, 3.0, 4.0
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def fit(
 ) -> LogisticPart:
     """Minimize the loss from `start`, (d + 1, k), or from zero.
 
-    The `labels` are class numbers, or the column that holds the labels, or None for sparse rows, which carry their
+    `labels` are class numbers, or the position of the label column, or None for sparse rows, which include their
     labels. If `classes` is None, the ranks determine the classes.
 
     Raises
@@ -100,11 +100,11 @@ def fit(
         On every rank: the checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
-    if isinstance(_inner(source), InMemoryRows | LibsvmFiles):
-        rows, classes, columns, weight, total = _sparse(comm, source, classes, weights)
+    if isinstance(_unwrapped(source), InMemoryRows | LibsvmFiles):
+        rows, classes, columns, weight, total = _load_sparse(comm, source, classes, weights)
     else:
         assert labels is not None and not isinstance(source, InMemoryRows | LibsvmFiles)
-        rows, classes, columns, weight, total = _dense(comm, source, labels, classes, weights)
+        rows, classes, columns, weight, total = _load_dense(comm, source, labels, classes, weights)
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
@@ -140,7 +140,7 @@ def scores(
     columns: range,
     target: int | None,
 ) -> tuple[Reals, NDArray[Any] | None]:
-    """Return the scores of this worker's rows, (n, k), and the labels that the files have for them."""
+    """Return the scores of this worker's rows, (n, k), and their labels if the files have labels."""
     if isinstance(source, LibsvmFiles):
         with agreement(comm):
             share = source.read_share(comm.rank, comm.world_size)
@@ -153,9 +153,9 @@ def scores(
 
 
 class DistributedObjective:
-    """The penalized mean loss over all ranks' rows. Rank 0 requests it; the other ranks contribute.
+    """The penalized mean loss over all ranks' rows. Rank 0 sends requests; all ranks contribute.
 
-    After division by the total row weight, `tol` applies to the same gradient as in scikit-learn.
+    Values are divided by the total row weight, so `tol` applies to the same gradient as in scikit-learn.
     """
 
     def __init__(
@@ -179,11 +179,11 @@ class DistributedObjective:
         size = self._shape[0] * k
         # Layout: request code, iteration-end flag, value and gradient norm of that iteration, weights.
         self._request = np.zeros(4 + size)
-        self._answer = np.zeros(1 + size)
+        self._result = np.zeros(1 + size)
         self.size = size
-        total, entries = comm.allreduce(np.array([len(rows.chances), rows.entry_count]))
+        total, entries = comm.allreduce(np.array([len(rows.probabilities), rows.entry_count]))
         stride = sample_stride(int(total), int(entries), *self._shape) if options.solver != "gd" else None
-        self._sample: SparsitySample | None = None
+        self._sample: HessianSample | None = None
         if stride is not None:
             self._sample = rows.sample(stride, float(options.fit_intercept))
             self._sample_scale = float(total) / comm.allreduce(len(self._sample.points)) * self._scale
@@ -191,11 +191,11 @@ class DistributedObjective:
     def value(self, at: Reals) -> tuple[float, Reals]:
         """Return the penalized mean loss and its gradient."""
         self._send_request(LOSS, at)
-        answer = self._evaluate()
-        value, gradient = float(answer[0]) * self._scale, answer[1:] * self._scale
-        free = self._without_intercept(at)
-        value += 0.5 * self._penalty * float(free @ free)
-        return value, self._mask_intercept(gradient + self._penalty * free)
+        result = self._evaluate()
+        value, gradient = float(result[0]) * self._scale, result[1:] * self._scale
+        penalized = self._without_intercept(at)
+        value += 0.5 * self._penalty * float(penalized @ penalized)
+        return value, self._mask_intercept(gradient + self._penalty * penalized)
 
     def product(self, direction: Reals) -> Reals:
         """Return the Hessian times a direction."""
@@ -216,7 +216,7 @@ class DistributedObjective:
     def metric_of(self, found: Reals) -> Metric:
         """Return a function that solves with the penalized Hessian blocks that `metric` returned."""
         eye = np.eye(found.shape[1])
-        # Regularize the intercept, too: its block may be singular. The objective does not penalize it.
+        # The block may be singular, so the penalty also includes the intercept here, unlike in the objective.
         factors = [cho_factor(each + self._penalty * eye, check_finite=False) for each in found]
 
         def solve(vector: Reals) -> Reals:
@@ -224,7 +224,7 @@ class DistributedObjective:
             pairs = zip(factors, columns, strict=True)
             solved = np.stack([cho_solve(factor, column, check_finite=False) for factor, column in pairs], axis=1)
             if len(factors) > 1:
-                # The probabilities do not change if all classes shift by the same amount.
+                # A shift common to all classes does not change the probabilities.
                 solved -= solved.mean(axis=1, keepdims=True)
             return self._mask_intercept(solved.ravel())
 
@@ -239,11 +239,11 @@ class DistributedObjective:
         self._request[1:4] = 1.0, iterate.value, iterate.slope
         self._iteration_log.end_iteration(objective=iterate.value / self._penalty, gradient=iterate.slope)
 
-    def keep(self, iterate: Iterate) -> None:
+    def checkpoint(self, iterate: Iterate) -> None:
         """Copy the iterate to the next rank's memory if the program is configured to restart after failures."""
         count = iterate.iteration_count
-        if self._memory.is_kept_in_memory(count):
-            self._send_request(KEEP, np.full(self.size, count))
+        if self._memory.saves_to_memory(count):
+            self._send_request(CHECKPOINT, np.full(self.size, count))
             self._memory.save(count, parts_of(iterate))
 
     def end(self) -> None:
@@ -252,7 +252,7 @@ class DistributedObjective:
         self._comm.broadcast(out=self._request)
 
     def serve_requests(self) -> None:
-        """Answer the requests of rank 0 until the last one."""
+        """Serve the requests of rank 0 until `END`."""
         clock = self._iteration_log.clock
         while True:
             with clock.communicating():
@@ -263,7 +263,7 @@ class DistributedObjective:
                 )
             if self._request[0] == END:
                 return
-            if self._request[0] == KEEP:
+            if self._request[0] == CHECKPOINT:
                 self._memory.save(int(self._request[4]), None)
                 continue
             if self._request[0] == SAMPLE:
@@ -271,7 +271,7 @@ class DistributedObjective:
                 continue
             self._compute()
             with clock.communicating():
-                self._comm.reduce(self._answer)
+                self._comm.reduce(self._result)
 
     def _send_request(self, code: float, at: Reals) -> None:
         self._request[0] = code
@@ -283,9 +283,9 @@ class DistributedObjective:
     def _evaluate(self) -> Reals:
         self._compute()
         with self._iteration_log.clock.communicating():
-            answer = self._comm.reduce(self._answer)
-        assert answer is not None, "rank 0 is the root"
-        return answer
+            result = self._comm.reduce(self._result)
+        assert result is not None, "rank 0 is the root"
+        return result
 
     def _reduce_sample_hessian(self) -> Reals | None:
         assert self._sample is not None, "all ranks have a sample if one has"
@@ -297,17 +297,17 @@ class DistributedObjective:
     def _compute(self) -> None:
         with self._iteration_log.clock.computing():
             at = self._request[4:].reshape(self._shape)
-            found = self._answer[1:].reshape(self._shape)
+            found = self._result[1:].reshape(self._shape)
             if self._request[0] == LOSS:
-                self._answer[0] = self._rows.loss(at, found)
+                self._result[0] = self._rows.loss(at, found)
             else:
                 self._rows.curvature(at, found)
 
     def _without_intercept(self, at: Reals) -> Reals:
         """Return a copy of the weights with zero intercepts, which are not penalized."""
-        free = at.copy().reshape(self._shape)
-        free[-1] = 0
-        return free.ravel()
+        penalized = at.copy().reshape(self._shape)
+        penalized[-1] = 0
+        return penalized.ravel()
 
     def _mask_intercept(self, gradient: Reals) -> Reals:
         """Set the gradient of the intercept to zero if the model has no intercept."""
@@ -343,46 +343,46 @@ def _minimize(
     checkpointer: LogisticCheckpointer,
     in_memory: Iterate | None,
 ) -> LogisticResult:
-    kept = in_memory or checkpointer.load()
-    first = begin(function, _start(function, start) if kept is None else kept.at)
-    if kept is not None:
+    saved = in_memory or checkpointer.load()
+    first = first_iterate(function, _start_weights(function, start) if saved is None else saved.at)
+    if saved is not None:
         if in_memory is None:
-            # The saved iterate may be rounded differently: the earlier fit may have summed in another order.
-            checkpointer.check(kept, first)
-        function.resume_after(kept.iteration_count)
+            # The saved value may be rounded differently, because the earlier fit may have summed in another order.
+            checkpointer.check(saved, first)
+        function.resume_after(saved.iteration_count)
 
     def on_iteration(iterate: Iterate) -> None:
         checkpointer.save(iterate)
-        function.keep(iterate)
+        function.checkpoint(iterate)
         function.record_iteration(iterate)
 
-    descent = descend(options.solver, function, kept or first, options.tol, options.max_iter, on_iteration)
+    descent = descend(options.solver, function, saved or first, options.tol, options.max_iter, on_iteration)
     iterate = descent.iterate
     # A later fit may resume with more iterations or a smaller tolerance.
     checkpointer.save(iterate, last=True)
-    if iterate.iteration_count == (kept.iteration_count if kept else 0):
-        # The report needs at least one iteration, even if the fit had already ended.
+    if iterate.iteration_count == (saved.iteration_count if saved else 0):
+        # The report needs at least one iteration, even if the saved fit was complete.
         function.resume_after(max(iterate.iteration_count - 1, 0))
         function.record_iteration(iterate)
-    resumed_from = None if kept is None else kept.iteration_count
+    resumed_from = None if saved is None else saved.iteration_count
     return LogisticResult(iterate.at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
 
 
-def _start(function: DistributedObjective, start: Reals | None) -> Reals:
+def _start_weights(function: DistributedObjective, start: Reals | None) -> Reals:
     return np.zeros(function.size) if start is None else start.ravel()
 
 
-def _inner(source: Any) -> Any:
+def _unwrapped(source: Any) -> Any:
     """Return the source of the rows without its `LocalRows` wrapper, if it has one."""
     return source.source if isinstance(source, LocalRows) else source
 
 
-def _sparse(
+def _load_sparse(
     comm: Communicator, source: Any, classes: NDArray[Any] | None, weights: Reals | None
 ) -> tuple[LogisticRows, NDArray[Any], range, float, int]:
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
-    is_file = isinstance(_inner(source), LibsvmFiles)
+    is_file = isinstance(_unwrapped(source), LibsvmFiles)
     columns = columns_of(comm, share.matrix) if is_file else range(share.matrix.shape[1])
     matrix: csr_matrix = of_columns(share.matrix, columns, source.name) if is_file else share.matrix
     classes = checked_classes(comm, share.labels, classes, source.name)
@@ -392,10 +392,10 @@ def _sparse(
     else:
         own, weight, total = _weights(comm, weights, len(share.labels))
     numbers = np.searchsorted(classes, share.labels)
-    return Sparse(matrix, numbers, own, weight_count(len(classes)), comm.threads), classes, columns, weight, total
+    return SparseRows(matrix, numbers, own, weight_count(len(classes)), comm.threads), classes, columns, weight, total
 
 
-def _dense(
+def _load_dense(
     comm: Communicator,
     source: Dataset | RowsInMemory | LocalRows,
     labels: NDArray[Any] | int,
@@ -407,7 +407,13 @@ def _dense(
     numbers = np.searchsorted(classes, targets[:, 0])
     weight = float(comm.allreduce(rows.row_weights.sum()))
     k = weight_count(len(classes))
-    return Dense(rows.points, numbers, rows.row_weights, k), classes, range(rows.points.shape[1]), weight, rows.total
+    return (
+        DenseRows(rows.points, numbers, rows.row_weights, k),
+        classes,
+        range(rows.points.shape[1]),
+        weight,
+        rows.total,
+    )
 
 
 def _weights(comm: Communicator, weights: Reals | None, count: int) -> tuple[Reals, float, int]:

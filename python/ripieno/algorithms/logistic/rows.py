@@ -12,15 +12,15 @@ from scipy.sparse import csr_matrix
 import ripieno.kernels as kernels
 
 if TYPE_CHECKING:
-    from ripieno.kernels import SparseRows
+    from ripieno.kernels import SparseRows as NativeSparseRows
 
-#: Maximum and minimum number of rows per column in a sample. More cost too much; fewer are not representative.
-MOST_ROWS_PER_COLUMN, LEAST_ROWS_PER_COLUMN = 16, 4
-#: Maximum cost of a sample's Hessian, in operations per entry of all rows. It equals the cost of a few passes.
-SAMPLE_OPERATIONS = 64
+#: Maximum and minimum number of sampled rows per column: more rows cost too much, fewer are not representative.
+MAX_ROWS_PER_COLUMN, MIN_ROWS_PER_COLUMN = 16, 4
+#: Maximum cost of a sample's Hessian, in operations per entry of all rows: about the cost of a few passes.
+MAX_SAMPLE_OPERATIONS = 64
 #: Maximum number of columns for which a Hessian is stored.
-SAMPLE_COLUMNS = 512
-#: Number of values per block of dense rows; a block fits in cache, so both products read it from memory once.
+MAX_SAMPLE_COLUMNS = 512
+#: Number of values per block of dense rows. A block fits in cache, so both products read it from memory only once.
 BLOCK_VALUES = 1 << 16
 
 Reals = NDArray[np.float64]
@@ -29,12 +29,12 @@ Reals = NDArray[np.float64]
 class LogisticRows(Protocol):
     """Rows, each with a class and a weight.
 
-    `loss` stores the class probabilities of all rows in `chances`, (n, k). `curvature` uses them.
+    `loss` stores the class probabilities of all rows in `probabilities`, (n, k). `curvature` uses them.
     """
 
     column_count: int
     entry_count: int
-    chances: Reals
+    probabilities: Reals
 
     def loss(self, coef: Reals, gradient: Reals) -> float:
         """Return the weighted sum of the losses at the coefficients, (d + 1, k), and write its gradient."""
@@ -42,20 +42,20 @@ class LogisticRows(Protocol):
     def curvature(self, direction: Reals, product: Reals) -> None:
         """Write the product of a direction and the Hessian at the coefficients of the last `loss` call."""
 
-    def sample(self, stride: int, constant: float) -> SparsitySample:
+    def sample(self, stride: int, constant: float) -> HessianSample:
         """Return every `stride`-th row, with a constant appended for the intercept."""
 
 
-class SparsitySample:
+class HessianSample:
     """A sample of dense rows, each followed by a constant: 1, or 0 without intercept.
 
     Its probabilities are a view of the probabilities of all rows, so they stay up to date.
     """
 
-    def __init__(self, points: NDArray[Any], weights: Reals, chances: Reals, constant: float) -> None:
+    def __init__(self, points: NDArray[Any], weights: Reals, probabilities: Reals, constant: float) -> None:
         self.points: Reals = np.hstack([points, np.full((len(points), 1), constant)])
         self._weights = weights
-        self._chances = chances
+        self._chances = probabilities
 
     def second_derivatives(self) -> Reals:
         """Return the diagonal blocks of the Hessian of the summed losses, (k, d + 1, d + 1), one per class."""
@@ -65,20 +65,20 @@ class SparsitySample:
 
 
 def sample_stride(row_count: int, entry_count: int, column_count: int, k: int) -> int | None:
-    """Return the stride of the sample for the Hessian, or None if a sample costs more than it saves."""
-    affordable = SAMPLE_OPERATIONS * entry_count // (k * column_count**2)
-    wanted = min(affordable, MOST_ROWS_PER_COLUMN * column_count)
-    if column_count > SAMPLE_COLUMNS or wanted < LEAST_ROWS_PER_COLUMN * column_count:
+    """Return the stride of the sample for the Hessian, or None if a sample would cost more time than it saves."""
+    affordable = MAX_SAMPLE_OPERATIONS * entry_count // (k * column_count**2)
+    row_limit = min(affordable, MAX_ROWS_PER_COLUMN * column_count)
+    if column_count > MAX_SAMPLE_COLUMNS or row_limit < MIN_ROWS_PER_COLUMN * column_count:
         return None
-    return max(1, row_count // wanted)
+    return max(1, row_count // row_limit)
 
 
-class Sparse:
+class SparseRows:
     """Rows of a CSR matrix."""
 
     def __init__(self, matrix: csr_matrix, classes: NDArray[np.int64], weights: Reals, k: int, threads: int) -> None:
         self.column_count = int(matrix.shape[1])
-        self._rows: SparseRows = kernels.SparseRows(
+        self._rows: NativeSparseRows = kernels.SparseRows(
             starts=matrix.indptr.astype(np.int64, copy=False),
             columns=matrix.indices.astype(np.int32, copy=False),
             values=matrix.data.astype(np.float64, copy=False),
@@ -89,25 +89,27 @@ class Sparse:
         self._weights = weights
         self._classes = classes.astype(np.int32)
         self.entry_count = int(matrix.nnz)
-        self.chances = np.empty((len(classes), k))
+        self.probabilities = np.empty((len(classes), k))
         self._threads = threads
 
     def loss(self, coef: Reals, gradient: Reals) -> float:
-        """See `LogisticRows`."""
-        return kernels.logistic_loss(self._rows, self._classes, coef, self.chances, gradient, threads=self._threads)
+        """Return the loss and write its gradient, as described in `LogisticRows`."""
+        return kernels.logistic_loss(
+            self._rows, self._classes, coef, self.probabilities, gradient, threads=self._threads
+        )
 
     def curvature(self, direction: Reals, product: Reals) -> None:
-        """See `LogisticRows`."""
-        kernels.logistic_curvature(self._rows, self.chances, direction, product, threads=self._threads)
+        """Write the Hessian-vector product, as described in `LogisticRows`."""
+        kernels.logistic_curvature(self._rows, self.probabilities, direction, product, threads=self._threads)
 
-    def sample(self, stride: int, constant: float) -> SparsitySample:
-        """See `LogisticRows`."""
-        return SparsitySample(
-            self._matrix[::stride].toarray(), self._weights[::stride], self.chances[::stride], constant
+    def sample(self, stride: int, constant: float) -> HessianSample:
+        """Return every `stride`-th row, as described in `LogisticRows`."""
+        return HessianSample(
+            self._matrix[::stride].toarray(), self._weights[::stride], self.probabilities[::stride], constant
         )
 
 
-class Dense:
+class DenseRows:
     """Rows of an array."""
 
     def __init__(self, points: NDArray[Any], classes: NDArray[np.int64], weights: Reals, k: int) -> None:
@@ -118,35 +120,35 @@ class Dense:
         self._targets = (classes[:, None] == (np.arange(k) if k > 1 else 1)).astype(np.float64)
         self._classes = classes
         self.entry_count = points.size
-        self.chances = np.empty((len(classes), k))
+        self.probabilities = np.empty((len(classes), k))
 
     def loss(self, coef: Reals, gradient: Reals) -> float:
-        """See `LogisticRows`."""
+        """Return the loss and write its gradient, as described in `LogisticRows`."""
         total = 0.0
         gradient[:] = 0
         for rows, block in self._blocks():
             scores = block @ coef[:-1] + coef[-1]
-            losses, chances = _losses_and_chances(scores, self._targets[rows], self._classes[rows])
+            losses, probabilities = _losses_and_probabilities(scores, self._targets[rows], self._classes[rows])
             total += float(self._weights[rows] @ losses)
-            self.chances[rows] = chances
-            errors = (chances - self._targets[rows]) * self._weights[rows, None]
+            self.probabilities[rows] = probabilities
+            errors = (probabilities - self._targets[rows]) * self._weights[rows, None]
             gradient[:-1] += block.T @ errors
             gradient[-1] += errors.sum(axis=0)
         return total
 
     def curvature(self, direction: Reals, product: Reals) -> None:
-        """See `LogisticRows`."""
+        """Write the Hessian-vector product, as described in `LogisticRows`."""
         product[:] = 0
         for rows, block in self._blocks():
-            change, chances = block @ direction[:-1] + direction[-1], self.chances[rows]
-            mean = (change * chances).sum(axis=1, keepdims=True)
-            change = self._weights[rows, None] * chances * (change - mean)
+            change, probabilities = block @ direction[:-1] + direction[-1], self.probabilities[rows]
+            mean = (change * probabilities).sum(axis=1, keepdims=True)
+            change = self._weights[rows, None] * probabilities * (change - mean)
             product[:-1] += block.T @ change
             product[-1] += change.sum(axis=0)
 
-    def sample(self, stride: int, constant: float) -> SparsitySample:
-        """See `LogisticRows`."""
-        return SparsitySample(self._points[::stride], self._weights[::stride], self.chances[::stride], constant)
+    def sample(self, stride: int, constant: float) -> HessianSample:
+        """Return every `stride`-th row, as described in `LogisticRows`."""
+        return HessianSample(self._points[::stride], self._weights[::stride], self.probabilities[::stride], constant)
 
     def _blocks(self) -> Iterator[tuple[slice, Reals]]:
         step = max(1, BLOCK_VALUES // self.column_count)
@@ -155,13 +157,13 @@ class Dense:
             yield rows, self._points[rows].astype(np.float64, copy=False)
 
 
-def _losses_and_chances(scores: Reals, targets: Reals, classes: NDArray[np.int64]) -> tuple[Reals, Reals]:
+def _losses_and_probabilities(scores: Reals, targets: Reals, classes: NDArray[np.int64]) -> tuple[Reals, Reals]:
     if scores.shape[1] == 1:
-        # This form avoids overflow for large scores of either sign.
+        # exp(-|score|) cannot overflow.
         small = np.exp(-np.abs(scores))
         losses = np.log1p(small) + np.maximum(np.where(targets > 0, -scores, scores), 0)
         return losses[:, 0], np.where(scores > 0, 1.0, small) / (1 + small)
     scores = scores - scores.max(axis=1, keepdims=True)
-    chances = np.exp(scores)
-    totals = chances.sum(axis=1, keepdims=True)
-    return np.log(totals[:, 0]) - scores[np.arange(len(classes)), classes], chances / totals
+    probabilities = np.exp(scores)
+    totals = probabilities.sum(axis=1, keepdims=True)
+    return np.log(totals[:, 0]) - scores[np.arange(len(classes)), classes], probabilities / totals

@@ -15,8 +15,8 @@ from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitCheckpoint, 
 from ripieno.algorithms.logistic.solvers import Iterate
 
 NAME = "logistic"
-#: Largest relative difference in value of equal rows, because other worker counts add in another order.
-SAME_ROWS = 1e-9
+#: Largest relative difference in mean loss of the same rows. The summation order depends on the number of workers.
+LOSS_RTOL = 1e-9
 
 
 class LogisticCheckpointer:
@@ -36,7 +36,7 @@ class LogisticCheckpointer:
     """
 
     def __init__(self, checkpoint_options: CheckpointOptions, facts: Mapping[str, Any]) -> None:
-        self._turns = WriteSchedule(checkpoint_options.every)
+        self._schedule = WriteSchedule(checkpoint_options.every)
         self._checkpoint = FitCheckpoint(checkpoint_options.folder, NAME, facts)
 
     def load(self) -> Iterate | None:
@@ -50,22 +50,22 @@ class LogisticCheckpointer:
         found = self._checkpoint.load()
         if found is None:
             return None
-        self._turns.kept = found.iteration
+        self._schedule.last_iteration = found.iteration
         return Iterate(**found.result)
 
-    def check(self, kept: Iterate, here: Iterate) -> None:
+    def check(self, saved: Iterate, current: Iterate) -> None:
         """Raise CheckpointError if the rows have another value at the saved iterate."""
-        if not np.isclose(here.value, kept.value, rtol=SAME_ROWS, atol=0.0):
+        if not np.isclose(current.value, saved.value, rtol=LOSS_RTOL, atol=0.0):
             raise self._checkpoint.other_fit(
-                f"its rows had a mean loss of {kept.value!r}, and these have {here.value!r}"
+                f"its rows had a mean loss of {saved.value!r}, and these have {current.value!r}"
             )
 
     def save(self, iterate: Iterate, *, last: bool = False) -> None:
-        """Save an iterate if the schedule requires it or if it is the `last`, replacing the earlier one."""
+        """Save an iterate if the schedule requires it or if it is the `last`; replace the saved iterate."""
         count = iterate.iteration_count
-        if self._turns.has(count) or (last and count != self._turns.kept):
+        if self._schedule.is_due(count) or (last and count != self._schedule.last_iteration):
             self._checkpoint.save(count, parts_of(iterate))
-            self._turns.note(count)
+            self._schedule.record_save(count)
 
     def close(self) -> None:
         """Release the folder for other processes."""

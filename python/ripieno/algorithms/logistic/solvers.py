@@ -1,7 +1,7 @@
 """Solvers for smooth convex functions: gradient descent, L-BFGS and Newton conjugate gradients.
 
-Each solver is a step from one iterate to the next. It receives a function and knows nothing of rows or ranks. An
-iterate contains the complete solver state, so a resumed descent gives the same bits.
+Each solver is a function that returns the next iterate. It is independent of rows and ranks. An iterate contains the
+complete solver state, so a resumed descent is bitwise equal.
 """
 
 from __future__ import annotations
@@ -13,21 +13,23 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.methods import LOGISTIC_SOLVERS
+
 Reals = NDArray[np.float64]
 #: Multiplies a vector by an approximate inverse Hessian.
 Metric = Callable[[Reals], Reals]
 
 #: Maximum number of trial steps along a direction.
-MOST_TRIALS = 50
-#: Sufficient share of the decrease that the slope predicts, and the largest remaining share of the slope (Nocedal and
-#: Wright, "Numerical optimization", eq. 3.6).
-SUFFICIENT_DECREASE, SLOPE_LEFT = 1e-4, 0.9
-#: Largest remaining share of the gradient when a Newton step is accepted, and the maximum number of products.
-NEWTON_LEFT, NEWTON_PRODUCTS = 0.3, 200
+MAX_TRIAL_COUNT = 50
+#: Sufficient share of the decrease that the slope predicts, and the largest accepted share of the initial slope
+#: (Nocedal and Wright, "Numerical optimization", eq. 3.6).
+SUFFICIENT_DECREASE, MAX_SLOPE_SHARE = 1e-4, 0.9
+#: Largest relative residual of an accepted Newton step, and the maximum number of Hessian-vector products.
+MAX_RESIDUAL_SHARE, MAX_PRODUCT_COUNT = 0.3, 200
 #: Number of steps that L-BFGS stores.
-MEMORY = 10
+LBFGS_PAIR_COUNT = 10
 #: A relative decrease below this ends the descent.
-LEAST_DECREASE = 64 * float(np.finfo(np.float64).eps)
+MIN_RELATIVE_DECREASE = 64 * float(np.finfo(np.float64).eps)
 
 
 class Objective(Protocol):
@@ -91,11 +93,11 @@ class DescentResult:
 Step = Callable[[Objective, Iterate], "Iterate | None"]
 
 
-def begin(function: Objective, at: Reals) -> Iterate:
+def first_iterate(function: Objective, at: Reals) -> Iterate:
     """Return the iterate at which a descent starts."""
     value, gradient = function.value(at)
-    none = np.empty((0, len(at)))
-    return Iterate(at, value, gradient, 0, 0.0, none, none)
+    no_pairs = np.empty((0, len(at)))
+    return Iterate(at, value, gradient, 0, 0.0, no_pairs, no_pairs)
 
 
 def descend(
@@ -112,9 +114,9 @@ def descend(
         found = step(function, iterate)
         if found is None:
             return DescentResult(iterate, False)
-        before, iterate = iterate, replace(found, iteration_count=iterate.iteration_count + 1)
+        previous, iterate = iterate, replace(found, iteration_count=iterate.iteration_count + 1)
         on_iteration(iterate)
-        if before.value - iterate.value <= LEAST_DECREASE * abs(iterate.value):
+        if previous.value - iterate.value <= MIN_RELATIVE_DECREASE * abs(iterate.value):
             return DescentResult(iterate, True)
     return DescentResult(iterate, iterate.slope <= tol)
 
@@ -130,14 +132,14 @@ def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
     direction = _two_loops(iterate, None if metric is None else function.metric_of(metric))
     length = 1.0
     if is_first and metric is None:
-        # To the minimum along the gradient in the quadratic model.
+        # The minimum of the quadratic model along the gradient.
         length = float(direction @ direction) / float(direction @ function.product(direction))
-    found = _searched(function, iterate, direction, length, SLOPE_LEFT)
+    found = _line_search(function, iterate, direction, length, MAX_SLOPE_SHARE)
     if found is None:
         return None
     move, change = found.at - iterate.at, found.gradient - iterate.gradient
-    kept = slice(-MEMORY, None) if float(move @ change) > 0 else slice(0, 0)
-    moves, changes = np.vstack([iterate.moves, move])[kept], np.vstack([iterate.changes, change])[kept]
+    recent = slice(-LBFGS_PAIR_COUNT, None) if float(move @ change) > 0 else slice(0, 0)
+    moves, changes = np.vstack([iterate.moves, move])[recent], np.vstack([iterate.changes, change])[recent]
     return replace(found, moves=moves, changes=changes, metric=metric)
 
 
@@ -149,15 +151,15 @@ def newton_cg(function: Objective, iterate: Iterate) -> Iterate | None:
     """
     norm = float(np.linalg.norm(iterate.gradient))
     first = iterate.scale or norm
-    # The square root of the remaining gradient share makes convergence superlinear.
-    step = _newton_step(function, iterate.gradient, min(NEWTON_LEFT, np.sqrt(norm / first)))
-    found = _searched(function, iterate, step, 1.0)
+    # A tolerance that decreases with the square root of the gradient makes convergence superlinear.
+    step = _newton_step(function, iterate.gradient, min(MAX_RESIDUAL_SHARE, np.sqrt(norm / first)))
+    found = _line_search(function, iterate, step, 1.0)
     return None if found is None else replace(found, scale=first)
 
 
 def gd(function: Objective, iterate: Iterate) -> Iterate | None:
     """Step against the gradient with a backtracking line search; the first trial is twice the last step."""
-    return _searched(function, iterate, -iterate.gradient, 2 * (iterate.scale or 1.0))
+    return _line_search(function, iterate, -iterate.gradient, 2 * (iterate.scale or 1.0))
 
 
 def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
@@ -178,15 +180,15 @@ def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
     return direction
 
 
-def _newton_step(function: Objective, gradient: Reals, left: float) -> Reals:
-    """Return a direction whose product with the Hessian is minus the gradient, up to a remaining share."""
+def _newton_step(function: Objective, gradient: Reals, max_residual: float) -> Reals:
+    """Return a direction whose product with the Hessian is minus the gradient, up to a relative residual."""
     found = function.metric()
     metric: Metric = np.copy if found is None else function.metric_of(found)
     step, residual = np.zeros_like(gradient), -gradient
     direction = metric(residual)
     square = float(residual @ direction)
-    goal = square * left**2
-    for _ in range(NEWTON_PRODUCTS):
+    goal = square * max_residual**2
+    for _ in range(MAX_PRODUCT_COUNT):
         product = function.product(direction)
         curvature = float(direction @ product)
         if curvature <= 0:
@@ -194,38 +196,38 @@ def _newton_step(function: Objective, gradient: Reals, left: float) -> Reals:
         length = square / curvature
         step += length * direction
         residual -= length * product
-        towards = metric(residual)
-        before, square = square, float(residual @ towards)
+        preconditioned = metric(residual)
+        previous_square, square = square, float(residual @ preconditioned)
         if square <= goal:
             break
-        direction = towards + square / before * direction
+        direction = preconditioned + square / previous_square * direction
     return step if step.any() else -gradient
 
 
-def _searched(
-    function: Objective, iterate: Iterate, direction: Reals, length: float, slope_left: float = np.inf
+def _line_search(
+    function: Objective, iterate: Iterate, direction: Reals, length: float, max_slope_share: float = np.inf
 ) -> Iterate | None:
-    """Return a point along a direction with sufficient decrease and, if requested, a sufficiently small slope.
+    """Return a point along a direction with sufficient decrease and at most `max_slope_share` of the initial slope.
 
     Source: Lewis and Overton, "Nonsmooth optimization via quasi-Newton methods", Math. Program. 141, 2013, algorithm
-    2.6: the length is halved, doubled, or set to the middle of the bracket.
+    2.6: the length is doubled, or set to the middle of the bracket.
     """
     slope = float(iterate.gradient @ direction)
     # Near the end, differences of values are rounding errors.
-    blur = LEAST_DECREASE * abs(iterate.value)
-    least, most, found = 0.0, np.inf, None
-    for _ in range(MOST_TRIALS):
+    rounding = MIN_RELATIVE_DECREASE * abs(iterate.value)
+    low, high, found = 0.0, np.inf, None
+    for _ in range(MAX_TRIAL_COUNT):
         at = iterate.at + length * direction
         value, gradient = function.value(at)
-        if value > iterate.value + SUFFICIENT_DECREASE * length * slope + blur:
-            most = length
+        if value > iterate.value + SUFFICIENT_DECREASE * length * slope + rounding:
+            high = length
         else:
             found = replace(iterate, at=at, value=value, gradient=gradient, scale=length)
-            if float(gradient @ direction) >= slope_left * slope:
+            if float(gradient @ direction) >= max_slope_share * slope:
                 return found
-            least = length
-        length = 2 * length if most == np.inf else (least + most) / 2
+            low = length
+        length = 2 * length if high == np.inf else (low + high) / 2
     return found
 
 
-SOLVERS: dict[str, Step] = {"lbfgs": lbfgs, "newton-cg": newton_cg, "gd": gd}
+SOLVERS: dict[str, Step] = dict(zip(LOGISTIC_SOLVERS, (lbfgs, newton_cg, gd), strict=True))

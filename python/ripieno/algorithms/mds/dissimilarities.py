@@ -1,7 +1,7 @@
-"""A worker's rows of a dissimilarity matrix: read, or computed from the points' rows, and checked.
+"""A worker's rows of a dissimilarity matrix, read or computed from points, and their checks.
 
-No rank has the whole matrix, unless the input is in memory. Symmetry is checked by products with a random vector from
-the left and from the right: one pass over the rows and n numbers of communication.
+No rank has the whole matrix, unless the input is in memory. The symmetry check compares the products of the matrix with
+a random vector from the left and from the right. It takes one pass over the rows and communicates n numbers.
 Source: Freivalds, "Probabilistic machines can use less running time", IFIP 1977.
 """
 
@@ -17,6 +17,7 @@ from scipy.spatial.distance import cdist
 import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans.rows import check_finite, load
 from ripieno.algorithms.mds.sequences import Sequences, edit_distances
+from ripieno.algorithms.methods import PRECOMPUTED, ROW_METRICS
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input import matrix
@@ -30,16 +31,13 @@ if TYPE_CHECKING:
 
 Source = Dataset | RowsInMemory | matrix.LocalRows
 
-#: Distances between rows. A kernel of this package computes the first one.
-METRICS = ("euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "sqeuclidean")
-PRECOMPUTED = "precomputed"
 BLOCK_ROWS = 256
-#: Largest difference of entries that must be equal, relative to the largest entry.
-SYMMETRIC = 1e-5
+#: Largest difference between an entry and its mirror image, relative to the largest entry of the row.
+SYMMETRY_RTOL = 1e-5
 #: Largest relative rounding error of a row sum in float64.
-ROUNDED = 1e-11
-#: Outside of these powers of two, squares of float32 overflow or underflow.
-LEAST_EXPONENT, MOST_EXPONENT = -40, 40
+ROW_SUM_RTOL = 1e-11
+#: Dissimilarities between these powers of two have squares that neither overflow nor underflow in float32.
+MIN_EXPONENT, MAX_EXPONENT = -40, 40
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class RowBlock:
     first
         Number of the first row.
     scale
-        A power of two.
+        Divisor of the dissimilarities, a power of two.
     largest
         Largest dissimilarity of pairs with non-zero weight, divided by `scale`.
     """
@@ -73,7 +71,7 @@ class RowBlock:
 
     @property
     def total(self) -> int:
-        """Number of points."""
+        """Return the number of points."""
         return sum(self.counts)
 
 
@@ -91,12 +89,12 @@ def load_square(comm: Communicator, source: Source | Sequences, weights: Source 
     elif metric == PRECOMPUTED:
         share, counts, first = _read_square(comm, source)
     else:
-        values, counts, first = _computed(comm, source, metric)
+        values, counts, first = _compute_distances(comm, source, metric)
     own_weights = None if weights is None else _read_weights(comm, weights, counts, first)
     if metric == PRECOMPUTED and not isinstance(source, Sequences):
-        # Read after the weights, because entries of pairs without weight are not checked.
+        # Checked after the weights are read, because entries with weight 0 are not checked.
         if own_weights is not None:
-            share = replace(share, points=_without_missing(share.points, own_weights))
+            share = replace(share, points=_clear_missing(share.points, own_weights))
         _check_square(comm, share, counts, first)
         values = share.points
     return _scaled(comm, values, own_weights, counts, first)
@@ -108,7 +106,7 @@ def read_rows(comm: Communicator, source: Source, width: int, what: str) -> RowS
     Raises
     ------
     InputError
-        On every rank: the input is something else, or has another width.
+        On every rank: a value is negative or not finite, or the input has another width.
     """
     with agreement(comm):
         share = _share(source, comm.rank, comm.world_size)
@@ -135,7 +133,7 @@ def _check_values(share: RowShare, threads: int) -> None:
     for begin in range(0, len(values), BLOCK_ROWS):
         block = values[begin : begin + BLOCK_ROWS]
         if block.min(initial=0) < 0:
-            row, column = (int(at) for at in np.unravel_index(block.argmin(), block.shape))
+            row, column = (int(index) for index in np.unravel_index(block.argmin(), block.shape))
             where = share.describe(begin + row, column)
             raise InputError(f"{where}: {block[row, column]} where a number >= 0 is expected")
 
@@ -158,8 +156,8 @@ def _read_square(comm: Communicator, source: Source) -> tuple[RowShare, tuple[in
     return share, counts, first
 
 
-def _without_missing(values: NDArray[Any], weights: NDArray[np.float32]) -> NDArray[Any]:
-    """Return `values` with zeros where the weight is 0: missing entries may have any value, or NaN.
+def _clear_missing(values: NDArray[Any], weights: NDArray[np.float32]) -> NDArray[Any]:
+    """Return `values` with zeros where the weight is 0. Such missing entries may have any value, including NaN.
 
     The array is copied if an entry changes, because it can be the caller's memory or a mapped file.
     """
@@ -187,25 +185,25 @@ def _check_square(comm: Communicator, share: RowShare, counts: tuple[int, ...], 
     _check_symmetric(comm, share.points, counts, "X")
 
 
-def _computed(comm: Communicator, source: Source, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:
+def _compute_distances(comm: Communicator, source: Source, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:
     rows = load(comm, source)
     counts = tuple(comm.allgather(len(rows)))
     points = rows.points if rows.points.dtype == np.float32 else rows.points.astype(np.float64)
-    every = comm.allgather(points, counts=counts)
+    all_points = comm.allgather(points, counts=counts)
     found = np.empty((len(rows), rows.total), points.dtype)
     distance: Any = metric
     with agreement(comm):
         for begin in range(0, len(rows), BLOCK_ROWS):
             block = points[begin : begin + BLOCK_ROWS]
-            if metric == METRICS[0]:
-                found[begin : begin + len(block)] = kernels.distances(block, every, threads=comm.threads)
+            if metric == ROW_METRICS[0]:
+                found[begin : begin + len(block)] = kernels.distances(block, all_points, threads=comm.threads)
             else:
-                found[begin : begin + len(block)] = np.maximum(cdist(block, every, distance), 0.0)
+                found[begin : begin + len(block)] = np.maximum(cdist(block, all_points, distance), 0.0)
         own = np.arange(len(rows))
         found[own, rows.offset + own] = 0.0
-        bad = np.argwhere(~np.isfinite(found))
-        if len(bad):
-            row, column = bad[0].tolist()
+        invalid = np.argwhere(~np.isfinite(found))
+        if len(invalid):
+            row, column = invalid[0].tolist()
             raise InputError(
                 f"metric={metric!r}: the distance of the rows {rows.offset + row} and {column} is "
                 f"{found[row, column]}, expected a finite number"
@@ -219,8 +217,8 @@ def _read_weights(comm: Communicator, source: Source, counts: tuple[int, ...], f
     own = tuple(comm.allgather(len(share.points)))
     if own != counts:
         raise InputError(
-            f"weights has {sum(own)} rows for {total} points, dealt to the ranks as {own}, not as {counts}: expected a "
-            "square matrix, in the same kind of file as the dissimilarities"
+            f"weights has {sum(own)} rows for {total} points, distributed to the ranks as {own}, but "
+            f"the points as {counts}: expected a square matrix, in the same kind of file as the dissimilarities"
         )
     with agreement(comm):
         # The weight of a point with itself does not affect the result.
@@ -241,18 +239,18 @@ def _check_symmetric(comm: Communicator, own: NDArray[Any], counts: tuple[int, .
         block = own[begin : begin + BLOCK_ROWS].astype(np.float64)
         right[begin : begin + len(block)] = block @ vector
         left += vector[first + begin : first + begin + len(block)] @ block
-    every = comm.allgather(right, counts=counts)
+    right_of_all = comm.allgather(right, counts=counts)
     left = comm.allreduce(left)
-    apart = np.abs(every - left)
-    worst = int(apart.argmax())
-    if apart[worst] <= ROUNDED * float(every.max()):
+    differences = np.abs(right_of_all - left)
+    worst = int(differences.argmax())
+    if differences[worst] <= ROW_SUM_RTOL * float(right_of_all.max()):
         return
     owner = int(np.searchsorted(np.cumsum(counts), worst, side="right"))
     row = comm.broadcast(own[worst - first].astype(np.float64) if comm.rank == owner else None, root=owner)
     column = comm.allgather(np.ascontiguousarray(own[:, worst], np.float64), counts=counts)
     other = int(np.abs(row - column).argmax())
     # Distances computed from both sides may differ in their last bits.
-    if abs(row[other] - column[other]) > SYMMETRIC * float(row.max()):
+    if abs(row[other] - column[other]) > SYMMETRY_RTOL * float(row.max()):
         raise InputError(
             f"{what}: row {worst}, column {other} is {row[other]:g}, but row {other}, column {worst} is "
             f"{column[other]:g}: expected a symmetric matrix"
@@ -266,19 +264,19 @@ def _scaled(
     counts: tuple[int, ...],
     first: int,
 ) -> RowBlock:
-    largest = comm.allreduce(_largest(values, weights), op="max")
+    largest = comm.allreduce(_largest_weighted(values, weights), op="max")
     scale = 1.0
     if values.dtype != np.int16:
-        greatest = comm.allreduce(float(values.max(initial=0)), op="max")
-        exponent = int(np.frexp(greatest)[1])
-        if not LEAST_EXPONENT <= exponent <= MOST_EXPONENT and greatest > 0:
+        maximum = comm.allreduce(float(values.max(initial=0)), op="max")
+        exponent = int(np.frexp(maximum)[1])
+        if not MIN_EXPONENT <= exponent <= MAX_EXPONENT and maximum > 0:
             scale = float(np.ldexp(1.0, exponent))
             values = values / scale
         values = np.ascontiguousarray(values, np.float32)
     return RowBlock(values, weights, counts, first, scale, largest / scale)
 
 
-def _largest(values: NDArray[Any], weights: NDArray[np.float32] | None) -> float:
+def _largest_weighted(values: NDArray[Any], weights: NDArray[np.float32] | None) -> float:
     """Return the largest entry with non-zero weight."""
     largest = 0.0
     for begin in range(0, len(values), BLOCK_ROWS):

@@ -16,12 +16,20 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count, number, whole
-from ripieno.algorithms.inputs import Input, check_columns, in_files, open_rows, rows_in_memory
+from ripieno.algorithms.inputs import Input, check_columns, is_in_files, open_rows, rows_in_memory
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.mds import program
-from ripieno.algorithms.mds.dissimilarities import METRICS, PRECOMPUTED, Source
-from ripieno.algorithms.mds.program import METHODS, MDSOptions, MDSPart
-from ripieno.algorithms.mds.sequences import SEQUENCE_METRICS, Sequences
+from ripieno.algorithms.mds.dissimilarities import Source
+from ripieno.algorithms.mds.program import MDSOptions, MDSPart
+from ripieno.algorithms.mds.sequences import Sequences
+from ripieno.algorithms.methods import (
+    ANNEALED_STARTS,
+    DA_SMACOF,
+    MDS_METHODS,
+    PRECOMPUTED,
+    ROW_METRICS,
+    SEQUENCE_METRICS,
+)
 from ripieno.algorithms.own_rows import agreed, opening, own_points, rows_of
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -38,8 +46,6 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 
-#: Default number of random starts with annealing.
-ANNEALED_STARTS = 4
 #: Accepted types of dissimilarities; others are converted to the first.
 DISSIMILARITY_DTYPES = [np.float64, np.float32, np.int16]
 
@@ -52,9 +58,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
     n_components : int, default=3
         Number of dimensions of the positions, at most 64.
     method : {"smacof", "da-smacof"}, default="smacof"
-        Descent method. "smacof" uses majorization alone. "da-smacof" adds deterministic annealing, and then single
-        points leap to positions of less stress. It takes longer, mostly finds lower minima, and hardly depends on the
-        start.
+        Descent method. "smacof" uses majorization alone. "da-smacof" adds deterministic annealing, and then moves
+        single points to positions of less stress. It takes longer, usually finds lower minima, and hardly depends on
+        the start.
     weights : array of shape (n_samples, n_samples) or path, default=None
         Weights of the pairs: symmetric numbers >= 0, with 0 for missing dissimilarities. None: equal weights.
     metric : str, default="precomputed"
@@ -64,7 +70,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         substitutions, and "normalized-levenshtein" divides this by the length of the longer sequence. These two require
         the extra ``ripieno[sequences]``.
     init : "random" or array of shape (n_samples, n_components), default="random"
-        Initial positions. Random ones equal scikit-learn's for the same integer seed.
+        Initial positions. Random positions equal scikit-learn's for the same integer seed.
     n_init : int or "auto", default="auto"
         Number of random starts; the result of least stress is kept. With annealing, every second start begins colder.
         "auto" means 4 with annealing from random positions, otherwise 1.
@@ -145,7 +151,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
     """
 
     _row_parameters = ("init", "weights")
-    _of_rows = ("embedding_",)
+    _row_attributes = ("embedding_",)
     _needs_order = True
 
     embedding_: Reals
@@ -244,7 +250,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             source, weights = self._open(X), self._open_weights()
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
         own = slice(None) if comm is None or rows != "own" else parts[comm.rank].own_points
-        self._keep(parts, own, time.perf_counter() - begin)
+        self._store_result(parts, own, time.perf_counter() - begin)
         return self
 
     def fit_transform(self, X: Input, y: object = None) -> Reals:
@@ -278,15 +284,15 @@ class MDS(IterativeEstimator, ObservedEstimator):
         check_count("n_neighbors", n_neighbors)
         check_count("max_iter", max_iter)
         source: Dataset | RowsInMemory
-        if in_files(X):
+        if is_in_files(X):
             source = open_source(X)
         else:
             X = rows_in_memory(X)
             source = RowsInMemory(
-                check_array(_small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
+                check_array(_as_int16(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
             )
         count = min(n_neighbors, len(self.embedding_))
-        parts = self._apply(program.interpolate, source, self.embedding_, count, max_iter, _at_least_zero("eps", eps))
+        parts = self._apply(program.interpolate, source, self.embedding_, count, max_iter, _non_negative("eps", eps))
         return np.concatenate(parts)
 
     def __sklearn_tags__(self) -> Any:
@@ -302,10 +308,10 @@ class MDS(IterativeEstimator, ObservedEstimator):
         self._check_workers()
         whole("n_components", self.n_components, 1, MOST_DIMENSIONS)
         check_count("max_iter", self.max_iter)
-        if self.method not in METHODS:
-            raise InputError(f"method={self.method!r}: expected one of {', '.join(METHODS)}")
-        if self.metric not in (PRECOMPUTED, *METRICS, *SEQUENCE_METRICS):
-            known = ", ".join((PRECOMPUTED, *METRICS, *SEQUENCE_METRICS))
+        if self.method not in MDS_METHODS:
+            raise InputError(f"method={self.method!r}: expected one of {', '.join(MDS_METHODS)}")
+        if self.metric not in (PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS):
+            known = ", ".join((PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS))
             raise InputError(f"metric={self.metric!r}: expected one of {known}")
         cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
         if not 0 < cooling < 1:
@@ -317,7 +323,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             init=init,
             n_init=self._start_count(init),
             max_iter=self.max_iter,
-            eps=_at_least_zero("eps", self.eps),
+            eps=_non_negative("eps", self.eps),
             cooling=cooling,
             seed=self._own_seed(comm),
             checkpoint_options=self._checkpoint_options(),
@@ -336,24 +342,26 @@ class MDS(IterativeEstimator, ObservedEstimator):
                 X = X if order is None or self.metric != PRECOMPUTED else _in_order(X, order)
                 source, weights, init = self._open(X), self._open_weights(), self._init()
                 if order is not None:
-                    weights, init = self._of_own_rows(weights, init, order)
+                    weights, init = self._select_own_rows(weights, init, order)
                 if init is not None and source.row_count not in (None, len(init)):
                     raise InputError(f"rank {comm.rank}: init has {len(init)} rows for {source.row_count} points")
-        mine = own_points(self, comm, source, None)
+        own_rows = own_points(self, comm, source, None)
         inits = [each for each in comm.allgather(init) if each is not None]
-        # Every rank has the positions of all points.
+        # Every rank needs the positions of all points.
         options = replace(self._options(comm, np.concatenate(inits) if inits else None), order=order)
         width = None if weights is None else weights.column_count
         (width,) = agreed(comm, None if source is None else (width,), "columns of weights")
         if width is None:
-            return mine, None, options
-        own = LocalRows(weights or RowsInMemory(np.empty((0, width), np.float32)), None, f"weights of rank {comm.rank}")
-        return mine, own, options
+            return own_rows, None, options
+        own_weights = LocalRows(
+            weights or RowsInMemory(np.empty((0, width), np.float32)), None, f"weights of rank {comm.rank}"
+        )
+        return own_rows, own_weights, options
 
-    def _of_own_rows(
+    def _select_own_rows(
         self, weights: Any, init: Reals | None, order: NDArray[np.int64]
     ) -> tuple[RowsInMemory | None, Reals | None]:
-        """Return the rows of this rank's splits in weights and positions of all points."""
+        """Return the rows of this rank's splits, from weights and positions of all points."""
         own = rows_of(self._row_runs)
         if isinstance(weights, Dataset):
             raise InputError("weights in files, and X in splits: expected an array of weights")
@@ -378,10 +386,10 @@ class MDS(IterativeEstimator, ObservedEstimator):
         if isinstance(self.n_init, str):
             if self.n_init != "auto":
                 raise InputError(f"n_init={self.n_init!r}: expected a whole number, or 'auto'")
-            return ANNEALED_STARTS if init is None and self.method == METHODS[1] else 1
+            return ANNEALED_STARTS if init is None and self.method == DA_SMACOF else 1
         check_count("n_init", self.n_init)
         if init is not None and self.n_init != 1:
-            raise InputError(f"n_init={self.n_init}: expected 1, because init gives the first positions")
+            raise InputError(f"n_init={self.n_init}: expected 1, because init sets the initial positions")
         return self.n_init
 
     def _own_seed(self, comm: Communicator | None) -> int:
@@ -395,25 +403,25 @@ class MDS(IterativeEstimator, ObservedEstimator):
             self.n_features_in_ = 1
             return _sequences(X)
         if isinstance(X, Sequences):
-            raise InputError(f"metric={self.metric!r}: sequences have one of {', '.join(SEQUENCE_METRICS)}")
+            raise InputError(f"metric={self.metric!r}: sequences require one of {', '.join(SEQUENCE_METRICS)}")
         if self.metric != PRECOMPUTED:
             return open_rows(self, X, reset=True)
-        if in_files(X):
+        if is_in_files(X):
             source = open_source(X)
             check_columns(self, source, reset=True)
             return source
         X = rows_in_memory(X)
-        array = validate_data(self, _small(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
+        array = validate_data(self, _as_int16(X), dtype=DISSIMILARITY_DTYPES, order="C", ensure_all_finite=False)
         return RowsInMemory(array)
 
     def _open_weights(self) -> Dataset | RowsInMemory | None:
         if self.weights is None:
             return None
-        if in_files(self.weights):
+        if is_in_files(self.weights):
             return open_source(self.weights)
         check_unmasked(self.weights, "weights")
         array = check_array(
-            _small(self.weights),
+            _as_int16(self.weights),
             dtype=DISSIMILARITY_DTYPES,
             order="C",
             ensure_all_finite=False,
@@ -421,7 +429,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         )
         return RowsInMemory(array)
 
-    def _keep(self, parts: list[MDSPart], own: slice, total_s: float) -> None:
+    def _store_result(self, parts: list[MDSPart], own: slice, total_s: float) -> None:
         first = parts[0]
         self.embedding_, self.stress_ = first.embedding[own], first.stress
         self.normalized_stress_ = first.normalized_stress
@@ -438,7 +446,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
 
 def _in_order(X: Any, order: NDArray[np.int64]) -> NDArray[Any]:
-    """Return rows of a matrix of all points with the columns in the order of the ranks' rows."""
+    """Return rows of a square matrix with its columns in the order of the ranks' rows."""
     rows: NDArray[Any] = np.column_stack([each.to_numpy() for each in X.columns]) if isinstance(X, pa.Table) else X
     if rows.ndim != 2 or rows.shape[1] != len(order):
         raise InputError(f"X has {len(order)} rows and shape (…, {rows.shape[-1]}): expected a square matrix")
@@ -459,13 +467,13 @@ def _sequences(X: Any) -> Sequences:
     return Sequences.of(values)
 
 
-def _small(X: Any) -> Any:
-    """Return integers of up to 16 bits as int16, which the kernels read; other input is unchanged."""
+def _as_int16(X: Any) -> Any:
+    """Return integers that fit in int16, a type of the kernels, as int16; return other input unchanged."""
     is_small = isinstance(X, np.ndarray) and X.dtype.kind in "iu" and np.can_cast(X.dtype, np.int16)
     return X.astype(np.int16, copy=False) if is_small else X
 
 
-def _at_least_zero(name: str, value: Any) -> float:
+def _non_negative(name: str, value: Any) -> float:
     expected = "expected a number >= 0"
     found = number(name, value, expected)
     if not 0 <= found < np.inf:

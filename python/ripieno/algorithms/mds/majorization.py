@@ -1,13 +1,12 @@
 """Majorization: repeated minimization of a quadratic upper bound of the stress.
 
 In each step, a rank computes its own points' rows of the product of Guttman's matrix B with the positions, and their
-stress. One collective gathers both on all ranks. Stress is summed from the rows without rounding, so positions and
+stress. One collective gathers both on all ranks. The sum of the rows' stress is exactly rounded, so positions and
 stress are bitwise equal for any number of ranks. With weights, the step multiplies by the inverse of their Laplacian
-matrix V. Conjugate gradients compute this from products with V alone.
-Sources: De Leeuw, "Applications of convex analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and
-scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, algorithms 1 and 2; De
-Leeuw and Heiser, "Multidimensional scaling with restrictions on the configuration", Multivariate Analysis V, 1980
-(steps of twice the length).
+matrix V. Conjugate gradients compute this from products with V alone. Sources: De Leeuw, "Applications of convex
+analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and scalable solution for interpolative
+multidimensional scaling with weighting", e-Science 2013, algorithms 1 and 2; De Leeuw and Heiser, "Multidimensional
+scaling with restrictions on the configuration", Multivariate Analysis V, 1980 (steps of twice the length).
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 
 Reals = NDArray[np.float64]
 
-#: Conjugate gradients end at this relative residual, or after this many products.
-SOLVED, MOST_PRODUCTS = 1e-6, 100
+#: Conjugate gradients stop at this relative residual, or after this number of products.
+RESIDUAL_RTOL, MAX_PRODUCT_COUNT = 1e-6, 100
 
 
 @dataclass(frozen=True)
@@ -39,21 +38,21 @@ class MajorizationStep:
 
     Parameters
     ----------
-    pulled : (n, k)
-        Product of B with the positions.
+    guttman_product : (n, k)
+        Product of Guttman's matrix B with the positions.
     errors
         Weighted squared differences of distances and dissimilarities, over all pairs in both directions.
     squares
         Weighted squared distances.
     """
 
-    pulled: Reals
+    guttman_product: Reals
     errors: float
     squares: float
 
 
 class Majorization:
-    """The stress of positions that all ranks have, and majorization steps; every rank makes each call.
+    """Computes stress and majorization steps of positions that all ranks have; every rank makes each call.
 
     Parameters
     ----------
@@ -98,26 +97,26 @@ class Majorization:
         """Return the positions after the step, or after a step of twice the length; neither increases the stress."""
         if self._rows.weights is None:
             with self._clock.computing():
-                to = step.pulled / self._rows.total
+                positions = step.guttman_product / self._rows.total
         else:
-            to = self._solved(step.pulled, at)
-        return 2 * to - at if doubled else to
+            positions = self._solve(step.guttman_product, at)
+        return 2 * positions - at if doubled else positions
 
-    def relocated(self, at: Reals, random: np.random.Generator) -> Reals:
+    def relocate(self, at: Reals, random: np.random.Generator) -> Reals:
         """Return the positions after relocations to lower stress; all ranks draw the same numbers."""
         with self._clock.computing():
-            own = Relocations(self._rows, at, self._comm.threads).better(targets(self._rows, at, random))
+            own = Relocations(self._rows, at, self._comm.threads).improved(targets(self._rows, at, random))
         with self._clock.communicating():
             gathered: Reals = self._comm.allgather(own, counts=self._rows.counts)
             return gathered
 
-    def _solved(self, right: Reals, start: Reals) -> Reals:
+    def _solve(self, right: Reals, start: Reals) -> Reals:
         """Solve V·x = right by conjugate gradients, with all dimensions as one vector."""
         solution = start.copy()
-        left = right - self._product(solution)
-        direction = left.copy()
-        square, goal = _dot(left, left), SOLVED**2 * _dot(right, right)
-        for _ in range(MOST_PRODUCTS):
+        residual = right - self._product(solution)
+        direction = residual.copy()
+        square, goal = _dot(residual, residual), RESIDUAL_RTOL**2 * _dot(right, right)
+        for _ in range(MAX_PRODUCT_COUNT):
             if square <= goal:
                 break
             product = self._product(direction)
@@ -125,20 +124,20 @@ class Majorization:
             if along <= 0.0:
                 break
             solution += square / along * direction
-            left -= square / along * product
-            before, square = square, _dot(left, left)
-            direction = left + square / before * direction
+            residual -= square / along * product
+            previous, square = square, _dot(residual, residual)
+            direction = residual + square / previous * direction
         return solution
 
     def _product(self, vector: Reals) -> Reals:
         """Return V times a vector."""
         assert self._rows.weights is not None
         with self._clock.computing():
-            narrow = vector.astype(np.float32)
+            vector32 = vector.astype(np.float32)
             pairs.weighted_differences(
                 self._rows.weights,
-                narrow[self._own],
-                narrow,
+                vector32[self._own],
+                vector32,
                 self._products[self._own],
                 threads=self._comm.threads,
             )
@@ -148,5 +147,5 @@ class Majorization:
 
 
 def _dot(a: Reals, b: Reals) -> float:
-    # Bitwise equal on every host, because all ranks must make the same number of products.
+    # The result is bitwise equal on every host, so all ranks compute the same number of products.
     return math.fsum((a * b).ravel())

@@ -1,15 +1,14 @@
-"""The worker program of multidimensional scaling: starts, temperatures, iterations, and out-of-sample points.
+"""The worker program of multidimensional scaling.
 
 Deterministic annealing minimizes the expected stress over positions that scatter with temperature T. This subtracts
-√(2k)·T from every dissimilarity, but not below zero. T falls until nothing is subtracted. At each temperature,
-positions get a small random shift: while few dissimilarities count, points gather on lines and planes, and majorization
-alone cannot leave these. After the last temperature, rounds of relocations move single points to positions of less
-stress.
-Sources: Bae, Qiu and Fox, "Multidimensional scaling by deterministic annealing with iterative majorization algorithm",
-e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Rose, "Deterministic annealing for clustering, compression,
-classification, regression, and related optimization problems", Proc. IEEE 86(11), 1998 (small moves); Bae, Choi, Qiu
-and Fox, "Dimension reduction and visualization of large high-dimensional data via interpolation", HPDC 2010, section
-3.2.
+√(2k)·T from every dissimilarity, but not below zero. T decreases to zero. At each temperature, positions get a small
+random shift: while most dissimilarities are zero, points gather on lines and planes, which majorization alone cannot
+leave. After the last temperature, rounds of relocations move single points to positions of less stress. `interpolate`
+embeds out-of-sample points. Sources: Bae, Qiu and Fox, "Multidimensional scaling by deterministic annealing with
+iterative majorization algorithm", e-Science 2010; Ruan and Fox, e-Science 2013, algorithm 1; Rose, "Deterministic
+annealing for clustering, compression, classification, regression, and related optimization problems", Proc. IEEE
+86(11), 1998 (small moves); Bae, Choi, Qiu and Fox, "Dimension reduction and visualization of large high-dimensional
+data via interpolation", HPDC 2010, section 3.2.
 """
 
 from __future__ import annotations
@@ -31,22 +30,22 @@ from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square
 from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
 from ripieno.algorithms.mds.saved import MdsCheckpointer, MdsFitState
 from ripieno.algorithms.mds.sequences import Sequences
+from ripieno.algorithms.methods import DA_SMACOF
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-METHODS = ("smacof", "da-smacof")
-#: Relative to the largest dissimilarity: the shift at the last temperature above zero, and the random moves at each.
-LEAST_SHIFT, MOVED = 0.02, 3e-3
-#: At temperatures above zero, step lengths are doubled, except in the first and every tenth iteration.
-DOUBLED = 10
-#: Every second start begins at this share of the first temperature.
-COLDER = 0.4
-#: Rounds of relocations end when one lowers the squared errors by less than this share, or after `MOST_ROUNDS`.
-LEAST_GAIN, MOST_ROUNDS = 1e-4, 10
-#: Relative offset of new points from the mean of their neighbors at the start, because points must not coincide.
+#: Minimum shift above zero, and scale of the random moves at each temperature, relative to the largest dissimilarity.
+MIN_SHIFT, MOVE_SCALE = 0.02, 3e-3
+#: At temperatures above zero, step lengths are doubled, except in the first and then every tenth iteration.
+PLAIN_STEP_INTERVAL = 10
+#: Every second start begins at this share of the highest temperature.
+COLD_START_SHARE = 0.4
+#: Relocations end when a round lowers the squared errors by less than this share, or after the maximum round count.
+MIN_GAIN, MAX_ROUND_COUNT = 1e-4, 10
+#: Relative initial offset of new points from the mean of their neighbors, because points must not coincide.
 OFFSET = 1e-3
 
 
@@ -93,12 +92,12 @@ class MDSOptions:
             "metric": self.metric,
             "weights": rows.weights is not None,
             "n_init": self.n_init,
-            "seed": self.seed if self.init is None or self.method == METHODS[1] else None,
+            "seed": self.seed if self.init is None or self.method == DA_SMACOF else None,
         }
         if self.order is not None:
             facts["order"] = hashlib.sha256(self.order.tobytes()).hexdigest()
-        if self.method == METHODS[1] or self.n_init > 1:
-            # These parameters ended the starts that are already complete.
+        if self.method == DA_SMACOF or self.n_init > 1:
+            # The completed starts and temperatures depend on these parameters.
             facts |= {"max_iter": self.max_iter, "eps": self.eps, "cooling": self.cooling}
         return facts
 
@@ -159,15 +158,15 @@ def fit(
 
 
 class _Descent:
-    """The iterates from each start through all temperatures."""
+    """Runs every start through all temperatures and relocations."""
 
     def __init__(self, comm: Communicator, rows: RowBlock, options: MDSOptions, iteration_log: IterationLog) -> None:
         self._rows = rows
         self._options = options
         self._iteration_log = iteration_log
         self._majorization = Majorization(comm, rows, options.n_components, iteration_log.clock)
-        #: If all dissimilarities are zero, annealing has nothing to subtract.
-        self._is_annealed = options.method == METHODS[1] and rows.largest > 0
+        # If all dissimilarities are zero, there is no shift to anneal.
+        self._is_annealed = options.method == DA_SMACOF and rows.largest > 0
         self._shifts = list(_shifts(rows.largest, options.cooling)) if self._is_annealed else [0.0]
         self._size = 0.0
         self.resumed_from: int | None = None
@@ -177,16 +176,16 @@ class _Descent:
         starts = self._starts()
         drawn = next(starts)
         state = self._last = MdsFitState(at=drawn)
-        kept = checkpointer.load()
-        if kept is not None:
-            state = kept
-            for _ in range(kept.start):
+        saved = checkpointer.load()
+        if saved is not None:
+            state = saved
+            for _ in range(saved.start):
                 drawn = next(starts)
-            self._iteration_log.iterations_before = self.resumed_from = kept.all_iterations
+            self._iteration_log.iterations_before = self.resumed_from = saved.all_iterations
         step = self._majorization.step(state.at, self._shift(state.level))
-        if kept is not None:
-            checkpointer.check(kept, step.errors)
-        if self._options.method == METHODS[1]:
+        if saved is not None:
+            checkpointer.check(saved, step.errors)
+        if self._options.method == DA_SMACOF:
             # At coinciding positions, the errors equal the squared dissimilarities.
             self._size = self._majorization.step(np.zeros_like(state.at)).errors
         while True:
@@ -195,32 +194,32 @@ class _Descent:
             if best is None or state.errors < best.errors:
                 state = replace(state, best=replace(state, best=None))
             if state.start + 1 == self._options.n_init:
-                # A resumed fit runs at least one iteration, which its report needs. This also holds for a fit that had
-                # ended.
+                # This state precedes the last iteration, so a resumed fit runs at least one iteration, which its report
+                # needs.
                 checkpointer.save(self._last, last=True)
                 return state
             start = state.start + 1
             state = MdsFitState(
                 at=next(starts),
                 start=start,
-                level=self._first(start),
+                level=self._first_level(start),
                 all_iterations=state.all_iterations,
                 best=state.best,
             )
             step = self._majorization.step(state.at, self._shift(state.level))
 
     def _descend(self, state: MdsFitState, step: MajorizationStep, checkpointer: MdsCheckpointer) -> MdsFitState:
-        """Run from a start, or from the middle of a descent, to the end of its last temperature or relocations."""
+        """Run from a start, or from the center of a descent, to the end of its last temperature or relocations."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
             if state.in_level >= self._options.max_iter or self._is_stable(state):
-                following = self._following(state)
-                if following is None:
+                next_level = self._next_level(state)
+                if next_level is None:
                     return replace(state, converged=self._is_stable(state))
-                state, step = following
+                state, step = next_level
             self._last = state
             checkpointer.save(state)
-            is_doubled = self._shift(state.level) > 0 and state.in_level % DOUBLED != 0
+            is_doubled = self._shift(state.level) > 0 and state.in_level % PLAIN_STEP_INTERVAL != 0
             at = self._majorization.transform(step, state.at, doubled=is_doubled)
             step = self._majorization.step(at, self._shift(state.level))
             state = replace(
@@ -235,7 +234,7 @@ class _Descent:
             )
             self._report(state)
 
-    def _following(self, state: MdsFitState) -> tuple[MdsFitState, MajorizationStep] | None:
+    def _next_level(self, state: MdsFitState) -> tuple[MdsFitState, MajorizationStep] | None:
         """Return the first state and step of the next temperature or round of relocations; None after the last."""
         level = state.level + 1
         random = np.random.default_rng([self._options.seed, state.start, level])
@@ -243,14 +242,14 @@ class _Descent:
         if level < len(self._shifts):
             moves = random.normal(size=state.at.shape)
             moves = moves if self._options.order is None else moves[self._options.order]
-            at = state.at + MOVED * self._rows.largest * moves
+            at = state.at + MOVE_SCALE * self._rows.largest * moves
             # The next temperature changes the shifted dissimilarities, so the same positions give a new step.
             step = self._majorization.step(at, self._shift(level))
         else:
-            is_over = level >= len(self._shifts) + MOST_ROUNDS or state.errors >= (1 - LEAST_GAIN) * state.left
+            is_over = level >= len(self._shifts) + MAX_ROUND_COUNT or state.errors >= (1 - MIN_GAIN) * state.left
             if is_over or not self._is_annealed:
                 return None
-            at = self._majorization.relocated(state.at, random)
+            at = self._majorization.relocate(state.at, random)
             step = self._majorization.step(at)
             # Simultaneous relocations of several points can collide.
             if step.errors >= state.errors:
@@ -258,9 +257,9 @@ class _Descent:
             state = replace(state, left=state.errors)
         return replace(state, at=at, errors=step.errors, squares=step.squares), step
 
-    def _first(self, start: int) -> int:
-        """Return the first temperature of a start. From the highest one, most starts reach the same few minima."""
-        share = COLDER if start % 2 else 1.0
+    def _first_level(self, start: int) -> int:
+        """Return the first level of a start. Every second start begins colder, because hot starts reach few minima."""
+        share = COLD_START_SHARE if start % 2 else 1.0
         return next(level for level, shift in enumerate(self._shifts) if shift <= share * self._shifts[0])
 
     def _shift(self, level: int) -> float:
@@ -270,8 +269,8 @@ class _Descent:
     def _is_stable(self, state: MdsFitState) -> bool:
         if state.before is None:
             return False
-        # scikit-learn's criterion, except where annealing has contracted all points and the size would be close to
-        # zero.
+        # scikit-learn's criterion. With annealing, the size is fixed, because `squares` is almost zero at high
+        # temperatures.
         size = self._size or state.squares
         return state.before - state.errors < self._options.eps * size
 
@@ -282,7 +281,7 @@ class _Descent:
         }
         if self._options.n_init > 1:
             measures["start"] = state.start + 1
-        if self._options.method == METHODS[1]:
+        if self._options.method == DA_SMACOF:
             width = self._shift(state.level) * self._rows.scale
             measures["temperature"] = width / float(np.sqrt(2 * self._options.n_components))
         self._iteration_log.end_iteration(**measures)
@@ -304,7 +303,7 @@ class _Descent:
 def _shifts(largest: float, cooling: float) -> Iterator[float]:
     """Yield the shift of the dissimilarities at each temperature, ending with zero."""
     share = cooling
-    while share > LEAST_SHIFT:
+    while share > MIN_SHIFT:
         yield share * largest
         share *= cooling
     yield 0.0
@@ -337,17 +336,17 @@ def interpolate(
     np.put_along_axis(weights, nearest, 1.0, axis=1)
     count = nearest.shape[1]
     size = float(np.abs(embedding - embedding.mean(axis=0)).max(initial=0.0)) or 1.0
-    middle: Reals = embedding[nearest].mean(axis=1)
+    center: Reals = embedding[nearest].mean(axis=1)
     offset = np.random.default_rng(0).normal(size=(sum(counts), embedding.shape[1]))
-    at: Reals = middle + OFFSET * size * offset[first : first + len(points)]
+    at: Reals = center + OFFSET * size * offset[first : first + len(points)]
     fixed = embedding.astype(np.float32)
     out = np.empty((len(points), embedding.shape[1] + 2))
     for _ in range(max_iter):
         pairs.guttman(points, weights, at.astype(np.float32), fixed, out, threads=comm.threads)
-        moved = middle + out[:, :-2] / count
-        # All ranks continue while any rank does, so that a point's position does not depend on its rank.
-        farthest = comm.allreduce(float(np.abs(moved - at).max(initial=0.0)), op="max")
-        at = moved
-        if farthest <= eps * size:
+        new = center + out[:, :-2] / count
+        # All ranks stop together, so a point's position does not depend on its rank.
+        largest_move = comm.allreduce(float(np.abs(new - at).max(initial=0.0)), op="max")
+        at = new
+        if largest_move <= eps * size:
             break
     return at

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "mds"
-#: Largest relative difference in stress of equal dissimilarities on other processors.
-SAME_ROWS = 1e-5
+#: Largest relative difference in stress of the same dissimilarities on other processors.
+STRESS_RTOL = 1e-5
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,12 @@ class MdsCheckpointer:
         found = self._states.load()
         return _state(found[0]) if found else None
 
-    def check(self, kept: MdsFitState, errors: float) -> None:
+    def check(self, saved: MdsFitState, errors: float) -> None:
         """Raise CheckpointError if the dissimilarities have another stress at the saved positions."""
-        if not np.isclose(errors, kept.errors, rtol=SAME_ROWS, atol=0.0):
-            self._states.refuse_other(f"its positions had the stress {kept.errors / 2!r}, and have {errors / 2!r} here")
+        if not np.isclose(errors, saved.errors, rtol=STRESS_RTOL, atol=0.0):
+            self._states.raise_other_fit(
+                f"its positions had the stress {saved.errors / 2!r}, and have {errors / 2!r} here"
+            )
 
     def save(self, state: MdsFitState, *, last: bool = False) -> None:
         """Save the state after an iteration if the schedule requires it or if it is the `last`."""

@@ -1,4 +1,4 @@
-"""Sequences of letters, from lists or FASTA files, and the edit distances of all pairs, by rows per rank.
+"""Sequences of letters from lists or FASTA files, and their edit distances, distributed by rows.
 
 For each pair of ranks, each of the two computes half of the distances and sends it to the other. So every distance is
 computed once, and the work is balanced. rapidfuzz computes the distances with Myers' bit vectors, on all threads of a
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.algorithms.methods import LEVENSHTEIN
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import File, PathLike, found
@@ -26,13 +27,10 @@ from ripieno.input.shares import even_range
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Insertions, deletions and substitutions between two sequences; and this number divided by the longer length.
-LEVENSHTEIN, NORMALIZED = SEQUENCE_METRICS = ("levenshtein", "normalized-levenshtein")
-
 
 @dataclass(frozen=True)
 class Sequences:
-    """Sequences in memory or in FASTA files. For files, only this object travels to the workers.
+    """Sequences in memory or in FASTA files. Workers receive the paths of files, not their contents.
 
     Parameters
     ----------
@@ -55,13 +53,13 @@ class Sequences:
             A value is not a string or is empty, or there are fewer than two.
         """
         letters = []
-        for place, value in enumerate(values):
+        for index, value in enumerate(values):
             if not isinstance(value, str):
-                raise InputError(f"X[{place}] is {value!r}: expected a string, a sequence of letters")
+                raise InputError(f"X[{index}] is {value!r}: expected a string, a sequence of letters")
             if not value:
-                raise InputError(f"X[{place}] is an empty string: expected a sequence of letters")
+                raise InputError(f"X[{index}] is an empty string: expected a sequence of letters")
             letters.append(str(value))
-        return cls(_enough(tuple(letters), "X"))
+        return cls(_check_count(tuple(letters), "X"))
 
     @classmethod
     def open(cls, source: PathLike | Sequence[PathLike]) -> Sequences:
@@ -89,7 +87,7 @@ class Sequences:
         """
         if self.letters is not None:
             return self.letters
-        return _enough(
+        return _check_count(
             tuple(letters for file in self.files for letters in fasta.sequences(file)), ", ".join(self.names)
         )
 
@@ -103,14 +101,14 @@ def edit_distances(comm: Communicator, source: Sequences, metric: str) -> tuple[
         On every rank: invalid sequences, or rapidfuzz is not installed.
     """
     with agreement(comm):
-        here = source.read() if comm.rank == 0 else None
-        cdist, scorer = _by_rapidfuzz(metric)
-    letters: tuple[str, ...] = comm.broadcast(here)
+        sequences = source.read() if comm.rank == 0 else None
+        cdist, scorer = _rapidfuzz_functions(metric)
+    letters: tuple[str, ...] = comm.broadcast(sequences)
     is_small = metric == LEVENSHTEIN and max(map(len, letters)) <= np.iinfo(np.int16).max
     dtype = np.dtype(np.int16 if is_small else np.float32)
 
-    def distances(some: Sequence[str], others: Sequence[str]) -> NDArray[Any]:
-        return cdist(some, others, scorer=scorer, dtype=dtype, workers=comm.threads)
+    def distances(rows: Sequence[str], columns: Sequence[str]) -> NDArray[Any]:
+        return cdist(rows, columns, scorer=scorer, dtype=dtype, workers=comm.threads)
 
     ranges = [even_range(len(letters), rank, comm.world_size) for rank in range(comm.world_size)]
     first, last = ranges[comm.rank]
@@ -118,19 +116,19 @@ def edit_distances(comm: Communicator, source: Sequences, metric: str) -> tuple[
     rows = np.empty((len(own), len(letters)), dtype)
     # Passing one argument twice computes half of the distances and mirrors them.
     rows[:, first:last] = distances(own, own)
-    given = []
+    own_blocks = []
     for other in range(comm.world_size):
-        mine, theirs = _half(ranges, comm.rank, other)
-        given.append(distances(letters[mine], letters[theirs]))
-        rows[mine.start - first : mine.stop - first, theirs] = given[-1]
-    for other, block in enumerate(comm.alltoall(given)):
-        theirs, mine = _half(ranges, other, comm.rank)
+        mine, theirs = _own_half(ranges, comm.rank, other)
+        own_blocks.append(distances(letters[mine], letters[theirs]))
+        rows[mine.start - first : mine.stop - first, theirs] = own_blocks[-1]
+    for other, block in enumerate(comm.alltoall(own_blocks)):
+        theirs, mine = _own_half(ranges, other, comm.rank)
         rows[mine.start - first : mine.stop - first, theirs] = block.T
     return rows, tuple(end - begin for begin, end in ranges), first
 
 
-def _half(ranges: Sequence[tuple[int, int]], rank: int, other: int) -> tuple[slice, slice]:
-    """Return the rows and columns that a rank computes for itself and another one; empty for itself alone."""
+def _own_half(ranges: Sequence[tuple[int, int]], rank: int, other: int) -> tuple[slice, slice]:
+    """Return the rows and columns that `rank` computes of the block of `rank` and `other`; empty if they are equal."""
     (first, last), (begin, end) = ranges[rank], ranges[other]
     if rank == other:
         return slice(first, first), slice(begin, begin)
@@ -139,7 +137,7 @@ def _half(ranges: Sequence[tuple[int, int]], rank: int, other: int) -> tuple[sli
     return slice((first + last) // 2, last), slice(begin, end)
 
 
-def _by_rapidfuzz(metric: str) -> tuple[Callable[..., NDArray[Any]], Callable[..., float]]:
+def _rapidfuzz_functions(metric: str) -> tuple[Callable[..., NDArray[Any]], Callable[..., float]]:
     """Return functions that compute the distances of all pairs, and of one pair."""
     try:
         from rapidfuzz.distance import Levenshtein
@@ -151,7 +149,7 @@ def _by_rapidfuzz(metric: str) -> tuple[Callable[..., NDArray[Any]], Callable[..
     return cdist, Levenshtein.distance if metric == LEVENSHTEIN else Levenshtein.normalized_distance
 
 
-def _enough(letters: tuple[str, ...], where: str) -> tuple[str, ...]:
+def _check_count(letters: tuple[str, ...], where: str) -> tuple[str, ...]:
     if len(letters) < 2:
         raise InputError(f"{where}: {len(letters)} sequences: expected at least two")
     return letters

@@ -18,7 +18,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.clock import IterationTime, by_rank
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.pagerank import program
-from ripieno.algorithms.pagerank.program import GivenValues, PageRankOptions, PageRankPart
+from ripieno.algorithms.pagerank.program import PageRankOptions, PageRankPart, VertexWeights
 from ripieno.algorithms.reported import About, RankFacts, ShownReport, report_warning, reported
 from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -56,7 +56,7 @@ class PageRankReport(ShownReport):
     ----------
     iterations : tuple of PageRankIteration
     vertex_count, edge_count
-        Vertices and edges of the graph; edges are counted after merging duplicates, in both directions if undirected.
+        Vertices and edges of the graph; duplicate edges are merged, and undirected edges count in both directions.
     edge_counts, hosts, threads
         Edge count, host and thread count of each rank.
     degrees
@@ -107,7 +107,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
     max_iter : int, default=1000
         Maximum number of iterations.
     personalization : dict or (vertices, values), default=None
-        Distribution of jump targets: a number >= 0 per vertex, in any unit, 0 for missing vertices. None: uniform.
+        Distribution of jump targets: a weight >= 0 per vertex, 0 for missing vertices. None: uniform.
     dangling : dict or (vertices, values), default=None
         Distribution of the next vertex after a vertex without out-edges. None: as `personalization`.
     workers : int, default=1
@@ -250,16 +250,16 @@ class PageRank(IterativeEstimator, ObservedEstimator):
             damping=float(self.damping),
             tol=float(self.tol),
             max_iter=self.max_iter,
-            personalization=_given("personalization", self.personalization, graph),
-            dangling=_given("dangling", self.dangling, graph),
+            personalization=_vertex_weights("personalization", self.personalization, graph),
+            dangling=_vertex_weights("dangling", self.dangling, graph),
             checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, graph, options, comm=comm)
-        self._keep(parts, graph, time.perf_counter() - begin)
+        self._store_result(parts, graph, time.perf_counter() - begin)
         return self
 
     def top(self, count: int = 10) -> list[tuple[Any, float]]:
-        """Return the vertices of highest rank with their ranks, in descending order; ties keep vertex order."""
+        """Return the vertices of highest rank with their ranks, in descending order; ties are in vertex order."""
         order = np.lexsort((np.arange(len(self.ranks_)), -self.ranks_))[:count]
         return list(zip(self.vertices_[order].tolist(), self.ranks_[order].tolist(), strict=True))
 
@@ -271,11 +271,11 @@ class PageRank(IterativeEstimator, ObservedEstimator):
     def _check_parameters(self) -> None:
         check_count("max_iter", self.max_iter)
         if not isinstance(self.damping, Real) or not 0 <= self.damping <= 1:
-            raise InputError(f"damping={self.damping!r}: expected a number of 0 … 1")
+            raise InputError(f"damping={self.damping!r}: expected a number from 0 to 1")
         if not isinstance(self.tol, Real) or not self.tol >= 0:
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
 
-    def _keep(self, parts: list[PageRankPart], graph: Graph, total_s: float) -> None:
+    def _store_result(self, parts: list[PageRankPart], graph: Graph, total_s: float) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.ranks_ = vertices.put([part.ranks for part in parts])
@@ -308,8 +308,8 @@ class PageRank(IterativeEstimator, ObservedEstimator):
             )
 
 
-def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> GivenValues | None:
-    """Return ids and values from the user's values by vertex."""
+def _vertex_weights(name: str, probabilities: Probabilities | None, graph: Graph) -> VertexWeights | None:
+    """Return the vertex ids and values of a parameter, checked."""
     if probabilities is None:
         return None
     try:
@@ -325,15 +325,15 @@ def _given(name: str, probabilities: Probabilities | None, graph: Graph) -> Give
             if unknown is not None:
                 raise InputError(f"{name}: the graph has no vertex {unknown!r}")
             vertices = [numbers[vertex] for vertex in vertices]
-        ids, amounts = np.array(vertices), np.array(values, np.float64)
+        ids, weights = np.array(vertices), np.array(values, np.float64)
     except InputError:
         raise
     except (TypeError, ValueError) as error:
         raise InputError(f"{name}: expected a dict, or vertices and a number for each: {error}") from error
     if ids.size and ids.dtype.kind not in "iu":
         raise InputError(f"{name}: vertices of type {ids.dtype}, expected whole numbers")
-    if ids.ndim != 1 or ids.shape != amounts.shape or len(np.unique(ids)) < len(ids):
-        raise InputError(f"{name}: expected one number for each of some vertices")
-    if not np.isfinite(amounts).all() or amounts.min(initial=0) < 0 or not amounts.any():
+    if ids.ndim != 1 or ids.shape != weights.shape or len(np.unique(ids)) < len(ids):
+        raise InputError(f"{name}: expected one number for each vertex, and each vertex once")
+    if not np.isfinite(weights).all() or weights.min(initial=0) < 0 or not weights.any():
         raise InputError(f"{name}: expected numbers >= 0, not all of them 0")
-    return ids.astype(np.int64), amounts
+    return ids.astype(np.int64), weights

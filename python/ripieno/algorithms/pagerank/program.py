@@ -2,8 +2,8 @@
 
 Each worker stores some of the edges. It needs the PageRank of their sources and of the vertices that it owns. An
 iteration multiplies the edges by each source's contribution, sums the products by a sparse reduction, and computes the
-next ranks from the sums. Two more indices of the reduction carry the total change and the rank mass of dangling
-vertices. So an iteration needs no other message, and the last one computes one product more than necessary.
+next ranks from the sums. Two additional indices of the reduction sum the total change and the rank mass of dangling
+vertices. So an iteration needs no other message. In exchange, the fit computes one product after the last iteration.
 """
 
 from __future__ import annotations
@@ -20,39 +20,39 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import check_weights
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, LocalGraph, load
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 #: Vertex ids, and a weight >= 0 for each. At least one weight is positive.
-GivenValues = tuple[NDArray[np.int64], NDArray[np.float64]]
+VertexWeights = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 NAME = "pagerank"
-NO_PLACE = np.iinfo(np.uint32).max
+NO_POSITION = np.iinfo(np.uint32).max
 
 
 @dataclass(frozen=True)
 class PageRankOptions:
-    """Options of the workers, see `ripieno.PageRank`. Vertices are given by id."""
+    """Options of the workers, see `ripieno.PageRank`. Vertices are identified by their ids."""
 
     damping: float
     tol: float
     max_iter: int
-    personalization: GivenValues | None
-    dangling: GivenValues | None
+    personalization: VertexWeights | None
+    dangling: VertexWeights | None
     checkpoint_options: CheckpointOptions
 
     def facts(self) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit, besides the graph."""
-        given = {name: getattr(self, name) for name in ("personalization", "dangling")}
-        lists = {name: pair and [each.tolist() for each in pair] for name, pair in given.items()}
+        distributions = {name: getattr(self, name) for name in ("personalization", "dangling")}
+        lists = {name: pair and [each.tolist() for each in pair] for name, pair in distributions.items()}
         return {"damping": self.damping, **lists}
 
 
@@ -100,14 +100,14 @@ def fit(
     exchange = _SingleRankExchange(local, power.ids) if comm.world_size == 1 else _RankExchange(comm, local, power.ids)
     configure_s = time.perf_counter() - begin
 
-    kind = {} if options.checkpoint_options.folder is None else facts(comm, local, **options.facts())
-    states = FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=kind)
-    kept = states.load()
+    fit_facts = {} if options.checkpoint_options.folder is None else facts(comm, local, **options.facts())
+    states = FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=fit_facts)
+    saved = states.load()
     laps: list[tuple[float, float]] = []
     errors: list[float] = []
-    if kept:
-        errors, _, _, _ = kept[0]
-        states.refuse_beyond(len(errors), options.max_iter - 1, f"max_iter={options.max_iter}")
+    if saved:
+        errors, _, _, _ = saved[0]
+        states.check_iteration_limit(len(errors), options.max_iter - 1, f"max_iter={options.max_iter}")
     resumed_from = len(errors) or None
 
     def on_iteration(error: float, lap: tuple[float, float]) -> None:
@@ -126,15 +126,15 @@ def fit(
                 }
             )
 
-    def keep(dangling: float) -> None:
+    def save(dangling: float) -> None:
         if states.used:
             states.save(len(errors), (errors, dangling, power.ids[power.owned], power.ranks[power.owned]))
 
-    if kept:
-        power.resume_from(*of_ids(power.ids, [(ids, ranks) for _, _, ids, ranks in kept]))
-    resume_at = None if not kept else (len(errors), kept[0][1])
+    if saved:
+        power.resume_from(*columns_of_ids(power.ids, [(ids, ranks) for _, _, ids, ranks in saved]))
+    resume_at = None if not saved else (len(errors), saved[0][1])
     with closing(states):
-        converged = _iterate(comm, local, power, exchange, options, on_iteration, keep, resume_at)
+        converged = _iterate(comm, local, power, exchange, options, on_iteration, save, resume_at)
     return PageRankPart(
         ids=power.ids[power.owned],
         ranks=power.ranks[power.owned],
@@ -162,12 +162,12 @@ def _iterate(
     exchange: _SingleRankExchange | _RankExchange,
     options: PageRankOptions,
     on_iteration: Callable[[float, tuple[float, float]], None],
-    keep: Callable[[float], None],
+    save: Callable[[float], None],
     resume_at: tuple[int, float] | None,
 ) -> bool:
     """Iterate until the ranks change by less than the tolerance, or not at all; return whether they converged.
 
-    After each iteration except the last, `keep` receives the rank mass of dangling vertices. A resumed fit starts with
+    After each iteration except the last, `save` receives the rank mass of dangling vertices. A resumed fit starts with
     `resume_at`: its iteration count and that mass.
     """
     clock = IterationClock()
@@ -177,7 +177,7 @@ def _iterate(
         with clock.communicating():
             sums, error, dangling = exchange.reduce(power.error, power.dangling)
         if resume_at is not None and done == resume_at[0]:
-            # The earlier fit has already reported this iteration and summed the mass.
+            # The earlier fit already reported this iteration and saved the mass.
             dangling = resume_at[1]
         elif done > 0:
             on_iteration(error, clock.lap())
@@ -185,10 +185,10 @@ def _iterate(
                 return True
             if done == options.max_iter:
                 return False
-            keep(dangling)
+            save(dangling)
         with clock.computing():
-            power.step(sums, exchange.places, dangling)
-    raise AssertionError("itertools.count has no end")
+            power.step(sums, exchange.positions, dangling)
+    raise AssertionError("itertools.count is infinite")
 
 
 class _PowerIteration:
@@ -197,7 +197,7 @@ class _PowerIteration:
     Attributes
     ----------
     ids : (w,) int64
-        Sources of its edges, in the order of the columns, followed by the other vertices it owns.
+        Sources of this worker's edges, in the order of the columns, followed by the other vertices that it owns.
     owned : (w,) bool
         Whether this worker owns the vertex.
     ranks : (w,) float64
@@ -209,32 +209,34 @@ class _PowerIteration:
 
     def __init__(self, comm: Communicator, local: LocalGraph, options: PageRankOptions) -> None:
         vertices = local.vertices
-        wanted = vertices.is_owned.copy()
-        wanted[: len(local.columns)] = True
-        self.ids = vertices.ids[wanted]
-        self.owned = vertices.is_owned[wanted]
+        is_needed = vertices.is_owned.copy()
+        is_needed[: len(local.columns)] = True
+        self.ids = vertices.ids[is_needed]
+        self.owned = vertices.is_owned[is_needed]
         self._threads = comm.threads
         self._damping = options.damping
         self._uniform = 1 / vertices.total
         self._inverse_out = self._inverse(comm, local)
-        self._teleport = self._aligned(comm, options.personalization, "personalization")
-        self._share = self._teleport if options.dangling is None else self._aligned(comm, options.dangling, "dangling")
+        self._teleport = self._vertex_shares(comm, options.personalization, "personalization")
+        self._share = (
+            self._teleport if options.dangling is None else self._vertex_shares(comm, options.dangling, "dangling")
+        )
         self.ranks = np.full(len(self.ids), self._uniform)
-        self._given = self.ranks * self._inverse_out
-        self.contributions = self._given[: len(local.columns)]
+        self._all_contributions = self.ranks * self._inverse_out
+        self.contributions = self._all_contributions[: len(local.columns)]
         self.error = 0.0
         self.dangling = float(self.ranks[self.owned & (self._inverse_out == 0)].sum())
 
     def resume_from(self, ranks: NDArray[np.float64]) -> None:
         """Resume from the ranks, (w,), of an earlier fit, in the order of `ids`."""
         self.ranks[:] = ranks
-        np.multiply(self.ranks, self._inverse_out, out=self._given)
+        np.multiply(self.ranks, self._inverse_out, out=self._all_contributions)
 
-    def step(self, sums: NDArray[np.float64], places: NDArray[np.uint32] | None, dangling: float) -> None:
+    def step(self, sums: NDArray[np.float64], positions: NDArray[np.uint32] | None, dangling: float) -> None:
         """Compute the next ranks from the sums over edges and the rank mass of dangling vertices."""
         self.error, self.dangling = _native.pagerank_step(
             sums,
-            places,
+            positions,
             self._inverse_out,
             None if self.owned.all() else self.owned,
             self._teleport,
@@ -243,7 +245,7 @@ class _PowerIteration:
             self._damping,
             dangling,
             self.ranks,
-            self._given,
+            self._all_contributions,
             self._threads,
         )
 
@@ -257,29 +259,31 @@ class _PowerIteration:
         np.divide(1, out, out=inverse[: len(out)], where=out > 0)
         return inverse
 
-    def _aligned(self, comm: Communicator, given: GivenValues | None, name: str) -> NDArray[np.float64] | None:
-        """Return each vertex's share of the given distribution."""
-        if given is None:
+    def _vertex_shares(
+        self, comm: Communicator, weights: VertexWeights | None, name: str
+    ) -> NDArray[np.float64] | None:
+        """Return each vertex's share of a distribution, or None for the uniform distribution."""
+        if weights is None:
             return None
-        ids, values = given
-        at = places_of(self.ids, ids)
-        found = at >= 0
-        here = comm.allreduce(int(np.count_nonzero(found & self.owned)))
-        if here < len(ids):
-            raise InputError(f"{name}: {len(ids) - here} of its {len(ids)} vertices are not in the graph")
-        shares: NDArray[np.float64] = np.where(found, values[at], 0.0) / values.sum()
+        ids, values = weights
+        positions = positions_of(self.ids, ids)
+        found = positions >= 0
+        found_count = comm.allreduce(int(np.count_nonzero(found & self.owned)))
+        if found_count < len(ids):
+            raise InputError(f"{name}: {len(ids) - found_count} of its {len(ids)} vertices are not in the graph")
+        shares: NDArray[np.float64] = np.where(found, values[positions], 0.0) / values.sum()
         return shares
 
 
 class _SingleRankExchange:
-    """The reduction of a single rank: its products are the sums, in the order of its rows."""
+    """The reduction of a single rank: its products are the sums, in row order."""
 
     degrees = None
 
     def __init__(self, local: LocalGraph, ids: NDArray[np.int64]) -> None:
         self.products = np.empty(len(local.rows))
-        at = places_of(ids, local.rows)
-        self.places = np.where(at < 0, NO_PLACE, at).astype(np.uint32)
+        positions = positions_of(ids, local.rows)
+        self.positions = np.where(positions < 0, NO_POSITION, positions).astype(np.uint32)
 
     def reduce(self, error: float, dangling: float) -> tuple[NDArray[np.float64], float, float]:
         """Return the sums, in row order, and the totals over all ranks."""
@@ -287,9 +291,9 @@ class _SingleRankExchange:
 
 
 class _RankExchange:
-    """The sparse reduction over ranks: each rank gets the sums of the vertices that it needs, in their order."""
+    """The sparse reduction over ranks: each rank gets the sums of the vertices that it needs."""
 
-    places = None
+    positions = None
 
     def __init__(self, comm: Communicator, local: LocalGraph, ids: NDArray[np.int64]) -> None:
         totals = local.vertices.largest + np.array([1, 2])

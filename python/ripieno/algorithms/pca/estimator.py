@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows
 from ripieno.algorithms.iteration_log import RunReport
+from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.algorithms.own_rows import open_for_fit
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-SOLVERS = ("auto", "covariance", "tsqr", "randomized")
 FLOATS = [np.float64, np.float32]
 
 
@@ -43,8 +43,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     Parameters
     ----------
     n_components : int, float or None, default=None
-        Number of axes. A number between 0 and 1 selects as many axes as have this share of the variance; None selects
-        all.
+        Number of axes. A number between 0 and 1 selects the fewest axes with this share of the variance; None
+        selects all.
     whiten : bool, default=False
         Whether transformed rows are scaled to variance 1 along each axis.
     svd_solver : {"auto", "covariance", "tsqr", "randomized"}, default="auto"
@@ -197,11 +197,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         """
         begin = time.perf_counter()
         self._check_parameters()
-        # A rank may have a single own row.
-        opens = open_rows if rows == "own" else partial(open_rows, least=2)
-        source, _ = open_for_fit(self, X, None, comm=comm, rows=rows, open=opens)
+        # With own rows, a single row per rank is valid.
+        open_source = open_rows if rows == "own" else partial(open_rows, min_rows=2)
+        source, _ = open_for_fit(self, X, None, comm=comm, rows=rows, open=open_source)
         options = PCAOptions(
-            n_components=self._wanted(),
+            n_components=self._component_parameter(),
             solver=self.svd_solver,
             oversamples=self.n_oversamples,
             max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
@@ -209,7 +209,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
             checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, source, options, comm=comm)
-        self._keep(parts, time.perf_counter() - begin)
+        self._store_result(parts, time.perf_counter() - begin)
         return self
 
     @takes_splits
@@ -217,20 +217,20 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         """Project the rows onto the axes: (n_samples, n_components_)."""
         check_is_fitted(self)
         source = open_rows(self, X, reset=False)
-        return np.concatenate(self._apply(program.transform, source, self.mean_, self._scaled()))
+        return np.concatenate(self._apply(program.transform, source, self.mean_, self._scaled_components()))
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Reconstruct rows, (n_samples, n_features), from projections X, (n_samples, n_components_)."""
         check_is_fitted(self)
-        along = check_array(X, dtype=FLOATS)
+        projections = check_array(X, dtype=FLOATS)
         scale = np.sqrt(self.explained_variance_) if self.whiten else 1.0
-        return np.asarray((along * scale) @ self.components_ + self.mean_)
+        return np.asarray((projections * scale) @ self.components_ + self.mean_)
 
     def get_covariance(self) -> NDArray[Any]:
-        """Return the model's covariance of the columns: variance along the axes, noise along all others."""
+        """Return the model's covariance of the columns, with `noise_variance_` along the omitted axes."""
         check_is_fitted(self)
-        beyond = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
-        covariance = (self.components_.T * beyond) @ self.components_
+        excess = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
+        covariance = (self.components_.T * excess) @ self.components_
         covariance.flat[:: len(covariance) + 1] += self.noise_variance_
         return np.asarray(covariance)
 
@@ -257,7 +257,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self.singular_values_ = np.sqrt(self.explained_variance_ * (self.n_samples_ - 1))
         self.solver_ = result.fact("solver", str)
 
-    def _scaled(self) -> NDArray[Any]:
+    def _scaled_components(self) -> NDArray[Any]:
         """Return the axes, divided by the standard deviation along each if `whiten` is set."""
         if not self.whiten:
             return self.components_
@@ -265,29 +265,29 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         deviations = np.sqrt(self.explained_variance_)
         return np.asarray(self.components_ / np.maximum(deviations, np.finfo(deviations.dtype).eps)[:, None])
 
-    def _wanted(self) -> int | float | None:
+    def _component_parameter(self) -> int | float | None:
         if isinstance(self.n_components, Integral):
             return int(self.n_components)
         return None if self.n_components is None else float(self.n_components)
 
     def _check_parameters(self) -> None:
         self._check_workers()
-        if self.svd_solver not in SOLVERS:
-            raise InputError(f"svd_solver={self.svd_solver!r}: expected one of {', '.join(SOLVERS)}")
-        wanted: Any = self.n_components
-        what = "a whole number >= 1, a share between 0 and 1, or None"
-        is_share = isinstance(wanted, Real) and not isinstance(wanted, Integral)
-        if is_share and not 0 < wanted < 1:
-            raise InputError(f"n_components={wanted!r}: expected {what}")
-        if not is_share and wanted is not None:
-            check_count("n_components", wanted, f"expected {what}")
-        if self.svd_solver == "randomized" and not isinstance(wanted, Integral):
-            raise InputError(f"n_components={wanted!r}: expected a whole number >= 1 for svd_solver='randomized'")
+        if self.svd_solver not in PCA_SOLVERS:
+            raise InputError(f"svd_solver={self.svd_solver!r}: expected one of {', '.join(PCA_SOLVERS)}")
+        requested: Any = self.n_components
+        expected = "a whole number >= 1, a share between 0 and 1, or None"
+        is_share = isinstance(requested, Real) and not isinstance(requested, Integral)
+        if is_share and not 0 < requested < 1:
+            raise InputError(f"n_components={requested!r}: expected {expected}")
+        if not is_share and requested is not None:
+            check_count("n_components", requested, f"expected {expected}")
+        if self.svd_solver == "randomized" and not isinstance(requested, Integral):
+            raise InputError(f"n_components={requested!r}: expected a whole number >= 1 for svd_solver='randomized'")
         check_count("n_oversamples", self.n_oversamples)
         if self.iterated_power != "auto":
             check_count("iterated_power", self.iterated_power, "expected 'auto' or a whole number >= 1")
 
-    def _keep(self, parts: list[PCAPart], total_s: float) -> None:
+    def _store_result(self, parts: list[PCAPart], total_s: float) -> None:
         first = parts[0]
         axes, dtype = first.axes, np.dtype(first.dtype)
         self.components_ = axes.components.astype(dtype)

@@ -1,6 +1,6 @@
-"""The worker program of principal components: by scatter matrix, QR factors, or a random subspace.
+"""The worker program of principal components, by a scatter matrix, QR factors, or a random subspace.
 
-The subspace is refined by multiplication with the scatter matrix, so ranks communicate only (columns × components)
+The subspace is refined by multiplication with the scatter matrix, so ranks communicate columns × components
 values.
 Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4, 5.1.
 """
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 
 NAME = "pca"
 #: Up to this many columns, with at least this many rows per column, the scatter matrix is fastest.
-SCATTER_COLUMNS, SCATTER_ROWS = 1000, 10
+MAX_SCATTER_COLUMNS, MIN_ROWS_PER_COLUMN = 1000, 10
 #: Up to this share of all components, a random subspace is faster.
-RANDOMIZED_SHARE = 0.8
-FEW_CELLS = 500
+MAX_RANDOMIZED_SHARE = 0.8
+#: Up to this number of rows and columns, "auto" does not select the random subspace.
+MAX_SMALL_DIMENSION = 500
 #: Up to this share of all eigenvectors, a partial eigensolver is faster.
-FEW_EIGENVECTORS = 0.25
-FEW_COMPONENTS, ITERATIONS, ITERATIONS_FOR_FEW = 0.1, 4, 7
+MAX_PARTIAL_SHARE = 0.25
+#: Number of refinements of the subspace, which is larger below this share of all components.
+FEW_COMPONENTS_SHARE, ITERATIONS, ITERATIONS_FOR_FEW = 0.1, 4, 7
 
 
 @dataclass(frozen=True)
@@ -132,12 +134,12 @@ def transform(
 
 
 def check_component_count(n_components: int | float | None, row_count: int, column_count: int) -> None:
-    """Raise InputError if the data has fewer components."""
-    most = min(row_count, column_count)
-    if isinstance(n_components, int) and n_components > most:
+    """Raise InputError if the data has fewer than `n_components` components."""
+    component_limit = min(row_count, column_count)
+    if isinstance(n_components, int) and n_components > component_limit:
         raise InputError(
-            f"n_components={n_components}: expected at most min(n_samples, n_features), {most}: there are n_samples="
-            f"{row_count} rows of n_features={column_count}"
+            f"n_components={n_components}: expected at most min(n_samples, n_features), {component_limit}: there are "
+            f"n_samples={row_count} rows of n_features={column_count}"
         )
 
 
@@ -145,11 +147,15 @@ def chosen_solver(options: PCAOptions, row_count: int, column_count: int) -> str
     """Return the solver; "auto" follows scikit-learn's rules."""
     if options.solver != "auto":
         return options.solver
-    if column_count <= SCATTER_COLUMNS and row_count >= SCATTER_ROWS * column_count:
+    if column_count <= MAX_SCATTER_COLUMNS and row_count >= MIN_ROWS_PER_COLUMN * column_count:
         return "covariance"
-    least = min(row_count, column_count)
-    is_large = max(row_count, column_count) > FEW_CELLS
-    if is_large and isinstance(options.n_components, int) and options.n_components < RANDOMIZED_SHARE * least:
+    component_limit = min(row_count, column_count)
+    is_large = max(row_count, column_count) > MAX_SMALL_DIMENSION
+    if (
+        is_large
+        and isinstance(options.n_components, int)
+        and options.n_components < MAX_RANDOMIZED_SHARE * component_limit
+    ):
         return "randomized"
     return "tsqr"
 
@@ -178,14 +184,14 @@ def _by_scatter_matrix(
     return found
 
 
-def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, wanted: int | float | None) -> Axes:
+def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, requested: int | float | None) -> Axes:
     width = len(covariance)
     total = float(np.trace(covariance))
-    is_few = isinstance(wanted, int) and wanted <= FEW_EIGENVECTORS * width
-    which = [width - int(wanted), width - 1] if is_few and wanted is not None else None
+    is_few = isinstance(requested, int) and requested <= MAX_PARTIAL_SHARE * width
+    which = [width - int(requested), width - 1] if is_few and requested is not None else None
     values, vectors = linalg.eigh(covariance, subset_by_index=which, driver="evr" if which else "evd")
     variances, components = np.maximum(values[::-1], 0.0), vectors.T[::-1]
-    return _kept(components, variances, total, min(row_count, width), wanted)
+    return _select_axes(components, variances, total, min(row_count, width), requested)
 
 
 def _by_factors(
@@ -198,16 +204,16 @@ def _by_factors(
 ) -> Axes:
     clock = iteration_log.clock
     with clock.computing():
-        own = tsqr.factor(columns.moved_blocks(mean, tsqr.block_rows(columns.count)), columns.count)
-    factor = tsqr.joined(comm, own, clock)
+        own = tsqr.factor(columns.centered_blocks(mean, tsqr.block_rows(columns.count)), columns.count)
+    factor = tsqr.combined_factor(comm, own, clock)
     iteration_log.end_iteration(stage="QR factors")
     axes = None
     if factor is not None:
         with clock.computing():
             _, values, components = linalg.svd(factor, full_matrices=False)
             variances = values**2 / (row_count - 1)
-            most = min(row_count, columns.count)
-            axes = _kept(components, variances, float(variances.sum()), most, options.n_components)
+            component_limit = min(row_count, columns.count)
+            axes = _select_axes(components, variances, float(variances.sum()), component_limit, options.n_components)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
     iteration_log.end_iteration(stage="singular values")
@@ -223,28 +229,28 @@ def _by_subspace(
     iteration_log: IterationLog,
 ) -> Axes:
     clock = iteration_log.clock
-    least = min(row_count, columns.count)
-    wanted = options.n_components
-    assert isinstance(wanted, int)
+    component_limit = min(row_count, columns.count)
+    requested = options.n_components
+    assert isinstance(requested, int)
     iterations = options.max_iter
     if iterations is None:
-        iterations = ITERATIONS_FOR_FEW if wanted < FEW_COMPONENTS * least else ITERATIONS
-    size = min(wanted + options.oversamples, least)
+        iterations = ITERATIONS_FOR_FEW if requested < FEW_COMPONENTS_SHARE * component_limit else ITERATIONS
+    size = min(requested + options.oversamples, component_limit)
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
     squares = 0.0
-    facts = {"n_components": wanted, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
+    facts = {"n_components": requested, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
     with closing(
         FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
     ) as states:
-        for kept in states.load():
-            subspace = kept
+        for saved in states.load():
+            subspace = saved
         done = states.done
-        states.refuse_beyond(done, iterations, f"iterated_power={iterations}")
-        # Stages are counted; the earlier fit already reported the stage before.
+        states.check_iteration_limit(done, iterations, f"iterated_power={iterations}")
+        # The first event of this fit follows the last saved refinement.
         iteration_log.iterations_before = done
         for iteration in range(done, iterations + 1):
             with clock.computing():
-                product, squares = _there_and_back(columns, mean, subspace)
+                product, squares = _scatter_product(columns, mean, subspace)
             with clock.communicating():
                 total = comm.reduce(product)
             if total is not None:
@@ -256,53 +262,53 @@ def _by_subspace(
             if iteration < iterations:
                 states.save(iteration + 1, subspace)
     with clock.computing():
-        projected = (block @ subspace for block in columns.moved_blocks(mean, tsqr.block_rows(size)))
+        projected = (block @ subspace for block in columns.centered_blocks(mean, tsqr.block_rows(size)))
         own = tsqr.factor(projected, size)
-    factor = tsqr.joined(comm, own, clock)
+    factor = tsqr.combined_factor(comm, own, clock)
     with clock.communicating():
         squares = comm.allreduce(squares)
     axes = None
     if factor is not None:
         with clock.computing():
             _, values, rotation = linalg.svd(factor, full_matrices=False)
-            variances = (values**2 / (row_count - 1))[:wanted]
-            components = (rotation @ subspace.T)[:wanted]
-            axes = _kept(components, variances, squares / (row_count - 1), least, wanted)
+            variances = (values**2 / (row_count - 1))[:requested]
+            components = (rotation @ subspace.T)[:requested]
+            axes = _select_axes(components, variances, squares / (row_count - 1), component_limit, requested)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
     iteration_log.end_iteration(stage="singular values")
     return found
 
 
-def _there_and_back(
+def _scatter_product(
     columns: MomentColumns, mean: NDArray[np.float64], subspace: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
     """Return the product of this worker's scatter matrix with some vectors, and the sum of the squared rows."""
     product, squares = np.zeros(subspace.shape), 0.0
-    along = subspace.astype(columns.dtype)
-    for block in columns.moved_blocks(mean):
-        product += block.T @ (block @ along)
+    vectors = subspace.astype(columns.dtype)
+    for block in columns.centered_blocks(mean):
+        product += block.T @ (block @ vectors)
         squares += float(np.vdot(block, block))
     return product, squares
 
 
-def _kept(
+def _select_axes(
     components: NDArray[np.float64],
     variances: NDArray[np.float64],
     total: float,
-    most: int,
-    wanted: int | float | None,
+    component_limit: int,
+    requested: int | float | None,
 ) -> Axes:
     """Return the requested axes, each with its largest entry positive."""
-    if wanted is None:
-        count = most
-    elif isinstance(wanted, int):
-        count = wanted
+    if requested is None:
+        count = component_limit
+    elif isinstance(requested, int):
+        count = requested
     else:
-        count = int(np.searchsorted(np.cumsum(variances) / total, wanted, side="right")) + 1
-    count = min(count, most)
-    kept, left = variances[:count], most - count
-    noise = max(total - float(kept.sum()), 0.0) / left if left else 0.0
-    chosen = components[:count]
-    signs = np.sign(chosen[np.arange(count), np.abs(chosen).argmax(axis=1)])
-    return Axes(np.ascontiguousarray(chosen * signs[:, None]), kept.copy(), total, noise)
+        count = int(np.searchsorted(np.cumsum(variances) / total, requested, side="right")) + 1
+    count = min(count, component_limit)
+    selected, omitted_count = variances[:count], component_limit - count
+    noise = max(total - float(selected.sum()), 0.0) / omitted_count if omitted_count else 0.0
+    axes = components[:count]
+    signs = np.sign(axes[np.arange(count), np.abs(axes).argmax(axis=1)])
+    return Axes(np.ascontiguousarray(axes * signs[:, None]), selected.copy(), total, noise)

@@ -20,14 +20,14 @@ import ripieno.kernels.sgd as kernels
 from ripieno._checks import check_count
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
-from ripieno.algorithms.inputs import in_libsvm, rows_in_memory
+from ripieno.algorithms.inputs import is_in_libsvm, rows_in_memory
 from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_points
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.rows import canonical, hashed
-from ripieno.algorithms.split_rows import applied, splits_in, takes_splits
+from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
@@ -46,8 +46,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike] | Sequence[Split]
 
 
-def _of_probabilities(method: Method) -> Method:
-    """Hide a method unless the scores define probabilities; scikit-learn then treats it as missing."""
+def _requires_probabilities(method: Method) -> Method:
+    """Hide a method from scikit-learn unless the scores define probabilities."""
     found: Method = available_if(lambda model: model._has_probabilities())(method)
     return found
 
@@ -281,10 +281,10 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         """Return the accuracy; y is None for files, which include the classes, or the class column of splits."""
         splits = splits_in(X)
         if splits is not None and isinstance(y, str | None):
-            of_splits, y = applied(self, "predict", splits, y)
-            return accuracy(y, np.concatenate(of_splits), sample_weight)
+            predictions, y = apply_to_splits(self, "predict", splits, y)
+            return accuracy(y, np.concatenate(predictions), sample_weight)
         if y is None:
-            if not in_libsvm(X):
+            if not is_in_libsvm(X):
                 raise InputError("y=None: expected the class of each row; only files contain classes")
             y = self._read(X).labels
         return accuracy(y, self.predict(X), sample_weight)
@@ -334,17 +334,17 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             known, self._columns = parts[0].classes, parts[0].columns
             self.n_features_in_ = len(self._columns)
         else:
-            assert known is not None, "rows in memory have been numbered by their classes"
+            assert known is not None, "the classes of rows in memory are known"
             self._columns = range(self.n_features_in_)
             parts = run(source, self._columns, np.arange(len(known)), start, options)
-        self._keep(parts, known, start)
+        self._store_result(parts, known, start)
         return self
 
     def _open(
         self, X: Any, y: Any, known: NDArray[Any] | None, *, reset: bool
     ) -> tuple[InMemoryRows | LibsvmFiles, NDArray[Any] | None]:
         """Return the rows, and the classes if they are known before the workers read."""
-        if in_libsvm(X):
+        if is_in_libsvm(X):
             if y is not None:
                 raise InputError("y: expected None, because files contain the class of each row")
             return LibsvmFiles.open(X), known
@@ -356,14 +356,14 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     def _open_own(
         self, X: Any, y: Any, known: NDArray[Any] | None, comm: Communicator, *, reset: bool
     ) -> tuple[LocalRows, NDArray[Any] | None]:
-        """Open this rank's own rows, as `_open` does."""
+        """Return this rank's own rows and the classes, as `_open` does."""
         matrix = None
         with opening(comm):
-            if in_libsvm(X):
+            if is_in_libsvm(X):
                 files, _ = self._open(X, y, known, reset=reset)
             elif X is not None:
                 matrix, y = self._checked_arrays(X, y, reset=reset)
-        if agreed(comm, None if X is None else in_libsvm(X), "rows in files of libsvm text"):
+        if agreed(comm, None if X is None else is_in_libsvm(X), "rows in files of libsvm text"):
             return LocalRows(LibsvmFiles(()) if X is None else files, None, "y"), known
         source = None if matrix is None else InMemorySparse.of(csr_matrix(matrix))
         points = own_points(self, comm, source, None, reset=reset)
@@ -378,7 +378,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         check_classification_targets(y)
         return matrix, y
 
-    def _keep(self, parts: Sequence[program.SgdPart], classes: NDArray[Any], start: Any) -> None:
+    def _store_result(self, parts: Sequence[program.SgdPart], classes: NDArray[Any], start: Any) -> None:
         shape = (parts[0].feature_count, weight_count(len(classes)))
         start = start or (np.zeros(shape), np.zeros(shape))
         self._weights, self._squares = (array.copy() for array in start)
@@ -399,9 +399,9 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
 
     def _read(self, X: Any) -> LabeledSparseRows:
         """Return all rows with the columns of the fit; arrays have no labels."""
-        if in_libsvm(X):
+        if is_in_libsvm(X):
             rows = LibsvmFiles.open(X).read_share(0, 1)
-            # Columns that the fit did not have get no weight.
+            # Ignore columns that were absent from the fit.
             rows = replace(rows, matrix=rows.matrix[:, self._columns.start : self._columns.stop])
         else:
             X = rows_in_memory(X)
@@ -410,17 +410,17 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))
 
     def _has_probabilities(self) -> bool:
-        """Return whether the scores define probabilities; scikit-learn asks before it exposes the methods."""
+        """Return True if the scores define probabilities, else raise AttributeError, as `available_if` expects."""
         if self.loss != "log_loss":
             raise AttributeError(f"probabilities need loss='log_loss', not {self.loss!r}")
         return True
 
-    @_of_probabilities
+    @_requires_probabilities
     def predict_log_proba(self, X: Input) -> Reals:
         """Return log probabilities of the classes, (n_samples, n_classes); for loss="log_loss" only."""
         return super().predict_log_proba(X)
 
-    @_of_probabilities
+    @_requires_probabilities
     def predict_proba(self, X: Input) -> Reals:
         """Return probabilities of the classes, (n_samples, n_classes); for loss="log_loss" only."""
         return super().predict_proba(X)
@@ -443,4 +443,4 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
 def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:
     unknown = np.setdiff1d(y, classes)
     if len(unknown):
-        raise InputError(f"y has {unknown[0]!r}, which is none of the classes {classes}")
+        raise InputError(f"y has {unknown[0]!r}, which is not among the classes {classes}")

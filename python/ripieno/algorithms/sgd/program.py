@@ -2,8 +2,8 @@
 
 Every feature has an owner rank, which stores and updates its state. A step processes a part of every rank's rows.
 Owners send the weights of the features that occur in these rows. Each rank returns their gradients, which owners add in
-rank order. The rows are assigned to steps at random once, and every epoch processes the steps in another order. So
-ranks exchange the features of each step only once, and an epoch is one native call with two exchanges per step.
+rank order. Rows are assigned to steps at random once, and every epoch processes the steps in another order. So ranks
+exchange the feature numbers of each step only once. An epoch is one native call with two exchanges per step.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.1 and II.B;
 Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 12, 2011,
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 import ripieno.kernels.sgd as kernels
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.iteration_log import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.input.matrix import LocalRows
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NAME = "sgd"
 
 #: Random streams: the order of a rank's rows, and the order of an epoch's steps.
-_OF_ROWS, _OF_STEPS = range(2)
+_ROW_ORDER, _STEP_ORDER = range(2)
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ class SgdOptions:
 
     def facts(self, rows: sgd_rows.SgdRows) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit."""
-        described = asdict(self)
+        facts = asdict(self)
         for name in ("max_iter", "checkpoint_options"):
-            del described[name]
-        return described | {
+            del facts[name]
+        return facts | {
             "the number of rows": rows.total,
             "the number of features": rows.feature_count,
             "classes": rows.classes.tolist(),
@@ -148,7 +148,8 @@ def fit(
 ) -> SgdPart:
     """Descend for some epochs from `start`, the weights and squares of all features, or from zero.
 
-    If `columns` or `classes` is None, the ranks determine it. `emit`, by default `comm.emit`, receives rank 0's events.
+    If `columns` or `classes` is None, the ranks determine them. `emit`, by default `comm.emit`, receives rank 0's
+    events.
 
     Raises
     ------
@@ -173,26 +174,29 @@ def fit(
     with closing(
         FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=facts)
     ) as states:
-        kept = states.load()
-        if kept:
-            losses = kept[0][0]
-            states.refuse_beyond(len(losses), options.max_iter, f"max_iter={options.max_iter}")
-            state.weights[:], state.squares[:] = of_ids(state.features, [part for _, part in kept])
+        saved = states.load()
+        if saved:
+            losses = saved[0][0]
+            states.check_iteration_limit(len(losses), options.max_iter, f"max_iter={options.max_iter}")
+            state.weights[:], state.squares[:] = columns_of_ids(state.features, [part for _, part in saved])
         resumed_from = len(losses) or None
         for epoch in range(len(losses), options.max_iter):
-            order = _random(options.seed, _OF_STEPS, epoch).permutation(step_count)
+            order = _random(options.seed, _STEP_ORDER, epoch).permutation(step_count)
             loss = _native.sgd_epoch(comm._native, batches, order, descent, state.weights, state.squares)
             losses.append(float(comm.allreduce(loss)) / rows.total)
             if comm.rank == 0:
                 (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
-            if options.tol is not None and _epochs_without_gain(losses, options.tol) >= options.no_improvement_epochs:
+            if (
+                options.tol is not None
+                and _epochs_without_improvement(losses, options.tol) >= options.no_improvement_epochs
+            ):
                 break
             if epoch + 1 < options.max_iter:
                 states.save(len(losses), (losses, (state.features, state.weights, state.squares)))
     return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses, resumed_from)
 
 
-def _epochs_without_gain(losses: Sequence[float], tol: float) -> int:
+def _epochs_without_improvement(losses: Sequence[float], tol: float) -> int:
     """Return the number of consecutive last epochs that did not improve the best earlier loss by `tol`."""
     best, count = np.inf, 0
     for loss in losses:
@@ -209,17 +213,17 @@ def _batches(
     step_count: int,
     seed: int,
 ) -> kernels.StepRows:
-    """Assign this worker's rows to steps, given the owners of their features and the number of features owned here."""
-    order = _random(seed, _OF_ROWS, comm.rank).permutation(len(rows.labels))
+    """Assign this worker's rows to steps. `owners` are the owners of the features of these rows."""
+    order = _random(seed, _ROW_ORDER, comm.rank).permutation(len(rows.labels))
     matrix = rows.matrix[order]
     columns = kernels.OrderedColumns(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), step_count)
-    occurring = kernels.occurrences(columns, owners.ranks, comm.world_size)
-    chunk_lens = _rounded_up(comm.allreduce(occurring.counts.max(axis=0), op="max"))
-    places, penalties = kernels.places(columns, occurring, chunk_lens, rows.penalties)
+    occurrences = kernels.occurrences(columns, owners.ranks, comm.world_size)
+    chunk_lens = _round_up_lengths(comm.allreduce(occurrences.counts.max(axis=0), op="max"))
+    places, penalties = kernels.places(columns, occurrences, chunk_lens, rows.penalties)
 
-    ends = np.cumsum(occurring.counts.sum(axis=1))
-    described = np.split(owners.places[occurring.numbers], ends[:-1])
-    requested, counts = zip(*comm.alltoall(list(zip(described, occurring.counts, strict=True))), strict=True)
+    ends = np.cumsum(occurrences.counts.sum(axis=1))
+    requests = np.split(owners.places[occurrences.numbers], ends[:-1])
+    requested, counts = zip(*comm.alltoall(list(zip(requests, occurrences.counts, strict=True))), strict=True)
     all_requested = kernels.StepNumbers(np.concatenate(requested), np.stack(counts))
     needed, places_of_requested = kernels.needed_features(all_requested, owned_feature_count, step_count)
     return kernels.StepRows(
@@ -227,7 +231,7 @@ def _batches(
         places=places,
         values=matrix.data,
         classes=rows.labels[order].astype(np.int32),
-        counts=occurring.counts,
+        counts=occurrences.counts,
         penalties=penalties,
         needed=needed,
         requested=places_of_requested,
@@ -235,12 +239,12 @@ def _batches(
     )
 
 
-def _random(seed: int, of_what: int, number: int) -> np.random.Generator:
-    return np.random.default_rng([seed, of_what, number])
+def _random(seed: int, stream: int, number: int) -> np.random.Generator:
+    return np.random.default_rng([seed, stream, number])
 
 
-def _rounded_up(lens: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Round lengths up by at most an eighth to few distinct values, so that few exchanges are planned."""
+def _round_up_lengths(lens: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Round lengths up by at most an eighth. Fewer distinct lengths require fewer exchange plans."""
     units = 1 << np.maximum(np.frexp(lens)[1] - 4, 0).astype(np.int64)
     rounded: NDArray[np.int64] = -(-lens // units) * units
     return rounded
@@ -252,14 +256,17 @@ def _owners(
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,
     k: int,
 ) -> tuple[FeatureState, FeatureOwners]:
-    """Return the state of the features owned here: all ranks' features that are congruent to this rank's number."""
+    """Return the state of the features that this rank owns, and the owners of the features of its rows.
+
+    The owner of feature `i` is rank `i mod p`.
+    """
     ranks = (features % comm.world_size).astype(np.int32)
     received = comm.alltoall([features[ranks == rank] for rank in range(comm.world_size)])
-    mine = np.unique(np.concatenate(received))
+    owned = np.unique(np.concatenate(received))
     places = np.empty(len(features), np.int32)
-    described = comm.alltoall([np.searchsorted(mine, wanted).astype(np.int32) for wanted in received])
-    for rank, of_rank in enumerate(described):
-        places[ranks == rank] = of_rank
+    owner_places = comm.alltoall([np.searchsorted(owned, requested).astype(np.int32) for requested in received])
+    for rank, numbers in enumerate(owner_places):
+        places[ranks == rank] = numbers
     if start is None:
-        return FeatureState(mine, np.zeros((len(mine), k)), np.zeros((len(mine), k))), FeatureOwners(ranks, places)
-    return FeatureState(mine, *(each[mine] for each in start)), FeatureOwners(ranks, places)
+        return FeatureState(owned, np.zeros((len(owned), k)), np.zeros((len(owned), k))), FeatureOwners(ranks, places)
+    return FeatureState(owned, *(each[owned] for each in start)), FeatureOwners(ranks, places)

@@ -18,9 +18,9 @@ from ripieno.kernels.hashing import mixed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Up to this many columns, or few columns per entry, a table counts columns; otherwise entries are sorted.
-MOST_COLUMNS = 1 << 20
-SPARSEST = 4
+#: Up to these numbers of columns, a table counts columns. Otherwise, entries are sorted.
+MAX_TABLE_COLUMNS = 1 << 20
+MAX_TABLE_COLUMNS_PER_ENTRY = 4
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SgdRows:
         Numbers of these features.
     penalties : (m,) float64
         Penalty's contribution to the gradient of a row that has the feature, per weight: `alpha` divided by the share
-        of all rows that have it, so that its mean is `alpha` (Niu et al., "Hogwild!", NIPS 2011, eq. 6).
+        of all rows that have it. Its mean over all rows is `alpha` (Niu et al., "Hogwild!", NIPS 2011, eq. 6).
     labels : (n,) int64
         Class numbers.
     classes : (c,) array
@@ -68,7 +68,7 @@ def load(
     fit_intercept: bool,
     alpha: float,
 ) -> SgdRows:
-    """Read this worker's share and number its features; columns and classes are determined if not given.
+    """Read this worker's share and number its features. If `columns` or `classes` is None, the ranks determine them.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def load(
     classes = checked_classes(comm, share.labels, classes, source.name)
     total, column_count = comm.allreduce(matrix.shape[0]), matrix.shape[1]
 
-    features, places, counts = _numbered(matrix.indices, column_count)
+    features, places, counts = _number_indices(matrix.indices, column_count)
     counts = comm.sparse_reduce(features, counts, features, size=column_count)
     penalties = alpha * total / counts
     matrix = csr_matrix((matrix.data, places, matrix.indptr), shape=(matrix.shape[0], len(features)))
@@ -97,11 +97,11 @@ def load(
     return SgdRows(matrix, features, penalties, labels, classes, total, column_count + 1, columns)
 
 
-def _numbered(
+def _number_indices(
     indices: NDArray[Any], column_count: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return the distinct indices, ascending, the number of each index among them, and the count of each."""
-    if column_count > max(MOST_COLUMNS, SPARSEST * len(indices)):
+    if column_count > max(MAX_TABLE_COLUMNS, MAX_TABLE_COLUMNS_PER_ENTRY * len(indices)):
         features, places, counts = np.unique(indices.astype(np.int64), return_inverse=True, return_counts=True)
         return features, places, counts
     counts = np.bincount(indices, minlength=column_count)
@@ -111,7 +111,7 @@ def _numbered(
 
 
 def of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
-    """Return these columns; all entries must lie in them.
+    """Return these columns, which must contain all entries.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def of_columns(matrix: csr_matrix, columns: range, name: str) -> csr_matrix:
     for index in (int(matrix.indices.min()), int(matrix.indices.max())) if matrix.nnz else ():
         if index not in columns:
             known = f"{columns.start} … {columns.stop - 1}"
-            raise InputError(f"{name}: index {index}: expected {known}, as in the rows before")
+            raise InputError(f"{name}: index {index}: expected {known}, as in the fitted rows")
     parts = (matrix.data, matrix.indices - columns.start, matrix.indptr)
     return csr_matrix(parts, shape=(matrix.shape[0], len(columns)))
 
@@ -133,7 +133,7 @@ def columns_of(comm: Communicator, matrix: csr_matrix) -> range:
 
 
 def hashed(matrix: csr_matrix, n_features: int) -> csr_matrix:
-    """Hash columns to `n_features`, with a sign from another bit of the hash.
+    """Hash columns to `n_features` columns. Another bit of the hash gives the sign.
 
     Source: Weinberger et al., "Feature hashing for large scale multitask learning", ICML 2009, section 2.
     """
@@ -146,7 +146,7 @@ def hashed(matrix: csr_matrix, n_features: int) -> csr_matrix:
 
 
 def checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[Any] | None, name: str) -> NDArray[Any]:
-    """Return all classes, ascending: the given classes, or the labels of all rows."""
+    """Return `classes`, or the distinct labels of all rows, ascending, after checks."""
     found = np.unique(np.concatenate(comm.allgather(np.unique(labels))))
     if not len(found):
         raise InputError(f"{name} has no rows")
@@ -154,7 +154,7 @@ def checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[A
         classes = found
     unknown = np.setdiff1d(found, classes)
     if len(unknown):
-        raise InputError(f"{name} has {unknown[0]!r}, which is none of the classes {classes}")
+        raise InputError(f"{name} has {unknown[0]!r}, which is not among the classes {classes}")
     if len(classes) < 2:
         raise InputError(f"{name} has {len(classes)} class: expected at least 2")
     return classes

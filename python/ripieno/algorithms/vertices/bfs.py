@@ -13,7 +13,7 @@ from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import bfs_program as program
 from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
 from ripieno.algorithms.worker_estimator import IterativeEstimator
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno._types import OnFailure, Rows
@@ -141,6 +141,6 @@ class BFS(IterativeEstimator):
         self.distances_ = vertices.put([part.distances for part in parts])
         parents = vertices.put([part.parents for part in parts])
         ids = vertices.put([part.ids for part in parts])
-        self.parents_ = np.where(parents == program.NOT_REACHED, parents, places_of(parents, ids))
+        self.parents_ = np.where(parents == program.NOT_REACHED, parents, positions_of(parents, ids))
         self.n_iter_, self.resumed_from_ = int(self.distances_.max()), parts[0].resumed_from
         return self

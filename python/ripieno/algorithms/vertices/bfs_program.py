@@ -1,7 +1,7 @@
 """The worker program of breadth-first search: one step along all edges per distance.
 
-A source that was reached in the previous step sends its number along its edges. A vertex takes the least number that it
-receives as its parent.
+A vertex that was reached in the previous step sends its number along its edges. An unreached vertex takes the least
+received number as its parent.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2.
 """
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.errors import InputError
@@ -38,7 +38,7 @@ class BfsPart:
     ids, distances, parents : (h,) int64
         Vertices that this worker owns, their distances in edges, and their parents; -1 for unreached vertices.
     resumed_from
-        Number of steps at which the search resumed from saved state, or None.
+        Number of completed steps at which the search resumed, or None.
     """
 
     ids: NDArray[np.int64]
@@ -61,11 +61,11 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: Check
     reached = values.vertices == source
     if not comm.allreduce(bool(reached.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
-    kind = facts(comm, local, source=source) if checkpoint_options.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=kind)) as states:
-        kept, steps = states.load(), states.done
-        if kept:
-            distances, parents, reached = of_ids(values.vertices, kept)
+    fit_facts = facts(comm, local, source=source) if checkpoint_options.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
+        saved, steps = states.load(), states.done
+        if saved:
+            distances, parents, reached = columns_of_ids(values.vertices, saved)
         resumed_from = steps or None
         while comm.allreduce(bool(reached.any()), op="or"):
             distances[reached] = steps

@@ -1,9 +1,9 @@
-"""The worker program of connected components: contraction to the neighbor of least priority.
+"""The worker program of connected components: repeated contraction to the neighbor of least priority.
 
-Every vertex has a name, initially its own number. A worker joins names that its edges connect into groups. Each name is
-replaced by the least name, in a fixed random order, over all its groups on all workers. Unused names vanish, until
-every group has one name. The random order removes a constant fraction of each component's names per round, so rounds
-are O(log n) in expectation, whatever the path lengths. Groups reduce them further.
+Every vertex has a name, initially its own number. A worker merges names that its edges connect into groups. Each round
+replaces each name by the least name, in a fixed random order, of its groups on all workers. The rounds end when every
+group has one name. The random order removes a constant fraction of each component's names per round, so the
+expected number of rounds is O(log n), whatever the path lengths. Groups reduce the number further.
 
 Source: Kiveris et al., "Connected components in MapReduce and beyond", SoCC 2014, section 3 (hashing to the minimum);
 Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.2 and III.C.
@@ -20,18 +20,18 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
-from ripieno.kernels.lookup import places_of
+from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "components"
-# Constants of the inverse of `mixed`: its shifts and multiplications in reverse order.
-_UNMIXING = ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9), (30, 1))
+# Shifts and factors of `mixed`, in reverse order.
+_INVERSE_STEPS = ((31, 0x94D049BB133111EB), (27, 0xBF58476D1CE4E5B9), (30, 1))
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class ComponentsPart:
     Parameters
     ----------
     ids, labels : (h,) int64
-        Vertices that this worker owns, and the smallest vertex of the component of each.
+        Vertices that this worker owns, and the smallest vertex of each vertex's component.
     round_count
         Sparse reductions until all components were known.
     resumed_from
-        Number of reductions at which the search resumed from saved state, or None.
+        Number of completed reductions at which the search resumed, or None.
     """
 
     ids: NDArray[np.int64]
@@ -65,11 +65,11 @@ def fit(comm: Communicator, graph: Graph, checkpoint_options: CheckpointOptions)
     # Components ignore the direction of edges.
     local = load(comm, graph, both_ways=False)
     names = local.vertices.ids
-    kind = facts(comm, local) if checkpoint_options.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=kind)) as states:
-        kept, done = states.load(), states.done
-        if kept:
-            (names,) = of_ids(local.vertices.ids, kept)
+    fit_facts = facts(comm, local) if checkpoint_options.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
+        saved, done = states.load(), states.done
+        if saved:
+            (names,) = columns_of_ids(local.vertices.ids, saved)
         labels, round_count = _components(comm, local, names, done, states)
     is_owned = local.vertices.is_owned
     return ComponentsPart(local.vertices.ids[is_owned], labels[is_owned], round_count, done or None)
@@ -78,10 +78,9 @@ def fit(comm: Communicator, graph: Graph, checkpoint_options: CheckpointOptions)
 def _components(
     comm: Communicator, graph: LocalGraph, names: NDArray[np.int64], rounds: int, states: FitStates
 ) -> tuple[NDArray[np.int64], int]:
-    """Label each vertex of this rank with the smallest vertex of its component; return labels and rounds.
+    """Return the smallest vertex of each vertex's component, and the number of rounds.
 
-    The `names` are the vertices' names after `rounds` rounds. Vertices that shared a name still do, so groups need not
-    be saved.
+    `names` are the vertices' names after `rounds` rounds. Equal names stay equal, so a checkpoint needs no groups.
     """
     is_owned = graph.vertices.is_owned
     vertices, size = graph.vertices.ids, graph.vertices.largest + 1
@@ -89,13 +88,13 @@ def _components(
     while True:
         present, places = np.unique(names, return_inverse=True)
         # Merge groups that share a name.
-        group_count, joined = _groups(places, len(present) + groups, len(present) + group_count)
-        groups, group_of = joined[len(present) + groups], joined[: len(present)]
+        group_count, merged = _groups(places, len(present) + groups, len(present) + group_count)
+        groups, group_of = merged[len(present) + groups], merged[: len(present)]
         if comm.allreduce(len(present) - group_count) == 0:
             break
         least = np.full(group_count, np.iinfo(np.uint64).max)
         np.minimum.at(least, group_of, mixed(present))
-        names = _unmixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
+        names = _inverse_mixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
         rounds += 1
         if states.used:
             states.save(rounds, (vertices[is_owned], names[is_owned]))
@@ -108,20 +107,20 @@ def _components(
 def _ends(graph: LocalGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return both ends of each edge of this rank, as positions among the vertices."""
     offsets, sources, _ = graph.matrix.entries()
-    rows = places_of(graph.rows, graph.vertices.ids)
+    rows = positions_of(graph.rows, graph.vertices.ids)
     begins: NDArray[np.int64] = offsets.astype(np.int64)
     return sources.astype(np.int64), np.repeat(rows, np.diff(begins))
 
 
-def _groups(one: NDArray[np.int64], other: NDArray[np.integer[Any]], count: int) -> tuple[int, NDArray[np.int32]]:
-    """Return the component count and each node's component for `count` nodes with edges between `one` and `other`."""
-    graph = coo_matrix((np.ones(len(one), bool), (one, other)), shape=(count, count))
+def _groups(first: NDArray[np.int64], second: NDArray[np.integer[Any]], count: int) -> tuple[int, NDArray[np.int32]]:
+    """Return the component count and each node's component in a graph of `count` nodes and the edges."""
+    graph = coo_matrix((np.ones(len(first), bool), (first, second)), shape=(count, count))
     return connected_components(graph, directed=False)
 
 
-def _unmixed(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the numbers from which `mixed` computed these bits."""
-    for shift, factor in _UNMIXING:
+def _inverse_mixed(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the inverse of `mixed`."""
+    for shift, factor in _INVERSE_STEPS:
         bits = (bits ^ (bits >> np.uint64(shift)) ^ (bits >> np.uint64(2 * shift))) * np.uint64(
             pow(factor, -1, 1 << 64)
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class EffectiveDiameter(IterativeEstimator):
-    """Effective diameter: the steps within which most connected pairs reach each other, by bit strings (HADI).
+    """Effective diameter: the number of steps that connects most pairs, estimated by bit strings (HADI).
 
     Parameters
     ----------
@@ -160,9 +160,8 @@ class EffectiveDiameter(IterativeEstimator):
         if not isinstance(self.share, Real) or not 0 < self.share <= 1:
             raise InputError(f"share={self.share!r}: expected a number > 0 and <= 1")
         seed = self._seed(comm)
-        # All ranks have the same result.
-        described = self.n_strings, seed, self.max_iter, self._checkpoint_options()
-        parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *described, comm=comm)
+        arguments = self.n_strings, seed, self.max_iter, self._checkpoint_options()
+        parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *arguments, comm=comm)
         pairs, complete, self.resumed_from_ = parts[0]
         self.pairs_ = np.array(pairs)
         self.n_iter_ = len(pairs) - 1

@@ -1,8 +1,8 @@
 """The worker program of the effective diameter: estimated neighborhood sizes within each number of steps.
 
-Each vertex has bit strings with one random bit set in each. A step along all edges joins strings by "or". After `h`
-steps a vertex's strings combine the strings of all vertices that reach it in at most `h` steps. The position of the
-lowest zero bit estimates the number of these vertices.
+Each vertex has bit strings with one random bit set in each. A step along all edges combines strings by "or". After `h`
+steps, a vertex's strings combine the initial strings of all vertices that reach it in at most `h` steps. The position
+of the lowest zero bit estimates the number of these vertices.
 
 Source: Kang et al., "HADI: fast diameter estimation and mining in massive graphs with Hadoop", CMU-ML-08-117, 2008,
 sections 3.1 and 3.2; Flajolet and Martin, "Probabilistic counting algorithms for data base applications", JCSS 31,
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.graph import Graph, load
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "diameter"
-# If n vertices set one bit each, the expected lowest zero of a string is log2(CORRECTION * (n + 1/2)) …
+# If n vertices set one bit each, the expected lowest zero of a string is about log2(CORRECTION * (n + 1/2)).
 CORRECTION = 0.77351
-# … for at least this many vertices. Below it, `_lowest_zeros` gives the exact expectation.
-MANY = 64
+# The approximation holds from this count on. `_lowest_zeros` computes the exact expectation for smaller counts.
+ASYMPTOTIC_COUNT = 64
 BITS = 32
 
 
@@ -51,25 +51,25 @@ def fit(
     """
     local = load(comm, graph)
     values = VertexValues(comm, local)
-    strings = _first_strings(values.vertices, string_count, seed)
-    kind = facts(comm, local, strings=string_count, seed=seed) if checkpoint_options.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=kind)) as states:
-        kept = states.load()
-        if kept:
-            pairs = kept[0][0]
-            states.refuse_beyond(states.done, max_iter, f"max_iter={max_iter}")
-            (strings,) = of_ids(values.vertices, [part for _, part in kept])
+    strings = _initial_strings(values.vertices, string_count, seed)
+    fit_facts = facts(comm, local, strings=string_count, seed=seed) if checkpoint_options.folder is not None else {}
+    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
+        saved = states.load()
+        if saved:
+            pairs = saved[0][0]
+            states.check_iteration_limit(states.done, max_iter, f"max_iter={max_iter}")
+            (strings,) = columns_of_ids(values.vertices, [part for _, part in saved])
         else:
             pairs = [_estimate(comm, strings[values.is_owned])]
         resumed_from = len(pairs) - 1 or None
         while True:
-            joined = values.step(strings, "or", own=strings)
-            if not comm.allreduce(not np.array_equal(joined, strings), op="or"):
+            combined = values.step(strings, "or", own=strings)
+            if not comm.allreduce(not np.array_equal(combined, strings), op="or"):
                 return pairs, True, resumed_from
-            # One step beyond the counted steps shows whether longer paths exist.
+            # This step, beyond the last counted step, shows whether longer paths exist.
             if len(pairs) > max_iter:
                 return pairs, False, resumed_from
-            strings = joined
+            strings = combined
             pairs.append(_estimate(comm, strings[values.is_owned]))
             if states.used:
                 states.save(len(pairs) - 1, (pairs, (values.vertices[values.is_owned], strings[values.is_owned])))
@@ -77,14 +77,14 @@ def fit(
 
 def effective_diameter(pairs: list[float], share: float) -> float:
     """Return the steps within which a share of all connected pairs reach each other, linearly interpolated."""
-    enough = share * pairs[-1]
-    steps = next(steps for steps, count in enumerate(pairs) if count >= enough)
+    target = share * pairs[-1]
+    steps = next(steps for steps, count in enumerate(pairs) if count >= target)
     if steps == 0:
         return 0.0
-    return steps - 1 + (enough - pairs[steps - 1]) / (pairs[steps] - pairs[steps - 1])
+    return steps - 1 + (target - pairs[steps - 1]) / (pairs[steps] - pairs[steps - 1])
 
 
-def _first_strings(vertices: NDArray[np.int64], string_count: int, seed: int) -> NDArray[np.uint64]:
+def _initial_strings(vertices: NDArray[np.int64], string_count: int, seed: int) -> NDArray[np.uint64]:
     """Return strings with one bit each, bit i with probability 2**-(i + 1), two per number: (m, string_count / 2).
 
     The strings depend only on the vertex and the seed.
@@ -92,7 +92,7 @@ def _first_strings(vertices: NDArray[np.int64], string_count: int, seed: int) ->
     streams = mixed(np.arange(string_count) + mixed(np.array([seed])).view(np.int64))
     base, last = mixed(vertices), np.uint64(1 << (BITS - 1))
     strings = np.empty((len(vertices), string_count), np.uint32)
-    # One string at a time, so that intermediate arrays stay in cache.
+    # One string at a time keeps intermediate arrays in cache.
     for number, stream in enumerate(streams):
         random = mixed((base ^ stream).view(np.int64))
         lowest = random & -random
@@ -107,25 +107,25 @@ def _estimate(comm: Communicator, strings: NDArray[np.uint64]) -> float:
     places = np.zeros(len(bits), np.int64)
     for string in bits.T:
         lowest_zero = ~string & (string + np.uint32(1))
-        # Exact for powers of two. A string without a zero counts all bits.
+        # log2 is exact for powers of two. A string without a zero counts all bits.
         places += np.where(lowest_zero == 0, BITS, np.log2(np.maximum(lowest_zero, 1))).astype(np.int64)
-    # Summed as integers, so that the result does not depend on the distribution of vertices over ranks.
+    # Integer sums do not depend on the distribution of vertices over ranks.
     counts = comm.allreduce(np.bincount(places, minlength=BITS * string_count + 1))
-    return float(counts @ _numbers(np.arange(len(counts)) / string_count))
+    return float(counts @ _estimated_counts(np.arange(len(counts)) / string_count))
 
 
-def _numbers(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the estimated numbers of vertices for the given mean lowest zeros of their strings."""
-    expected = _lowest_zeros(MANY)
-    few = np.interp(means, expected, np.arange(MANY + 1))
-    return np.where(means < expected[-1], few, 2.0**means / CORRECTION - 0.5)
+def _estimated_counts(means: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the estimated numbers of vertices from the mean lowest zeros of their strings."""
+    expected = _lowest_zeros(ASYMPTOTIC_COUNT)
+    small = np.interp(means, expected, np.arange(ASYMPTOTIC_COUNT + 1))
+    return np.where(means < expected[-1], small, 2.0**means / CORRECTION - 0.5)
 
 
 def _lowest_zeros(largest: int) -> list[float]:
     """Return the expected lowest zero of a string in which 0, 1, … `largest` vertices set one bit each.
 
-    Bit 0 is set unless all vertices set a higher bit. The j vertices that set a higher bit (probability (n over j) /
-    2**n) relate to the bits above bit 0 as all vertices relate to the string.
+    Bit 0 is set unless all vertices set a higher bit. With probability (n over j) / 2**n, j vertices set a
+    higher bit. The bits above bit 0 are then a string in which j vertices set one bit each.
     """
     expected = [0.0]
     for n in range(1, largest + 1):

@@ -1,4 +1,4 @@
-"""The identity and order of the vertices in estimators of values per vertex."""
+"""The names and the order of vertices in results per vertex."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ripieno.graph import Graph
 
 @dataclass(frozen=True)
 class VertexOrder:
-    """The vertices of all workers' parts, in order.
+    """The vertices of all workers' parts, in the order of the result.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ class VertexOrder:
         return cls(all_ids[order] if graph.labels is None else graph.labels[all_ids[order]], order)
 
     def put(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Return the rows of all parts in the order of the vertices."""
+        """Return the concatenated rows of all parts in vertex order."""
         return np.concatenate(parts)[self.order]
 
 
 def vertex_id(name: str, vertex: Any, graph: Graph) -> int:
-    """Return the id of a vertex that the user names.
+    """Return the id of a vertex that the user passed.
 
     Raises
     ------

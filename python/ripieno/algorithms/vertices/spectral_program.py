@@ -2,8 +2,8 @@
 
 A is the symmetric weight matrix without loops, D the degree matrix. The program finds the largest eigenvalues of ``M =
 D**-1/2 A D**-1/2``. These are 1 minus the smallest eigenvalues of the normalized Laplacian. A vertex without edges is
-an eigenvector of its own, of value 1. A step multiplies M with a block of vectors, which is one step along all edges. A
-worker's vectors have the entries that its edges need, so the only other messages are small matrices.
+treated as an eigenvector with the eigenvalue 1 of M. A step multiplies M with a block of vectors, which is one step
+along all edges. A worker's vectors have the entries that its edges need, so the only other messages are small matrices.
 
 Source: Golub and Van Loan, "Matrix computations", 4th edition, section 10.3.6; Zhao and Canny, "Kylix: a sparse
 allreduce for commodity clusters", ICPP 2014, section I.A.2.
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, of_ids
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues, check_weights
 from ripieno.comm.agreement import agreement
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "spectral"
-# A block direction shorter than `SHORT`, or shorter than `DEPENDENT` times the longest one, is rounding error.
-SHORT, DEPENDENT = 1e-12, 1e-7
+# A shorter direction of a block, absolutely or relative to the longest direction, is a rounding error.
+MIN_LENGTH, MIN_RELATIVE_LENGTH = 1e-12, 1e-7
 
 
 @dataclass(frozen=True)
 class SpectralOptions:
-    """Options of the workers: `count` eigenvectors, to residuals of at most `tol` or in `max_iter` products."""
+    """Options of the workers. `count` is the number of eigenvectors."""
 
     count: int
     tol: float
@@ -63,7 +63,7 @@ class SpectralPart:
     step_count
         Number of products with M.
     resumed_from
-        Number of products at which the iteration resumed from saved state, or None.
+        Number of completed products at which the iteration resumed, or None.
     """
 
     ids: NDArray[np.int64]
@@ -75,7 +75,7 @@ class SpectralPart:
 
 
 def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralPart:
-    """Find the eigenvectors of the smallest eigenvalues, from a start that depends only on vertices and seed.
+    """Find the eigenvectors of the smallest eigenvalues. The initial vectors depend only on the vertices and the seed.
 
     Raises
     ------
@@ -90,44 +90,44 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
         check_weights(local, "a Laplacian")
     values = VertexValues(comm, local)
     degrees = values.step(np.ones(len(values.vertices)), "sum")
-    lone = degrees == 0
-    roots = np.where(lone, 1.0, np.sqrt(degrees))[:, None]
+    isolated = degrees == 0
+    roots = np.where(isolated, 1.0, np.sqrt(degrees))[:, None]
     is_owned = values.is_owned
 
     def product(block: NDArray[np.float64]) -> NDArray[np.float64]:
-        image: NDArray[np.float64] = values.step(block / roots, "sum") / roots + lone[:, None] * block
+        image: NDArray[np.float64] = values.step(block / roots, "sum") / roots + isolated[:, None] * block
         return image
 
-    def inner(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
-        products: NDArray[np.float64] = one[is_owned].T @ other[is_owned]
+    def inner(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+        products: NDArray[np.float64] = first[is_owned].T @ second[is_owned]
         return comm.allreduce(products)
 
-    last = _orthonormal(_start(values.vertices, count, options.seed), inner)
+    last = _orthonormal(_initial_vectors(values.vertices, count, options.seed), inner)
     basis, projected = last[:, :0], np.empty((0, 0))
     step_count, residual = 0, np.inf
-    kind = {}
+    fit_facts = {}
     if options.checkpoint_options.folder is not None:
-        kind = facts(comm, local, count=count, tol=options.tol, seed=options.seed)
+        fit_facts = facts(comm, local, count=count, tol=options.tol, seed=options.seed)
     with closing(
-        FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=kind)
+        FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=fit_facts)
     ) as states:
-        kept = states.load()
-        if kept:
+        saved = states.load()
+        if saved:
             step_count = states.done
-            residual, projected, vectors, eigenvalues, _ = kept[0]
-            states.refuse_beyond(step_count, options.max_iter, f"max_iter={options.max_iter}")
-            basis, last = of_ids(values.vertices, [part for *_, part in kept])
+            residual, projected, vectors, eigenvalues, _ = saved[0]
+            states.check_iteration_limit(step_count, options.max_iter, f"max_iter={options.max_iter}")
+            basis, last = columns_of_ids(values.vertices, [part for *_, part in saved])
         resumed_from = step_count or None
         while residual > options.tol and last.shape[1] and step_count < options.max_iter:
             basis = np.hstack([basis, last])
             image = product(last)
             columns = inner(basis, image)
-            projected = _bordered(projected, columns)
+            projected = _extended(projected, columns)
             rest = image - basis @ columns
             eigenvalues, vectors = (each[..., ::-1][..., :count] for each in np.linalg.eigh(projected))
-            ends = vectors[-last.shape[1] :]
-            residual = float(np.sqrt(np.diagonal(ends.T @ inner(rest, rest) @ ends).max(initial=0.0)))
-            # Twice, because division by small lengths amplifies the remaining components along the basis.
+            last_rows = vectors[-last.shape[1] :]
+            residual = float(np.sqrt(np.diagonal(last_rows.T @ inner(rest, rest) @ last_rows).max(initial=0.0)))
+            # Orthogonalize twice: division by small lengths amplifies remaining components along the basis.
             for _ in range(2):
                 rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
             last, step_count = rest, step_count + 1
@@ -138,24 +138,24 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     return SpectralPart(values.vertices[is_owned], coordinates, 1 - eigenvalues, residual, step_count, resumed_from)
 
 
-def _bordered(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a symmetric matrix extended by `columns` on the right and the same values as rows below."""
-    before = len(projected)
-    corner = columns[before:]
-    return np.block([[projected, columns[:before]], [columns[:before].T, (corner + corner.T) / 2]])
+def _extended(projected: NDArray[np.float64], columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a symmetric matrix extended by `columns` on the right and by their transpose below."""
+    size = len(projected)
+    corner = columns[size:]
+    return np.block([[projected, columns[:size]], [columns[:size].T, (corner + corner.T) / 2]])
 
 
 def _orthonormal(
     block: NDArray[np.float64], inner: Callable[[NDArray[np.float64], NDArray[np.float64]], NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """Return orthonormal vectors that span the (m, b) vectors of length at most 1, without negligible directions."""
+    """Return orthonormal vectors that span the block's vectors, (m, b), without negligible directions."""
     squares, directions = np.linalg.eigh(inner(block, block))
-    kept = squares > max(SHORT**2, DEPENDENT**2 * squares.max(initial=0.0))
-    vectors: NDArray[np.float64] = block @ (directions[:, kept] / np.sqrt(squares[kept]))
+    selected = squares > max(MIN_LENGTH**2, MIN_RELATIVE_LENGTH**2 * squares.max(initial=0.0))
+    vectors: NDArray[np.float64] = block @ (directions[:, selected] / np.sqrt(squares[selected]))
     return vectors
 
 
-def _start(vertices: NDArray[np.int64], count: int, seed: int) -> NDArray[np.float64]:
+def _initial_vectors(vertices: NDArray[np.int64], count: int, seed: int) -> NDArray[np.float64]:
     """Return random vectors, (m, count), with entries from -1 to 1."""
     streams = mixed(np.arange(count) + mixed(np.array([seed])).view(np.int64))
     bits = mixed((mixed(vertices)[:, None] ^ streams).view(np.int64))

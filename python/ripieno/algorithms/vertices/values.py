@@ -1,7 +1,7 @@
-"""Provide `VertexValues`: values per vertex, combined along all edges of a partitioned graph.
+"""Values per vertex, combined along all edges of a partitioned graph.
 
-A step multiplies the local matrix by the values, with any operation in place of the sum. A sparse reduction then
-combines the products of all ranks.
+A step multiplies the local matrix by the values, with any reduction operation instead of the sum. A sparse reduction
+then combines the products of all ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check_weights(graph: LocalGraph, estimator: str) -> None:
-    """Raise InputError, which names the estimator, if an edge of this rank has a negative weight."""
+    """Raise InputError if an edge of this rank has a negative weight; the message names the estimator."""
     _, columns, weights = graph.matrix.entries()
     if weights is not None and weights.min(initial=0) < 0:
         source = graph.columns[columns[np.argmin(weights)]]
@@ -42,14 +42,14 @@ class VertexValues:
         self.vertices, self.is_owned = graph.vertices.ids, graph.vertices.is_owned
         self._graph, self._threads = graph, comm.threads
         # The owner of every vertex contributes to it, so no requested vertex is missing.
-        given = np.concatenate([graph.rows, self.vertices[self.is_owned]])
-        self._reduction = comm.sparse(given, self.vertices, size=graph.vertices.largest + 1)
+        out_indices = np.concatenate([graph.rows, self.vertices[self.is_owned]])
+        self._reduction = comm.sparse(out_indices, self.vertices, size=graph.vertices.largest + 1)
 
     def step(self, values: NDArray[Any], op: OpName, own: NDArray[Any] | None = None) -> NDArray[Any]:
         """Combine, for each vertex, the values of the sources of its incoming edges and its `own` value.
 
-        All three are (m, …) arrays. Without `own`, a vertex without incoming edges gets the neutral element: 0, or the
-        largest number for "min".
+        `values`, `own` and the result are (m, …) arrays. Without `own`, a vertex without incoming edges gets the
+        neutral element: 0, or the largest number for "min".
         """
         received = self._graph.product(values[: len(self._graph.columns)], op, threads=self._threads)
         if own is None:

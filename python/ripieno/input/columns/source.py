@@ -6,16 +6,16 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import pyarrow as pa
 
+from ripieno._types import Missing
 from ripieno.errors import InputError
 from ripieno.files.sources import Keys, PathLike
 
 #: Columns with the origin of a row, which are not part of the vector.
 INDEX_NAMES = ("picture", "row", "col")
-Missing = Literal["drop", "mean"]
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 #: The ends of messages about columns without numbers, and about missing values.
 IGNORE_HINT = "; pass ignore=[{name!r}] to leave the column out"

@@ -19,11 +19,12 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
+from ripieno._types import Missing
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.sources import EmptyFile, File, PathLike, expand_keyed, names_text, size_bytes, with_rows
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, typed_keys, unwrapped
-from ripieno.input.columns.source import MISSING_HINT, Missing
+from ripieno.input.columns.source import MISSING_HINT
 from ripieno.input.formats.arrays import ArrayRows, StoredArray
 from ripieno.input.matrix.market import MarketFile
 from ripieno.input.matrix.tables import TableRows

@@ -264,7 +264,7 @@ class EngineJob(ProcessJob[RemoteMember]):
                 while True:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0:
-                        raise EngineError(self._missing_message(attempts, join_limit_s, server.missing_resource))
+                        raise EngineError(self._missing_message(attempts, join_limit_s, server.shortage))
                     for key, _ in ready(left_s):
                         if key.fileobj is run:
                             raise self._engine_error()
@@ -304,7 +304,7 @@ class EngineJob(ProcessJob[RemoteMember]):
                 )
 
     def _missing_message(
-        self, attempts: dict[str, dict[int, RemoteMember]], join_limit_s: float, missing_resource: str | None
+        self, attempts: dict[str, dict[int, RemoteMember]], join_limit_s: float, shortage: str | None
     ) -> str:
         best = max(attempts.values(), key=len, default={})
         missing = [str(rank) for rank in range(self.workers) if rank not in best]
@@ -312,8 +312,8 @@ class EngineJob(ProcessJob[RemoteMember]):
             f"{len(best)} of {self.workers} ranks have joined within {join_limit_s:g} s, missing are "
             f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
         )
-        if missing_resource is not None:
-            return f"{summary}: this process cannot accept them: {missing_resource}"
+        if shortage is not None:
+            return f"{summary}: this process cannot accept them: {shortage}"
         return (
             f"{summary}: check whether {self.engine.NAME} has room for "
             f"all of them at once, and whether its tasks can reach {self.engine.host()} (ripieno doctor --engine "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ripieno._version import __version__
-from ripieno.launch.engine.remote import MemberReception, RemoteChannel
+from ripieno.launch.engine.remote import MemberAcceptor, RemoteChannel
 from ripieno.launch.limits import CONNECT_S, HEARTBEAT_S
 from ripieno.launch.process.channel import ConnectionClosed
 
@@ -104,9 +104,7 @@ class MemberServer:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=1024)
         self.port: int = self._listener.getsockname()[1]
-        self._reception: MemberReception | None = MemberReception(
-            self._listener, token, tls=tls, heartbeat_s=heartbeat_s
-        )
+        self._acceptor: MemberAcceptor | None = MemberAcceptor(self._listener, token, tls=tls, heartbeat_s=heartbeat_s)
         self._join_event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         # Peers that have proved that they know the token, but have not sent `Join` yet.
@@ -118,10 +116,10 @@ class MemberServer:
         return self._join_event
 
     @property
-    def missing_resource(self) -> str | None:
+    def shortage(self) -> str | None:
         """Return the resource that has been missing for a while to accept connections, or None."""
-        reception = self._reception
-        return None if reception is None else reception.missing_resource
+        acceptor = self._acceptor
+        return None if acceptor is None else acceptor.shortage
 
     def joined(self) -> Iterator[tuple[Join, RemoteChannel]]:
         """Yield the members that have joined since the last call."""
@@ -146,13 +144,13 @@ class MemberServer:
             channel.close()
 
     def _receive(self) -> None:
-        reception = self._reception
-        assert reception is not None, "the acceptor exists while this thread runs"
+        acceptor = self._acceptor
+        assert acceptor is not None, "the acceptor exists while this thread runs"
         with self._listener:
-            for channel in reception.members():
+            for channel in acceptor.members():
                 self._begin_join(channel)
         # Closes all connections that are not authenticated.
-        self._reception = None
+        self._acceptor = None
 
     def _begin_join(self, channel: RemoteChannel) -> None:
         thread = threading.Thread(target=self._receive_join, args=(channel,), name="ripieno-members", daemon=True)

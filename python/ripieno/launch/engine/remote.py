@@ -176,7 +176,7 @@ def connect(
             raise
 
 
-class MemberReception:
+class MemberAcceptor:
     """Acceptor of members on `listener`, until that is shut down. Only one thread may call `members`.
 
     The native module authenticates all connections without blocking. An unauthenticated peer costs some µs, and no
@@ -184,17 +184,17 @@ class MemberReception:
 
     Attributes
     ----------
-    missing_resource : str or None
+    shortage : str or None
         The exhausted resource that prevents accepting connections, if any.
     """
 
     def __init__(
         self, listener: socket.socket, token: bytes, *, tls: bool | None = None, heartbeat_s: float = HEARTBEAT_S
     ) -> None:
-        self.missing_resource: str | None = None
+        self.shortage: str | None = None
         self._heartbeat_s = heartbeat_s
         self._listener = listener
-        self._native = _native.Reception(listener.fileno(), token, tls)
+        self._native = _native.MemberAcceptor(listener.fileno(), token, tls)
 
     def members(self) -> Iterator[RemoteChannel]:
         """Yield the channels of peers that have proved that they know the token."""
@@ -210,7 +210,7 @@ class MemberReception:
                     end.close()
                     continue
                 yield channel
-            self.missing_resource = self._native.lack()
+            self.shortage = self._native.shortage()
             due_s = self._native.due_s()
             watch.poll(None if due_s is None else due_s * 1000)
 

@@ -160,7 +160,7 @@ def _listening(address: str, invitation: Invitation) -> Iterator[int]:
 
 
 def _accept_all(listener: socket.socket, invitation: Invitation) -> None:
-    for channel in remote.MemberReception(listener, invitation.token, tls=invitation.tls).members():
+    for channel in remote.MemberAcceptor(listener, invitation.token, tls=invitation.tls).members():
         channel.close()
 
 

@@ -136,7 +136,7 @@ class Telemetry:
         if native is None:
             return {}
         try:
-            reading = native.reading(now)
+            reading = native.traffic(now)
         except CommunicatorClosed:
             return {}
         for name, last_sums in self._last_sums.items():

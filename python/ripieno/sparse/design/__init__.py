@@ -3,7 +3,15 @@
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section IV.
 """
 
-from ripieno.sparse.design.explain import DesignComparison, HeldData, explain, price, volumes
+from ripieno.sparse.design.explain import DataDistribution, DesignComparison, explain, price, volumes
 from ripieno.sparse.design.live import LiveExplanation, explain_configured
 
-__all__ = ["DesignComparison", "HeldData", "LiveExplanation", "explain", "explain_configured", "price", "volumes"]
+__all__ = [
+    "DataDistribution",
+    "DesignComparison",
+    "LiveExplanation",
+    "explain",
+    "explain_configured",
+    "price",
+    "volumes",
+]

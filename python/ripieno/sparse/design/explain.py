@@ -1,4 +1,4 @@
-"""Compare designs: the design by packet size, the cheapest, direct, binary."""
+"""Comparison of designs: by packet size, cheapest, direct and binary."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ripieno._native import DensityCurve, PacketCurve
 
 
 @dataclass(frozen=True)
-class HeldData:
+class DataDistribution:
     """The distribution of data over ranks.
 
     Parameters
     ----------
     ranks
-        The number of ranks.
+        Number of ranks.
     features
         The number of possible indices.
     out
         Densities of the unions of ranks' out-indices.
     row_bytes
         Bytes of a row's values.
-    wanted
+    requested
         Densities of the unions of ranks' in-indices; by default equal to `out`.
     """
 
@@ -32,18 +32,18 @@ class HeldData:
     features: int
     out: DensityCurve
     row_bytes: int
-    wanted: DensityCurve | None = None
+    requested: DensityCurve | None = None
 
     @property
     def rows(self) -> float:
-        """The number of rows that a rank contributes."""
+        """Return the number of rows that a rank contributes."""
         return self.features * self.out.density(1)
 
     @property
     def sets(self) -> tuple[tuple[DensityCurve, float], tuple[DensityCurve, float]]:
-        """Out- and in-indices in the form of the native module: a curve, and the rows of a rank."""
-        wanted = self.wanted or self.out
-        return (self.out, self.rows), (wanted, self.features * wanted.density(1))
+        """Return the out- and in-indices for the native module: a density curve, and the rows of a rank."""
+        requested = self.requested or self.out
+        return (self.out, self.rows), (requested, self.features * requested.density(1))
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class DesignComparison:
     least_packet_bytes
         The minimum efficient packet.
     designs
-        Designs by criterion: "by packet", "cheapest", "direct", "binary", and "given" if a network was given. Each is a
+        Designs by criterion: "by packet", "cheapest", "direct", "binary", and "given" if degrees were passed. Each is a
         dict: "degrees", "seconds" and "sent_bytes" of a rank in a reduction, "layers", "bottom" and, if ranks are
         folded, "fold". These have "degree", "set_count", "part_count", "holder_count", "packet_count", and for "down"
         and "up" "density", "rows", "packet_bytes", "seconds".
     """
 
-    data: HeldData
+    data: DataDistribution
     packets: PacketCurve
     least_packet_bytes: float
     designs: dict[str, dict[str, Any]]
@@ -89,9 +89,9 @@ class DesignComparison:
 
 
 def explain(
-    data: HeldData, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
+    data: DataDistribution, packets: PacketCurve, *, least_packet_bytes: float | None = None, degrees: str | None = None
 ) -> DesignComparison:
-    """Design a network for the data, and price the alternatives.
+    """Design a network for the data, and predict the costs of the alternatives.
 
     Parameters
     ----------
@@ -100,9 +100,9 @@ def explain(
     packets
         The costs of packets.
     least_packet_bytes
-        The minimum efficient packet; by default the one of `packets`.
+        The minimum efficient packet; by default the minimum of `packets`.
     degrees
-        An additional network to price, such as "8x4x2".
+        Degrees of an additional network, such as "8x4x2".
 
     Raises
     ------
@@ -110,29 +110,29 @@ def explain(
         `degrees` is not a network for this number of ranks.
     """
     least = packets.efficient_bytes if least_packet_bytes is None else least_packet_bytes
-    named = {
+    degrees_by_name = {
         "by packet": _native.design_by_packet(data.ranks, *data.sets[0], data.row_bytes, least),
         "direct": "direct",
         "binary": "binary",
     }
     if degrees is not None:
-        named["given"] = degrees
-    priced = {name: price(data, packets, which) for name, which in named.items()}
+        degrees_by_name["given"] = degrees
+    priced = {name: price(data, packets, degrees) for name, degrees in degrees_by_name.items()}
     cheapest = _native.design_candidates(data.ranks, *data.sets, data.row_bytes, packets)[0]
     designs = {"by packet": priced.pop("by packet"), "cheapest": cheapest, **priced}
     return DesignComparison(data, packets, least, designs)
 
 
-def price(data: HeldData, packets: PacketCurve, degrees: str) -> dict[str, Any]:
-    """Predict the cost of these degrees; return a design, see `DesignComparison`."""
+def price(data: DataDistribution, packets: PacketCurve, degrees: str) -> dict[str, Any]:
+    """Return the design with these degrees and its predicted cost, as in `DesignComparison`."""
     return _native.design_estimate(data.ranks, degrees, *data.sets, data.row_bytes, packets)
 
 
 def levels(design: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the sets of a rank from top to bottom: above the fold, above each layer, below the last."""
+    """Return the levels from top to bottom: above the fold, above each layer, and below the last layer."""
     return [*([design["fold"]] if design["fold"] else []), *design["layers"], design["bottom"]]
 
 
-def volumes(design: dict[str, Any], data: HeldData) -> Sequence[float]:
-    """Return the bytes of all ranks together above each layer on the way down, and below the last (figure 5)."""
+def volumes(design: dict[str, Any], data: DataDistribution) -> Sequence[float]:
+    """Return the total bytes of all ranks at each level on the way down (figure 5)."""
     return [level["holder_count"] * data.row_bytes * level["down"]["rows"] for level in levels(design)]

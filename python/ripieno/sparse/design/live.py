@@ -1,4 +1,4 @@
-"""Explain a configured reduction: actual and predicted sizes of its layers, and its time."""
+"""Explanation of a configured reduction: actual and predicted sizes of its layers, and its time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno._native import DensityCurve, PacketCurve
-from ripieno.sparse.design.explain import DesignComparison, HeldData, explain, levels
+from ripieno.sparse.design.explain import DataDistribution, DesignComparison, explain, levels
 
 DIRECTIONS = ("down", "up")
 
@@ -22,12 +22,12 @@ class LiveExplanation:
     Parameters
     ----------
     explanation
-        Its design, as "given", and alternatives, all priced for its data.
+        Its design, as "given", and alternatives, with predicted costs for its data.
     rows
         A rank's mean rows above each layer and below the last, for "down" and "up".
     deviation
-        The relative deviation of the densities of "down" and "up" from the nearest power law. None if fewer than two
-        densities lie between 0 and 1, so that no law can be fitted.
+        The relative deviation of the densities of "down" and "up" from the nearest power law. None if no
+        law can be fitted, because fewer than two densities lie between 0 and 1.
     seconds
         The measured median seconds of a reduction on the slowest rank. None if ranks have replicas, because their times
         would differ.
@@ -45,12 +45,12 @@ class LiveExplanation:
 
     def as_json(self) -> dict[str, Any]:
         """Return the explanation as JSON values."""
-        described = {"rows": self.rows, "deviation": self.deviation, "seconds": self.seconds}
-        return self.explanation.as_json() | {"measured": described}
+        measured = {"rows": self.rows, "deviation": self.deviation, "seconds": self.seconds}
+        return self.explanation.as_json() | {"measured": measured}
 
 
-class Configured(NamedTuple):
-    """A configured reduction, with the rows that it will carry."""
+class ConfiguredReduction(NamedTuple):
+    """The shape of a configured reduction and of its rows."""
 
     world_size: int
     size: int
@@ -59,9 +59,9 @@ class Configured(NamedTuple):
 
 
 def explain_configured(
-    reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve, seconds: float | None
+    reduction: ConfiguredReduction, totals: NDArray[np.int64], packets: PacketCurve, seconds: float | None
 ) -> LiveExplanation:
-    """Compare the total sizes of all ranks at each level, `totals`, and the measured time with predictions."""
+    """Compare the total sizes of all ranks at each level (`totals`) and the measured time with predictions."""
     data, means, deviation = data_of(reduction, totals, packets)
     explanation = explain(data, packets, degrees=reduction.degrees)
     rows = {direction: means[:, index].tolist() for index, direction in enumerate(DIRECTIONS)}
@@ -69,31 +69,31 @@ def explain_configured(
 
 
 def data_of(
-    reduction: Configured, totals: NDArray[np.int64], packets: PacketCurve
-) -> tuple[HeldData, NDArray[np.float64], dict[str, float | None]]:
+    reduction: ConfiguredReduction, totals: NDArray[np.int64], packets: PacketCurve
+) -> tuple[DataDistribution, NDArray[np.float64], dict[str, float | None]]:
     """Return the data of a configured reduction, derived from the sizes at its levels.
 
     Also return a rank's mean sizes by level and direction, and the deviation of the densities from the nearest power
     law.
     """
-    # Any design with these degrees shows how many ranks' sets each level unites.
-    nothing = DensityCurve.through([(1.0, 0.0)])
+    # The counts of a level depend only on the degrees, not on the density.
+    empty = DensityCurve.through([(1.0, 0.0)])
     outline = _native.design_estimate(
-        reduction.world_size, reduction.degrees, (nothing, 0.0), (nothing, 0.0), reduction.row_bytes, packets
+        reduction.world_size, reduction.degrees, (empty, 0.0), (empty, 0.0), reduction.row_bytes, packets
     )
     means = totals / np.array([level["holder_count"] for level in levels(outline)])[:, None]
     curves, deviation = {}, {}
     for direction, rows in zip(DIRECTIONS, means.T, strict=True):
         curves[direction], deviation[direction] = _curve(reduction.size, outline, rows)
-    data = HeldData(reduction.world_size, reduction.size, curves["down"], reduction.row_bytes, curves["up"])
+    data = DataDistribution(reduction.world_size, reduction.size, curves["down"], reduction.row_bytes, curves["up"])
     return data, means, deviation
 
 
 def _curve(size: int, outline: dict[str, Any], rows: NDArray[np.float64]) -> tuple[DensityCurve, float | None]:
-    """Return the power law nearest to the densities of all levels, or the counted densities if there is none."""
+    """Return the fitted power law of the levels' densities, or the densities themselves if none can be fitted."""
     points = {
-        level["set_count"]: float(held * level["part_count"] / max(size, 1))
-        for level, held in zip(levels(outline), rows, strict=True)
+        level["set_count"]: float(row_count * level["part_count"] / max(size, 1))
+        for level, row_count in zip(levels(outline), rows, strict=True)
     }
     between = [(sets, density) for sets, density in points.items() if 0 < density < 1]
     if len(between) < 2:

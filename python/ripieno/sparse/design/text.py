@@ -1,4 +1,4 @@
-"""Format explanations as text tables, for terminals and notebooks."""
+"""Formatting of explanations as text tables, for terminals and notebooks."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ripieno.sparse.design.explain import DesignComparison, HeldData, levels
+from ripieno.sparse.design.explain import DataDistribution, DesignComparison, levels
 from ripieno.sparse.design.live import LiveExplanation
 from ripieno.units import bytes_text, duration_text
 
 WIDTH = 150
-LEFT = ("", "degrees")
+LEFT_ALIGNED = ("", "degrees")
 
 
 def of(explanation: DesignComparison) -> str:
     """Return the data, the packets, the chosen designs by layer, and a comparison of all designs."""
     target, data = _console(), explanation.data
     law = "" if data.out.alpha is None else f", alpha {data.out.alpha:g}, lambda {data.out.lambda_0:.4g}"
-    held = bytes_text(data.rows * data.row_bytes)
+    rank_bytes = bytes_text(data.rows * data.row_bytes)
     target.print(
         f"{data.ranks} ranks, {data.features:,} features, density {data.out.density(1):.4g}{law}: "
-        f"{data.rows:,.0f} rows of {data.row_bytes} bytes a rank, {held}"
+        f"{data.rows:,.0f} rows of {data.row_bytes} bytes a rank, {rank_bytes}"
     )
     target.print(_packets(explanation))
     for name in [name for name in ("by packet", "cheapest", "given") if name in explanation.designs]:
         target.print(f"{name}: {explanation.designs[name]['degrees']}")
         target.print(_layers(explanation.designs[name], data))
     target.print("a rank in a reduction, down and up")
-    target.print(_actual_against_predicted(explanation))
+    target.print(_comparison_table(explanation))
     return _text(target)
 
 
@@ -41,7 +41,7 @@ def of_live(live: LiveExplanation) -> str:
     target.print(
         f"{design['degrees']}: {data.ranks} ranks, {data.features:,} indices, rows of {data.row_bytes} bytes\n"
         f"{_law('out-indices', data.out, live.deviation['down'])}\n"
-        f"{_law('in-indices', data.wanted or data.out, live.deviation['up'])}"
+        f"{_law('in-indices', data.requested or data.out, live.deviation['up'])}"
     )
     target.print(_packets(explanation))
     headings = ("layer", "degree", "out rows a rank", "Eq. 5", "in rows a rank", "Eq. 5", "down in all")
@@ -64,7 +64,7 @@ def of_live(live: LiveExplanation) -> str:
         "not measured where ranks have replicas" if live.seconds is None else f"{duration_text(live.seconds)} measured"
     )
     target.print(f"a reduction: {measured}, {predicted} predicted; others, predicted:")
-    target.print(_actual_against_predicted(explanation))
+    target.print(_comparison_table(explanation))
     return _text(target)
 
 
@@ -80,24 +80,24 @@ def _packets(explanation: DesignComparison) -> str:
     return f"packets: efficient from {bytes_text(least)}, at best {bytes_text(best)}/s"
 
 
-def _layers(design: dict[str, Any], data: HeldData) -> Table:
-    """Return the layers on the way down; the way up carries the same."""
+def _layers(design: dict[str, Any], data: DataDistribution) -> Table:
+    """Return a table of the layers on the way down. The way up has the same sizes."""
     table = _table(("layer", "degree", "density", "rows a rank", "a rank", "in all", "packet", "down and up"))
     for name, level in _named(design):
-        held = level["down"]["rows"] * data.row_bytes
+        level_bytes = level["down"]["rows"] * data.row_bytes
         table.add_row(
             name,
             _degree(level),
             f"{level['down']['density']:.3f}",
             f"{level['down']['rows']:,.0f}",
-            bytes_text(held),
-            bytes_text(held * level["holder_count"]),
+            bytes_text(level_bytes),
+            bytes_text(level_bytes * level["holder_count"]),
             *_cost(level),
         )
     return table
 
 
-def _actual_against_predicted(explanation: DesignComparison) -> Table:
+def _comparison_table(explanation: DesignComparison) -> Table:
     table = _table(("", "degrees", "packets", "sent", "predicted", "of the cheapest"))
     least_s = explanation.designs["cheapest"]["seconds"]
     for name, design in explanation.designs.items():
@@ -131,7 +131,7 @@ def _cost(level: dict[str, Any]) -> tuple[str, str]:
 def _table(headings: tuple[str, ...]) -> Table:
     table = Table()
     for heading in headings:
-        table.add_column(heading, justify="left" if heading in LEFT else "right")
+        table.add_column(heading, justify="left" if heading in LEFT_ALIGNED else "right")
     return table
 
 

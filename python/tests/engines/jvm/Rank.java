@@ -15,7 +15,7 @@ public final class Rank {
     int rank = Integer.parseInt(words[2]);
     int size = Integer.parseInt(words[3]);
     try (Communicator comm =
-        Communicator.meeting(rank, size, words[1])
+        Communicator.rendezvous(rank, size, words[1])
             .heartbeatTimeout(Duration.ofSeconds(5))
             .over(Path.of(words[0]))) {
       switch (words[4]) {

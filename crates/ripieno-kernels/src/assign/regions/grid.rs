@@ -20,11 +20,11 @@ pub(super) fn bounds<P: Point>(points: Matrix<P>, threads: &Threads) -> Option<C
             threads.simd().run(BoundingBox { points, bounds });
         },
     );
-    let together = |mut a: ColumnRange, b: ColumnRange| -> ColumnRange {
+    let union = |mut a: ColumnRange, b: ColumnRange| -> ColumnRange {
         a.iter_mut().zip(b).for_each(|(a, b)| *a = (a.0.min(b.0), a.1.max(b.1)));
         a
     };
-    found.into_iter().reduce(together)
+    found.into_iter().reduce(union)
 }
 
 /// Job: the bounding box of some points.
@@ -38,19 +38,19 @@ impl<P: Point> VectorJob for BoundingBox<'_, P> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) {
-        const ROWS_ABREAST: usize = 8;
+        const ROWS_AT_ONCE: usize = 8;
         let columns = self.points.columns();
-        let mut lows = [P::Centroid::from_f64(f64::INFINITY); ROWS_ABREAST * FEW_COLUMNS];
-        let mut highs = [P::Centroid::from_f64(f64::NEG_INFINITY); ROWS_ABREAST * FEW_COLUMNS];
+        let mut lows = [P::Centroid::from_f64(f64::INFINITY); ROWS_AT_ONCE * FEW_COLUMNS];
+        let mut highs = [P::Centroid::from_f64(f64::NEG_INFINITY); ROWS_AT_ONCE * FEW_COLUMNS];
         // Several rows are compared with the previous ones at once, for any number of columns.
-        for rows in self.points.values().chunks(ROWS_ABREAST * columns) {
+        for rows in self.points.values().chunks(ROWS_AT_ONCE * columns) {
             for ((low, high), value) in lows.iter_mut().zip(&mut highs).zip(rows) {
                 let value = value.widen();
                 *low = if value < *low { value } else { *low };
                 *high = if value > *high { value } else { *high };
             }
         }
-        for (index, (low, high)) in lows.into_iter().zip(highs).take(ROWS_ABREAST * columns).enumerate() {
+        for (index, (low, high)) in lows.into_iter().zip(highs).take(ROWS_AT_ONCE * columns).enumerate() {
             let bounds = &mut self.bounds[index % columns];
             *bounds = (bounds.0.min(low.into()), bounds.1.max(high.into()));
         }
@@ -100,8 +100,8 @@ impl Grid {
         let mut widths = counts;
         for (level, &column) in cuts.iter().enumerate() {
             widths[column] /= 2;
-            for (place, number) in numbers[column].iter_mut().enumerate() {
-                *number |= (place as u32 / widths[column] % 2) << (depth - 1 - level);
+            for (position, number) in numbers[column].iter_mut().enumerate() {
+                *number |= (position as u32 / widths[column] % 2) << (depth - 1 - level);
             }
         }
         Some(Grid { columns, bounds, scales, counts, cuts, numbers })
@@ -113,7 +113,7 @@ impl Grid {
 
     /// Return the position of a coordinate in its column.
     #[inline(always)]
-    pub fn place(&self, column: usize, x: f64) -> usize {
+    pub fn position(&self, column: usize, x: f64) -> usize {
         let (at, last) = ((x - self.bounds[column].0) * self.scales[column], f64::from(self.counts[column] - 1));
         // NaN becomes zero.
         let at = if at > 0.0 { at } else { 0.0 };
@@ -125,7 +125,7 @@ impl Grid {
     /// Return the number of a point's cell.
     #[inline(always)]
     pub fn cell<const COLUMNS: usize>(&self, point: &[f64; COLUMNS]) -> usize {
-        let part = |column: usize| self.numbers[column][self.place(column, point[column])];
+        let part = |column: usize| self.numbers[column][self.position(column, point[column])];
         (0..COLUMNS).map(part).sum::<u32>() as usize
     }
 
@@ -133,8 +133,9 @@ impl Grid {
     pub fn sorted<P: Point>(&self, points: Matrix<P>, step: usize) -> (Vec<u32>, Vec<f64>) {
         let rows = || (0..points.rows()).step_by(step);
         let cell = |row: usize| {
-            let places = points.row(row).iter().enumerate().map(|(column, &x)| (column, self.place(column, x.into())));
-            places.map(|(column, place)| u64::from(self.numbers[column][place])).sum::<u64>()
+            let positions =
+                points.row(row).iter().enumerate().map(|(column, &x)| (column, self.position(column, x.into())));
+            positions.map(|(column, position)| u64::from(self.numbers[column][position])).sum::<u64>()
         };
         let mut order: Vec<u64> = rows().map(|row| cell(row) << u32::BITS | (row / step) as u64).collect();
         order.sort_unstable();
@@ -147,10 +148,10 @@ impl Grid {
 
     /// Return the bounds of some positions of a column, widened by the rounding error of positions.
     pub fn around(&self, column: usize, (first, end): (u32, u32)) -> (f64, f64) {
-        const WIDER: f64 = 1e-12;
+        const RELATIVE_MARGIN: f64 = 1e-12;
         let (low, high) = self.bounds[column];
-        let at = |place: u32| low + (high - low) * (f64::from(place) / f64::from(self.counts[column]));
-        let margin = WIDER * (high - low) + 4.0 * f64::EPSILON * low.abs().max(high.abs());
+        let at = |position: u32| low + (high - low) * (f64::from(position) / f64::from(self.counts[column]));
+        let margin = RELATIVE_MARGIN * (high - low) + 4.0 * f64::EPSILON * low.abs().max(high.abs());
         (at(first) - margin, at(end) + margin)
     }
 }

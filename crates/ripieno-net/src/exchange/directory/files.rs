@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// The directory of one run.
-pub struct Folder {
+pub struct RunDirectory {
     path: PathBuf,
     /// This rank's lock file, locked as long as it is open.
     lock_state: Option<File>,
@@ -31,24 +31,24 @@ pub enum LockState {
     },
 }
 
-impl Folder {
+impl RunDirectory {
     /// Create the directory as rank 0. The other ranks use it only once rank 0 holds its lock.
-    pub fn make(path: &Path) -> io::Result<Folder> {
+    pub fn create(path: &Path) -> io::Result<RunDirectory> {
         fs::create_dir(path)?;
-        Ok(Folder { path: path.to_path_buf(), lock_state: None })
+        Ok(RunDirectory { path: path.to_path_buf(), lock_state: None })
     }
 
     /// Return the directory of a run with a live rank 0.
-    pub fn find(root: &Path, prefix: &str) -> Option<Folder> {
-        let folders = folders(root, prefix).ok()?;
-        folders.into_iter().find(|folder| folder.lock_state(0) == LockState::Alive)
+    pub fn find(root: &Path, prefix: &str) -> Option<RunDirectory> {
+        let directories = directories(root, prefix).ok()?;
+        directories.into_iter().find(|directory| directory.lock_state(0) == LockState::Alive)
     }
 
     /// Remove the directories of earlier runs; return a directory with a live rank 0.
-    pub fn sweep(root: &Path, prefix: &str) -> io::Result<Option<Folder>> {
+    pub fn sweep(root: &Path, prefix: &str) -> io::Result<Option<RunDirectory>> {
         let (alive, dead): (Vec<_>, Vec<_>) =
-            folders(root, prefix)?.into_iter().partition(|folder| folder.lock_state(0) == LockState::Alive);
-        dead.into_iter().for_each(Folder::remove);
+            directories(root, prefix)?.into_iter().partition(|directory| directory.lock_state(0) == LockState::Alive);
+        dead.into_iter().for_each(RunDirectory::remove);
         Ok(alive.into_iter().next())
     }
 
@@ -57,7 +57,7 @@ impl Folder {
     }
 
     /// Create and lock this rank's lock file. It is locked before it becomes visible, and each rank has only one.
-    pub fn live(&mut self, rank: usize, host: &str) -> io::Result<()> {
+    pub fn lock_rank(&mut self, rank: usize, host: &str) -> io::Result<()> {
         let hidden = self.path.join(format!(".rank-{rank}.{}", std::process::id()));
         let mut file = File::create(&hidden)?;
         file.write_all(host.as_bytes())?;
@@ -69,11 +69,11 @@ impl Folder {
         Ok(())
     }
 
-    pub fn give(&self, rank: usize, string: &str) -> io::Result<()> {
-        self.put(&format!("rank-{rank}"), string)
+    pub fn publish(&self, rank: usize, string: &str) -> io::Result<()> {
+        self.write_atomically(&format!("rank-{rank}"), string)
     }
 
-    pub fn take(&self, rank: usize) -> Option<String> {
+    pub fn read(&self, rank: usize) -> Option<String> {
         fs::read_to_string(self.path.join(format!("rank-{rank}"))).ok()
     }
 
@@ -81,7 +81,7 @@ impl Folder {
     pub fn write_verdict(&self, failure: &JobFailure) {
         if self.verdict().is_none() {
             // A rank that cannot read this detects the failure itself.
-            let _ = serde_json::to_string(failure).map(|text| self.put("verdict", &text));
+            let _ = serde_json::to_string(failure).map(|text| self.write_atomically("verdict", &text));
         }
     }
 
@@ -125,15 +125,15 @@ impl Folder {
         self.path.join(format!("rank-{rank}.lock"))
     }
 
-    fn put(&self, name: &str, text: &str) -> io::Result<()> {
+    fn write_atomically(&self, name: &str, text: &str) -> io::Result<()> {
         let hidden = self.path.join(format!(".{name}.{}", std::process::id()));
         fs::write(&hidden, text)?;
         fs::rename(&hidden, self.path.join(name))
     }
 }
 
-fn folders(root: &Path, prefix: &str) -> io::Result<Vec<Folder>> {
+fn directories(root: &Path, prefix: &str) -> io::Result<Vec<RunDirectory>> {
     let entries = fs::read_dir(root)?.filter_map(Result::ok);
     let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
-    Ok(ours.map(|entry| Folder { path: entry.path(), lock_state: None }).collect())
+    Ok(ours.map(|entry| RunDirectory { path: entry.path(), lock_state: None }).collect())
 }

@@ -16,7 +16,7 @@ use crate::config::{Config, fill_random};
 use crate::error::NetError;
 use crate::host::host_name;
 use crate::peer_address::hex;
-use files::{Folder, LockState};
+use files::{LockState, RunDirectory};
 use ripieno_run::JobFailure;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,14 +34,19 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1000);
 pub struct DirectoryExchange {
     config: Config,
     root: PathBuf,
-    folder: Option<Folder>,
+    directory: Option<RunDirectory>,
     has_failed: bool,
 }
 
 impl DirectoryExchange {
     /// Create the exchange for `config.rank` through the existing directory `root`.
     pub fn new(config: &Config, root: impl AsRef<Path>) -> DirectoryExchange {
-        DirectoryExchange { config: config.clone(), root: root.as_ref().to_path_buf(), folder: None, has_failed: false }
+        DirectoryExchange {
+            config: config.clone(),
+            root: root.as_ref().to_path_buf(),
+            directory: None,
+            has_failed: false,
+        }
     }
 
     /// Return the name prefix of this job's directories, equal in all of its runs.
@@ -59,55 +64,55 @@ impl DirectoryExchange {
             cause: format!("directory {root}: {error}"),
             elapsed_ms: started.elapsed().as_millis() as u64,
         };
-        let folder = match rank {
+        let directory = match rank {
             0 => {
-                if let Some(other) = Folder::sweep(&self.root, &self.prefix()).map_err(io_error)? {
-                    let cause = format!("another process meets as rank 0 in {}", other.path().display());
+                if let Some(other) = RunDirectory::sweep(&self.root, &self.prefix()).map_err(io_error)? {
+                    let cause = format!("another process runs as rank 0 in {}", other.path().display());
                     return Err(NetError::Disagree { rank, peer: 0, cause });
                 }
                 let mut nonce = [0; 8];
                 fill_random(&mut nonce)?;
-                Folder::make(&self.root.join(self.prefix() + &hex(&nonce))).map_err(io_error)?
+                RunDirectory::create(&self.root.join(self.prefix() + &hex(&nonce))).map_err(io_error)?
             }
-            _ => self.find_folder(wait)?,
+            _ => self.find_directory(wait)?,
         };
-        let folder = self.folder.insert(folder);
-        folder.live(rank, &host_name()).map_err(|error| match error.kind() {
+        let directory = self.directory.insert(directory);
+        directory.lock_rank(rank, &host_name()).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
-                let cause = format!("another process has come as rank {rank}");
+                let cause = format!("another process runs as rank {rank}");
                 NetError::Disagree { rank, peer: rank, cause }
             }
             _ => io_error(error),
         })?;
-        folder.give(rank, mine).map_err(io_error)?;
+        directory.publish(rank, mine).map_err(io_error)?;
 
         let mut strings: Vec<Option<String>> = vec![None; world_size];
         loop {
             for (peer, string) in strings.iter_mut().enumerate().filter(|(_, string)| string.is_none()) {
-                *string = folder.take(peer);
+                *string = directory.read(peer);
             }
             if let Some(strings) = strings.iter().cloned().collect() {
                 return Ok(strings);
             }
-            if let Some(failure) = folder.verdict() {
+            if let Some(failure) = directory.verdict() {
                 return Err(failure.into());
             }
-            let dead = if wait.is_lock_check_due() { find_dead(folder, 0..world_size, rank) } else { None };
+            let dead = if wait.is_lock_check_due() { find_dead(directory, 0..world_size, rank) } else { None };
             if let Some(failure) = dead {
-                folder.write_verdict(&failure);
+                directory.write_verdict(&failure);
                 return Err(failure.into());
             }
             let missing = || (0..world_size).filter(|&peer| strings[peer].is_none()).collect();
-            wait.pause(rank, missing, &format!("they gave no string in {}", folder.path().display()))?;
+            wait.pause(rank, missing, &format!("they published no address in {}", directory.path().display()))?;
         }
     }
 
-    fn find_folder(&self, wait: &mut BackoffWait) -> Result<Folder, NetError> {
+    fn find_directory(&self, wait: &mut BackoffWait) -> Result<RunDirectory, NetError> {
         loop {
-            if let Some(folder) = Folder::find(&self.root, &self.prefix()) {
-                return Ok(folder);
+            if let Some(directory) = RunDirectory::find(&self.root, &self.prefix()) {
+                return Ok(directory);
             }
-            let cause = format!("rank 0 has made no folder in {}", self.root.display());
+            let cause = format!("rank 0 has created no directory in {}", self.root.display());
             wait.pause(self.config.rank, || vec![0], &cause)?;
         }
     }
@@ -119,39 +124,41 @@ impl Exchange for DirectoryExchange {
         let mut wait = BackoffWait::new(self.config.rendezvous_timeout);
         let result = self.gather(mine, &mut wait);
         self.has_failed = result.is_err();
-        if let (0, Some(folder), Err(NetError::Missing { missing, .. })) = (self.config.rank, &self.folder, &result) {
-            let cause = format!("did not come within {:.1} s", self.config.rendezvous_timeout.as_secs_f64());
+        if let (0, Some(directory), Err(NetError::Missing { missing, .. })) =
+            (self.config.rank, &self.directory, &result)
+        {
+            let cause = format!("did not connect within {:.1} s", self.config.rendezvous_timeout.as_secs_f64());
             let failure = |&rank| JobFailure::RankFailed { rank, host: String::new(), cause, traceback: String::new() };
-            missing.first().map(failure).into_iter().for_each(|failure| folder.write_verdict(&failure));
+            missing.first().map(failure).into_iter().for_each(|failure| directory.write_verdict(&failure));
         }
         result
     }
 
     fn lost(&mut self) -> Option<JobFailure> {
-        let folder = self.folder.as_ref()?;
-        find_dead(folder, 0..self.config.world_size, self.config.rank)
+        let directory = self.directory.as_ref()?;
+        find_dead(directory, 0..self.config.world_size, self.config.rank)
     }
 }
 
 impl Drop for DirectoryExchange {
     fn drop(&mut self) {
-        let Some(folder) = self.folder.take() else { return };
+        let Some(directory) = self.directory.take() else { return };
         if self.config.rank != 0 {
-            return folder.leave(self.config.rank);
+            return directory.leave(self.config.rank);
         }
         if self.has_failed {
             let mut wait = BackoffWait::new(GOODBYE_TIMEOUT);
-            while folder.others_live(self.config.world_size) && wait.pause(0, Vec::new, "").is_ok() {}
+            while directory.others_live(self.config.world_size) && wait.pause(0, Vec::new, "").is_ok() {}
         }
-        folder.remove();
+        directory.remove();
     }
 }
 
 /// Return the failure of the first rank that has arrived and is dead.
-fn find_dead(folder: &Folder, ranks: impl Iterator<Item = usize>, own: usize) -> Option<JobFailure> {
-    ranks.filter(|&peer| peer != own).find_map(|rank| match folder.lock_state(rank) {
+fn find_dead(directory: &RunDirectory, ranks: impl Iterator<Item = usize>, own: usize) -> Option<JobFailure> {
+    ranks.filter(|&peer| peer != own).find_map(|rank| match directory.lock_state(rank) {
         LockState::Dead { host } => {
-            let cause = "its process ended while the ranks met".to_string();
+            let cause = "its process ended while the ranks connected".to_string();
             Some(JobFailure::RankFailed { rank, host, cause, traceback: String::new() })
         }
         LockState::Unknown | LockState::Alive => None,

@@ -51,7 +51,7 @@ pub fn join(
         Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(NetError::Missing {
             rank,
             missing: vec![0],
-            cause: format!("the store at {host} port {port} gave no answer"),
+            cause: format!("the store at {host} port {port} did not answer"),
             elapsed_ms: elapsed_ms(),
         }),
         Err(error) => Err(NetError::Failed(hub_failed(host, &error.to_string()))),
@@ -70,7 +70,7 @@ pub fn lost(stream: &mut Stream, host: &str) -> Option<JobFailure> {
 }
 
 fn hub_failed(host: &str, cause: &str) -> JobFailure {
-    let cause = format!("the store it holds at {host} closed while the ranks met: {cause}");
+    let cause = format!("the store it holds at {host} closed while the ranks connected: {cause}");
     JobFailure::RankFailed { rank: 0, host: host.to_string(), cause, traceback: String::new() }
 }
 
@@ -154,7 +154,7 @@ fn refused(config: &Config, refusal: Refusal) -> NetError {
     let (rank, own) = (config.rank, config.world_size);
     let cause = match refusal {
         Refusal::WorldSize(other) => format!("their world sizes differ: {own} and {other}"),
-        Refusal::Taken => format!("another process has come as rank {rank}"),
+        Refusal::Taken => format!("another process runs as rank {rank}"),
         other => other.to_string(),
     };
     NetError::Disagree { rank, peer: 0, cause }

@@ -4,7 +4,7 @@ use super::message::{STRING_BYTES_MAX, StoreMessage, decode};
 use crate::stream::{Stream, is_not_now};
 use std::io::{self, Read, Write};
 
-const ENDED: &str = "its process ended while the ranks met";
+const ENDED: &str = "its process ended while the ranks connected";
 
 /// A rank that is connected to the store.
 pub struct StoreMember {
@@ -32,10 +32,10 @@ impl StoreMember {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Err(ENDED.to_string()),
                 Ok(count) => self.inbox.extend(&bytes[..count]),
                 Err(error) if is_not_now(&error) => break,
-                Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),
+                Err(error) => return Err(format!("its connection broke while the ranks connected: {error}")),
             }
             if self.text.is_some() || self.inbox.len() > 2 * STRING_BYTES_MAX {
-                return Err("it said more than it should while the ranks met".to_string());
+                return Err("it sent more than one message while the ranks connected".to_string());
             }
         }
         // JSON may encode a byte in up to six bytes.
@@ -52,7 +52,7 @@ impl StoreMember {
             match self.stream.write(&self.outbox) {
                 Ok(count) => drop(self.outbox.drain(..count)),
                 Err(error) if is_not_now(&error) => break,
-                Err(error) => return Err(format!("its connection broke while the ranks met: {error}")),
+                Err(error) => return Err(format!("its connection broke while the ranks connected: {error}")),
             }
         }
         Ok(())

@@ -49,5 +49,5 @@ pub fn decode(bytes: &[u8], bytes_max: usize) -> Result<Option<StoreMessage>, St
         return Err(format!("a message of {length} bytes is longer than the {bytes_max} expected"));
     }
     let Some(body) = rest.get(..length) else { return Ok(None) };
-    serde_json::from_slice(body).map(Some).map_err(|error| format!("a message that cannot be read: {error}"))
+    serde_json::from_slice(body).map(Some).map_err(|error| format!("a message that does not decode: {error}"))
 }

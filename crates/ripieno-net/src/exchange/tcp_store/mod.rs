@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_arrive_whole_and_in_order() {
+    fn strings_arrive_completely_and_in_order() {
         [Encryption::Off, Encryption::Everywhere].into_iter().for_each(assert_strings_arrive);
     }
 
@@ -139,15 +139,15 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_encrypts_and_one_that_does_not_name_each_other() {
+    fn ranks_with_different_tls_settings_name_each_other() {
         for tls in [0, 1] {
             let port = free_port();
-            let met = [0, 1].map(|rank| {
+            let results = [0, 1].map(|rank| {
                 let mut store = store(rank, 2, port);
-                store.config.tls = Encryption::meant_by(Some(rank == tls));
+                store.config.tls = Encryption::from_setting(Some(rank == tls));
                 std::thread::spawn(move || store.exchange("x").map(drop))
             });
-            for rank in met {
+            for rank in results {
                 let error = rank.join().unwrap().unwrap_err().to_string();
                 assert!(error.contains("encrypt") && error.contains("(tls)"), "{error}");
             }
@@ -155,24 +155,26 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_of_unauthenticated_peers_keeps_no_rank_away() {
+    fn a_flood_of_unauthenticated_peers_does_not_keep_ranks_from_connecting() {
         let port = free_port();
         let is_over = AtomicBool::new(false);
         let flood_connections = || {
-            let mut held = VecDeque::new();
+            let mut connections = VecDeque::new();
             while !is_over.load(Ordering::Relaxed) {
-                held.extend(std::net::TcpStream::connect(("127.0.0.1", port)));
-                if held.len() > 150 {
-                    held.pop_front();
+                connections.extend(std::net::TcpStream::connect(("127.0.0.1", port)));
+                if connections.len() > 150 {
+                    connections.pop_front();
                 }
             }
         };
         std::thread::scope(|scope| {
             (0..3).for_each(|_| drop(scope.spawn(flood_connections)));
             let ranks = [0, 1, 2, 3].map(|rank| scope.spawn(move || store(rank, 4, port).exchange(&rank.to_string())));
-            let met = ranks.map(|rank| rank.join().unwrap());
+            let results = ranks.map(|rank| rank.join().unwrap());
             is_over.store(true, Ordering::Relaxed);
-            assert!(met.iter().all(|strings| strings.as_ref().is_ok_and(|strings| strings == &["0", "1", "2", "3"])));
+            assert!(
+                results.iter().all(|strings| strings.as_ref().is_ok_and(|strings| strings == &["0", "1", "2", "3"]))
+            );
         });
     }
 

@@ -39,10 +39,10 @@ impl StoreServer {
         };
         let named = Addresses::of_name(host).map_err(bind_error)?;
         let named: Vec<IpAddr> = named.usable.iter().chain(&named.loopback).copied().collect();
-        let listener = bind_first(&named, Ports::one(port)).or_else(|error| match error.kind() {
+        let listener = bind_first(&named, Ports::single(port)).or_else(|error| match error.kind() {
             // The name may belong to a service that forwards to this host.
             io::ErrorKind::AddrNotAvailable => {
-                bind_first(&[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()], Ports::one(port))
+                bind_first(&[Ipv6Addr::UNSPECIFIED.into(), Ipv4Addr::UNSPECIFIED.into()], Ports::single(port))
             }
             _ => Err(error),
         });
@@ -91,7 +91,7 @@ impl StoreServer {
     /// Return the failure of a member that has disconnected since.
     pub fn lost(&mut self) -> Option<JobFailure> {
         let all: Vec<usize> = self.members.keys().copied().collect();
-        all.into_iter().for_each(|rank| self.attend(rank));
+        all.into_iter().for_each(|rank| self.serve_member(rank));
         match &self.verdict {
             Some(Verdict::Failed(failure)) => Some(failure.clone()),
             _ => None,
@@ -115,7 +115,7 @@ impl StoreServer {
         };
         Verdict::Missing {
             missing: self.waiting_for().collect(),
-            cause: format!("they did not come to rank 0{unauthenticated_count}"),
+            cause: format!("they did not connect to rank 0{unauthenticated_count}"),
             elapsed_ms: self.started.elapsed().as_millis() as u64,
         }
     }
@@ -143,7 +143,7 @@ impl StoreServer {
     /// Wait for events and handle them.
     pub fn turn(&mut self, deadline: Instant) {
         let (has_caller, members_ready) = self.poll(deadline);
-        members_ready.into_iter().for_each(|rank| self.attend(rank));
+        members_ready.into_iter().for_each(|rank| self.serve_member(rank));
         if has_caller || self.acceptor.due().is_some_and(|due| due <= Instant::now()) {
             self.receive();
         }
@@ -193,7 +193,7 @@ impl StoreServer {
 
     fn admit(&mut self, rank: usize, stream: Stream) {
         self.members.insert(rank, StoreMember::new(stream));
-        self.attend(rank);
+        self.serve_member(rank);
     }
 
     /// Fail the exchange: a caller that knows the token but does not fit is a misconfigured rank of this job.
@@ -201,8 +201,8 @@ impl StoreServer {
         let (peer, own) = (greeting.from as usize, self.config.world_size);
         let cause = match refusal {
             Refusal::WorldSize(_) => format!("their world sizes differ: {own} and {}", greeting.world_size),
-            Refusal::Taken => format!("two processes came as rank {peer}"),
-            Refusal::Rank(_) => format!("a second process came as rank {peer} of {own}"),
+            Refusal::Taken => format!("two processes connected as rank {peer}"),
+            Refusal::Rank(_) => format!("a second process connected as rank {peer} of {own}"),
             Refusal::Tls(true) => {
                 format!("rank {peer} does not encrypt connections like this one (tls) and rank 0 does")
             }
@@ -213,7 +213,7 @@ impl StoreServer {
     }
 
     /// Read the bytes that a member has sent and write as much as its socket accepts.
-    fn attend(&mut self, rank: usize) {
+    fn serve_member(&mut self, rank: usize) {
         let Some(member) = self.members.get_mut(&rank) else { return };
         if member.has_left {
             return;

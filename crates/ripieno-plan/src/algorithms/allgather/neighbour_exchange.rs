@@ -53,14 +53,14 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     plan
 }
 
-/// Its own chunk, and all pairs except the one that it receives last.
+/// A rank sends its own chunk, and all pairs except the pair that it receives last.
 fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     if case.p == 1 {
         return 0;
     }
     let last = case.p / 2 - 1;
-    let way = last.div_ceil(2);
+    let distance = last.div_ceil(2);
     let is_before = last.is_multiple_of(2) != rank.is_multiple_of(2);
-    let pair = if is_before { rank / 2 + case.p / 2 - way } else { rank / 2 + way };
+    let pair = if is_before { rank / 2 + case.p / 2 - distance } else { rank / 2 + distance };
     case.n + case.chunk(rank) - case.chunks(2 * pair, 2)
 }

@@ -1,7 +1,7 @@
 //! Ring (bucket) allgather: every rank ends with every rank's chunk.
 //!
-//! In each of `p-1` rounds a rank sends the chunk that it received last to its right neighbor. The largest chunk
-//! determines the time if sizes differ.
+//! In each of `p-1` rounds a rank sends the chunk that it received last to its right neighbor. If the sizes differ,
+//! the largest chunk determines the time.
 //!
 //! Requires each rank's own chunk in place.
 //! Cost and source: see [`ENTRY`].

@@ -28,19 +28,19 @@ pub const ENTRY: Entry = Entry::new(
 /// Plan this rank's part in a two-level allgather of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     let levels = Levels::of(group);
-    let (locals, node_count) = (levels.locals(), levels.members().len());
-    let own: Vec<Span> = locals.iter().map(|&rank| chunks[rank]).collect();
-    let mut plan = levels.among_scattered(locals, &Request::Allgather { chunks: &own });
+    let (local_ranks, node_count) = (levels.local_ranks(), levels.nodes().len());
+    let own: Vec<Span> = local_ranks.iter().map(|&rank| chunks[rank]).collect();
+    let mut plan = levels.plan_scattered(local_ranks, &Request::Allgather { chunks: &own });
     for round in 0..levels.round_count() {
         if let Some(leaders) = levels.co_leaders() {
-            let of_nodes = |node| levels.leader_chunks(node, round, chunks)[levels.place];
-            let chunks: Vec<Span> = (0..node_count).map(of_nodes).collect();
-            plan = plan.then(levels.among_scattered(&leaders, &Request::Allgather { chunks: &chunks }));
+            let node_chunk = |node| levels.leader_chunks(node, round, chunks)[levels.local_rank];
+            let chunks: Vec<Span> = (0..node_count).map(node_chunk).collect();
+            plan = plan.then(levels.plan_scattered(&leaders, &Request::Allgather { chunks: &chunks }));
         }
         // In the delivery order of a ring.
         for node in (1..node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
-            let chunks = &levels.for_locals(levels.leader_chunks(node, round, chunks))[..];
-            plan = plan.then(levels.among_scattered(locals, &Request::Allgather { chunks }));
+            let chunks = &levels.pad_to_local_ranks(levels.leader_chunks(node, round, chunks))[..];
+            plan = plan.then(levels.plan_scattered(local_ranks, &Request::Allgather { chunks }));
         }
     }
     plan

@@ -1,7 +1,7 @@
 //! Double-tree allreduce: every rank ends with the combination of all vectors.
 //!
-//! A double-tree reduce to rank 0, then a double-tree broadcast from rank 0. The executor forwards segments as they
-//! arrive, so segments move down the trees while others still move up.
+//! This is a double-tree reduce to rank 0, then a double-tree broadcast from rank 0. The executor forwards segments as
+//! they arrive, so segments move down the trees while others still move up.
 //!
 //! Cost for long vectors: `2·n·beta + n·gamma`.
 //! Requires a commutative operation. Rank 0 completes the vector, so the result has the same bits on every rank.

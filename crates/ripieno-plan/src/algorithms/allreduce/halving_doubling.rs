@@ -1,7 +1,7 @@
 //! Halving-doubling allreduce (Rabenseifner): every rank ends with the combination of all vectors.
 //!
-//! A recursive-halving reduce-scatter of `p` equal chunks, then a recursive-doubling allgather of the results. Works
-//! for any `p` without folding ranks.
+//! This is a recursive-halving reduce-scatter of `p` equal chunks, then a recursive-doubling allgather of the results.
+//! It works for any `p` without folding ranks.
 //!
 //! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
 //! Cost and source: see [`ENTRY`].

@@ -1,8 +1,8 @@
 //! One-round allreduce: every rank ends with the combination of all vectors.
 //!
-//! In round `i` every rank sends its vector to the rank `i` after it. Received vectors are stored in scratch, and each
-//! is combined once all vectors before it in the order have arrived. A rank first combines the vectors of all lower
-//! ranks. It then adds its own vector, and finally the vectors of the higher ranks.
+//! In round `i` every rank sends its vector to the rank `i` after it. Received vectors are stored in scratch. A rank
+//! first combines the vectors of all lower ranks. It then adds its own vector, and finally the vectors of the higher
+//! ranks. It combines each vector once all vectors before it in this order have arrived.
 //!
 //! One hop, the minimum, which suits few ranks and short vectors.
 //! Requires a commutative operation. All ranks combine in rank order, so the result has the same bits on every rank.

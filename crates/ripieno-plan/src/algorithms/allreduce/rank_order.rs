@@ -1,9 +1,9 @@
 //! Rank-order allreduce: every rank ends with the combination of all vectors.
 //!
-//! A rank-order reduce-scatter of `p` equal chunks, then a direct allgather.
+//! This is a rank-order reduce-scatter of `p` equal chunks, then a direct allgather.
 //!
-//! Combines in rank order, so the operation need not be commutative. One rank completes each chunk, so the result has
-//! the same bits on every rank. Uses a link between every pair of ranks. Scratch: `(p-1)/p·n` bytes.
+//! The algorithm combines in rank order, so the operation need not be commutative. One rank completes each chunk, so
+//! the result has the same bits on every rank. Uses a link between every pair of ranks. Scratch: `(p-1)/p·n` bytes.
 //! Cost and source: see [`ENTRY`].
 
 use crate::algorithms::{allgather, reduce_scatter};

@@ -1,7 +1,7 @@
 //! Regroup-allgather allreduce: every rank ends with the combination of all vectors.
 //!
-//! A direct reduce-scatter (Harp's regroup) of `p` equal chunks, then a direct allgather. The allgather is direct
-//! because the links are already open, the number of bytes equals the ring's, and a late chunk delays no other chunk.
+//! This is a direct reduce-scatter (Harp's regroup) of `p` equal chunks, then a direct allgather. The allgather is
+//! direct because the links are already open. It sends as many bytes as a ring, and a late chunk delays no other chunk.
 //!
 //! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
 //! Cost and source: see [`ENTRY`].

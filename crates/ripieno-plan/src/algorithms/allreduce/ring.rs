@@ -1,6 +1,6 @@
 //! Ring allreduce: every rank ends with the combination of all vectors.
 //!
-//! A ring reduce-scatter of `p` equal chunks, then a ring allgather of the results.
+//! This is a ring reduce-scatter of `p` equal chunks, then a ring allgather of the results.
 //!
 //! Requires a commutative operation. One rank completes each chunk, so the result has the same bits on every rank.
 //! Cost and source: see [`ENTRY`].

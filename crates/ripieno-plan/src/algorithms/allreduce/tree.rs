@@ -1,7 +1,7 @@
 //! Tree allreduce: every rank ends with the combination of all vectors.
 //!
-//! A 4-nomial reduce to rank 0, then a 4-nomial broadcast from rank 0. It has the fewest messages in total, `2(p-1)`.
-//! If ranks outnumber cores, every message saved is a wake-up saved.
+//! This is a 4-nomial reduce to rank 0, then a 4-nomial broadcast from rank 0. It sends the fewest messages in total,
+//! `2(p-1)`. If ranks outnumber cores, fewer messages mean fewer wake-ups.
 //!
 //! Requires a commutative operation. Rank 0 completes the vector, so the result has the same bits on every rank.
 //! Cost and source: see [`ENTRY`].
@@ -23,7 +23,7 @@ pub const ENTRY: Entry = Entry::new(
         rounds: |case| 2 * ceil_log2(case.p)..=6 * ceil_log2(case.p).div_ceil(2),
         cost: Cost::AtMost("3·ceil(log4 p)·(2·alpha + 2·n·beta + n·gamma)"),
         source: "Bar-Noy and Kipnis, \"Designing broadcasting algorithms in the postal model for message-passing \
-                 systems\", SPAA 1992, there and back",
+                 systems\", SPAA 1992, applied to reduce and broadcast",
     },
 )
 .ordered();
@@ -33,7 +33,7 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     reduce::knomial::plan(group, 0, vector, op).then(broadcast::knomial::plan(group, 0, vector))
 }
 
-/// Its vector up, except for rank 0, and the result to each of its children.
+/// A rank sends its vector to its parent, if it has one, and the result to each of its children.
 fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     case.n * (rank.min(1) + tree::degree(RADIX, rank, case.p))
 }

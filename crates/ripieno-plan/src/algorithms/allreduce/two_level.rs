@@ -41,20 +41,20 @@ pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
 fn by_one_leader(levels: &Levels, vector: Span, op: Op) -> Plan {
     let leaders = levels.leaders_with(0);
     levels
-        .among(levels.locals(), &Request::Reduce { root: 0, vector, op })
-        .then(levels.among(&leaders, &Request::Allreduce { vector, op }))
-        .then(levels.among(levels.locals(), &Request::Broadcast { root: 0, vector }))
+        .plan(levels.local_ranks(), &Request::Reduce { root: 0, vector, op })
+        .then(levels.plan(&leaders, &Request::Allreduce { vector, op }))
+        .then(levels.plan(levels.local_ranks(), &Request::Broadcast { root: 0, vector }))
 }
 
 fn by_all_leaders(levels: &Levels, vector: Span, op: Op) -> Plan {
-    let of_leaders = vector.chunks(levels.leader_count());
+    let leader_chunks = vector.chunks(levels.leader_count());
     let between = levels.co_leaders().map(|leaders| {
-        let vector = of_leaders[levels.place];
-        levels.among(&leaders, &Request::Allreduce { vector, op })
+        let vector = leader_chunks[levels.local_rank];
+        levels.plan(&leaders, &Request::Allreduce { vector, op })
     });
-    let chunks = &levels.for_locals(of_leaders)[..];
+    let chunks = &levels.pad_to_local_ranks(leader_chunks)[..];
     levels
-        .among(levels.locals(), &Request::ReduceScatter { chunks, op })
+        .plan(levels.local_ranks(), &Request::ReduceScatter { chunks, op })
         .then(between.unwrap_or_default())
-        .then(levels.among(levels.locals(), &Request::Allgather { chunks }))
+        .then(levels.plan(levels.local_ranks(), &Request::Allgather { chunks }))
 }

@@ -1,10 +1,10 @@
 //! Bruck's alltoall: every rank ends with the chunk that each rank had for it, in `ceil(log2 p)` rounds.
 //!
 //! The chunk for the rank `d` after this one has the distance `d`. In round `i` every rank packs all chunks that have
-//! bit `i` set in their distance. It sends them to the rank `2^i` after it in one message, and received chunks take
-//! their places. At the end the chunks are unpacked.
+//! bit `i` set in their distance. It sends them to the rank `2^i` after it in one message. The received chunks replace
+//! the sent chunks. At the end the chunks are unpacked.
 //!
-//! There are few messages with more bytes, and two copies inside the rank for each.
+//! There are fewer messages with more bytes, and two local copies for each message.
 //! Requires chunks of equal length on all ranks, because a rank forwards chunks of unknown size. Scratch: `n/2` bytes
 //! for every round and `n/2` more.
 //!
@@ -37,30 +37,30 @@ pub fn plan(group: &Group, out_chunks: &[Span], in_chunks: &[Span]) -> Plan {
         length_bytes: count * chunk.length_bytes,
         ..chunk.placed(Buffer::SCRATCH, first * chunk.length_bytes)
     };
-    // Place of the chunk with distance `d`. After all rounds it is the chunk received from this distance.
-    let mut place: Vec<Span> = (0..p).map(|way| out_chunks[group.after(way)]).collect();
+    // Location of the chunk with distance `d`. After all rounds it is the chunk received from this distance.
+    let mut locations: Vec<Span> = (0..p).map(|offset| out_chunks[group.after(offset)]).collect();
     let mut used_count = p / 2;
 
     let mut plan = Plan::new();
     let mut distance = 1;
     while distance < p {
-        let traveling: Vec<usize> = (0..p).filter(|way| way & distance != 0).collect();
-        for (slot, &way) in traveling.iter().enumerate() {
-            plan.copy(place[way], slots(slot, 1));
-            place[way] = slots(used_count + slot, 1);
+        let sent_offsets: Vec<usize> = (0..p).filter(|offset| offset & distance != 0).collect();
+        for (slot, &offset) in sent_offsets.iter().enumerate() {
+            plan.copy(locations[offset], slots(slot, 1));
+            locations[offset] = slots(used_count + slot, 1);
         }
-        plan.send(group.after(distance), slots(0, traveling.len()));
-        plan.receive(group.before(distance), slots(used_count, traveling.len()));
-        used_count += traveling.len();
+        plan.send(group.after(distance), slots(0, sent_offsets.len()));
+        plan.receive(group.before(distance), slots(used_count, sent_offsets.len()));
+        used_count += sent_offsets.len();
         distance *= 2;
     }
-    for (way, &came) in place.iter().enumerate() {
-        plan.copy(came, in_chunks[group.before(way)]);
+    for (offset, &received) in locations.iter().enumerate() {
+        plan.copy(received, in_chunks[group.before(offset)]);
     }
     plan
 }
 
 /// A chunk makes one hop for every set bit of its distance.
 fn sent_bytes(case: &TheoryCase, _: usize) -> usize {
-    (0..case.p).map(|way| way.count_ones() as usize).sum::<usize>() * (case.n / case.p)
+    (0..case.p).map(|offset| offset.count_ones() as usize).sum::<usize>() * (case.n / case.p)
 }

@@ -13,7 +13,7 @@ pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::Alltoall(plan),
     Theory {
-        sent_bytes: |case, rank| case.given_bytes(rank),
+        sent_bytes: |case, rank| case.out_bytes(rank),
         hops: |case| exactly((case.p - 1).min(1)),
         rounds: |case| exactly(case.p - 1),
         cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta"),

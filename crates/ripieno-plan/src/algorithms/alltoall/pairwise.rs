@@ -4,8 +4,8 @@
 //! order: chunks are sent from the scratch buffer, where the first element of a chunk overlaps the last element of the
 //! previous chunk. So a chunk cannot be copied there until the previous chunk has been sent.
 //!
-//! Copying to scratch takes one pass over the input. Direct sending has `p-1` concurrent streams in each direction
-//! instead of one. Scratch: `(p-1)/p·n` bytes.
+//! Copying to scratch takes one pass over the input. Direct sending would have `p-1` concurrent streams in each
+//! direction instead of one. Scratch: `(p-1)/p·n` bytes.
 //!
 //! Cost and source: see [`ENTRY`].
 
@@ -17,7 +17,7 @@ pub const ENTRY: Entry = Entry::new(
     "pairwise",
     PlanFunction::Alltoall(plan),
     Theory {
-        sent_bytes: |case, rank| case.given_bytes(rank),
+        sent_bytes: |case, rank| case.out_bytes(rank),
         hops: |case| exactly((case.p - 1).min(1)),
         rounds: |case| exactly(case.p - 1),
         cost: Cost::Exactly("(p-1)·alpha + (p-1)/p·n·beta"),

@@ -24,9 +24,9 @@ pub const ENTRY: Entry = Entry::new(
 /// Plan this rank's part in a two-level barrier; `token` is one byte of scratch.
 pub fn plan(group: &Group, token: Span) -> Plan {
     let levels = Levels::of(group);
-    let locals = levels.locals();
+    let local_ranks = levels.local_ranks();
     levels
-        .among(locals, &Request::Reduce { root: 0, vector: token, op: Op::Or })
-        .then(levels.among(&levels.leaders_with(0), &Request::Barrier { token }))
-        .then(levels.among(locals, &Request::Broadcast { root: 0, vector: token }))
+        .plan(local_ranks, &Request::Reduce { root: 0, vector: token, op: Op::Or })
+        .then(levels.plan(&levels.leaders_with(0), &Request::Barrier { token }))
+        .then(levels.plan(local_ranks, &Request::Broadcast { root: 0, vector: token }))
 }

@@ -26,5 +26,5 @@ pub const ENTRY: Entry = Entry::new(
 
 /// Plan this rank's part in a binomial broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
-    NomialNode::of(group, root, 2).place().broadcast(vector)
+    NomialNode::of(group, root, 2).position().broadcast(vector)
 }

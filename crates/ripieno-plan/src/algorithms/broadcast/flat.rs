@@ -1,6 +1,6 @@
 //! Flat broadcast: every rank ends with the root's vector.
 //!
-//! The root sends the vector to every other rank, in one hop. This is best for `p = 2` and for slow readers.
+//! The root sends the vector to every other rank, in one hop. This is best for `p = 2` and for slow receivers.
 //!
 //! Cost and source: see [`ENTRY`].
 

@@ -30,17 +30,17 @@ pub const ENTRY: Entry = Entry::new(
 
 /// Plan this rank's part in a scatter-allgather broadcast of `vector` from `root`.
 pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
-    // In the group as seen from the root, every rank's number equals its distance.
+    // In this group every rank's number equals its distance from the root.
     let group = Group::new(group.distance_from(root), group.size());
     let chunks = vector.chunks(group.size());
     let scattered = scatter::binomial::plan(&group, 0, &chunks);
     scattered.then(gathered(&group, &chunks)).with_peers(|distance| group.at_distance(root, distance))
 }
 
-/// Plan a ring allgather limited to the chunks outside of each rank's subtree, which arrive first.
+/// Plan a ring allgather without the chunks of each rank's subtree, which the scatter has delivered.
 fn gathered(group: &Group, chunks: &[Span]) -> Plan {
-    let wanted_by = |rank| group.size() - NomialNode::of(&Group::new(rank, group.size()), 0, 2).subtree().len();
-    let (to_send, to_receive) = (wanted_by(group.right()), wanted_by(group.rank()));
+    let missing_count = |rank| group.size() - NomialNode::of(&Group::new(rank, group.size()), 0, 2).subtree().len();
+    let (to_send, to_receive) = (missing_count(group.right()), missing_count(group.rank()));
     let mut plan = Plan::new();
     for round in 0..to_send.max(to_receive) {
         if round < to_send {
@@ -53,9 +53,11 @@ fn gathered(group: &Group, chunks: &[Span]) -> Plan {
     plan
 }
 
-/// The chunks of the subtree, without its own, down the tree. On the ring, the chunks that the right neighbor lacks.
+/// A rank sends the chunks of its subtree, except its own, down the tree. On the ring it sends the chunks that the
+/// right neighbor does not have.
 fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {
     let (p, distance) = (case.p, case.distance(rank));
-    let around = p - tree::subtree_size((distance + 1) % p, p);
-    case.chunks(distance + 1, tree::subtree_size(distance, p) - 1) + case.chunks(distance + p + 1 - around, around)
+    let ring_count = p - tree::subtree_size((distance + 1) % p, p);
+    case.chunks(distance + 1, tree::subtree_size(distance, p) - 1)
+        + case.chunks(distance + p + 1 - ring_count, ring_count)
 }

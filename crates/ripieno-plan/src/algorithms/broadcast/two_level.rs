@@ -26,8 +26,8 @@ pub fn plan(group: &Group, root: usize, vector: Span) -> Plan {
     let levels = Levels::of(group);
     let leaders = levels.leaders_with(root);
     let between = Request::Broadcast { root: group.topology().node(root), vector };
-    let locals = levels.locals();
-    let leader = locals.partition_point(|&rank| rank < leaders[levels.node]);
+    let local_ranks = levels.local_ranks();
+    let leader = local_ranks.partition_point(|&rank| rank < leaders[levels.node]);
     let inside = Request::Broadcast { root: leader, vector };
-    levels.among(&leaders, &between).then(levels.among(locals, &inside))
+    levels.plan(&leaders, &between).then(levels.plan(local_ranks, &inside))
 }

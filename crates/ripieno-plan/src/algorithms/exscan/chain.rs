@@ -2,7 +2,7 @@
 //!
 //! A rank receives the combination of the lower ranks into scratch. It combines this into its own vector, which is the
 //! message to the next rank. After the message is sent, the scratch contents replace the vector. All steps work byte by
-//! byte, so segments are forwarded as they arrive. The last rank combines nothing.
+//! byte, so the executor forwards segments as they arrive. The last rank combines nothing.
 //!
 //! Combines in rank order. Scratch: `n` bytes on all ranks except the first and the last.
 //! Cost and source: see [`ENTRY`].

@@ -1,7 +1,7 @@
 //! Recursive-doubling exscan: every rank except the first ends with the combination of the vectors of all lower ranks.
 //!
-//! Works like the recursive-doubling scan. A rank that sends again also keeps the combination that includes its own
-//! vector in scratch. The cost of these rounds has a second `gamma`.
+//! This works like the recursive-doubling scan. A rank that sends again also keeps, in scratch, the combination that
+//! includes its own vector. So it combines twice in these rounds.
 //!
 //! Requires a commutative operation; the rounds fix the order. Scratch: `2n` bytes.
 //! Cost and source: see [`ENTRY`].

@@ -15,7 +15,7 @@ pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::NeighbourExchange(plan),
     Theory {
-        sent_bytes: |case, rank| case.given_bytes(rank),
+        sent_bytes: |case, rank| case.out_bytes(rank),
         hops: |case| exactly(case.peer_count().min(1)),
         rounds: |case| exactly(case.peer_count()),
         cost: Cost::Exactly("d·alpha + n·beta"),

@@ -1,9 +1,8 @@
 //! Point to point: the receiver ends with the sender's vector.
 //!
 //! One message.
-//! Cost: `alpha + n·beta`.
 //!
-//! Source: see [`ENTRY`].
+//! Cost and source: see [`ENTRY`].
 
 use crate::theory::exactly;
 use crate::{Cost, Entry, Group, Plan, PlanFunction, Span, Theory};
@@ -13,7 +12,7 @@ pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::PointToPoint(plan),
     Theory {
-        sent_bytes: |case, rank| case.given_bytes(rank),
+        sent_bytes: |case, rank| case.out_bytes(rank),
         hops: |case| exactly(case.peer_count()),
         rounds: |case| exactly(case.peer_count()),
         cost: Cost::Exactly("alpha + n·beta"),

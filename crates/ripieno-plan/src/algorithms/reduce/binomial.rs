@@ -25,5 +25,5 @@ pub const ENTRY: Entry = Entry::new(
 
 /// Plan this rank's part in a binomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
-    NomialNode::of(group, root, 2).place().reduce(vector, op)
+    NomialNode::of(group, root, 2).position().reduce(vector, op)
 }

@@ -1,7 +1,7 @@
 //! Chain reduce: the root ends with the combination of all vectors.
 //!
 //! This is the reversed chain broadcast: each rank combines the vector from its right neighbor into its own and sends
-//! the result on. The executor forwards segments as they arrive, so the time hardly depends on `p`.
+//! the result to its left neighbor. The executor forwards segments as they arrive, so the time hardly depends on `p`.
 //!
 //! Requires a commutative operation: vectors are combined by distance from the root, farthest first.
 //! Cost and source: see [`ENTRY`].

@@ -1,7 +1,7 @@
 //! k-nomial reduce: the root ends with the combination of all vectors.
 //!
 //! Vectors move up a 4-nomial tree and are combined at every node. The tree has half the hops of a binomial tree, and
-//! three messages in place of two.
+//! three messages instead of two.
 //!
 //! Requires a commutative operation; the tree fixes the order.
 //! Cost and source: see [`ENTRY`].
@@ -27,5 +27,5 @@ pub const ENTRY: Entry = Entry::new(
 
 /// Plan this rank's part in a k-nomial reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
-    NomialNode::of(group, root, RADIX).place().reduce(vector, op)
+    NomialNode::of(group, root, RADIX).position().reduce(vector, op)
 }

@@ -1,7 +1,7 @@
 //! Rank-order reduce: the root ends with the combination of all vectors.
 //!
-//! A chain in rank order: each rank combines its own vector into the combination of the lower ranks and sends the
-//! result on. The last rank sends it to the root. The executor forwards segments as they arrive.
+//! This is a chain in rank order: each rank combines its own vector into the combination of the lower ranks and sends
+//! the result to the next rank. The last rank sends it to the root. The executor forwards segments as they arrive.
 //!
 //! Combines in rank order, so the operation need not be commutative. Scratch: `n` bytes on all ranks except the first.
 //! Cost and source: see [`ENTRY`].

@@ -1,7 +1,7 @@
 //! Reduce-scatter-gather reduce (Rabenseifner): the root ends with the combination of all vectors.
 //!
-//! A halving reduce-scatter of `p` equal chunks, then a binomial gather of the results. Chunk `i` belongs to the rank
-//! at distance `i` from the root, so the chunks of a subtree are one span for any root.
+//! This is a halving reduce-scatter of `p` equal chunks, then a binomial gather of the results. Chunk `i` belongs to
+//! the rank at distance `i` from the root, so the chunks of a subtree are one span for any root.
 //!
 //! Requires a commutative operation; the rounds fix the order.
 //! Cost and source: see [`ENTRY`].
@@ -25,11 +25,13 @@ pub const ENTRY: Entry = Entry::new(
 
 /// Plan this rank's part in a reduce-scatter-gather reduce of `vector` to `root`.
 pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
-    // In the group as seen from the root, every rank's number equals its distance.
-    let seen = Group::new(group.distance_from(root), group.size());
+    // In this group every rank's number equals its distance from the root.
+    let from_root = Group::new(group.distance_from(root), group.size());
     let chunks = vector.chunks(group.size());
-    let scattered = reduce_scatter::halving::plan(&seen, &chunks, op);
-    scattered.then(gather::binomial::plan(&seen, 0, &chunks)).with_peers(|distance| group.at_distance(root, distance))
+    let scattered = reduce_scatter::halving::plan(&from_root, &chunks, op);
+    scattered
+        .then(gather::binomial::plan(&from_root, 0, &chunks))
+        .with_peers(|distance| group.at_distance(root, distance))
 }
 
 fn sent_bytes(case: &TheoryCase, rank: usize) -> usize {

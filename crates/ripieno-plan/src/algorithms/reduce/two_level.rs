@@ -27,8 +27,8 @@ pub fn plan(group: &Group, root: usize, vector: Span, op: Op) -> Plan {
     let levels = Levels::of(group);
     let leaders = levels.leaders_with(root);
     let between = Request::Reduce { root: group.topology().node(root), vector, op };
-    let locals = levels.locals();
-    let leader = locals.partition_point(|&rank| rank < leaders[levels.node]);
+    let local_ranks = levels.local_ranks();
+    let leader = local_ranks.partition_point(|&rank| rank < leaders[levels.node]);
     let inside = Request::Reduce { root: leader, vector, op };
-    levels.among(locals, &inside).then(levels.among(&leaders, &between))
+    levels.plan(local_ranks, &inside).then(levels.plan(&leaders, &between))
 }

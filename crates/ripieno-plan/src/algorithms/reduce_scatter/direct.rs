@@ -1,7 +1,7 @@
 //! Direct reduce-scatter: every rank ends with its chunk of the combination of all vectors. Harp calls it regroup.
 //!
-//! Every rank sends chunk `j` directly to rank `j`, in round `i` to the rank `i` before it. So the ranks do not all
-//! send to the same rank at once. Received chunks are combined in the order of the rounds. No message waits for
+//! Every rank sends chunk `j` directly to rank `j`. In round `i` it sends to the rank `i` before it, so the ranks do
+//! not all send to the same rank at once. Received chunks are combined in the order of the rounds. No message waits for
 //! another: one hop.
 //!
 //! Requires a commutative operation: chunk `c` is combined in the order `c, c+1, …, c-1`. Uses a link between every

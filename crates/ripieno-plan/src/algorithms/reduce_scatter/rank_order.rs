@@ -1,8 +1,8 @@
 //! Rank-order reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! Every rank sends chunk `j` directly to rank `j`, in round `i` to the rank `i` before it. So the ranks do not all
-//! send to the same rank at once. Received chunks are stored in scratch, and each is combined once all chunks of lower
-//! ranks have arrived. No message waits for another: one hop.
+//! Every rank sends chunk `j` directly to rank `j`. In round `i` it sends to the rank `i` before it, so the ranks do
+//! not all send to the same rank at once. Received chunks are stored in scratch, and each is combined once all chunks
+//! of lower ranks have arrived. No message waits for another: one hop.
 //!
 //! Combines in rank order, so the operation need not be commutative. Uses a link between every pair of ranks. Scratch:
 //! `p-1` chunks.
@@ -28,22 +28,22 @@ pub const ENTRY: Entry = Entry::new(
 /// Plan this rank's part in a rank-order reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let (rank, p) = (group.rank(), group.size());
-    let mine = chunks[rank];
+    let own = chunks[rank];
     let slot = |from: usize| {
         let number = if from < rank { from } else { from - 1 };
-        mine.placed(Buffer::SCRATCH, number * mine.length_bytes)
+        own.placed(Buffer::SCRATCH, number * own.length_bytes)
     };
     let mut plan = Plan::new();
     for round in 1..p {
         plan.send(group.before(round), chunks[group.before(round)]);
         plan.receive(group.after(round), slot(group.after(round)));
     }
-    let combined = if rank == 0 { mine } else { slot(0) };
+    let combined = if rank == 0 { own } else { slot(0) };
     for from in 1..p {
-        plan.combine(if from == rank { mine } else { slot(from) }, combined, op);
+        plan.combine(if from == rank { own } else { slot(from) }, combined, op);
     }
     if rank > 0 {
-        plan.copy(combined, mine);
+        plan.copy(combined, own);
     }
     plan
 }

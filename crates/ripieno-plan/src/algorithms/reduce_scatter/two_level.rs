@@ -28,22 +28,22 @@ pub const ENTRY: Entry = Entry::new(
 /// Plan this rank's part in a two-level reduce-scatter of `chunks`, one per rank.
 pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
     let levels = Levels::of(group);
-    let (locals, node_count) = (levels.locals(), levels.members().len());
+    let (local_ranks, node_count) = (levels.local_ranks(), levels.nodes().len());
     let mut plan = Plan::new();
     for round in 0..levels.round_count() {
         // In the sending order of a ring.
         for node in (1..=node_count).map(|distance| (levels.node + node_count - distance) % node_count) {
-            let chunks = &levels.for_locals(levels.leader_chunks(node, round, chunks))[..];
-            plan = plan.then(levels.among_scattered(locals, &Request::ReduceScatter { chunks, op }));
+            let chunks = &levels.pad_to_local_ranks(levels.leader_chunks(node, round, chunks))[..];
+            plan = plan.then(levels.plan_scattered(local_ranks, &Request::ReduceScatter { chunks, op }));
         }
         if let Some(leaders) = levels.co_leaders() {
-            let of_nodes = |node| levels.leader_chunks(node, round, chunks)[levels.place];
-            let chunks: Vec<Span> = (0..node_count).map(of_nodes).collect();
-            plan = plan.then(levels.among_scattered(&leaders, &Request::ReduceScatter { chunks: &chunks, op }));
+            let node_chunk = |node| levels.leader_chunks(node, round, chunks)[levels.local_rank];
+            let chunks: Vec<Span> = (0..node_count).map(node_chunk).collect();
+            plan = plan.then(levels.plan_scattered(&leaders, &Request::ReduceScatter { chunks: &chunks, op }));
         }
     }
-    for (place, &rank) in locals.iter().enumerate().skip(levels.leader_count()) {
-        let holder = locals[place % levels.leader_count()];
+    for (local_rank, &rank) in local_ranks.iter().enumerate().skip(levels.leader_count()) {
+        let holder = local_ranks[local_rank % levels.leader_count()];
         if group.rank() == holder {
             plan.send(rank, chunks[rank]);
         }

@@ -13,7 +13,7 @@ pub const ENTRY: Entry = Entry::new(
     "direct",
     PlanFunction::Rotate(plan),
     Theory {
-        sent_bytes: |case, rank| case.given_bytes(rank),
+        sent_bytes: |case, rank| case.out_bytes(rank),
         hops: |case| exactly(case.peer_count()),
         rounds: |case| exactly(case.peer_count()),
         cost: Cost::Exactly("alpha + n·beta"),

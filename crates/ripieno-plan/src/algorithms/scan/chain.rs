@@ -1,7 +1,7 @@
 //! Chain scan: every rank ends with the combination of its own vector and the vectors of all lower ranks.
 //!
-//! Each rank combines the result of the previous rank into its own vector and sends it on. The executor forwards
-//! segments as they arrive, so the time for long vectors hardly depends on `p`.
+//! Each rank combines the result of the previous rank into its own vector and sends it to the next rank. The executor
+//! forwards segments as they arrive, so the time for long vectors hardly depends on `p`.
 //!
 //! Combines in rank order.
 //! Cost and source: see [`ENTRY`].

@@ -29,7 +29,7 @@ pub(crate) fn double(group: &Group, root: usize) -> [TreePosition; 2] {
         0 => mirrored(number),
         _ => number % count + 1,
     };
-    let place = |number_of: &dyn Fn(usize) -> usize, distance_of: &dyn Fn(usize) -> usize| {
+    let position = |number_of: &dyn Fn(usize) -> usize, distance_of: &dyn Fn(usize) -> usize| {
         let number = match group.distance_from(root) {
             0 => 0,
             distance => number_of(distance),
@@ -43,7 +43,7 @@ pub(crate) fn double(group: &Group, root: usize) -> [TreePosition; 2] {
             children: children(number, count).into_iter().flatten().map(rank).collect(),
         }
     };
-    [place(&|distance| distance, &|number| number), place(&number_in_second, &distance_in_second)]
+    [position(&|distance| distance, &|number| number), position(&number_in_second, &distance_in_second)]
 }
 
 /// Return the number of children of the rank at `distance` in each tree. The root has one child, odd numbers have none,
@@ -53,13 +53,13 @@ pub(crate) fn double_degrees(distance: usize, size: usize) -> [usize; 2] {
     if distance == 0 {
         return [count.min(1); 2];
     }
-    let below = |number: usize| if number % 2 == 1 { 0 } else { 1 + usize::from(number < count) };
+    let child_count = |number: usize| if number % 2 == 1 { 0 } else { 1 + usize::from(number < count) };
     let in_second = match (count % 2, distance) {
         (0, _) => count + 1 - distance,
         (_, 1) => count,
         _ => distance - 1,
     };
-    [below(distance), below(in_second)]
+    [child_count(distance), child_count(in_second)]
 }
 
 /// Return the number of hops to the farthest rank. With two ranks both halves use the same link, one after the other.
@@ -110,18 +110,19 @@ mod tests {
     fn parents_and_children_agree_and_no_rank_has_children_twice() {
         for p in 2..=130 {
             for root in [0, p / 2] {
-                let places: Vec<[TreePosition; 2]> = (0..p).map(|rank| double(&Group::new(rank, p), root)).collect();
+                let positions: Vec<[TreePosition; 2]> = (0..p).map(|rank| double(&Group::new(rank, p), root)).collect();
                 for tree in 0..2 {
-                    for (rank, place) in places.iter().enumerate() {
-                        assert_eq!(place[tree].parent.is_none(), rank == root);
-                        let agree = |&child: &usize| places[child][tree].parent == Some(rank);
-                        assert!(place[tree].children.iter().all(agree), "p {p}, tree {tree}, rank {rank}");
+                    for (rank, position) in positions.iter().enumerate() {
+                        assert_eq!(position[tree].parent.is_none(), rank == root);
+                        let has_this_parent = |&child: &usize| positions[child][tree].parent == Some(rank);
+                        assert!(position[tree].children.iter().all(has_this_parent), "p {p}, tree {tree}, rank {rank}");
                     }
-                    let edge_count: usize = places.iter().map(|place| place[tree].children.len()).sum();
+                    let edge_count: usize = positions.iter().map(|position| position[tree].children.len()).sum();
                     assert_eq!(edge_count, p - 1);
                 }
-                let twice = |&rank: &usize| places[rank].iter().all(|place| !place.children.is_empty());
-                assert!((0..p).filter(twice).eq([root]), "p {p}");
+                let has_children_twice =
+                    |&rank: &usize| positions[rank].iter().all(|position| !position.children.is_empty());
+                assert!((0..p).filter(has_children_twice).eq([root]), "p {p}");
             }
         }
     }

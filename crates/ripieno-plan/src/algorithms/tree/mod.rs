@@ -23,7 +23,7 @@ pub(crate) const RADIX: usize = 4;
 pub(crate) struct TreePosition {
     /// The parent; `None` for the root.
     pub(crate) parent: Option<usize>,
-    /// The children, starting with the one that takes longest to serve.
+    /// The children, starting with the child with the slowest subtree.
     pub(crate) children: Vec<usize>,
 }
 

@@ -34,12 +34,12 @@ impl NomialNode {
     pub(crate) fn children(&self) -> impl DoubleEndedIterator<Item = NomialNode> + '_ {
         let sizes: Vec<usize> = powers(self.radix).take_while(|&size| size < self.span_count()).collect();
         let distances = sizes.into_iter().flat_map(|size| (1..self.radix).map(move |digit| digit * size));
-        let below = distances.map(|further| self.distance + further).filter(|&child| child < self.size);
-        below.map(|child| self.at(child))
+        let children = distances.map(|offset| self.distance + offset).filter(|&child| child < self.size);
+        children.map(|child| self.at(child))
     }
 
     /// Return the position as rank numbers.
-    pub(crate) fn place(&self) -> TreePosition {
+    pub(crate) fn position(&self) -> TreePosition {
         TreePosition { parent: self.parent(), children: self.children().rev().map(|child| child.rank()).collect() }
     }
 

@@ -17,12 +17,12 @@ impl Empirical {
     /// the part. For `K = 1, 2, 4, …` and all ranks, the keys of `K` consecutive ranks are united, and the mean is
     /// used.
     pub fn of(samples: &[Vec<u64>], range: u64) -> Empirical {
-        assert!(!samples.is_empty() && range > 0, "some rank's keys in some range");
+        assert!(!samples.is_empty() && range > 0, "there are samples and the range is not empty");
         let (mut unions, mut set_count, mut points) = (samples.to_vec(), 1, Vec::new());
         loop {
-            let whole = unions.len().min(samples.len() / set_count);
-            let counted: usize = unions[..whole].iter().map(Vec::len).sum();
-            points.push((set_count as f64, counted as f64 / whole as f64 / range as f64));
+            let complete_count = unions.len().min(samples.len() / set_count);
+            let counted: usize = unions[..complete_count].iter().map(Vec::len).sum();
+            points.push((set_count as f64, counted as f64 / complete_count as f64 / range as f64));
             if unions.len() == 1 {
                 break;
             }
@@ -35,10 +35,10 @@ impl Empirical {
 
     /// Create the curve through the points `(K, density)`, with ascending `K` starting at 1.
     ///
-    /// A union is never smaller than its parts, so a density below the previous one is raised to it.
+    /// A union is never smaller than its parts, so a density below the previous density is raised to it.
     pub fn through(mut points: Vec<(f64, f64)>) -> Empirical {
-        assert!(points.first().is_some_and(|first| first.0 == 1.0), "the first union is one set");
-        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "unions of ever more sets");
+        assert!(points.first().is_some_and(|first| first.0 == 1.0), "the first point is for one set");
+        assert!(points.windows(2).all(|pair| pair[0].0 < pair[1].0), "the numbers of sets ascend");
         for index in 1..points.len() {
             points[index].1 = points[index].1.max(points[index - 1].1);
         }
@@ -61,22 +61,22 @@ impl Empirical {
         if low == 0.0 || next == 0 {
             return low;
         }
-        let part = log(set_count / low_k) / log(high_k / low_k);
-        low * exp(part * log(high / low))
+        let fraction = log(set_count / low_k) / log(high_k / low_k);
+        low * exp(fraction * log(high / low))
     }
 }
 
-fn union(one: &[u64], other: &[u64]) -> Vec<u64> {
-    let mut merged = Vec::with_capacity(one.len() + other.len());
+fn union(left: &[u64], right: &[u64]) -> Vec<u64> {
+    let mut merged = Vec::with_capacity(left.len() + right.len());
     let (mut i, mut j) = (0, 0);
-    while i < one.len() && j < other.len() {
-        merged.push(one[i].min(other[j]));
-        let (step_one, step_other) = (one[i] <= other[j], other[j] <= one[i]);
-        i += usize::from(step_one);
-        j += usize::from(step_other);
+    while i < left.len() && j < right.len() {
+        merged.push(left[i].min(right[j]));
+        let (step_left, step_right) = (left[i] <= right[j], right[j] <= left[i]);
+        i += usize::from(step_left);
+        j += usize::from(step_right);
     }
-    merged.extend_from_slice(&one[i..]);
-    merged.extend_from_slice(&other[j..]);
+    merged.extend_from_slice(&left[i..]);
+    merged.extend_from_slice(&right[j..]);
     merged
 }
 
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn no_data_has_no_density() {
+    fn empty_samples_have_density_zero() {
         let curve = Empirical::of(&[vec![], vec![]], 7);
         assert_eq!([1.0, 1.5, 2.0].map(|k| curve.density(k)), [0.0; 3]);
     }

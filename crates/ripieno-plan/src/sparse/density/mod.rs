@@ -45,7 +45,7 @@ impl Curve {
     pub fn growth(&self, set_count: f64) -> f64 {
         match self.density(1.0) {
             0.0 => 1.0,
-            one => self.density(set_count) / one,
+            single => self.density(set_count) / single,
         }
     }
 }

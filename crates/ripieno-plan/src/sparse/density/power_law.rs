@@ -17,8 +17,8 @@ const WEIGHTS: [f64; 4] =
     [0.362_683_783_378_362, 0.313_706_645_877_887_3, 0.222_381_034_453_374_5, 0.101_228_536_290_376_26];
 /// Range of exponents that [`PowerLaw::fit`] searches.
 const ALPHA_RANGE: (f64, f64) = (0.05, 5.0);
-const FIT_STEPS: usize = 40;
-const NEWTON_STEPS: usize = 100;
+const FIT_STEP_COUNT: usize = 40;
+const NEWTON_STEP_COUNT: usize = 100;
 const TOLERANCE: f64 = 1e-12;
 
 /// A power law of feature frequencies.
@@ -49,8 +49,8 @@ struct DensitySums {
 impl PowerLaw {
     /// Create the law of at least one feature. The exponent `alpha` is finite and not negative.
     pub fn new(features: u64, alpha: f64) -> PowerLaw {
-        assert!(features > 0, "a density is a part of some features");
-        assert!(alpha >= 0.0 && alpha.is_finite(), "frequencies descend");
+        assert!(features > 0, "there is at least one feature");
+        assert!(alpha >= 0.0 && alpha.is_finite(), "the exponent is finite and not negative");
         PowerLaw { features, alpha }
     }
 
@@ -83,7 +83,7 @@ impl PowerLaw {
         let mut low = log(least);
         let mut high = low + self.alpha * log(self.features as f64);
         let mut t = low;
-        for _ in 0..NEWTON_STEPS {
+        for _ in 0..NEWTON_STEP_COUNT {
             let sums = self.sums(exp(t));
             if sums.present < count {
                 low = t
@@ -115,7 +115,7 @@ impl PowerLaw {
         let (mut low, mut high) = ALPHA_RANGE;
         let mut left = of(high - ratio * (high - low))?;
         let mut right = of(low + ratio * (high - low))?;
-        for _ in 0..FIT_STEPS {
+        for _ in 0..FIT_STEP_COUNT {
             if left.deviation <= right.deviation {
                 (high, right) = (right.law.alpha, left);
                 left = of(high - ratio * (high - low))?;
@@ -132,7 +132,7 @@ impl PowerLaw {
         let (first_k, first_density) = points[0];
         let mut t = log(self.lambda(first_density)? / first_k);
         let mut squares = f64::INFINITY;
-        for _ in 0..NEWTON_STEPS {
+        for _ in 0..NEWTON_STEP_COUNT {
             let (mut now, mut gradient, mut curvature) = (0.0, 0.0, 0.0);
             for &(k, density) in points {
                 let sums = self.sums(k * exp(t));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_of_ten_billion_features_matches_fewer_coarser_ones() {
+    fn the_tail_of_ten_billion_features_matches_the_closed_form() {
         // If all expected counts are far below 1, feature r occurs with probability lambda·r^-alpha: the sum is a sum
         // of powers.
         let law = PowerLaw::new(10_000_000_000, 0.5);
@@ -265,7 +265,7 @@ mod tests {
 
     /// Figure 4: the curves for exponents from 0.5 to 2 lie close together if lambda is scaled to a density of 0.9.
     #[test]
-    fn the_curve_depends_but_modestly_on_the_exponent() {
+    fn the_curve_depends_only_weakly_on_the_exponent() {
         let curves: Vec<_> = [0.5, 1.0, 1.5, 2.0].map(|alpha| PowerLaw::new(1_000_000, alpha)).to_vec();
         for part in [0.1, 0.2, 0.5, 0.9, 1.0] {
             let found: Vec<f64> = curves.iter().map(|law| law.density(part * law.lambda(0.9).unwrap())).collect();

@@ -5,11 +5,11 @@
 //! fastest. In a layer of degree `d`, a rank spends on the way down and again on the way up
 //!
 //! ```text
-//! latency + (d-1)·(T(P/d) + crowd) + gamma·P
+//! latency + (d-1)·(T(P/d) + contention) + gamma·P
 //! ```
 //!
 //! where `P` is the number of bytes that it holds before the layer, by the density curve (eq. 5), and `T` is the packet
-//! curve.
+//! curve. The contention is 0 for few peers, see [`PacketCurve::with_contention`].
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections III.D and IV.
 
 mod packets;
@@ -18,7 +18,7 @@ use super::Degrees;
 use super::density::Curve;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-pub use packets::{EFFICIENT_SHARE, FEW_PEERS, GAMMA_S_PER_BYTE, PacketCurve};
+pub use packets::{EFFICIENT_SHARE, GAMMA_S_PER_BYTE, PacketCurve, UNCONTENDED_PEER_COUNT};
 
 /// The sets of all ranks in one direction: out-indices on the way down, in-indices on the way up.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +45,7 @@ pub struct LayerFlow {
 /// Prediction for one layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerEstimate {
-    /// Members of a group: 1 below the last layer, which sends nothing; 2 for folding.
+    /// Members of a group: 1 below the last layer, where nothing is sent; 2 for folding.
     pub degree: usize,
     /// Number of ranks with sets united above the layer; the mean if ranks were folded.
     pub set_count: f64,
@@ -101,38 +101,39 @@ pub fn by_packet(p: usize, sets: DirectionSets<'_>, row_bytes: usize, least_pack
         return Degrees::direct(p);
     }
     let smooth = Degrees::smooth(p);
-    let mut left = smooth.core_size();
-    let top_sets = top_sets(left, smooth.folded());
+    let mut remaining = smooth.core_size();
+    let top_sets = top_sets(remaining, smooth.folded());
     let (mut layers, mut parts) = (Vec::new(), 1);
-    while left > 1 {
+    while remaining > 1 {
         let held_bytes = held(sets, top_sets, parts).rows * row_bytes as f64;
         let efficient = |d: usize| held_bytes / d as f64 >= least_packet_bytes;
-        let divisors = || (2..=left).filter(|d| left.is_multiple_of(*d));
-        let degree = divisors().rfind(|&d| efficient(d)).or_else(|| divisors().next()).expect("left divides itself");
+        let divisors = || (2..=remaining).filter(|d| remaining.is_multiple_of(*d));
+        let degree =
+            divisors().rfind(|&d| efficient(d)).or_else(|| divisors().next()).expect("a number divides itself");
         layers.push(degree);
         parts *= degree;
-        left /= degree;
+        remaining /= degree;
     }
-    Degrees::new(layers, smooth.folded()).expect("factors of a number of ranks")
+    Degrees::new(layers, smooth.folded()).expect("the layers are factors of the number of ranks")
 }
 
 /// Return the fastest degrees for out- and in-sets with rows of `row_bytes` on links with this packet curve.
 pub fn choose(
     p: usize,
-    out: DirectionSets<'_>,
-    wanted: DirectionSets<'_>,
+    out_sets: DirectionSets<'_>,
+    in_sets: DirectionSets<'_>,
     row_bytes: usize,
     packets: &PacketCurve,
 ) -> Design {
-    candidates(p, out, wanted, row_bytes, packets).swap_remove(0)
+    candidates(p, out_sets, in_sets, row_bytes, packets).swap_remove(0)
 }
 
 /// Return the estimates of all ordered factorizations of `p`, and of the number that [`Degrees::smooth`] folds it to.
 /// The fastest is first. Ties go to fewer layers, then to larger degrees at the top.
 pub fn candidates(
     p: usize,
-    out: DirectionSets<'_>,
-    wanted: DirectionSets<'_>,
+    out_sets: DirectionSets<'_>,
+    in_sets: DirectionSets<'_>,
     row_bytes: usize,
     packets: &PacketCurve,
 ) -> Vec<Design> {
@@ -141,8 +142,8 @@ pub fn candidates(
         let (q, folded) = (all[0].core_size(), all[0].folded());
         // For a smooth number both lists are equal.
         if folded > 0 || designs.is_empty() {
-            let load = RankLoad::new(q, folded, (1..=q).filter(|parts| q.is_multiple_of(*parts)), [out, wanted]);
-            designs.extend(all.into_iter().map(|degrees| load.price(degrees, row_bytes, packets)));
+            let load = RankLoad::new(q, folded, (1..=q).filter(|parts| q.is_multiple_of(*parts)), [out_sets, in_sets]);
+            designs.extend(all.into_iter().map(|degrees| load.estimate(degrees, row_bytes, packets)));
         }
     }
     designs.sort_by(|a, b| {
@@ -156,13 +157,13 @@ pub fn candidates(
 /// Predict the cost of these degrees.
 pub fn estimate(
     degrees: Degrees,
-    out: DirectionSets<'_>,
-    wanted: DirectionSets<'_>,
+    out_sets: DirectionSets<'_>,
+    in_sets: DirectionSets<'_>,
     row_bytes: usize,
     packets: &PacketCurve,
 ) -> Design {
-    let load = RankLoad::new(degrees.core_size(), degrees.folded(), parts_above(&degrees), [out, wanted]);
-    load.price(degrees, row_bytes, packets)
+    let load = RankLoad::new(degrees.core_size(), degrees.folded(), parts_above(&degrees), [out_sets, in_sets]);
+    load.estimate(degrees, row_bytes, packets)
 }
 
 /// Iterate over the number of parts of the features above each layer, and below the last layer.
@@ -180,10 +181,10 @@ struct RankLoad {
     core_size: usize,
     /// Number of folded ranks.
     folded: usize,
-    /// Rows given by the caller.
-    alone: [HeldRows; 2],
+    /// Rows of a rank before folding.
+    before_folding: [HeldRows; 2],
     /// Rows by the number of parts of the features.
-    divided: BTreeMap<usize, [HeldRows; 2]>,
+    by_part_count: BTreeMap<usize, [HeldRows; 2]>,
 }
 
 /// Density of a part of the features, and the number of its rows that a rank holds.
@@ -198,12 +199,17 @@ impl RankLoad {
     fn new(q: usize, folded: usize, parts: impl Iterator<Item = usize>, sets: [DirectionSets<'_>; 2]) -> RankLoad {
         let top_sets = top_sets(q, folded);
         let at = |parts: usize| (parts, sets.map(|sets| held(sets, top_sets, parts)));
-        RankLoad { core_size: q, folded, alone: sets.map(|sets| held(sets, 1.0, 1)), divided: parts.map(at).collect() }
+        RankLoad {
+            core_size: q,
+            folded,
+            before_folding: sets.map(|sets| held(sets, 1.0, 1)),
+            by_part_count: parts.map(at).collect(),
+        }
     }
 
-    fn price(&self, degrees: Degrees, row_bytes: usize, packets: &PacketCurve) -> Design {
+    fn estimate(&self, degrees: Degrees, row_bytes: usize, packets: &PacketCurve) -> Design {
         let (core_size, folded) = (self.core_size, self.folded);
-        let of = |degree: usize, set_count: f64, part_count: usize, holder_count: usize, held: [HeldRows; 2]| {
+        let layer_of = |degree: usize, set_count: f64, part_count: usize, holder_count: usize, held: [HeldRows; 2]| {
             let packet_count = degree - 1;
             // A folded rank sends its whole set in one packet.
             let packet_part = if holder_count > core_size { 1 } else { degree };
@@ -219,9 +225,9 @@ impl RankLoad {
             LayerEstimate { degree, set_count, part_count, holder_count, packet_count, down, up }
         };
         let layer = |degree: usize, parts: usize| {
-            of(degree, top_sets(core_size, folded) * parts as f64, parts, core_size, self.divided[&parts])
+            layer_of(degree, top_sets(core_size, folded) * parts as f64, parts, core_size, self.by_part_count[&parts])
         };
-        let fold = (folded > 0).then(|| of(2, 1.0, 1, core_size + folded, self.alone));
+        let fold = (folded > 0).then(|| layer_of(2, 1.0, 1, core_size + folded, self.before_folding));
         let parts: Vec<usize> = parts_above(&degrees).collect();
         let layers = degrees.layers().iter().zip(&parts).map(|(&degree, &parts)| layer(degree, parts)).collect();
         Design { fold, layers, bottom: layer(1, parts[parts.len() - 1]), degrees }

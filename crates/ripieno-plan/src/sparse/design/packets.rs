@@ -6,8 +6,9 @@
 use crate::simulate::Model;
 use alloc::vec::Vec;
 
-/// Up to this number of concurrent peers, packets cost what the curve says; see [`PacketCurve::crowded`].
-pub const FEW_PEERS: usize = 8;
+/// Number of concurrent peers up to which the curve alone gives the cost of a packet; see
+/// [`PacketCurve::with_contention`].
+pub const UNCONTENDED_PEER_COUNT: usize = 8;
 
 /// Fraction of the best throughput above which a packet counts as efficient.
 pub const EFFICIENT_SHARE: f64 = 0.8;
@@ -18,7 +19,7 @@ pub struct PacketCurve {
     /// Points `(bytes, seconds)`, at least one. The bytes ascend and the seconds do not descend.
     points: Vec<(f64, f64)>,
     latency_s: f64,
-    crowd_s: f64,
+    contention_s: f64,
 }
 
 impl PacketCurve {
@@ -39,7 +40,7 @@ impl PacketCurve {
     pub fn line(alpha_s: f64, beta_s_per_byte: f64, latency_s: f64) -> PacketCurve {
         // From a size with a transfer time of alpha to one with the best throughput.
         let point = |bytes: f64| (bytes, alpha_s + bytes * beta_s_per_byte);
-        PacketCurve { points: [1.0, 1e12].map(point).to_vec(), latency_s, crowd_s: 0.0 }
+        PacketCurve { points: [1.0, 1e12].map(point).to_vec(), latency_s, contention_s: 0.0 }
     }
 
     /// Create the curve through points `(bytes, seconds)`.
@@ -49,30 +50,31 @@ impl PacketCurve {
     /// are finite.
     pub fn through(mut points: Vec<(f64, f64)>, latency_s: f64) -> Option<PacketCurve> {
         let positive = |value: f64| value > 0.0 && value.is_finite();
-        let sound = !points.is_empty()
+        let is_valid = !points.is_empty()
             && latency_s >= 0.0
             && latency_s.is_finite()
             && points.iter().all(|&(bytes, seconds)| positive(bytes) && positive(seconds))
             && points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        if !sound {
+        if !is_valid {
             return None;
         }
         for index in 1..points.len() {
             points[index].1 = points[index].1.max(points[index - 1].1);
         }
-        Some(PacketCurve { points, latency_s, crowd_s: 0.0 })
+        Some(PacketCurve { points, latency_s, contention_s: 0.0 })
     }
 
-    /// Add contention: each peer of a layer beyond [`FEW_PEERS`] adds `crowd_s` seconds, not negative, to every packet.
-    /// A rank that combines the packets of many senders in a fixed order waits for some of them.
-    pub fn crowded(self, crowd_s: f64) -> PacketCurve {
-        assert!(crowd_s >= 0.0 && crowd_s.is_finite(), "a crowd takes time");
-        PacketCurve { crowd_s, ..self }
+    /// Add contention: each peer of a layer beyond [`UNCONTENDED_PEER_COUNT`] adds `contention_s` seconds, not
+    /// negative, to every packet. A rank that combines the packets of many senders in a fixed order waits for some of
+    /// them.
+    pub fn with_contention(self, contention_s: f64) -> PacketCurve {
+        assert!(contention_s >= 0.0 && contention_s.is_finite(), "the contention is finite and not negative");
+        PacketCurve { contention_s, ..self }
     }
 
-    /// Return the seconds that each peer of a layer beyond [`FEW_PEERS`] adds to every packet.
-    pub fn crowd_s(&self) -> f64 {
-        self.crowd_s
+    /// Return the seconds that each peer of a layer beyond [`UNCONTENDED_PEER_COUNT`] adds to every packet.
+    pub fn contention_s(&self) -> f64 {
+        self.contention_s
     }
 
     /// Return the points `(bytes, seconds)`.
@@ -91,8 +93,8 @@ impl PacketCurve {
         match packet_count {
             0 => 0.0,
             count => {
-                let crowd_s = count.saturating_sub(FEW_PEERS) as f64 * self.crowd_s;
-                self.latency_s + count as f64 * (self.seconds(packet_bytes) + crowd_s)
+                let contention_s = count.saturating_sub(UNCONTENDED_PEER_COUNT) as f64 * self.contention_s;
+                self.latency_s + count as f64 * (self.seconds(packet_bytes) + contention_s)
             }
         }
     }
@@ -122,11 +124,11 @@ impl PacketCurve {
         self.points.iter().map(|&(bytes, seconds)| bytes / seconds).fold(0.0, f64::max)
     }
 
-    /// Return the minimum efficient packet: the smallest size that reaches [`EFFICIENT_SHARE`] of the best throughput.
+    /// Return the size of the smallest efficient packet: it reaches [`EFFICIENT_SHARE`] of the best throughput.
     pub fn efficient_bytes(&self) -> f64 {
         let wanted = EFFICIENT_SHARE * self.best_throughput();
         let reached = self.points.iter().position(|&(bytes, seconds)| bytes / seconds >= wanted);
-        let next = reached.expect("the best of the points is among them");
+        let next = reached.expect("the best point reaches the wanted throughput");
         let (high, high_s) = self.points[next];
         // On a line `T`, `bytes / T(bytes)` equals the wanted throughput at one size. Below the first point `T` is
         // constant.
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn between_points_a_line_is_met_and_beyond_them_nothing_is_made_up() {
+    fn the_curve_is_linear_between_points_and_extrapolated_conservatively() {
         let curve = on_the_line(&[100.0, 1e4, 1e6]);
         assert!((curve.seconds(5e5) / 5.1e-3 - 1.0).abs() < 1e-12);
         assert_eq!(curve.seconds(1.0), curve.seconds(100.0));
@@ -195,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_efficient_packet_reaches_its_share_of_the_best_throughput_and_no_smaller_one_does() {
+    fn the_smallest_efficient_packet_reaches_its_share_of_the_best_throughput() {
         let line = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 0.0);
         for curve in [on_the_line(&[8.0, 1e3, 1e5, 1e7]), on_the_line(&[1e6, 1e7]), line.clone()] {
             let least = curve.efficient_bytes();
@@ -217,13 +219,13 @@ mod tests {
 
     #[test]
     fn concurrent_packets_wait_for_each_other() {
-        let curve = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 7.0).crowded(0.5);
+        let curve = PacketCurve::line(ALPHA_S, BETA_S_PER_BYTE, 7.0).with_contention(0.5);
         assert!((curve.layer_s(8, 1e4) - (7.0 + 8.0 * 2e-4)).abs() < 1e-12);
         assert!((curve.layer_s(10, 1e4) - (7.0 + 10.0 * (2e-4 + 1.0))).abs() < 1e-12);
     }
 
     #[test]
-    fn points_that_form_no_curve_return_none() {
+    fn invalid_points_return_none() {
         for points in [vec![], vec![(0.0, 1.0)], vec![(1.0, f64::NAN)], vec![(2.0, 1.0), (2.0, 1.0)]] {
             assert_eq!(PacketCurve::through(points, 0.0), None);
         }

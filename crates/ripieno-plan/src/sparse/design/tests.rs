@@ -40,7 +40,7 @@ fn yahoo_gets_16x4_with_packets_of_8_mb_and_32x2_with_5_mb() {
 }
 
 #[test]
-fn ranks_that_do_not_factor_go_directly_or_are_folded() {
+fn a_prime_number_of_ranks_has_one_layer_or_a_folded_rank() {
     let curve = twitter(1.1);
     let by = |p: usize, bytes: f64| by_packet(p, sets(&curve, 60e6), 4, bytes);
     assert_eq!(by(1, MB), Degrees::direct(1));
@@ -54,13 +54,13 @@ fn ranks_that_do_not_factor_go_directly_or_are_folded() {
 }
 
 #[test]
-fn without_efficient_packets_the_fewest_are_sent() {
+fn without_efficient_packets_the_fewest_packets_are_sent() {
     let curve = twitter(1.1);
     assert_eq!(by_packet(64, sets(&curve, 60e6), 4, 1e12).layers(), [2; 6]);
 }
 
 #[test]
-fn packets_that_cost_nothing_make_it_direct_and_packets_that_cost_all_make_it_binary() {
+fn free_packets_give_one_layer_and_expensive_packets_give_binary_layers() {
     let curve = twitter(1.1);
     let of = |alpha_s, beta_s_per_byte| {
         let both = sets(&curve, 60e6);
@@ -71,7 +71,7 @@ fn packets_that_cost_nothing_make_it_direct_and_packets_that_cost_all_make_it_bi
 }
 
 #[test]
-fn of_every_factorization_the_cheapest_is_first() {
+fn candidates_are_sorted_by_cost() {
     let curve = twitter(1.1);
     let both = sets(&curve, 60e6);
     // The paper's curve: 0.4 MB packets reach three tenths of the throughput of 5 MB packets.
@@ -89,7 +89,7 @@ fn of_every_factorization_the_cheapest_is_first() {
 }
 
 #[test]
-fn an_estimate_is_eqs_4_and_5_layer_by_layer() {
+fn an_estimate_follows_eqs_4_and_5_in_each_layer() {
     let curve = twitter(1.1);
     let both = sets(&curve, 60e6);
     let degrees: Degrees = "8x4x2".parse().unwrap();
@@ -109,7 +109,7 @@ fn an_estimate_is_eqs_4_and_5_layer_by_layer() {
 }
 
 #[test]
-fn no_data_has_a_design_too() {
+fn empty_sets_have_a_design() {
     let nothing = Curve::Empirical(crate::sparse::density::Empirical::of(&[vec![], vec![]], 1));
     let none = DirectionSets { curve: &nothing, rows: 0.0 };
     assert_eq!(choose(2, none, none, 8, &PacketCurve::network()).degrees.to_string(), "2");

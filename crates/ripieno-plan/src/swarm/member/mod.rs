@@ -1,4 +1,4 @@
-//! Member of a dynamic broadcast: it fetches the missing blocks and forwards its own.
+//! Member of a dynamic broadcast: it fetches missing blocks and forwards the blocks that it has.
 //!
 //! All disciplines share the definition of a fetch, its resumption and its error handling. They differ in the component
 //! that selects source and block. The tracker assigns the source of a stripe (`streams.rs`) or of a block, or the
@@ -10,7 +10,7 @@ mod streams;
 
 use super::uploads::{UploadRequest, Uploads};
 use super::{
-    Action, BlockManifest, Discipline, Have, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming,
+    Action, BlockManifest, BlockSet, Discipline, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -20,10 +20,10 @@ use neighbors::Neighbors;
 use seeding::Seeding;
 use streams::Streams;
 
-/// A member leaves a source after this number of corrupt blocks.
-pub(super) const STRIKES_MAX: usize = 2;
-/// Limit of concurrent uploads under streamed disciplines. The trees and adopted children determine the actual number.
-const STREAMS_MAX: usize = 64;
+/// A member drops a source after this number of corrupt blocks.
+pub(super) const CORRUPT_BLOCK_COUNT_MAX: usize = 2;
+/// Limit of concurrent uploads under streamed disciplines. The number of children in the trees is usually lower.
+const STREAM_COUNT_MAX: usize = 64;
 
 /// A running fetch of a block.
 #[derive(Clone, Copy, Debug)]
@@ -36,20 +36,23 @@ struct BlockFetch {
 /// Progress of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    Getting,
+    /// The member misses blocks.
+    Receiving,
     /// The member has all blocks and serves other members.
     Done,
     /// All members have all blocks.
     Released,
+    /// The member will not receive the missing blocks.
     Failed,
 }
 
+/// State of a member.
 pub(super) struct SwarmMember {
     rank: usize,
     pub(super) tracker: usize,
     timing: SwarmTiming,
     pub(super) manifest: Option<BlockManifest>,
-    pub(super) have: Have,
+    pub(super) have: BlockSet,
     pub(super) phase: Phase,
     /// Bytes received so far of each incomplete block.
     partial: BTreeMap<usize, usize>,
@@ -57,11 +60,12 @@ pub(super) struct SwarmMember {
     uploads: Uploads,
     streams: Streams,
     neighbors: Neighbors,
-    strikes: BTreeMap<usize, usize>,
+    /// Number of corrupt blocks by source.
+    corrupt_counts: BTreeMap<usize, usize>,
     lost: BTreeSet<usize>,
     /// Time of the last byte, or of the last message from the tracker.
     last_received: Duration,
-    /// Time of the question that the tracker has not answered yet.
+    /// Time of the query that the tracker has not answered yet.
     queried_since: Option<Duration>,
 }
 
@@ -70,25 +74,25 @@ impl SwarmMember {
     pub(super) fn new(
         rank: usize,
         tracker: usize,
-        given: Option<BlockManifest>,
+        manifest: Option<BlockManifest>,
         timing: SwarmTiming,
         now: Duration,
     ) -> SwarmMember {
-        let swarmed = given.filter(|manifest| matches!(manifest.discipline, Discipline::BitTorrent { .. }));
-        let seeding = swarmed.map(|manifest| Seeding::new(manifest.block_count()));
+        let seeded = manifest.filter(|manifest| matches!(manifest.discipline, Discipline::BitTorrent { .. }));
+        let seeding = seeded.map(|manifest| Seeding::new(manifest.block_count()));
         SwarmMember {
             rank,
             tracker,
             timing,
-            manifest: given,
-            have: given.map_or(Have::none(0), |manifest| Have::all(manifest.block_count())),
-            phase: if given.is_some() { Phase::Done } else { Phase::Getting },
+            manifest,
+            have: manifest.map_or(BlockSet::none(0), |manifest| BlockSet::all(manifest.block_count())),
+            phase: if manifest.is_some() { Phase::Done } else { Phase::Receiving },
             partial: BTreeMap::new(),
             fetches: BTreeMap::new(),
             uploads: Uploads::default(),
             streams: Streams::default(),
             neighbors: Neighbors::new(rank, seeding),
-            strikes: BTreeMap::new(),
+            corrupt_counts: BTreeMap::new(),
             lost: BTreeSet::new(),
             last_received: now,
             queried_since: None,
@@ -96,10 +100,10 @@ impl SwarmMember {
     }
 
     /// Return when the member needs its next tick.
-    pub(super) fn wake(&self) -> Option<Duration> {
+    pub(super) fn next_tick(&self) -> Option<Duration> {
         match (self.phase, self.queried_since) {
-            (Phase::Getting | Phase::Done, Some(queried_since)) => Some(queried_since + self.timing.answer),
-            (Phase::Getting, None) => Some(self.last_received + self.timing.stall),
+            (Phase::Receiving | Phase::Done, Some(queried_since)) => Some(queried_since + self.timing.answer_timeout),
+            (Phase::Receiving, None) => Some(self.last_received + self.timing.stall_timeout),
             _ => None,
         }
     }
@@ -131,14 +135,14 @@ impl SwarmMember {
     pub(super) fn handle(&mut self, now: Duration, event: SwarmEvent, out: &mut Vec<Action>) -> bool {
         match event {
             SwarmEvent::Received { from, message } => self.receive(now, from, message, out),
-            SwarmEvent::Arrived { block, until_bytes } => self.arrive(now, block, until_bytes),
-            SwarmEvent::Checked { block, from, is_right } => self.check(now, block, from, is_right, out),
+            SwarmEvent::Arrived { block, until_bytes } => self.record_progress(now, block, until_bytes),
+            SwarmEvent::Checked { block, from, is_valid } => self.check(now, block, from, is_valid, out),
             SwarmEvent::Sent { to, block } => {
                 self.uploads.sent(to, block);
-                self.show_more(block, out);
+                self.offer_next_blocks(block, out);
                 self.serve(out);
             }
-            SwarmEvent::Lost { peer } => self.lose(now, peer, out),
+            SwarmEvent::Lost { peer } => self.handle_loss(now, peer, out),
             SwarmEvent::Tick => return self.tick(now, out),
             SwarmEvent::Start => {}
         }
@@ -155,15 +159,15 @@ impl SwarmMember {
             }
             SwarmMessage::Source { stripe, source } => self.set_source(now, stripe, source, out),
             SwarmMessage::Fetch { block, source } => self.fetch_assigned(now, block, source, out),
-            SwarmMessage::AddNeighbors { neighbors } => self.meet(neighbors, out),
+            SwarmMessage::AddNeighbors { neighbors } => self.add_neighbors(neighbors, out),
             SwarmMessage::Wait | SwarmMessage::TakeOver => {}
             SwarmMessage::Probe if self.phase == Phase::Failed => {}
             SwarmMessage::Probe => send(out, from, SwarmMessage::Alive),
-            SwarmMessage::MemberLost { rank } => self.lose(now, rank, out),
+            SwarmMessage::MemberLost { rank } => self.handle_loss(now, rank, out),
             SwarmMessage::Released => self.phase = Phase::Released,
             SwarmMessage::Failed(failure) => self.fail(failure, out),
             SwarmMessage::Request { block, from_bytes } => {
-                self.take_request(UploadRequest { to: from, block, from_bytes }, out)
+                self.handle_request(UploadRequest { to: from, block, from_bytes }, out)
             }
             SwarmMessage::Cancel { block } => {
                 if self.uploads.cancel(from, block) {
@@ -171,28 +175,28 @@ impl SwarmMember {
                 }
                 self.serve(out);
             }
-            SwarmMessage::Refused { block } => self.be_refused(now, from, block, out),
-            SwarmMessage::Offer { have, is_answer, instead_of } => {
-                instead_of.into_iter().for_each(|rank| _ = self.neighbors.forget(rank));
-                self.take_offer(now, from, *have, is_answer, out);
+            SwarmMessage::Refused { block } => self.handle_refusal(now, from, block, out),
+            SwarmMessage::Offer { have, is_answer, replaces } => {
+                replaces.into_iter().for_each(|rank| _ = self.neighbors.forget(rank));
+                self.handle_offer(now, from, *have, is_answer, out);
             }
-            SwarmMessage::Have { block } => self.take_have(now, from, block, out),
+            SwarmMessage::Have { block } => self.handle_have(now, from, block, out),
             _ => {}
         }
     }
 
-    fn be_refused(&mut self, now: Duration, from: usize, block: usize, out: &mut Vec<Action>) {
+    fn handle_refusal(&mut self, now: Duration, from: usize, block: usize, out: &mut Vec<Action>) {
         if self.source_of(block) != Some(from) {
             return;
         }
         if self.manifest.is_some_and(|manifest| manifest.discipline.is_streamed()) {
             // The source has dropped the value or is overloaded. The tracker assigns another source.
-            return self.leave_source(from, out);
+            return self.drop_source(from, out);
         }
         self.fetches.remove(&block);
-        self.neighbors.withdraw(from, block);
-        self.ask_instead(block, from, out);
-        self.fill(now, out);
+        self.neighbors.remove_block(from, block);
+        self.request_other_source(block, from, out);
+        self.start_fetches(now, out);
     }
 
     fn begin(
@@ -204,37 +208,37 @@ impl SwarmMember {
         out: &mut Vec<Action>,
     ) {
         if self.manifest.is_none() && self.have.block_count() != manifest.block_count() {
-            self.have = Have::none(manifest.block_count());
+            self.have = BlockSet::none(manifest.block_count());
         }
         if self.manifest.is_none() && self.have.count() > 0 && self.gets_assigned_sources(&manifest) {
             send(out, self.tracker, SwarmMessage::Found { have: Box::new(self.have.clone()) });
         }
         self.manifest = Some(manifest);
         self.streams.begin(sources);
-        self.finish_if_whole(out);
+        self.finish_if_complete(out);
         self.answer_early_offers(out);
-        self.meet(neighbors, out);
+        self.add_neighbors(neighbors, out);
         self.serve(out);
-        self.fill(now, out);
+        self.start_fetches(now, out);
     }
 
     /// Record that `until_bytes` bytes of a requested block have arrived in total.
-    fn arrive(&mut self, now: Duration, block: usize, until_bytes: usize) {
-        let known = self.partial.entry(block).or_default();
-        if until_bytes > *known {
-            *known = until_bytes;
+    fn record_progress(&mut self, now: Duration, block: usize, until_bytes: usize) {
+        let received = self.partial.entry(block).or_default();
+        if until_bytes > *received {
+            *received = until_bytes;
             self.last_received = now;
         }
     }
 
-    fn check(&mut self, now: Duration, block: usize, from: usize, is_right: bool, out: &mut Vec<Action>) {
+    fn check(&mut self, now: Duration, block: usize, from: usize, is_valid: bool, out: &mut Vec<Action>) {
         let Some(fetch) = self.fetches.remove(&block) else { return };
-        let manifest = self.manifest.expect("a rank that fetches has the manifest");
+        let manifest = self.manifest.expect("a member that fetches has the manifest");
         self.last_received = now;
         self.partial.remove(&block);
         let speed = speed(manifest.block_length(block) - fetch.from_bytes, now - fetch.since);
-        self.neighbors.note_fetched(from, speed);
-        if !is_right {
+        self.neighbors.record_speed(from, speed);
+        if !is_valid {
             self.reject(block, from, out);
         } else {
             self.have.add(block);
@@ -245,27 +249,27 @@ impl SwarmMember {
                 Discipline::BitTorrent { .. } => self.neighbors.announce(block, out),
                 _ => {}
             }
-            self.finish_if_whole(out);
+            self.finish_if_complete(out);
         }
         self.serve(out);
-        self.fill(now, out);
+        self.start_fetches(now, out);
     }
 
-    /// Handle a corrupt block. It is fetched again, and after the second corrupt block from another source.
+    /// Handle a corrupt block. The member fetches it again, after the second corrupt block from another source.
     fn reject(&mut self, block: usize, from: usize, out: &mut Vec<Action>) {
         send(out, self.tracker, SwarmMessage::Corrupt { block, source: from });
-        self.streams.again(block);
-        let strikes = self.strikes.entry(from).or_default();
-        *strikes += 1;
-        if *strikes >= STRIKES_MAX {
-            *strikes = 0;
+        self.streams.request_again(block);
+        let corrupt_count = self.corrupt_counts.entry(from).or_default();
+        *corrupt_count += 1;
+        if *corrupt_count >= CORRUPT_BLOCK_COUNT_MAX {
+            *corrupt_count = 0;
             self.neighbors.forget(from);
-            self.leave_source(from, out);
+            self.drop_source(from, out);
         }
     }
 
-    fn finish_if_whole(&mut self, out: &mut Vec<Action>) {
-        if self.have.is_all() && self.phase == Phase::Getting {
+    fn finish_if_complete(&mut self, out: &mut Vec<Action>) {
+        if self.have.is_all() && self.phase == Phase::Receiving {
             self.phase = Phase::Done;
             out.push(Action::Done);
         }
@@ -275,7 +279,7 @@ impl SwarmMember {
         }
     }
 
-    fn take_request(&mut self, request: UploadRequest, out: &mut Vec<Action>) {
+    fn handle_request(&mut self, request: UploadRequest, out: &mut Vec<Action>) {
         self.uploads.cancel(request.to, request.block);
         if !self.can_serve(request.block) || !self.uploads.push(request) {
             send(out, request.to, SwarmMessage::Refused { block: request.block });
@@ -283,8 +287,8 @@ impl SwarmMember {
         self.serve(out);
     }
 
-    /// Whether the member has a block or will forward it as it arrives. Requests are kept while the manifest is
-    /// unknown.
+    /// Whether the member has a block or will forward it as it arrives. True while the manifest is unknown, so requests
+    /// stay in the queue.
     fn can_serve(&self, block: usize) -> bool {
         self.phase != Phase::Failed
             && self.manifest.is_none_or(|manifest| {
@@ -299,14 +303,14 @@ impl SwarmMember {
         let (limit, is_swarm) = match manifest.discipline {
             Discipline::CooperativeSharing { degree, .. } => (degree, false),
             Discipline::BitTorrent { uploads, .. } => (uploads, true),
-            _ => (STREAMS_MAX, false),
+            _ => (STREAM_COUNT_MAX, false),
         };
         // Members with few blocks are served first, so no request is postponed forever.
-        let turn = |to: usize, was_given: bool| match is_swarm {
-            true => (was_given, self.neighbors.have_count(to)),
+        let priority = |to: usize, was_sent: bool| match is_swarm {
+            true => (was_sent, self.neighbors.have_count(to)),
             false => (false, 0),
         };
-        while let Some(UploadRequest { to, block, from_bytes }) = self.uploads.next(limit, turn) {
+        while let Some(UploadRequest { to, block, from_bytes }) = self.uploads.next(limit, priority) {
             if self.can_serve(block) {
                 out.push(Action::Send { to, block, from_bytes });
             } else {
@@ -326,7 +330,7 @@ impl SwarmMember {
         if self.have.has(block) {
             send(out, self.tracker, SwarmMessage::Fetched { block, source, bytes_per_s: 0 });
         } else if self.lost.contains(&source) {
-            send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: block, failed_source: source });
         } else {
             if let Some(old) = self.fetches.remove(&block) {
                 send(out, old.source, SwarmMessage::Cancel { block });
@@ -336,48 +340,48 @@ impl SwarmMember {
     }
 
     /// Start the fetches that the discipline leaves to the member.
-    fn fill(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
+    fn start_fetches(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Receiving) else { return };
         match manifest.discipline {
-            Discipline::BitTorrent { .. } => self.fill_rarest(now, out),
+            Discipline::BitTorrent { .. } => self.fetch_rarest_blocks(now, out),
             Discipline::CooperativeSharing { .. } => {}
-            _ => self.fill_streams(now, &manifest, out),
+            _ => self.fetch_stream_blocks(now, &manifest, out),
         }
     }
 
-    /// Handle the loss of a peer. Received bytes are kept, and other sources resume the fetches.
-    fn lose(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
+    /// Handle the loss of a peer. The member keeps the received bytes and resumes the fetches from other sources.
+    fn handle_loss(&mut self, now: Duration, peer: usize, out: &mut Vec<Action>) {
         self.lost.insert(peer);
         out.extend(self.uploads.forget(peer).into_iter().map(|block| Action::Stop { to: peer, block }));
         let was_neighbor = self.neighbors.forget(peer);
-        self.leave_source(peer, out);
+        self.drop_source(peer, out);
         if was_neighbor {
             self.request_offers(out);
         }
         self.serve(out);
-        self.fill(now, out);
+        self.start_fetches(now, out);
     }
 
     /// Cancel all fetches from `source` and request other sources.
-    fn leave_source(&mut self, source: usize, out: &mut Vec<Action>) {
+    fn drop_source(&mut self, source: usize, out: &mut Vec<Action>) {
         let blocks: Vec<usize> =
             self.fetches.iter().filter(|(_, fetch)| fetch.source == source).map(|(&block, _)| block).collect();
         for &block in &blocks {
             self.fetches.remove(&block);
             send(out, source, SwarmMessage::Cancel { block });
         }
-        let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Getting) else { return };
+        let Some(manifest) = self.manifest.filter(|_| self.phase == Phase::Receiving) else { return };
         if manifest.discipline.is_streamed() {
-            self.leave_streams(source, out);
+            self.drop_streams(source, out);
         } else {
-            blocks.into_iter().for_each(|block| self.ask_instead(block, source, out));
+            blocks.into_iter().for_each(|block| self.request_other_source(block, source, out));
         }
     }
 
     /// Ask the tracker for another source if the tracker assigns the sources of blocks.
-    fn ask_instead(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
+    fn request_other_source(&mut self, block: usize, source: usize, out: &mut Vec<Action>) {
         if self.manifest.is_some_and(|manifest| self.gets_assigned_sources(&manifest)) {
-            send(out, self.tracker, SwarmMessage::Ask { part: block, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: block, failed_source: source });
         }
     }
 
@@ -389,17 +393,17 @@ impl SwarmMember {
     /// Report a stall to the tracker. Return true if the tracker did not answer and is considered lost.
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) -> bool {
         match (self.phase, self.queried_since) {
-            (Phase::Getting | Phase::Done, Some(queried_since)) => now >= queried_since + self.timing.answer,
-            (Phase::Getting, None) if now >= self.last_received + self.timing.stall => {
-                self.ask_tracker(now, out);
+            (Phase::Receiving | Phase::Done, Some(queried_since)) => now >= queried_since + self.timing.answer_timeout,
+            (Phase::Receiving, None) if now >= self.last_received + self.timing.stall_timeout => {
+                self.query_tracker(now, out);
                 false
             }
             _ => false,
         }
     }
 
-    /// Ask the tracker for a sign of life, and for other sources.
-    pub(super) fn ask_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
+    /// Query the tracker: whether it is alive, and for other sources.
+    pub(super) fn query_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
         if self.queried_since.is_none() {
             self.queried_since = Some(now);
             let sources: BTreeSet<usize> = self.fetches.values().map(|fetch| fetch.source).collect();
@@ -408,7 +412,7 @@ impl SwarmMember {
     }
 
     pub(super) fn fail(&mut self, failure: MemberFailure, out: &mut Vec<Action>) {
-        if self.phase == Phase::Getting {
+        if self.phase == Phase::Receiving {
             self.phase = Phase::Failed;
             out.push(Action::Failed(failure));
         }

@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 /// Number of blocks of a stripe requested ahead, so that the source always has a block to send.
-const WINDOW: usize = 4;
+const WINDOW_BLOCK_COUNT: usize = 4;
 
+/// The streams of this member, one per stripe.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     /// Source of each stripe.
@@ -24,7 +25,7 @@ impl Streams {
     }
 
     /// Request a block again.
-    pub(super) fn again(&mut self, block: usize) {
+    pub(super) fn request_again(&mut self, block: usize) {
         let stripe_count = self.next.len().max(1);
         if let Some(next) = self.next.get_mut(block % stripe_count) {
             *next = block.min(*next);
@@ -33,24 +34,23 @@ impl Streams {
 }
 
 impl SwarmMember {
-    pub(super) fn fill_streams(&mut self, now: Duration, manifest: &BlockManifest, out: &mut Vec<Action>) {
+    pub(super) fn fetch_stream_blocks(&mut self, now: Duration, manifest: &BlockManifest, out: &mut Vec<Action>) {
         let stripe_count = self.streams.sources.len();
         if stripe_count == 0 {
-            // The tracker has not assigned the sources yet, although a message in its name has already requested a
-            // fetch.
+            // The tracker has not assigned the sources yet, but a message from it has already started a fetch.
             return;
         }
         let mut requested = vec![0; stripe_count];
         self.fetches.keys().for_each(|&block| requested[block % stripe_count] += 1);
         for (stripe, requested) in requested.into_iter().enumerate() {
             let Some(source) = self.streams.sources[stripe] else { continue };
-            let mut free_places = WINDOW - requested.min(WINDOW);
-            while free_places > 0 && self.streams.next[stripe] < manifest.block_count() {
+            let mut free_count = WINDOW_BLOCK_COUNT - requested.min(WINDOW_BLOCK_COUNT);
+            while free_count > 0 && self.streams.next[stripe] < manifest.block_count() {
                 let block = self.streams.next[stripe];
                 self.streams.next[stripe] += stripe_count;
                 if !self.have.has(block) && !self.fetches.contains_key(&block) {
                     self.fetch(now, block, source, out);
-                    free_places -= 1;
+                    free_count -= 1;
                 }
             }
         }
@@ -63,26 +63,26 @@ impl SwarmMember {
             return;
         }
         if self.lost.contains(&source) {
-            send(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
+            send(out, self.tracker, SwarmMessage::Ask { part: stripe, failed_source: source });
             return;
         }
         self.streams.sources[stripe] = Some(source);
         let blocks: Vec<usize> = self.fetches.keys().copied().filter(|block| block % stripe_count == stripe).collect();
         for block in blocks {
-            let old = self.fetches.remove(&block).expect("it is on its way").source;
+            let old = self.fetches.remove(&block).expect("the block is being fetched").source;
             send(out, old, SwarmMessage::Cancel { block });
-            self.streams.again(block);
+            self.streams.request_again(block);
         }
-        self.fill(now, out);
+        self.start_fetches(now, out);
     }
 
     /// Drop `source` from all stripes and ask the tracker for other sources.
-    pub(super) fn leave_streams(&mut self, source: usize, out: &mut Vec<Action>) {
+    pub(super) fn drop_streams(&mut self, source: usize, out: &mut Vec<Action>) {
         for stripe in 0..self.streams.sources.len() {
             if self.streams.sources[stripe] == Some(source) {
                 self.streams.sources[stripe] = None;
                 self.streams.next[stripe] = stripe;
-                send(out, self.tracker, SwarmMessage::Ask { part: stripe, instead_of: source });
+                send(out, self.tracker, SwarmMessage::Ask { part: stripe, failed_source: source });
             }
         }
     }

@@ -8,9 +8,9 @@ mod neighbor_selection;
 mod sharing;
 mod trees;
 
-use super::member::{STRIKES_MAX, send};
+use super::member::{CORRUPT_BLOCK_COUNT_MAX, send};
 use super::{
-    Action, BlockManifest, CorruptBlock, Discipline, Have, MemberFailure, NeighborOffer, Priority, SwarmMessage,
+    Action, BlockManifest, BlockSet, CorruptBlock, Discipline, MemberFailure, NeighborOffer, Priority, SwarmMessage,
     SwarmTiming,
 };
 use crate::next_random;
@@ -18,12 +18,13 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use neighbor_selection::NeighborGraph;
-use sharing::{AssignedFetch, FETCHES, SourceSelection};
+use sharing::{AssignedFetch, FETCH_COUNT_PER_MEMBER, SourceSelection};
 use trees::StripeTrees;
 
 /// Longest wait of a tracker that takes over for the reports of all members, in multiples of the answer timeout.
-const RECOVERY_ANSWERS: u32 = 8;
+const RECOVERY_ANSWER_TIMEOUT_COUNT: u32 = 8;
 
+/// Record of one member.
 #[derive(Debug)]
 struct MemberRecord {
     has_joined: bool,
@@ -32,6 +33,7 @@ struct MemberRecord {
     last_received: Duration,
     /// Time of the probe that the member has not answered yet.
     probed: Option<Duration>,
+    /// Time of the last stall report.
     stalled: Option<Duration>,
     /// Ranks that the tracker must not assign as sources of this member.
     avoided: BTreeSet<usize>,
@@ -45,9 +47,10 @@ impl MemberRecord {
     }
 }
 
+/// State of the tracker.
 pub(super) struct Tracker {
     rank: usize,
-    /// Rank that had the value first.
+    /// The rank that had the value at the start.
     root: usize,
     manifest: Option<BlockManifest>,
     timing: SwarmTiming,
@@ -55,7 +58,7 @@ pub(super) struct Tracker {
     trees: Option<StripeTrees>,
     sharing: Option<SourceSelection>,
     /// Blocks reported by members while the tracker takes over.
-    found: BTreeMap<usize, Have>,
+    found: BTreeMap<usize, BlockSet>,
     is_recovering: bool,
     /// Deadline of the takeover: members that have not reported their blocks by then are marked as lost.
     recovers_until: Duration,
@@ -63,7 +66,7 @@ pub(super) struct Tracker {
     /// Neighbor relation, for disciplines with sources chosen by the members.
     neighbor_graph: NeighborGraph,
     /// Members that have the root as a neighbor.
-    seeded: BTreeSet<usize>,
+    root_neighbors: BTreeSet<usize>,
     corruptions: Vec<CorruptBlock>,
     next_check: Duration,
     random: u64,
@@ -84,7 +87,7 @@ impl Tracker {
         let sharing = match manifest.discipline {
             Discipline::CooperativeSharing { priority, degree } => {
                 let mut sharing = SourceSelection::new(priority, degree, rank, block_count);
-                sharing.add(rank, Have::all(block_count));
+                sharing.add(rank, BlockSet::all(block_count));
                 Some(sharing)
             }
             _ => None,
@@ -104,18 +107,18 @@ impl Tracker {
             sharing: None,
             found: BTreeMap::new(),
             is_recovering: false,
-            recovers_until: now + RECOVERY_ANSWERS * timing.answer,
+            recovers_until: now + RECOVERY_ANSWER_TIMEOUT_COUNT * timing.answer_timeout,
             is_settled: false,
             neighbor_graph: NeighborGraph::default(),
-            seeded: BTreeSet::new(),
+            root_neighbors: BTreeSet::new(),
             corruptions: Vec::new(),
-            next_check: now + timing.answer / 2,
+            next_check: now + timing.answer_timeout / 2,
             random: 0,
         }
     }
 
-    /// Create the tracker of `rank`, which takes over. It summons all other ranks below `size` that are not known to be
-    /// lost.
+    /// Create the tracker of `rank`, which takes over. It notifies all other ranks below `size` that are not known to
+    /// be lost.
     pub(super) fn successor(
         rank: usize,
         root: usize,
@@ -132,7 +135,7 @@ impl Tracker {
     }
 
     /// Return when the tracker needs its next [`tick`](Tracker::tick).
-    pub(super) fn wake(&self) -> Option<Duration> {
+    pub(super) fn next_tick(&self) -> Option<Duration> {
         (!self.is_settled).then_some(self.next_check)
     }
 
@@ -142,18 +145,20 @@ impl Tracker {
             MemberRecord::new(now)
         });
         if record.is_lost {
-            return send(out, from, SwarmMessage::Failed(MemberFailure::GivenUp { by: self.rank }));
+            return send(out, from, SwarmMessage::Failed(MemberFailure::Excluded { by: self.rank }));
         }
         (record.last_received, record.probed) = (now, None);
         match message {
-            SwarmMessage::Join if !self.is_recovering => self.welcome(from, None, out),
+            SwarmMessage::Join if !self.is_recovering => self.admit(from, None, out),
             SwarmMessage::Join => {}
             SwarmMessage::Rejoin { manifest, have } => self.rejoin(from, manifest, *have, out),
-            SwarmMessage::Ask { part, instead_of } => self.ask(from, part, instead_of, out),
-            SwarmMessage::Stalled { sources } => self.stall(now, from, sources, out),
-            SwarmMessage::Found { have } => self.found_blocks(from, &have, out),
-            SwarmMessage::Fetched { block, source, bytes_per_s } => self.fetched(from, block, source, bytes_per_s, out),
-            SwarmMessage::Corrupt { block, source } => self.corrupt(from, block, source, out),
+            SwarmMessage::Ask { part, failed_source } => self.assign_other_source(from, part, failed_source, out),
+            SwarmMessage::Stalled { sources } => self.handle_stall(now, from, sources, out),
+            SwarmMessage::Found { have } => self.add_found_blocks(from, &have, out),
+            SwarmMessage::Fetched { block, source, bytes_per_s } => {
+                self.handle_fetched(from, block, source, bytes_per_s, out)
+            }
+            SwarmMessage::Corrupt { block, source } => self.handle_corrupt(from, block, source, out),
             SwarmMessage::Done => {
                 record.is_done = true;
                 if self.is_settled {
@@ -165,7 +170,7 @@ impl Tracker {
         }
     }
 
-    fn welcome(&mut self, rank: usize, have: Option<Have>, out: &mut Vec<Action>) {
+    fn admit(&mut self, rank: usize, have: Option<BlockSet>, out: &mut Vec<Action>) {
         let Some(manifest) = self.manifest else { return };
         let record = self.members.get_mut(&rank).expect("a message comes from a known rank");
         record.has_joined = true;
@@ -174,10 +179,10 @@ impl Tracker {
         send(out, rank, SwarmMessage::Admitted { manifest, sources, neighbors });
         let Some(sharing) = &mut self.sharing else { return };
         if rank != self.root {
-            sharing.add(rank, have.unwrap_or_else(|| Have::none(manifest.block_count())));
+            sharing.add(rank, have.unwrap_or_else(|| BlockSet::none(manifest.block_count())));
         }
-        let fetches = sharing.want(rank, FETCHES, &BTreeSet::new());
-        name(fetches, out);
+        let fetches = sharing.assign_up_to(rank, FETCH_COUNT_PER_MEMBER, &BTreeSet::new());
+        send_assignments(fetches, out);
     }
 
     /// Return the neighbors offered to a member that joins.
@@ -188,22 +193,21 @@ impl Tracker {
         if rank == self.rank {
             return Vec::new();
         }
-        let met = self.neighbor_graph.join(rank, neighbors, &mut self.random);
-        self.with_root(rank, neighbors, met)
+        let offers = self.neighbor_graph.join(rank, neighbors, &mut self.random);
+        self.add_root(rank, neighbors, offers)
     }
 
-    fn with_root(&mut self, rank: usize, neighbors: usize, mut met: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
-        // The root has only as many neighbors as it can serve. Further neighbors would report their blocks to it in
-        // vain.
-        let live_count = self.seeded.iter().filter(|other| !self.members[other].is_lost).count();
-        if self.seeded.contains(&rank) || live_count < neighbors {
-            self.seeded.insert(rank);
-            met.push(NeighborOffer { with: self.rank, instead_of: None });
+    fn add_root(&mut self, rank: usize, neighbors: usize, mut offers: Vec<NeighborOffer>) -> Vec<NeighborOffer> {
+        // The root has only as many neighbors as it can serve. Reports of further neighbors would be useless.
+        let live_count = self.root_neighbors.iter().filter(|other| !self.members[other].is_lost).count();
+        if self.root_neighbors.contains(&rank) || live_count < neighbors {
+            self.root_neighbors.insert(rank);
+            offers.push(NeighborOffer { neighbor: self.rank, replaces: None });
         }
-        met
+        offers
     }
 
-    /// Draw random new neighbors for a member that receives nothing from its present neighbors.
+    /// Draw random new neighbors for a member that receives nothing from its current neighbors.
     fn new_neighbors(&mut self, rank: usize) -> Vec<NeighborOffer> {
         let Some(BlockManifest { discipline: Discipline::BitTorrent { neighbors, .. }, .. }) = self.manifest else {
             return Vec::new();
@@ -212,19 +216,19 @@ impl Tracker {
             |(other, record): &(&usize, &MemberRecord)| **other != rank && **other != self.rank && !record.is_lost;
         let mut others: Vec<usize> = self.members.iter().filter(is_other).map(|(&other, _)| other).collect();
         let count = others.len().min(neighbors);
-        for place in 0..count {
-            let drawn = place + next_random(&mut self.random) as usize % (others.len() - place);
-            others.swap(place, drawn);
+        for index in 0..count {
+            let drawn = index + next_random(&mut self.random) as usize % (others.len() - index);
+            others.swap(index, drawn);
         }
         others.truncate(count);
-        let met = others.into_iter().map(|with| NeighborOffer { with, instead_of: None }).collect();
-        self.with_root(rank, neighbors, met)
+        let offers = others.into_iter().map(|neighbor| NeighborOffer { neighbor, replaces: None }).collect();
+        self.add_root(rank, neighbors, offers)
     }
 
     /// Assign another source to a member which has lost its source or cannot use it.
-    fn ask(&mut self, from: usize, part: usize, instead_of: usize, out: &mut Vec<Action>) {
+    fn assign_other_source(&mut self, from: usize, part: usize, failed_source: usize, out: &mut Vec<Action>) {
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
-        record.avoided.insert(instead_of);
+        record.avoided.insert(failed_source);
         if let Some(trees) = self.trees.as_mut().filter(|_| self.manifest.is_some_and(|m| m.discipline.is_streamed())) {
             if part >= self.manifest.map_or(0, |manifest| manifest.stripe_count) {
                 return;
@@ -240,25 +244,26 @@ impl Tracker {
         }
     }
 
+    /// Assign a source to a block that the receiver must fetch again.
     fn fetch_again(&mut self, receiver: usize, block: usize, out: &mut Vec<Action>) {
         let Some(sharing) = &mut self.sharing else { return };
         let Some(record) = self.members.get_mut(&receiver) else { return };
-        let mut found = sharing.again(receiver, block, &record.avoided);
+        let mut found = sharing.reassign(receiver, block, &record.avoided);
         if found.is_none() {
             // A source that failed before is better than no source.
             record.avoided.clear();
-            found = sharing.again(receiver, block, &record.avoided);
+            found = sharing.reassign(receiver, block, &record.avoided);
         }
-        name(found, out);
+        send_assignments(found, out);
     }
 
-    fn found_blocks(&mut self, from: usize, have: &Have, out: &mut Vec<Action>) {
+    fn add_found_blocks(&mut self, from: usize, have: &BlockSet, out: &mut Vec<Action>) {
         let Some(sharing) = &mut self.sharing else { return };
         sharing.found(from, have);
-        name(sharing.serve(from), out);
+        send_assignments(sharing.serve(from), out);
     }
 
-    fn fetched(&mut self, from: usize, block: usize, source: usize, bytes_per_s: u64, out: &mut Vec<Action>) {
+    fn handle_fetched(&mut self, from: usize, block: usize, source: usize, bytes_per_s: u64, out: &mut Vec<Action>) {
         let Some(sharing) = &mut self.sharing else { return };
         if self.manifest.is_none_or(|manifest| block >= manifest.block_count()) {
             return;
@@ -267,31 +272,35 @@ impl Tracker {
         let avoided = &self.members[&from].avoided;
         // Waiting members come first. Otherwise a slow member would take all upload slots of a source.
         let mut fetches = sharing.serve(source);
-        fetches.extend(sharing.want(from, FETCHES.saturating_sub(sharing.blocks_to(from).len()).min(1), avoided));
+        fetches.extend(sharing.assign_up_to(
+            from,
+            FETCH_COUNT_PER_MEMBER.saturating_sub(sharing.blocks_to(from).len()).min(1),
+            avoided,
+        ));
         fetches.extend(sharing.serve(from));
         if sharing.is_idle() {
             fetches.extend(sharing.serve_all());
         }
-        name(fetches, out);
+        send_assignments(fetches, out);
     }
 
-    fn corrupt(&mut self, receiver: usize, block: usize, source: usize, out: &mut Vec<Action>) {
+    fn handle_corrupt(&mut self, receiver: usize, block: usize, source: usize, out: &mut Vec<Action>) {
         self.corruptions.push(CorruptBlock { block, source, receiver });
         let Some(sharing) = &mut self.sharing else { return };
-        let is_between = |it: &&CorruptBlock| (it.source, it.receiver) == (source, receiver);
-        if self.corruptions.iter().filter(is_between).count() >= STRIKES_MAX {
-            sharing.bar(receiver, source);
+        let is_between = |corruption: &&CorruptBlock| (corruption.source, corruption.receiver) == (source, receiver);
+        if self.corruptions.iter().filter(is_between).count() >= CORRUPT_BLOCK_COUNT_MAX {
+            sharing.block_pair(receiver, source);
         }
         self.fetch_again(receiver, block, out);
     }
 
-    /// Handle a member that receives nothing. Its sources are probed. If they respond and the member stalls again, it
-    /// gets other sources.
-    fn stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
+    /// Handle a member that receives nothing: probe its sources. If they respond and the member stalls again, assign
+    /// other sources.
+    fn handle_stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
         send(out, from, SwarmMessage::Wait);
-        let silence_limit = 2 * (self.timing.stall + self.timing.answer);
+        let no_message_limit = 2 * (self.timing.stall_timeout + self.timing.answer_timeout);
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
-        let is_again = record.stalled.is_some_and(|stalled| now < stalled + silence_limit);
+        let has_stalled_again = record.stalled.is_some_and(|stalled| now < stalled + no_message_limit);
         record.stalled = Some(now);
         for &source in &sources {
             self.probe(now, source, out);
@@ -301,25 +310,25 @@ impl Tracker {
             Discipline::BitTorrent { .. } => {
                 send(out, from, SwarmMessage::AddNeighbors { neighbors: self.new_neighbors(from) })
             }
-            Discipline::CooperativeSharing { .. } if is_again => {
+            Discipline::CooperativeSharing { .. } if has_stalled_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
                 let record = self.members.get_mut(&from).expect("a message comes from a known rank");
                 record.avoided.extend(sources);
                 blocks.into_iter().for_each(|block| self.fetch_again(from, block, out));
             }
-            discipline if discipline.is_streamed() && is_again => {
+            discipline if discipline.is_streamed() && has_stalled_again => {
                 for stripe in 0..manifest.stripe_count {
                     let source = self.trees.as_ref().and_then(|trees| trees.source(stripe, from));
                     if let Some(source) = source.filter(|source| sources.contains(source)) {
-                        self.ask(from, stripe, source, out);
+                        self.assign_other_source(from, stripe, source, out);
                     }
                 }
             }
             _ => {}
         }
-        // The source selection is idle: no finished fetch will serve the waiting members later.
+        // No fetch is running, so no finished fetch would trigger an assignment to the waiting members later.
         if let Some(sharing) = self.sharing.as_mut().filter(|sharing| sharing.is_idle()) {
-            name(sharing.serve_all(), out);
+            send_assignments(sharing.serve_all(), out);
         }
     }
 
@@ -331,30 +340,31 @@ impl Tracker {
         }
     }
 
-    /// Probe silent members and mark members that did not answer as lost.
+    /// Probe members that sent no message for some time, and mark members that did not answer as lost.
     pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
         if now < self.next_check || self.is_settled {
             return;
         }
-        self.next_check = now + self.timing.answer / 2;
-        let silence_limit = if self.is_recovering { self.timing.answer } else { 2 * self.timing.stall };
-        let (mut silent, mut lost) = (Vec::new(), Vec::new());
+        self.next_check = now + self.timing.answer_timeout / 2;
+        let no_message_limit =
+            if self.is_recovering { self.timing.answer_timeout } else { 2 * self.timing.stall_timeout };
+        let (mut to_probe, mut lost) = (Vec::new(), Vec::new());
         for (&rank, record) in self.members.iter().filter(|(rank, record)| !record.is_lost && **rank != self.rank) {
             match record.probed {
-                Some(probed) if now >= probed + self.timing.answer => lost.push(rank),
+                Some(probed) if now >= probed + self.timing.answer_timeout => lost.push(rank),
                 _ if self.is_recovering && now >= self.recovers_until && !self.found.contains_key(&rank) => {
                     lost.push(rank);
                 }
-                None if !record.is_done && now >= record.last_received + silence_limit => silent.push(rank),
+                None if !record.is_done && now >= record.last_received + no_message_limit => to_probe.push(rank),
                 _ => {}
             }
         }
-        silent.into_iter().for_each(|rank| self.probe(now, rank, out));
-        lost.into_iter().for_each(|rank| self.lose(rank, out));
+        to_probe.into_iter().for_each(|rank| self.probe(now, rank, out));
+        lost.into_iter().for_each(|rank| self.mark_lost(rank, out));
     }
 
     /// Mark a member as lost and assign new sources to its receivers.
-    pub(super) fn lose(&mut self, rank: usize, out: &mut Vec<Action>) {
+    pub(super) fn mark_lost(&mut self, rank: usize, out: &mut Vec<Action>) {
         let Some(record) = self.members.get_mut(&rank).filter(|record| !record.is_lost) else { return };
         record.is_lost = true;
         self.neighbor_graph.remove(rank);
@@ -363,48 +373,54 @@ impl Tracker {
         live.into_iter().for_each(|other| send(out, other, SwarmMessage::MemberLost { rank }));
         for (stripe, child) in self.trees.as_mut().map_or(Vec::new(), |trees| trees.remove(rank)) {
             if self.members.get(&child).is_some_and(|child| !child.is_lost && !child.is_done) {
-                self.ask(child, stripe, rank, out);
+                self.assign_other_source(child, stripe, rank, out);
             }
         }
         let orphans = self.sharing.as_mut().map_or(Vec::new(), |sharing| sharing.remove(rank));
         orphans.into_iter().for_each(|(receiver, block)| self.fetch_again(receiver, block, out));
         if let Some(sharing) = &mut self.sharing {
-            name(sharing.serve_all(), out);
+            send_assignments(sharing.serve_all(), out);
         }
         self.recover(out);
         self.fail_if_missing(out);
         self.settle(out);
     }
 
-    /// Report once that every member has the value or is lost.
+    /// Report, once, that every member has the value or is lost.
     pub(super) fn settle(&mut self, out: &mut Vec<Action>) {
-        if self.is_settled || self.is_recovering || !self.members.values().all(|one| one.is_done || one.is_lost) {
+        if self.is_settled
+            || self.is_recovering
+            || !self.members.values().all(|record| record.is_done || record.is_lost)
+        {
             return;
         }
         self.is_settled = true;
-        let ranks = |is_one: fn(&MemberRecord) -> bool| {
-            self.members.iter().filter(|(_, one)| is_one(one)).map(|(&rank, _)| rank).collect::<Vec<_>>()
+        let ranks = |has_state: fn(&MemberRecord) -> bool| {
+            self.members.iter().filter(|(_, record)| has_state(record)).map(|(&rank, _)| rank).collect::<Vec<_>>()
         };
-        let live = ranks(|one| !one.is_lost);
-        // A source is not to blame if it had received the block already corrupt.
-        let is_confirmed = |it: &&CorruptBlock| {
-            !self.corruptions.iter().any(|other| (other.receiver, other.block) == (it.source, it.block))
+        let live = ranks(|record| !record.is_lost);
+        // A source that received the block corrupt is not the origin of the corruption.
+        let is_confirmed = |corruption: &&CorruptBlock| {
+            !self.corruptions.iter().any(|other| (other.receiver, other.block) == (corruption.source, corruption.block))
         };
         out.push(Action::Settled {
-            acknowledged: ranks(|one| one.is_done),
-            lost: ranks(|one| one.is_lost && !one.is_done),
+            acknowledged: ranks(|record| record.is_done),
+            lost: ranks(|record| record.is_lost && !record.is_done),
             corruptions: self.corruptions.iter().filter(is_confirmed).copied().collect(),
         });
         live.into_iter().for_each(|rank| send(out, rank, SwarmMessage::Released));
     }
 
-    fn rejoin(&mut self, from: usize, manifest: Option<BlockManifest>, have: Have, out: &mut Vec<Action>) {
+    fn rejoin(&mut self, from: usize, manifest: Option<BlockManifest>, have: BlockSet, out: &mut Vec<Action>) {
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         record.has_joined = true;
         if let Some(manifest) = manifest {
             // Under every original discipline the tracker now knows the blocks of each member, so it assigns the
             // sources.
-            let discipline = Discipline::CooperativeSharing { priority: Priority::LowestLeecherCount, degree: FETCHES };
+            let discipline = Discipline::CooperativeSharing {
+                priority: Priority::LowestLeecherCount,
+                degree: FETCH_COUNT_PER_MEMBER,
+            };
             self.manifest.get_or_insert(BlockManifest { discipline, stripe_count: 1, ..manifest });
         }
         if self.is_recovering {
@@ -413,26 +429,30 @@ impl Tracker {
             self.recover(out);
         } else {
             let block_count = self.manifest.map_or(0, |manifest| manifest.block_count());
-            self.welcome(from, Some(have).filter(|have| have.block_count() == block_count), out);
+            self.admit(from, Some(have).filter(|have| have.block_count() == block_count), out);
         }
     }
 
     /// Resume the broadcast, or end it, once every live member has reported its blocks.
     fn recover(&mut self, out: &mut Vec<Action>) {
-        let has_reported = |(rank, one): (&usize, &MemberRecord)| one.is_lost || self.found.contains_key(rank);
+        let has_reported = |(rank, record): (&usize, &MemberRecord)| record.is_lost || self.found.contains_key(rank);
         if !self.is_recovering || !self.members.iter().all(has_reported) {
             return;
         }
         self.is_recovering = false;
-        let Some(manifest) = self.manifest else { return self.give_up(1, out) };
-        let mut sharing =
-            SourceSelection::new(Priority::LowestLeecherCount, FETCHES, self.root, manifest.block_count());
+        let Some(manifest) = self.manifest else { return self.fail_all(1, out) };
+        let mut sharing = SourceSelection::new(
+            Priority::LowestLeecherCount,
+            FETCH_COUNT_PER_MEMBER,
+            self.root,
+            manifest.block_count(),
+        );
         let found = core::mem::take(&mut self.found);
         let found = found.into_iter().filter(|(rank, _)| !self.members[rank].is_lost);
-        let found: Vec<(usize, Have)> = found
+        let found: Vec<(usize, BlockSet)> = found
             .map(|(rank, have)| match have.block_count() == manifest.block_count() {
                 true => (rank, have),
-                false => (rank, Have::none(manifest.block_count())),
+                false => (rank, BlockSet::none(manifest.block_count())),
             })
             .collect();
         found.iter().for_each(|(rank, have)| sharing.add(*rank, have.clone()));
@@ -440,7 +460,7 @@ impl Tracker {
         if self.fail_if_missing(out) {
             return;
         }
-        found.into_iter().for_each(|(rank, have)| self.welcome(rank, Some(have), out));
+        found.into_iter().for_each(|(rank, have)| self.admit(rank, Some(have), out));
     }
 
     /// End the broadcast if the root is lost and no live member has one of the blocks.
@@ -450,22 +470,22 @@ impl Tracker {
         if is_root || self.is_recovering || self.is_settled {
             return false;
         }
-        let missing_count = (0..manifest.block_count()).filter(|&block| sharing.lacks(block)).count();
+        let missing_count = (0..manifest.block_count()).filter(|&block| sharing.is_missing(block)).count();
         if missing_count > 0 {
-            self.give_up(missing_count, out);
+            self.fail_all(missing_count, out);
         }
         missing_count > 0
     }
 
-    fn give_up(&mut self, missing_count: usize, out: &mut Vec<Action>) {
+    fn fail_all(&mut self, missing_count: usize, out: &mut Vec<Action>) {
         self.is_settled = true;
-        let live = self.members.iter().filter(|(_, one)| !one.is_lost);
+        let live = self.members.iter().filter(|(_, record)| !record.is_lost);
         let failure = MemberFailure::RootLost { root: self.root, missing_count };
         live.for_each(|(&rank, _)| send(out, rank, SwarmMessage::Failed(failure.clone())));
     }
 }
 
-fn name(fetches: impl IntoIterator<Item = AssignedFetch>, out: &mut Vec<Action>) {
+fn send_assignments(fetches: impl IntoIterator<Item = AssignedFetch>, out: &mut Vec<Action>) {
     for AssignedFetch { receiver, block, source } in fetches {
         send(out, receiver, SwarmMessage::Fetch { block, source });
     }

@@ -1,4 +1,4 @@
-//! Neighbor selection: gives every member the same number of neighbors, whenever it joins.
+//! Neighbor selection: gives every member the same number of neighbors, independent of its join time.
 //!
 //! Used by the disciplines in which members choose their sources themselves.
 //!
@@ -15,8 +15,9 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 /// Number of draws per required pair. A draw fails if one of its members is already a neighbor.
-const DRAWS_MAX: usize = 8;
+const DRAW_COUNT_MAX: usize = 8;
 
+/// The members and the pairs of neighbors.
 #[derive(Debug, Default)]
 pub(super) struct NeighborGraph {
     members: BTreeSet<usize>,
@@ -31,23 +32,24 @@ impl NeighborGraph {
         }
         if self.members.len() <= degree + 1 {
             let others = self.members.iter().copied().filter(|&other| other != rank);
-            let offers: Vec<NeighborOffer> = others.map(|with| NeighborOffer { with, instead_of: None }).collect();
-            self.pairs.extend(offers.iter().map(|offer| [offer.with, rank]));
+            let offers: Vec<NeighborOffer> =
+                others.map(|neighbor| NeighborOffer { neighbor, replaces: None }).collect();
+            self.pairs.extend(offers.iter().map(|offer| [offer.neighbor, rank]));
             return offers;
         }
         let mut offers: Vec<NeighborOffer> = Vec::with_capacity(degree);
-        for _ in 0..DRAWS_MAX * degree {
+        for _ in 0..DRAW_COUNT_MAX * degree {
             if offers.len() + 1 >= degree || self.pairs.is_empty() {
                 break;
             }
-            let place = next_random(random) as usize % self.pairs.len();
-            let [one, other] = self.pairs[place];
-            let is_offered = |rank: usize| offers.iter().any(|offer| offer.with == rank);
-            if rank != one && rank != other && !is_offered(one) && !is_offered(other) {
-                self.pairs[place] = [one, rank];
-                self.pairs.push([other, rank]);
-                offers.push(NeighborOffer { with: one, instead_of: Some(other) });
-                offers.push(NeighborOffer { with: other, instead_of: Some(one) });
+            let index = next_random(random) as usize % self.pairs.len();
+            let [left, right] = self.pairs[index];
+            let is_offered = |rank: usize| offers.iter().any(|offer| offer.neighbor == rank);
+            if rank != left && rank != right && !is_offered(left) && !is_offered(right) {
+                self.pairs[index] = [left, rank];
+                self.pairs.push([right, rank]);
+                offers.push(NeighborOffer { neighbor: left, replaces: Some(right) });
+                offers.push(NeighborOffer { neighbor: right, replaces: Some(left) });
             }
         }
         offers
@@ -68,14 +70,17 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn all_members_have_equally_many_neighbors_whenever_they_join() {
+    fn all_members_have_the_same_number_of_neighbors() {
         let (mut neighbor_graph, mut random) = (NeighborGraph::default(), 1);
         let mut neighbors: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for rank in 0..200 {
-            for NeighborOffer { with, instead_of } in neighbor_graph.join(rank, 16, &mut random) {
-                neighbors.entry(rank).or_default().insert(with);
-                let theirs = neighbors.entry(with).or_default();
-                assert!(instead_of.is_none_or(|gone| theirs.remove(&gone)), "{instead_of:?} is no neighbor of {with}");
+            for NeighborOffer { neighbor, replaces } in neighbor_graph.join(rank, 16, &mut random) {
+                neighbors.entry(rank).or_default().insert(neighbor);
+                let theirs = neighbors.entry(neighbor).or_default();
+                assert!(
+                    replaces.is_none_or(|replaced| theirs.remove(&replaced)),
+                    "{replaces:?} is not a neighbor of {neighbor}"
+                );
                 assert!(theirs.insert(rank));
             }
             let counts: BTreeSet<usize> = neighbors.values().map(BTreeSet::len).collect();
@@ -85,12 +90,14 @@ mod tests {
     }
 
     #[test]
-    fn lost_ranks_are_no_neighbors() {
+    fn lost_ranks_are_not_offered_as_neighbors() {
         let (mut neighbor_graph, mut random) = (NeighborGraph::default(), 1);
         (0..9).for_each(|rank| _ = neighbor_graph.join(rank, 4, &mut random));
         (0..6).for_each(|rank| neighbor_graph.remove(rank));
         let offers = (9..30).flat_map(|rank| neighbor_graph.join(rank, 4, &mut random));
-        assert!(offers.into_iter().all(|offer| offer.with >= 6 && offer.instead_of.is_none_or(|gone| gone >= 6)));
+        assert!(
+            offers.into_iter().all(|offer| offer.neighbor >= 6 && offer.replaces.is_none_or(|replaced| replaced >= 6))
+        );
         assert_eq!(neighbor_graph.join(29, 4, &mut random), vec![], "a member does not join twice");
     }
 }

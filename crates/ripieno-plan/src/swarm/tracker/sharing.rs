@@ -1,20 +1,20 @@
 //! Cooperative sharing: the tracker assigns a source to each block that a member fetches.
 //!
 //! A priority queue orders the sources by running uploads and by speed. Each source has a limit of concurrent uploads.
-//! The selected block is the rarest of the blocks that a source has and a member lacks, including copies on their way.
-//! So the root sends every block once before it sends any block twice.
+//! The tracker selects the rarest of the blocks that a source has and a member misses. It counts copies in transfer. So
+//! the root sends every block once before it sends any block twice.
 //!
 //! Source: Chowdhury et al., Spark's Chained Streaming Broadcast, section 5.2.
 
-use crate::swarm::{Have, Priority};
+use crate::swarm::{BlockSet, Priority};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
 /// Concurrent fetches of a member. They keep the link busy while a control message queues behind data.
-pub(super) const FETCHES: usize = 3;
+pub(super) const FETCH_COUNT_PER_MEMBER: usize = 3;
 /// Largest number of sources or waiting members examined per event.
-const LOOKS_MAX: usize = 32;
+const EXAMINED_COUNT_MAX: usize = 32;
 
 /// A fetch that the tracker has assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +24,10 @@ pub(super) struct AssignedFetch {
     pub(super) source: usize,
 }
 
+/// A member with its blocks and its load as a source.
 #[derive(Debug)]
-struct Sharer {
-    have: Have,
+struct SharingMember {
+    have: BlockSet,
     leechers: usize,
     /// Running mean of the observed speeds; 0 before the first observation.
     bytes_per_s: u64,
@@ -37,17 +38,18 @@ struct Sharer {
 /// Position in the queue; lower keys come first.
 type SourceKey = (u32, u32, u32, usize);
 
+/// The members as sources, and the running fetches.
 #[derive(Debug)]
 pub(super) struct SourceSelection {
     priority: Priority,
     degree: usize,
     origin: usize,
-    sharers: BTreeMap<usize, Sharer>,
+    sharers: BTreeMap<usize, SharingMember>,
     queue: BTreeSet<SourceKey>,
     /// Number of members that have each block or are receiving it, without the origin.
     copies: Vec<u32>,
     /// Number of blocks without any such copy.
-    fresh_count: usize,
+    uncopied_count: usize,
     assigned: BTreeMap<(usize, usize), usize>,
     /// Pairs of a receiver and a source that sent it corrupt blocks.
     blocked_pairs: BTreeSet<(usize, usize)>,
@@ -65,7 +67,7 @@ impl SourceSelection {
             sharers: BTreeMap::new(),
             queue: BTreeSet::new(),
             copies: vec![0; block_count],
-            fresh_count: block_count,
+            uncopied_count: block_count,
             assigned: BTreeMap::new(),
             blocked_pairs: BTreeSet::new(),
             waiting: VecDeque::new(),
@@ -74,37 +76,38 @@ impl SourceSelection {
     }
 
     /// Add a member with its blocks.
-    pub(super) fn add(&mut self, rank: usize, have: Have) {
+    pub(super) fn add(&mut self, rank: usize, have: BlockSet) {
         if self.sharers.contains_key(&rank) {
             return;
         }
         if rank != self.origin {
-            (0..have.block_count()).filter(|&block| have.has(block)).for_each(|block| self.copy(block, 1));
+            (0..have.block_count()).filter(|&block| have.has(block)).for_each(|block| self.count_copies(block, 1));
         }
-        let sharer = Sharer { have, leechers: 0, bytes_per_s: 0, served: 0, key: None };
+        let sharer = SharingMember { have, leechers: 0, bytes_per_s: 0, served: 0, key: None };
         self.sharers.insert(rank, sharer);
-        self.file(rank);
+        self.update_queue(rank);
     }
 
     /// Record blocks that a member had before it joined.
-    pub(super) fn found(&mut self, rank: usize, have: &Have) {
+    pub(super) fn found(&mut self, rank: usize, have: &BlockSet) {
         let Some(sharer) = self.sharers.get_mut(&rank) else { return };
-        let new: Vec<usize> = sharer.have.lacks(have).filter(|&block| block < sharer.have.block_count()).collect();
+        let new: Vec<usize> =
+            sharer.have.obtainable_from(have).filter(|&block| block < sharer.have.block_count()).collect();
         new.iter().for_each(|&block| sharer.have.add(block));
-        new.into_iter().for_each(|block| self.copy(block, 1));
-        self.file(rank);
+        new.into_iter().for_each(|block| self.count_copies(block, 1));
+        self.update_queue(rank);
     }
 
     /// Whether no member has this block.
-    pub(super) fn lacks(&self, block: usize) -> bool {
+    pub(super) fn is_missing(&self, block: usize) -> bool {
         !self.sharers.values().any(|sharer| sharer.have.has(block))
     }
 
     /// Assign up to `count` further fetches to a member.
-    pub(super) fn want(&mut self, rank: usize, count: usize, avoided: &BTreeSet<usize>) -> Vec<AssignedFetch> {
+    pub(super) fn assign_up_to(&mut self, rank: usize, count: usize, avoided: &BTreeSet<usize>) -> Vec<AssignedFetch> {
         let mut found = Vec::new();
         for _ in 0..count {
-            match self.pick(rank, avoided) {
+            match self.assign_from_best_source(rank, avoided) {
                 Some(fetch) => found.push(fetch),
                 None => self.waiting.push_back(rank),
             }
@@ -124,32 +127,32 @@ impl SourceSelection {
             let old = if sharer.bytes_per_s == 0 { observed } else { sharer.bytes_per_s };
             sharer.bytes_per_s = (3 * old + observed) / 4;
             self.best_bytes_per_s = self.best_bytes_per_s.max(sharer.bytes_per_s);
-            self.file(source);
+            self.update_queue(source);
         }
         if let Some(sharer) = self.sharers.get_mut(&rank)
             && block < sharer.have.block_count()
             && !sharer.have.has(block)
         {
             sharer.have.add(block);
-            self.copy(block, 1);
-            self.file(rank);
+            self.count_copies(block, 1);
+            self.update_queue(rank);
         }
     }
 
     /// End a fetch, whether it succeeded or failed.
     fn release(&mut self, rank: usize, block: usize) {
         let Some(source) = self.assigned.remove(&(rank, block)) else { return };
-        self.copy(block, -1);
+        self.count_copies(block, -1);
         if let Some(sharer) = self.sharers.get_mut(&source) {
             sharer.leechers = sharer.leechers.saturating_sub(1);
-            self.file(source);
+            self.update_queue(source);
         }
     }
 
-    /// Return another source for a block: the one with the fewest running uploads, even if it is at its limit.
-    pub(super) fn again(&mut self, rank: usize, block: usize, avoided: &BTreeSet<usize>) -> Option<AssignedFetch> {
+    /// Assign another source for a block: the source with the fewest running uploads, even if it is at its limit.
+    pub(super) fn reassign(&mut self, rank: usize, block: usize, avoided: &BTreeSet<usize>) -> Option<AssignedFetch> {
         self.release(rank, block);
-        let is_able = |&(&source, sharer): &(&usize, &Sharer)| {
+        let is_able = |&(&source, sharer): &(&usize, &SharingMember)| {
             let is_allowed = !avoided.contains(&source) && !self.blocked_pairs.contains(&(rank, source));
             source != rank && sharer.have.has(block) && is_allowed
         };
@@ -158,9 +161,9 @@ impl SourceSelection {
         Some(self.assign(rank, block, source))
     }
 
-    /// Stop assigning `source` to `receiver`. The origin cannot be barred, and no source can be barred while the origin
-    /// lacks blocks.
-    pub(super) fn bar(&mut self, receiver: usize, source: usize) {
+    /// Stop assigning `source` to `receiver`. The origin cannot be blocked, and no source can be blocked while the
+    /// origin misses blocks.
+    pub(super) fn block_pair(&mut self, receiver: usize, source: usize) {
         let has_all = self.sharers.get(&self.origin).is_some_and(|origin| origin.have.is_all());
         if source != self.origin && has_all {
             self.blocked_pairs.insert((receiver, source));
@@ -170,11 +173,11 @@ impl SourceSelection {
     /// Assign fetches from `source`, which has a new block or a free upload slot, to waiting members.
     pub(super) fn serve(&mut self, source: usize) -> Vec<AssignedFetch> {
         let mut found = Vec::new();
-        for _ in 0..self.waiting.len().min(LOOKS_MAX) {
+        for _ in 0..self.waiting.len().min(EXAMINED_COUNT_MAX) {
             if self.sharers.get(&source).is_none_or(|sharer| sharer.key.is_none()) {
                 break;
             }
-            let rank = self.waiting.pop_front().expect("a rank waits");
+            let rank = self.waiting.pop_front().expect("the loop is limited to waiting ranks");
             match self.block_for(rank, source) {
                 _ if !self.sharers.contains_key(&rank) => {}
                 Some(block) => found.push(self.assign(rank, block, source)),
@@ -187,7 +190,7 @@ impl SourceSelection {
     /// Try to assign a fetch to every waiting member.
     pub(super) fn serve_all(&mut self) -> Vec<AssignedFetch> {
         let waiting = core::mem::take(&mut self.waiting);
-        waiting.into_iter().flat_map(|rank| self.want(rank, 1, &BTreeSet::new())).collect()
+        waiting.into_iter().flat_map(|rank| self.assign_up_to(rank, 1, &BTreeSet::new())).collect()
     }
 
     /// Whether no fetch is running.
@@ -200,56 +203,59 @@ impl SourceSelection {
         self.assigned.range((rank, 0)..=(rank, usize::MAX)).map(|(&(_, block), _)| block).collect()
     }
 
-    /// Remove a lost member and return the fetches that it was to serve.
+    /// Remove a lost member and return the fetches of which it was the source.
     pub(super) fn remove(&mut self, rank: usize) -> Vec<(usize, usize)> {
         self.blocks_to(rank).into_iter().for_each(|block| self.release(rank, block));
         self.waiting.retain(|&waiting| waiting != rank);
         let Some(sharer) = self.sharers.remove(&rank) else { return Vec::new() };
         sharer.key.map(|key| self.queue.remove(&key));
         if rank != self.origin {
-            (0..sharer.have.block_count()).filter(|&b| sharer.have.has(b)).for_each(|block| self.copy(block, -1));
+            (0..sharer.have.block_count())
+                .filter(|&b| sharer.have.has(b))
+                .for_each(|block| self.count_copies(block, -1));
         }
         let from = self.assigned.iter().filter(|(_, source)| **source == rank);
         from.map(|(&(receiver, block), _)| (receiver, block)).collect()
     }
 
-    fn copy(&mut self, block: usize, change: i32) {
-        let (was_fresh, fresh_count) = (self.copies[block] == 0, self.fresh_count);
+    fn count_copies(&mut self, block: usize, change: i32) {
+        let (was_uncopied, uncopied_count) = (self.copies[block] == 0, self.uncopied_count);
         self.copies[block] = self.copies[block].saturating_add_signed(change);
-        self.fresh_count = fresh_count + usize::from(self.copies[block] == 0) - usize::from(was_fresh);
-        if (self.fresh_count == 0) != (fresh_count == 0) {
-            self.file(self.origin);
+        self.uncopied_count = uncopied_count + usize::from(self.copies[block] == 0) - usize::from(was_uncopied);
+        if (self.uncopied_count == 0) != (uncopied_count == 0) {
+            self.update_queue(self.origin);
         }
     }
 
-    fn pick(&mut self, rank: usize, avoided: &BTreeSet<usize>) -> Option<AssignedFetch> {
+    fn assign_from_best_source(&mut self, rank: usize, avoided: &BTreeSet<usize>) -> Option<AssignedFetch> {
         let sources = self.queue.iter().map(|key| key.3).filter(|source| *source != rank && !avoided.contains(source));
-        let mut found = sources.take(LOOKS_MAX).map(|source| (source, self.block_for(rank, source)));
+        let mut found = sources.take(EXAMINED_COUNT_MAX).map(|source| (source, self.block_for(rank, source)));
         let (source, block) = found.find_map(|(source, block)| Some((source, block?)))?;
         Some(self.assign(rank, block, source))
     }
 
-    /// Return the rarest block that `source` has and `rank` lacks.
+    /// Return the rarest block that `source` has and `rank` misses.
     fn block_for(&self, rank: usize, source: usize) -> Option<usize> {
         if rank == source || self.blocked_pairs.contains(&(rank, source)) {
             return None;
         }
-        let (mine, theirs) = (self.sharers.get(&rank)?, self.sharers.get(&source)?);
-        let open = mine.have.lacks(&theirs.have).filter(|&block| !self.assigned.contains_key(&(rank, block)));
+        let (receiver, sender) = (self.sharers.get(&rank)?, self.sharers.get(&source)?);
+        let open =
+            receiver.have.obtainable_from(&sender.have).filter(|&block| !self.assigned.contains_key(&(rank, block)));
         open.min_by_key(|&block| self.copies[block])
     }
 
     fn assign(&mut self, receiver: usize, block: usize, source: usize) -> AssignedFetch {
         self.assigned.insert((receiver, block), source);
-        self.copy(block, 1);
-        let sharer = self.sharers.get_mut(&source).expect("it was found");
+        self.count_copies(block, 1);
+        let sharer = self.sharers.get_mut(&source).expect("the source is a sharer");
         (sharer.leechers, sharer.served) = (sharer.leechers + 1, sharer.served + 1);
-        self.file(source);
+        self.update_queue(source);
         AssignedFetch { receiver, block, source }
     }
 
     /// Update the queue position of a source. A source that is at its limit or has no block is not queued.
-    fn file(&mut self, rank: usize) {
+    fn update_queue(&mut self, rank: usize) {
         let Some(sharer) = self.sharers.get_mut(&rank) else { return };
         if let Some(key) = sharer.key.take() {
             self.queue.remove(&key);
@@ -262,7 +268,7 @@ impl SourceSelection {
             bytes_per_s => (self.best_bytes_per_s / bytes_per_s).checked_ilog2().unwrap_or(0),
         };
         let leechers = sharer.leechers as u32;
-        let served = match (rank == self.origin, self.fresh_count) {
+        let served = match (rank == self.origin, self.uncopied_count) {
             // The origin sends blocks without copies first. Blocks with copies come from other members.
             (true, 0) => u32::MAX,
             (true, _) => 0,

@@ -13,13 +13,13 @@ pub(super) struct StripeTrees {
     stripe_count: usize,
     /// The members other than the root in chain order, and the position of each.
     order: Vec<usize>,
-    places: BTreeMap<usize, usize>,
+    positions: BTreeMap<usize, usize>,
     /// Parent by stripe and member.
     parents: BTreeMap<(usize, usize), usize>,
     children: BTreeMap<(usize, usize), BTreeSet<usize>>,
-    /// Number of children of a member in all trees. Contains only live members.
+    /// Number of children of each live member in all trees.
     loads: BTreeMap<usize, usize>,
-    gone: BTreeSet<usize>,
+    lost: BTreeSet<usize>,
 }
 
 impl StripeTrees {
@@ -29,24 +29,24 @@ impl StripeTrees {
             root,
             discipline: manifest.discipline,
             stripe_count: if manifest.discipline.is_streamed() { manifest.stripe_count } else { 0 },
-            places: order.iter().enumerate().map(|(place, &rank)| (rank, place)).collect(),
+            positions: order.iter().enumerate().map(|(position, &rank)| (rank, position)).collect(),
             loads: order.iter().map(|&rank| (rank, 0)).chain([(root, 0)]).collect(),
             order,
             parents: BTreeMap::new(),
             children: BTreeMap::new(),
-            gone: BTreeSet::new(),
+            lost: BTreeSet::new(),
         };
         for stripe in 0..trees.stripe_count {
-            for place in 0..trees.order.len() {
+            for position in 0..trees.order.len() {
                 let distance = match trees.discipline {
-                    Discipline::Chain => place,
+                    Discipline::Chain => position,
                     Discipline::Flat => 0,
                     // In a binomial tree the parent's number is the member's number without its lowest set bit.
-                    Discipline::Tree => (place + 1) & place,
-                    _ => stripe_parent(place + 1, size, stripe),
+                    Discipline::Tree => (position + 1) & position,
+                    _ => stripe_parent(position + 1, size, stripe),
                 };
                 let parent = if distance == 0 { root } else { trees.order[distance - 1] };
-                trees.link(stripe, trees.order[place], parent);
+                trees.link(stripe, trees.order[position], parent);
             }
         }
         trees
@@ -54,8 +54,8 @@ impl StripeTrees {
 
     /// Return the sources of a member by stripe. A member that joins late is linked to new parents.
     pub(super) fn sources(&mut self, rank: usize) -> Vec<usize> {
-        if rank != self.root && !self.places.contains_key(&rank) {
-            self.places.insert(rank, self.order.len());
+        if rank != self.root && !self.positions.contains_key(&rank) {
+            self.positions.insert(rank, self.order.len());
             self.order.push(rank);
             self.loads.insert(rank, 0);
         }
@@ -76,11 +76,11 @@ impl StripeTrees {
     /// predecessor, in a flat tree the root. In other trees it is the member with the fewest children that does not
     /// stream from this member.
     pub(super) fn replace(&mut self, stripe: usize, rank: usize, avoided: &BTreeSet<usize>) -> usize {
-        let is_able = |other: &usize| *other != rank && !avoided.contains(other) && !self.gone.contains(other);
+        let is_able = |other: &usize| *other != rank && !avoided.contains(other) && !self.lost.contains(other);
         let source = match self.discipline {
             Discipline::Flat => None,
             Discipline::Chain => {
-                let before = &self.order[..self.places.get(&rank).copied().unwrap_or(self.order.len())];
+                let before = &self.order[..self.positions.get(&rank).copied().unwrap_or(self.order.len())];
                 before.iter().rev().copied().find(is_able)
             }
             _ => {
@@ -97,7 +97,7 @@ impl StripeTrees {
 
     /// Remove a lost member and return the stripes and members that need another source.
     pub(super) fn remove(&mut self, rank: usize) -> Vec<(usize, usize)> {
-        self.gone.insert(rank);
+        self.lost.insert(rank);
         let mut orphans = Vec::new();
         for stripe in 0..self.stripe_count {
             self.unlink(stripe, rank);

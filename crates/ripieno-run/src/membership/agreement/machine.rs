@@ -30,7 +30,7 @@ pub struct Agreement {
     ended: BTreeSet<usize>,
     /// Ranks that exceeded the silence timeout. If such a rank has ended, it may have continued in another partition
     /// before.
-    doubted: BTreeSet<usize>,
+    suspected: BTreeSet<usize>,
     last_received: BTreeMap<usize, Duration>,
     /// Start of the answer timeout of each queried rank.
     queried_since: BTreeMap<usize, Duration>,
@@ -53,7 +53,7 @@ impl Agreement {
             was_paused: false,
             has_withdrawn: false,
             ended: BTreeSet::new(),
-            doubted: BTreeSet::new(),
+            suspected: BTreeSet::new(),
             last_received: BTreeMap::new(),
             queried_since: BTreeMap::new(),
             round: AgreementRound::default(),
@@ -74,7 +74,7 @@ impl Agreement {
             AgreementEvent::Connected { peer } => self.send_first_message(peer, &mut outputs),
             AgreementEvent::Received { peer, message } => {
                 self.last_received.insert(peer, now);
-                self.doubted.remove(&peer);
+                self.suspected.remove(&peer);
                 self.receive(now, peer, message, &mut outputs);
             }
             AgreementEvent::Ended { peer } => {
@@ -106,13 +106,13 @@ impl Agreement {
 
     /// Return the number of stored entries, to bound memory use in tests.
     #[cfg(test)]
-    pub(super) fn held_count(&self) -> usize {
+    pub(super) fn entry_count(&self) -> usize {
         let AgreementRound { addresses, begun_ranks, campaign, .. } = &self.round;
         let campaign = campaign.as_ref().map_or(0, |campaign| {
             campaign.promises.len() + campaign.proposal.as_ref().map_or(0, |proposal| proposal.accepted_by.len())
         });
         let ranks = self.ended.len()
-            + self.doubted.len()
+            + self.suspected.len()
             + self.last_received.len()
             + self.queried_since.len()
             + self.addresses.len();
@@ -131,25 +131,25 @@ impl Agreement {
     fn begin(&mut self, now: Duration, address: String, outputs: &mut Vec<AgreementOutput>) {
         self.queried_since.clear();
         self.round.begun_at = Some(now);
-        self.round.sufficed = Some(now);
+        self.round.last_quorum = Some(now);
         self.round.begun_ranks.insert(self.rank);
         self.round.addresses.insert(self.rank, address);
         self.round.leader = None;
-        let caller = self.round.ballot.rank as usize;
-        if self.round.ballot != Ballot::default() && caller != self.rank {
-            outputs.push(AgreementOutput::Send { to: caller, message: self.here() });
+        let ballot_leader = self.round.ballot.rank as usize;
+        if self.round.ballot != Ballot::default() && ballot_leader != self.rank {
+            outputs.push(AgreementOutput::Send { to: ballot_leader, message: self.present() });
         }
     }
 
     /// Withdraw from all agreements and notify the ranks that may wait for this one.
     fn withdraw(&mut self, outputs: &mut Vec<AgreementOutput>) {
-        let caller = (self.round.ballot != Ballot::default()).then_some(self.round.ballot.rank as usize);
-        let waiting: BTreeSet<usize> = self.round.begun_ranks.iter().copied().chain(caller).collect();
+        let ballot_leader = (self.round.ballot != Ballot::default()).then_some(self.round.ballot.rank as usize);
+        let waiting: BTreeSet<usize> = self.round.begun_ranks.iter().copied().chain(ballot_leader).collect();
         self.has_withdrawn = true;
         self.round.begun_at = None;
         self.round.campaign = None;
         let others = waiting.into_iter().filter(|&peer| peer != self.rank && !self.ended.contains(&peer));
-        outputs.extend(others.map(|to| AgreementOutput::Send { to, message: self.away(self.epoch()) }));
+        outputs.extend(others.map(|to| AgreementOutput::Send { to, message: self.withdrawn(self.epoch()) }));
     }
 
     /// Send the first message over a new connection.
@@ -158,9 +158,11 @@ impl Agreement {
             return;
         }
         match &self.round.campaign {
-            Some(campaign) if !campaign.promises.contains_key(&peer) => outputs.push(self.call(peer, campaign.ballot)),
+            Some(campaign) if !campaign.promises.contains_key(&peer) => {
+                outputs.push(self.prepare(peer, campaign.ballot))
+            }
             Some(_) => self.propose_to(peer, outputs),
-            None if self.round.leader == Some(peer) => outputs.push(self.ask(peer)),
+            None if self.round.leader == Some(peer) => outputs.push(self.query(peer)),
             None => {}
         }
     }
@@ -174,49 +176,50 @@ impl Agreement {
             return;
         }
         if self.has_withdrawn && message.is_query() {
-            outputs.push(AgreementOutput::Send { to: peer, message: self.away(message.epoch() as u32) });
+            outputs.push(AgreementOutput::Send { to: peer, message: self.withdrawn(message.epoch() as u32) });
             return;
         }
         if message.epoch() > epoch {
             // `peer` already knows the decision of the current epoch.
             if message.is_query() {
-                outputs.push(self.ask(peer));
+                outputs.push(self.query(peer));
             }
             return;
         }
         match message {
-            AgreementMessage::Ask { .. } => {
+            AgreementMessage::Query { .. } => {
                 self.round.begun_ranks.insert(peer);
-                let lacking = self.round.campaign.as_ref().filter(|campaign| !campaign.promises.contains_key(&peer));
-                outputs.push(match lacking {
-                    Some(campaign) => self.call(peer, campaign.ballot),
-                    None => AgreementOutput::Send { to: peer, message: self.here() },
+                let has_left_before =
+                    self.round.campaign.as_ref().filter(|campaign| !campaign.promises.contains_key(&peer));
+                outputs.push(match has_left_before {
+                    Some(campaign) => self.prepare(peer, campaign.ballot),
+                    None => AgreementOutput::Send { to: peer, message: self.present() },
                 });
             }
-            AgreementMessage::Call { ballot, .. } => {
+            AgreementMessage::Prepare { ballot, .. } => {
                 self.round.begun_ranks.insert(peer);
-                self.respect(ballot);
-                outputs.push(AgreementOutput::Send { to: peer, message: self.here() });
+                self.join_ballot(ballot);
+                outputs.push(AgreementOutput::Send { to: peer, message: self.present() });
             }
-            AgreementMessage::Here { ballot, address, accepted, .. } => {
+            AgreementMessage::Present { ballot, address, accepted, .. } => {
                 self.receive_presence(now, peer, ballot, address, accepted)
             }
-            AgreementMessage::Away { accepted, .. } => {
+            AgreementMessage::Withdrawn { accepted, .. } => {
                 self.ended.insert(peer);
-                self.round.inherit(accepted, self.rank);
+                self.round.adopt(accepted, self.rank);
             }
             AgreementMessage::Address { rank, address, .. } => {
                 self.round.addresses.entry(rank as usize).or_insert(address);
             }
             AgreementMessage::Propose { ballot, excluded, .. } => {
-                if self.round.begun_at.is_some() && self.respect(ballot) {
+                if self.round.begun_at.is_some() && self.join_ballot(ballot) {
                     self.round.accepted = Some((ballot, excluded));
                     outputs.push(AgreementOutput::Send {
                         to: peer,
                         message: AgreementMessage::Accept { epoch: self.epoch(), ballot },
                     });
                 } else {
-                    outputs.push(AgreementOutput::Send { to: peer, message: self.here() });
+                    outputs.push(AgreementOutput::Send { to: peer, message: self.present() });
                 }
             }
             AgreementMessage::Accept { ballot, .. } => {
@@ -230,7 +233,7 @@ impl Agreement {
     }
 
     /// Reject all ballots below this one. Return whether no higher ballot is known.
-    fn respect(&mut self, ballot: Ballot) -> bool {
+    fn join_ballot(&mut self, ballot: Ballot) -> bool {
         if ballot > self.round.ballot {
             self.round.ballot = ballot;
             self.round.campaign = None;
@@ -262,7 +265,7 @@ impl Agreement {
         if ballot == campaign.ballot && has_begun && campaign.proposal.is_none() {
             campaign.promises.insert(peer, accepted);
         } else if ballot > campaign.ballot {
-            self.respect(ballot);
+            self.join_ballot(ballot);
             if (ballot.rank as usize) < self.rank {
                 self.round.no_campaign_until = now + self.timeouts.silence * 2;
             }
@@ -270,7 +273,7 @@ impl Agreement {
     }
 
     /// Return whether no message can be expected from `peer` any more.
-    fn is_out(&self, peer: usize, now: Duration) -> bool {
+    fn is_excludable(&self, peer: usize, now: Duration) -> bool {
         self.ended.contains(&peer) || self.is_silent(peer, now) || self.is_late(peer, now)
     }
 
@@ -290,13 +293,13 @@ impl Agreement {
         !self.round.begun_ranks.contains(&peer) && now > until
     }
 
-    /// Take the next step of the agreement. On a beat, resend the unanswered messages.
+    /// Take the next step of the agreement. If a resend is due, resend the unanswered messages.
     fn advance(&mut self, now: Duration, is_resend_due: bool, outputs: &mut Vec<AgreementOutput>) {
         let Some(begun_at) = self.round.begun_at else { return };
-        if is_resend_due && self.could_suffice(now) {
-            self.round.sufficed = Some(now);
+        if is_resend_due && self.could_agree(now) {
+            self.round.last_quorum = Some(now);
         }
-        let is_outvoted = self.round.sufficed.is_some_and(|at| now.saturating_sub(at) > self.timeouts.silence);
+        let is_outvoted = self.round.last_quorum.is_some_and(|at| now.saturating_sub(at) > self.timeouts.silence);
         if is_outvoted || now.saturating_sub(begun_at) > self.timeouts.time_limit() {
             let cause = self.failure_reason(now);
             self.round.begun_at = None;
@@ -308,38 +311,38 @@ impl Agreement {
         let own = self.rank;
         let silent =
             self.queried_since.keys().filter(|&&rank| !self.ended.contains(&rank) && self.is_silent(rank, now));
-        self.doubted.extend(silent.copied().collect::<Vec<_>>());
-        let leader = self.members.iter().copied().find(|&rank| rank == own || !self.is_out(rank, now));
+        self.suspected.extend(silent.copied().collect::<Vec<_>>());
+        let leader = self.members.iter().copied().find(|&rank| rank == own || !self.is_excludable(rank, now));
         let leader = leader.expect("a rank that has begun is a member of its epoch");
         let is_new = self.round.leader.replace(leader) != Some(leader);
         if leader != own {
             self.round.campaign = None;
             if is_new || is_resend_due {
                 self.queried_since.entry(leader).or_insert(now);
-                outputs.push(self.ask(leader));
-                self.ask_ahead(now, leader, outputs);
+                outputs.push(self.query(leader));
+                self.query_ahead(now, leader, outputs);
             }
         } else if now >= self.round.no_campaign_until {
             self.lead(now, is_resend_due, outputs);
         }
     }
 
-    /// Query as many further ranks as are silent, because they may be silent as well. So the time to find out grows
-    /// with the logarithm of their number.
-    fn ask_ahead(&mut self, now: Duration, leader: usize, outputs: &mut Vec<AgreementOutput>) {
+    /// Query as many further ranks as are silent, because they may be silent as well. The detection time then grows with
+    /// the logarithm of their number.
+    fn query_ahead(&mut self, now: Duration, leader: usize, outputs: &mut Vec<AgreementOutput>) {
         let silent_count = self.members.iter().filter(|&&rank| self.is_silent(rank, now)).count();
-        let next: Vec<usize> = self.others().filter(|&rank| rank > leader && !self.is_out(rank, now)).collect();
+        let next: Vec<usize> = self.others().filter(|&rank| rank > leader && !self.is_excludable(rank, now)).collect();
         for rank in next.into_iter().take(silent_count) {
             self.queried_since.entry(rank).or_insert(now);
-            outputs.push(self.ask(rank));
+            outputs.push(self.query(rank));
         }
     }
 
     /// Return whether the ranks that are not known to be silent or to have ended could agree.
-    fn could_suffice(&self, now: Duration) -> bool {
-        let audible =
+    fn could_agree(&self, now: Duration) -> bool {
+        let is_reachable =
             |rank: &&usize| **rank == self.rank || !(self.ended.contains(rank) || self.is_silent(**rank, now));
-        self.suffices(&self.members.iter().filter(audible).copied().collect())
+        self.is_quorum(&self.members.iter().filter(is_reachable).copied().collect())
     }
 
     fn lead(&mut self, now: Duration, is_resend_due: bool, outputs: &mut Vec<AgreementOutput>) {
@@ -356,22 +359,22 @@ impl Agreement {
                 if is_new || is_resend_due {
                     for &other in &missing {
                         self.queried_since.entry(other).or_insert(now);
-                        outputs.push(self.call(other, ballot));
+                        outputs.push(self.prepare(other, ballot));
                     }
                 }
-                if missing.iter().all(|&other| self.is_out(other, now)) {
+                if missing.iter().all(|&other| self.is_excludable(other, now)) {
                     self.propose(now, outputs);
                 }
             }
             Some(proposal) => {
-                let is_with = |other: &usize| campaign.promises.contains_key(other);
+                let has_promised = |other: &usize| campaign.promises.contains_key(other);
                 let missing = |other: &usize| !proposal.accepted_by.contains(other);
-                let missing: Vec<usize> = self.others().filter(is_with).filter(missing).collect();
-                if missing.iter().any(|&other| !self.is_out(other, now)) {
+                let missing: Vec<usize> = self.others().filter(has_promised).filter(missing).collect();
+                if missing.iter().any(|&other| !self.is_excludable(other, now)) {
                     if is_resend_due {
                         missing.iter().for_each(|&other| self.propose_to(other, outputs));
                     }
-                } else if self.suffices(&proposal.accepted_by) {
+                } else if self.is_quorum(&proposal.accepted_by) {
                     self.decide(proposal.excluded.clone(), outputs);
                 } else if is_resend_due {
                     // A silent rank was needed for a majority. Start again with the ranks that are present then.
@@ -385,11 +388,11 @@ impl Agreement {
         let Some(campaign) = &self.round.campaign else { return };
         let present: BTreeSet<usize> =
             campaign.promises.keys().copied().filter(|rank| !self.ended.contains(rank)).collect();
-        if !self.suffices(&present) {
+        if !self.is_quorum(&present) {
             return;
         }
         let missing = || self.members.iter().filter(|rank| !present.contains(rank)).map(|&rank| rank as u32).collect();
-        let excluded: ExcludedRanks = campaign.bound().unwrap_or_else(missing);
+        let excluded: ExcludedRanks = campaign.required_proposal().unwrap_or_else(missing);
         self.round.accepted = Some((campaign.ballot, excluded.clone()));
         let proposal = Proposal { excluded, accepted_by: BTreeSet::from([self.rank]) };
         self.round.campaign.as_mut().expect("this rank leads").proposal = Some(proposal);
@@ -399,12 +402,12 @@ impl Agreement {
     }
 
     /// Return whether `ranks` may exclude all other participants of the epoch.
-    fn suffices(&self, ranks: &BTreeSet<usize>) -> bool {
+    fn is_quorum(&self, ranks: &BTreeSet<usize>) -> bool {
         let present = ranks.iter().filter(|rank| !self.ended.contains(rank)).count();
-        let is_sure = |rank: &&usize| self.ended.contains(rank) && !self.doubted.contains(rank);
-        let has_doubt = self.members.iter().filter(|rank| !is_sure(rank)).any(|rank| !ranks.contains(rank));
+        let has_surely_ended = |rank: &&usize| self.ended.contains(rank) && !self.suspected.contains(rank);
+        let has_suspect = self.members.iter().filter(|rank| !has_surely_ended(rank)).any(|rank| !ranks.contains(rank));
         let has_more_than_half = 2 * present > self.members.len();
-        has_more_than_half || (!self.was_paused && (!has_doubt || self.is_one_node))
+        has_more_than_half || (!self.was_paused && (!has_suspect || self.is_one_node))
     }
 
     fn propose_to(&self, peer: usize, outputs: &mut Vec<AgreementOutput>) {
@@ -474,20 +477,20 @@ impl Agreement {
         }));
     }
 
-    fn ask(&self, to: usize) -> AgreementOutput {
-        AgreementOutput::Send { to, message: AgreementMessage::Ask { epoch: self.epoch() } }
+    fn query(&self, to: usize) -> AgreementOutput {
+        AgreementOutput::Send { to, message: AgreementMessage::Query { epoch: self.epoch() } }
     }
 
-    fn call(&self, to: usize, ballot: Ballot) -> AgreementOutput {
-        AgreementOutput::Send { to, message: AgreementMessage::Call { epoch: self.epoch(), ballot } }
+    fn prepare(&self, to: usize, ballot: Ballot) -> AgreementOutput {
+        AgreementOutput::Send { to, message: AgreementMessage::Prepare { epoch: self.epoch(), ballot } }
     }
 
-    fn away(&self, epoch: u32) -> AgreementMessage {
-        AgreementMessage::Away { epoch, accepted: self.round.accepted.clone() }
+    fn withdrawn(&self, epoch: u32) -> AgreementMessage {
+        AgreementMessage::Withdrawn { epoch, accepted: self.round.accepted.clone() }
     }
 
-    fn here(&self) -> AgreementMessage {
-        AgreementMessage::Here {
+    fn present(&self) -> AgreementMessage {
+        AgreementMessage::Present {
             epoch: self.epoch(),
             ballot: self.round.ballot,
             address: self.round.begun_at.and_then(|_| self.round.addresses.get(&self.rank).cloned()),

@@ -18,19 +18,19 @@ pub(super) type ExcludedRanks = Vec<u32>;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum AgreementMessage {
     /// The sender has begun and considers the receiver the leader. Requests an answer.
-    Ask {
+    Query {
         /// The epoch.
         epoch: u32,
     },
     /// The sender leads this ballot and asks the receiver to join it.
-    Call {
+    Prepare {
         /// The epoch.
         epoch: u32,
         /// The sender's ballot.
         ballot: Ballot,
     },
     /// The sender is present and ignores ballots below this one.
-    Here {
+    Present {
         /// The epoch.
         epoch: u32,
         /// Highest ballot that the sender knows.
@@ -41,7 +41,7 @@ pub enum AgreementMessage {
         accepted: Option<(Ballot, Vec<u32>)>,
     },
     /// The sender takes no part in this or any later agreement.
-    Away {
+    Withdrawn {
         /// The epoch.
         epoch: u32,
         /// Latest proposal that the sender accepted. It may have been decided.
@@ -84,10 +84,10 @@ pub enum AgreementMessage {
 impl AgreementMessage {
     /// Return the epoch of this message.
     pub(super) fn epoch(&self) -> usize {
-        let (AgreementMessage::Ask { epoch }
-        | AgreementMessage::Call { epoch, .. }
-        | AgreementMessage::Here { epoch, .. }
-        | AgreementMessage::Away { epoch, .. }
+        let (AgreementMessage::Query { epoch }
+        | AgreementMessage::Prepare { epoch, .. }
+        | AgreementMessage::Present { epoch, .. }
+        | AgreementMessage::Withdrawn { epoch, .. }
         | AgreementMessage::Address { epoch, .. }
         | AgreementMessage::Propose { epoch, .. }
         | AgreementMessage::Accept { epoch, .. }
@@ -97,6 +97,9 @@ impl AgreementMessage {
 
     /// Return whether the sender waits for an answer.
     pub(super) fn is_query(&self) -> bool {
-        matches!(self, AgreementMessage::Ask { .. } | AgreementMessage::Call { .. } | AgreementMessage::Propose { .. })
+        matches!(
+            self,
+            AgreementMessage::Query { .. } | AgreementMessage::Prepare { .. } | AgreementMessage::Propose { .. }
+        )
     }
 }

@@ -1,9 +1,9 @@
 //! Survivor agreement: decides which ranks of a failed world continue together.
 //!
 //! Every rank that wants to continue *begins*: it offers the address at which the other ranks can reach it in the next
-//! world. The lowest rank that answers is the leader. The leader calls all other ranks and waits until each one has
-//! begun, has ended, is silent or is late. Then it proposes the set of excluded ranks. It decides once all remaining
-//! ranks have accepted.
+//! world. The lowest rank that answers is the leader. The leader asks all other ranks to join its ballot. It waits until
+//! each rank has begun, has ended, is silent or is late. Then it proposes the set of excluded ranks. It decides once all
+//! remaining ranks have accepted.
 //!
 //! If the leader ends, the next rank becomes the leader, with a higher ballot. It proposes again any set that may
 //! already have been decided. Therefore all ranks that learn a decision learn the same decision. Agreements are

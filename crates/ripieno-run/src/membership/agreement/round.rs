@@ -10,7 +10,7 @@ pub(super) struct AgreementRound {
     /// Time at which this rank began.
     pub begun_at: Option<Duration>,
     /// Time at which this rank last had contact with enough ranks for an agreement.
-    pub sufficed: Option<Duration>,
+    pub last_quorum: Option<Duration>,
     /// Highest ballot that this rank knows.
     pub ballot: Ballot,
     /// The proposal that this rank accepted last, with its ballot.
@@ -45,7 +45,7 @@ pub(super) struct Proposal {
 
 impl AgreementRound {
     /// Adopt the accepted proposal of a rank that leaves the agreement, if its ballot is higher than this rank's.
-    pub fn inherit(&mut self, accepted: Option<(Ballot, ExcludedRanks)>, rank: usize) {
+    pub fn adopt(&mut self, accepted: Option<(Ballot, ExcludedRanks)>, rank: usize) {
         let ballot = |accepted: &Option<(Ballot, ExcludedRanks)>| accepted.as_ref().map(|(ballot, _)| *ballot);
         if ballot(&accepted) > ballot(&self.accepted) {
             self.accepted = accepted;
@@ -65,7 +65,7 @@ impl AgreementRound {
 
 impl Campaign {
     /// Return the set that may already have been decided, which the leader must propose again.
-    pub fn bound(&self) -> Option<ExcludedRanks> {
+    pub fn required_proposal(&self) -> Option<ExcludedRanks> {
         self.promises.values().flatten().max_by_key(|(ballot, _)| *ballot).map(|(_, excluded)| excluded.clone())
     }
 }

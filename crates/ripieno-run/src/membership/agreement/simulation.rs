@@ -13,7 +13,7 @@ const LATE_MS: u64 = 3000;
 const TIMEOUTS: AgreementTimeouts =
     AgreementTimeouts { silence: Duration::from_millis(SILENCE_MS), late: Duration::from_millis(LATE_MS) };
 /// Faults occur until this time. Afterwards all links heal and stopped ranks resume.
-const CALM_AT_MS: u64 = 12_000;
+const FAULTS_END_MS: u64 = 12_000;
 const END_MS: u64 = 60_000;
 
 /// Deterministic pseudorandom numbers (splitmix64).
@@ -94,22 +94,22 @@ enum RankActivity {
     Work(Vec<usize>),
     Agree,
     /// The program of the rank is over.
-    Away,
+    Withdrawn,
     /// The rank was excluded or gave up, and has closed.
-    Out,
+    Closed,
 }
 
 struct SimulatedRank {
     machine: Agreement,
     is_alive: bool,
-    doing: RankActivity,
+    activity: RankActivity,
     begun_ms: u64,
     /// Time at which the rank was stopped.
     stopped_ms: Option<u64>,
     /// Events that arrived while the rank was stopped.
     inbox: VecDeque<AgreementEvent>,
     /// Decisions that the rank learned, by epoch.
-    views: BTreeMap<u32, Vec<usize>>,
+    decisions: BTreeMap<u32, Vec<usize>>,
     was_ever_paused: bool,
     gave_up: bool,
     /// The rank is about to begin an agreement.
@@ -118,7 +118,7 @@ struct SimulatedRank {
 
 struct AgreementWorld {
     seed: u64,
-    dice: SimulationRandom,
+    random: SimulationRandom,
     now_ms: u64,
     order: u64,
     timeline: BinaryHeap<Reverse<(u64, u64, SimulatedEvent)>>,
@@ -128,7 +128,7 @@ struct AgreementWorld {
     open: BTreeSet<(usize, usize)>,
     opening: BTreeSet<(usize, usize)>,
     /// Payloads in transit between two ranks.
-    wires: BTreeMap<(usize, usize), VecDeque<(u64, ConnectionPayload)>>,
+    in_transit: BTreeMap<(usize, usize), VecDeque<(u64, ConnectionPayload)>>,
     /// Number of active cuts from one host to another.
     cuts: BTreeMap<(usize, usize), u32>,
     faults: SeededFaults,
@@ -145,41 +145,41 @@ struct SeededFaults {
 
 impl SeededFaults {
     /// Return whether every fault is reported immediately.
-    fn are_seen(&self) -> bool {
+    fn are_reported_at_once(&self) -> bool {
         !self.has_stops && !self.has_cuts && !self.has_late
     }
 }
 
 impl AgreementWorld {
     fn new(seed: u64) -> AgreementWorld {
-        let mut dice = SimulationRandom(seed);
-        let size = 2 + dice.below(6) as usize;
-        let is_one_node = dice.chance(35);
-        let per_host = if is_one_node { size } else { 1 + dice.below(2) as usize };
+        let mut random = SimulationRandom(seed);
+        let size = 2 + random.below(6) as usize;
+        let is_one_node = random.chance(35);
+        let per_host = if is_one_node { size } else { 1 + random.below(2) as usize };
         let hosts: Vec<usize> = (0..size).map(|rank| rank / per_host).collect();
         let is_one_node = hosts.iter().all(|&host| host == 0);
         let faults = SeededFaults {
-            has_stops: dice.chance(50),
-            has_cuts: !is_one_node && dice.chance(50),
-            has_late: dice.chance(25),
-            delay_ms: 1 + dice.below(if is_one_node { 5 } else { 120 }),
+            has_stops: random.chance(50),
+            has_cuts: !is_one_node && random.chance(50),
+            has_late: random.chance(25),
+            delay_ms: 1 + random.below(if is_one_node { 5 } else { 120 }),
         };
         let machine = |rank| Agreement::new(rank, size, is_one_node, TIMEOUTS);
         let participant = |rank| SimulatedRank {
             machine: machine(rank),
             is_alive: true,
-            doing: RankActivity::Work((0..size).collect()),
+            activity: RankActivity::Work((0..size).collect()),
             begun_ms: 0,
             stopped_ms: None,
             inbox: VecDeque::new(),
-            views: BTreeMap::new(),
+            decisions: BTreeMap::new(),
             was_ever_paused: false,
             gave_up: false,
             is_leaving: false,
         };
         let mut world = AgreementWorld {
             seed,
-            dice,
+            random,
             now_ms: 0,
             order: 0,
             timeline: BinaryHeap::new(),
@@ -187,7 +187,7 @@ impl AgreementWorld {
             hosts,
             open: BTreeSet::new(),
             opening: BTreeSet::new(),
-            wires: BTreeMap::new(),
+            in_transit: BTreeMap::new(),
             cuts: BTreeMap::new(),
             faults,
         };
@@ -199,22 +199,26 @@ impl AgreementWorld {
         let size = self.participants.len() as u64;
         (0..self.participants.len()).for_each(|rank| self.plan(1 + rank as u64, SimulatedEvent::Poll { rank }));
         let host_count = 1 + self.hosts.iter().max().copied().unwrap_or(0) as u64;
-        for _ in 0..1 + self.dice.below(4) {
+        for _ in 0..1 + self.random.below(4) {
             // Many faults occur at about the same time, during an agreement.
-            let at = if self.dice.chance(60) { 500 + self.dice.below(600) } else { self.dice.below(CALM_AT_MS) };
-            let rank = self.dice.below(size) as usize;
-            let planned = match self.dice.below(5) {
+            let at =
+                if self.random.chance(60) { 500 + self.random.below(600) } else { self.random.below(FAULTS_END_MS) };
+            let rank = self.random.below(size) as usize;
+            let planned = match self.random.below(5) {
                 0 | 1 => SimulatedEvent::Kill { rank },
                 4 => SimulatedEvent::Withdraw { rank },
                 2 if self.faults.has_stops => {
-                    let for_ms =
-                        if self.dice.chance(50) { 100 + self.dice.below(400) } else { 2000 + self.dice.below(9000) };
+                    let for_ms = if self.random.chance(50) {
+                        100 + self.random.below(400)
+                    } else {
+                        2000 + self.random.below(9000)
+                    };
                     SimulatedEvent::Stop { rank, for_ms }
                 }
                 3 if self.faults.has_cuts => {
-                    let (from, to) = (self.dice.below(host_count) as usize, self.dice.below(host_count) as usize);
-                    let for_ms = 200 + self.dice.below(9000);
-                    if self.dice.chance(60) {
+                    let (from, to) = (self.random.below(host_count) as usize, self.random.below(host_count) as usize);
+                    let for_ms = 200 + self.random.below(9000);
+                    if self.random.chance(60) {
                         self.plan(at, SimulatedEvent::Cut { from: to, to: from, for_ms });
                     }
                     SimulatedEvent::Cut { from, to, for_ms }
@@ -222,7 +226,7 @@ impl AgreementWorld {
                 _ => SimulatedEvent::Kill { rank },
             };
             self.plan(at, planned);
-            if self.faults.has_cuts && self.dice.chance(30) {
+            if self.faults.has_cuts && self.random.chance(30) {
                 self.partition(at, host_count);
             }
         }
@@ -230,8 +234,8 @@ impl AgreementWorld {
 
     /// Partition the hosts into two sets without any communication between them.
     fn partition(&mut self, at: u64, host_count: u64) {
-        let edge = 1 + self.dice.below(host_count) as usize;
-        let for_ms = 500 + self.dice.below(11_000);
+        let edge = 1 + self.random.below(host_count) as usize;
+        let for_ms = 500 + self.random.below(11_000);
         for from in 0..host_count as usize {
             for to in (0..host_count as usize).filter(|&to| (from < edge) != (to < edge)) {
                 self.plan(at, SimulatedEvent::Cut { from, to, for_ms });
@@ -244,7 +248,7 @@ impl AgreementWorld {
         self.timeline.push(Reverse((at_ms, self.order, planned)));
     }
 
-    fn play(&mut self) {
+    fn run(&mut self) {
         while let Some(Reverse((at_ms, _, planned))) = self.timeline.pop() {
             if at_ms > END_MS {
                 break;
@@ -272,7 +276,7 @@ impl AgreementWorld {
             SimulatedEvent::Stop { rank, for_ms } => {
                 if self.participants[rank].is_alive && self.participants[rank].stopped_ms.is_none() {
                     self.participants[rank].stopped_ms = Some(self.now_ms);
-                    let until = (self.now_ms + for_ms).min(CALM_AT_MS + 2000).max(self.now_ms + 1);
+                    let until = (self.now_ms + for_ms).min(FAULTS_END_MS + 2000).max(self.now_ms + 1);
                     self.plan(until, SimulatedEvent::Resume { rank });
                 }
             }
@@ -280,7 +284,7 @@ impl AgreementWorld {
             SimulatedEvent::Cut { from, to, for_ms } => {
                 if from != to {
                     *self.cuts.entry((from, to)).or_default() += 1;
-                    let until = (self.now_ms + for_ms).min(CALM_AT_MS).max(self.now_ms + 1);
+                    let until = (self.now_ms + for_ms).min(FAULTS_END_MS).max(self.now_ms + 1);
                     self.plan(until, SimulatedEvent::Heal { from, to });
                 }
             }
@@ -295,7 +299,7 @@ impl AgreementWorld {
     }
 
     fn delay(&mut self) -> u64 {
-        1 + self.dice.below(self.faults.delay_ms)
+        1 + self.random.below(self.faults.delay_ms)
     }
 
     fn is_cut(&self, from: usize, to: usize) -> bool {
@@ -303,7 +307,7 @@ impl AgreementWorld {
     }
 
     fn is_present(&self, rank: usize) -> bool {
-        self.participants[rank].is_alive && self.participants[rank].doing != RankActivity::Out
+        self.participants[rank].is_alive && self.participants[rank].activity != RankActivity::Closed
     }
 
     fn event(&mut self, rank: usize, event: AgreementEvent) {
@@ -321,11 +325,11 @@ impl AgreementWorld {
                 AgreementOutput::Send { to, message } => self.send(rank, to, message),
                 AgreementOutput::Decided(decision) => self.decided(rank, decision),
                 // A withdrawn rank ignores the decision and keeps answering.
-                AgreementOutput::Excluded if self.participants[rank].doing == RankActivity::Away => {}
-                AgreementOutput::Excluded => self.is_out(rank),
+                AgreementOutput::Excluded if self.participants[rank].activity == RankActivity::Withdrawn => {}
+                AgreementOutput::Excluded => self.is_excludable(rank),
                 AgreementOutput::GaveUp(_) => {
                     self.participants[rank].gave_up = true;
-                    self.is_out(rank);
+                    self.is_excludable(rank);
                 }
             }
         }
@@ -346,7 +350,7 @@ impl AgreementWorld {
 
     fn put_on_wire(&mut self, from: usize, to: usize, payload: ConnectionPayload) {
         let delay = self.delay();
-        let wire = self.wires.entry((from, to)).or_default();
+        let wire = self.in_transit.entry((from, to)).or_default();
         let at = wire.back().map_or(0, |(at, _)| *at).max(self.now_ms + delay);
         wire.push_back((at, payload));
         self.plan(at, SimulatedEvent::Arrival { from, to });
@@ -358,7 +362,7 @@ impl AgreementWorld {
             self.plan(self.now_ms + 50, SimulatedEvent::Arrival { from, to });
             return;
         }
-        let Some((_, payload)) = self.wires.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
+        let Some((_, payload)) = self.in_transit.get_mut(&(from, to)).and_then(VecDeque::pop_front) else { return };
         if !self.is_present(to) {
             // The system reports a closed connection to the sender.
             if matches!(payload, ConnectionPayload::Message(_)) && self.is_present(from) {
@@ -394,35 +398,36 @@ impl AgreementWorld {
     }
 
     fn kill(&mut self, rank: usize) {
-        if self.is_spared(rank) && self.participants[rank].is_alive {
+        if self.has_other_survivor(rank) && self.participants[rank].is_alive {
             self.participants[rank].is_alive = false;
-            self.hang_up(rank);
+            self.close_connections(rank);
         }
     }
 
     fn withdraw(&mut self, rank: usize) {
         if self.participants[rank].stopped_ms.is_some() {
             self.plan(self.now_ms + 50, SimulatedEvent::Withdraw { rank });
-        } else if self.is_spared(rank) && self.is_present(rank) {
-            self.participants[rank].doing = RankActivity::Away;
+        } else if self.has_other_survivor(rank) && self.is_present(rank) {
+            self.participants[rank].activity = RankActivity::Withdrawn;
             self.event(rank, AgreementEvent::Withdraw);
         }
     }
 
     /// Return whether another rank is left to continue, so that the outcome can be checked.
-    fn is_spared(&self, rank: usize) -> bool {
-        let continues = |other: usize| self.is_present(other) && self.participants[other].doing != RankActivity::Away;
+    fn has_other_survivor(&self, rank: usize) -> bool {
+        let continues =
+            |other: usize| self.is_present(other) && self.participants[other].activity != RankActivity::Withdrawn;
         (0..self.participants.len()).any(|other| other != rank && continues(other))
     }
 
-    fn is_out(&mut self, rank: usize) {
-        if self.participants[rank].doing != RankActivity::Out {
-            self.participants[rank].doing = RankActivity::Out;
-            self.hang_up(rank);
+    fn is_excludable(&mut self, rank: usize) {
+        if self.participants[rank].activity != RankActivity::Closed {
+            self.participants[rank].activity = RankActivity::Closed;
+            self.close_connections(rank);
         }
     }
 
-    fn hang_up(&mut self, rank: usize) {
+    fn close_connections(&mut self, rank: usize) {
         let peers: Vec<usize> =
             (0..self.participants.len()).filter(|&peer| self.open.contains(&pair(rank, peer))).collect();
         peers.into_iter().for_each(|peer| self.put_on_wire(rank, peer, ConnectionPayload::End));
@@ -446,27 +451,27 @@ impl AgreementWorld {
         if participant.is_alive
             && participant.stopped_ms.is_none()
             && !participant.is_leaving
-            && let RankActivity::Work(members) = &participant.doing
+            && let RankActivity::Work(members) = &participant.activity
         {
             let has_failed = members.iter().any(|&other| {
                 let peer = &self.participants[other];
                 let is_silent = peer.stopped_ms.is_some_and(|since| self.now_ms > since + SILENCE_MS);
-                let has_left = peer.doing != participant.doing;
+                let has_left = peer.activity != participant.activity;
                 !peer.is_alive || is_silent || has_left || self.is_cut(other, rank)
             });
             if has_failed {
-                let most = if self.faults.has_late && self.dice.chance(20) { 2 * LATE_MS } else { 300 };
-                let at = self.now_ms + self.dice.below(most);
+                let most = if self.faults.has_late && self.random.chance(20) { 2 * LATE_MS } else { 300 };
+                let at = self.now_ms + self.random.below(most);
                 self.participants[rank].is_leaving = true;
                 self.plan(at, SimulatedEvent::Begin { rank });
             }
         }
-        let again = 50 + self.dice.below(200);
+        let again = 50 + self.random.below(200);
         self.plan(self.now_ms + again, SimulatedEvent::Poll { rank });
     }
 
     fn begin(&mut self, rank: usize) {
-        if !self.is_present(rank) || self.participants[rank].doing == RankActivity::Away {
+        if !self.is_present(rank) || self.participants[rank].activity == RankActivity::Withdrawn {
             return;
         }
         if self.participants[rank].stopped_ms.is_some() {
@@ -474,23 +479,23 @@ impl AgreementWorld {
             return;
         }
         self.participants[rank].is_leaving = false;
-        self.participants[rank].doing = RankActivity::Agree;
+        self.participants[rank].activity = RankActivity::Agree;
         self.participants[rank].begun_ms = self.now_ms;
-        self.event(rank, AgreementEvent::Begin { address: format!("seat {rank} at {}", self.now_ms) });
+        self.event(rank, AgreementEvent::Begin { address: format!("address {rank} at {}", self.now_ms) });
     }
 
     fn decided(&mut self, rank: usize, decision: Decision) {
         let seed = self.seed;
         assert!(decision.members.contains(&rank), "seed {seed}: a surviving rank is in the list of survivors");
         let participant = &mut self.participants[rank];
-        assert_eq!(participant.doing, RankActivity::Agree, "seed {seed}: only a waiting rank gets a decision");
-        participant.doing = RankActivity::Work(decision.members.clone());
-        participant.views.insert(decision.epoch, decision.members.clone());
+        assert_eq!(participant.activity, RankActivity::Agree, "seed {seed}: only a waiting rank gets a decision");
+        participant.activity = RankActivity::Work(decision.members.clone());
+        participant.decisions.insert(decision.epoch, decision.members.clone());
         for (other, peer) in self.participants.iter().enumerate() {
             let is_checked = self.is_present(other) && !self.is_exempt(rank) && !self.is_exempt(other);
-            if let Some(view) = peer.views.get(&decision.epoch).filter(|_| is_checked) {
+            if let Some(members) = peer.decisions.get(&decision.epoch).filter(|_| is_checked) {
                 let epoch = decision.epoch;
-                assert_eq!(view, &decision.members, "seed {seed}: ranks {other} and {rank} differ in epoch {epoch}");
+                assert_eq!(members, &decision.members, "seed {seed}: ranks {other} and {rank} differ in epoch {epoch}");
             }
         }
     }
@@ -504,38 +509,42 @@ impl AgreementWorld {
         let seed = self.seed;
         for (rank, participant) in self.participants.iter().enumerate().filter(|(rank, _)| self.is_present(*rank)) {
             // Without silent or late ranks, no rank waits for a message that may be missing.
-            let timeouts =
-                if self.faults.are_seen() { LATE_MS } else { TIMEOUTS.time_limit().as_millis() as u64 + 500 };
-            let bound = participant.begun_ms + timeouts;
-            let waits = participant.doing == RankActivity::Agree
+            let timeouts = if self.faults.are_reported_at_once() {
+                LATE_MS
+            } else {
+                TIMEOUTS.time_limit().as_millis() as u64 + 500
+            };
+            let required_proposal = participant.begun_ms + timeouts;
+            let waits = participant.activity == RankActivity::Agree
                 && participant.stopped_ms.is_none()
                 && !participant.was_ever_paused;
-            assert!(!waits || self.now_ms <= bound, "seed {seed}: rank {rank} waits forever");
-            let held = participant.machine.held_count();
+            assert!(!waits || self.now_ms <= required_proposal, "seed {seed}: rank {rank} waits forever");
+            let held = participant.machine.entry_count();
             assert!(
                 held <= 8 * self.participants.len() + participant.machine.decided.len(),
-                "seed {seed}: {held} things kept"
+                "seed {seed}: {held} stored entries"
             );
         }
     }
 
     fn check_end(&self) {
         let seed = self.seed;
-        let is_here = |rank: &usize| self.is_present(*rank) && self.participants[*rank].doing != RankActivity::Away;
+        let is_here =
+            |rank: &usize| self.is_present(*rank) && self.participants[*rank].activity != RankActivity::Withdrawn;
         for (rank, participant) in self.participants.iter().enumerate().filter(|(rank, _)| is_here(rank)) {
-            let RankActivity::Work(members) = &participant.doing else {
-                panic!("seed {seed}: rank {rank} is still at {:?}", participant.doing)
+            let RankActivity::Work(members) = &participant.activity else {
+                panic!("seed {seed}: rank {rank} is still at {:?}", participant.activity)
             };
-            let same = members.iter().all(|&other| self.participants[other].doing == participant.doing);
+            let same = members.iter().all(|&other| self.participants[other].activity == participant.activity);
             assert!(same && members.contains(&rank), "seed {seed}: rank {rank} works in a world without this rank");
             let live = members.iter().all(|&other| self.participants[other].is_alive);
-            assert!(live, "seed {seed}: rank {rank} works with the dead");
+            assert!(live, "seed {seed}: rank {rank} works with dead ranks");
         }
-        if self.faults.are_seen() {
+        if self.faults.are_reported_at_once() {
             let out: Vec<usize> = (0..self.participants.len())
-                .filter(|&rank| self.participants[rank].doing == RankActivity::Out)
+                .filter(|&rank| self.participants[rank].activity == RankActivity::Closed)
                 .collect();
-            assert!(out.is_empty(), "seed {seed}: {out:?} are left out, but none was silent or late");
+            assert!(out.is_empty(), "seed {seed}: {out:?} are excluded, but none was silent or late");
         }
     }
 }
@@ -558,18 +567,18 @@ fn survivors_agree_under_any_faults() {
     let count = seeds.end - seeds.start;
     for seed in seeds {
         let mut world = AgreementWorld::new(seed);
-        let played = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.play()));
-        if let Err(panic) = played {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run()));
+        if let Err(panic) = outcome {
             eprintln!("repeat it: RIPIENO_SEED={seed} cargo test -p ripieno-run survivors_agree");
             std::panic::resume_unwind(panic);
         }
-        decisions += world.participants.iter().map(|participant| participant.views.len()).sum::<usize>();
+        decisions += world.participants.iter().map(|participant| participant.decisions.len()).sum::<usize>();
         left_out += world
             .participants
             .iter()
-            .filter(|participant| participant.is_alive && participant.doing == RankActivity::Out)
+            .filter(|participant| participant.is_alive && participant.activity == RankActivity::Closed)
             .count();
         gave_up += world.participants.iter().filter(|participant| participant.gave_up).count();
     }
-    println!("{count} seeds: {decisions} decisions heard, {left_out} living ranks left out, {gave_up} of them gave up");
+    println!("{count} seeds: {decisions} decisions learned, {left_out} live ranks excluded, {gave_up} of them gave up");
 }

@@ -54,7 +54,7 @@ impl AgreementRanks {
     }
 
     fn begin(&mut self, rank: usize) {
-        self.event(rank, AgreementEvent::Begin { address: format!("seat {rank}") });
+        self.event(rank, AgreementEvent::Begin { address: format!("address {rank}") });
     }
 
     fn pass(&mut self, time: Duration) {
@@ -66,10 +66,11 @@ impl AgreementRanks {
     }
 
     #[track_caller]
-    fn assert_go_on(&self, members: &[usize]) {
-        let addresses: BTreeMap<usize, String> = members.iter().map(|&rank| (rank, format!("seat {rank}"))).collect();
+    fn assert_continue(&self, members: &[usize]) {
+        let addresses: BTreeMap<usize, String> =
+            members.iter().map(|&rank| (rank, format!("address {rank}"))).collect();
         for &rank in members {
-            let decision = self.decided[rank].as_ref().unwrap_or_else(|| panic!("rank {rank} has heard nothing"));
+            let decision = self.decided[rank].as_ref().unwrap_or_else(|| panic!("rank {rank} has no decision"));
             assert_eq!((&decision.members[..], &decision.addresses), (members, &addresses), "rank {rank}");
         }
     }
@@ -83,8 +84,8 @@ fn live_ranks_continue_without_ended_ones() {
             ranks.end(victim);
             let live: Vec<usize> = ranks.live().collect();
             live.iter().for_each(|&rank| ranks.begin(rank));
-            ranks.assert_go_on(&live);
-            assert!(ranks.message_count <= 8 * size * size, "{} words", ranks.message_count);
+            ranks.assert_continue(&live);
+            assert!(ranks.message_count <= 8 * size * size, "{} messages", ranks.message_count);
         }
     }
 }
@@ -93,7 +94,7 @@ fn live_ranks_continue_without_ended_ones() {
 fn no_rank_is_left_out_while_all_are_present() {
     let mut ranks = AgreementRanks::new(4, false);
     (0..4).rev().for_each(|rank| ranks.begin(rank));
-    ranks.assert_go_on(&[0, 1, 2, 3]);
+    ranks.assert_continue(&[0, 1, 2, 3]);
 }
 
 #[test]
@@ -105,7 +106,7 @@ fn ranks_wait_for_a_late_rank_and_then_exclude_it() {
 
     ranks.pass(Duration::from_secs(1));
 
-    ranks.assert_go_on(&[0, 2]);
+    ranks.assert_continue(&[0, 2]);
     assert!(ranks.excluded[1]);
     ranks.excluded[1] = false;
     ranks.begin(1);
@@ -113,7 +114,7 @@ fn ranks_wait_for_a_late_rank_and_then_exclude_it() {
 }
 
 #[test]
-fn ranks_that_have_begun_continue_at_once_without_a_rank_whose_program_is_over() {
+fn ranks_continue_at_once_without_a_withdrawn_rank() {
     for victim in 0..3 {
         for is_early in [true, false] {
             let mut ranks = AgreementRanks::new(3, false);
@@ -127,21 +128,21 @@ fn ranks_that_have_begun_continue_at_once_without_a_rank_whose_program_is_over()
                 assert_eq!(ranks.decided, [None, None, None]);
                 ranks.event(victim, AgreementEvent::Withdraw);
             }
-            ranks.assert_go_on(&others);
+            ranks.assert_continue(&others);
 
             ranks.begin(victim);
-            assert!(ranks.excluded[victim] || ranks.gave_up[victim].is_some(), "it does not come back");
+            assert!(ranks.excluded[victim] || ranks.gave_up[victim].is_some(), "a withdrawn rank does not return");
         }
     }
 }
 
 #[test]
-fn an_excluded_rank_learns_it_from_a_rank_whose_program_is_over() {
+fn a_withdrawn_rank_reports_the_decision_to_an_excluded_rank() {
     let mut ranks = AgreementRanks::new(3, false);
     ranks.unreachable.push(2);
     [0, 1].into_iter().for_each(|rank| ranks.begin(rank));
     ranks.pass(TIMEOUTS.silence * 4);
-    ranks.assert_go_on(&[0, 1]);
+    ranks.assert_continue(&[0, 1]);
     ranks.event(0, AgreementEvent::Withdraw);
     ranks.event(1, AgreementEvent::Withdraw);
 
@@ -152,7 +153,7 @@ fn an_excluded_rank_learns_it_from_a_rank_whose_program_is_over() {
 }
 
 #[test]
-fn an_accepted_proposal_counts_after_the_program_is_over() {
+fn an_accepted_proposal_counts_after_its_rank_withdrew() {
     let mut ranks = AgreementRanks::new(4, false);
     ranks.end(3);
     // Rank 1 has accepted to continue with rank 0 and without rank 2.
@@ -176,7 +177,7 @@ fn a_silent_rank_is_excluded_by_a_majority_and_notified_when_it_returns() {
         let live: Vec<usize> = ranks.live().collect();
         live.iter().for_each(|&rank| ranks.begin(rank));
         ranks.pass(TIMEOUTS.silence * 4);
-        ranks.assert_go_on(&live);
+        ranks.assert_continue(&live);
 
         ranks.unreachable.clear();
         ranks.event(victim, AgreementEvent::Suspended);
@@ -198,7 +199,7 @@ fn half_of_the_ranks_do_not_continue_without_a_possibly_live_half() {
 }
 
 #[test]
-fn a_rank_that_is_cut_off_gives_up_within_some_timeouts() {
+fn an_isolated_rank_gives_up_within_a_few_timeouts() {
     for size in [2, 3, 9, 33] {
         let mut ranks = AgreementRanks::new(size, false);
         ranks.unreachable = (0..size - 1).collect();
@@ -210,16 +211,16 @@ fn a_rank_that_is_cut_off_gives_up_within_some_timeouts() {
 }
 
 #[test]
-fn on_one_node_a_single_rank_continues_without_others_that_stand_still() {
+fn on_one_node_a_single_rank_continues_without_suspended_ranks() {
     let mut ranks = AgreementRanks::new(4, true);
     ranks.unreachable = vec![0, 1, 3];
     ranks.begin(2);
     ranks.pass(TIMEOUTS.silence * 5);
-    ranks.assert_go_on(&[2]);
+    ranks.assert_continue(&[2]);
 }
 
 #[test]
-fn a_rank_that_stood_still_does_not_continue_alone() {
+fn a_suspended_rank_does_not_continue_alone() {
     let mut ranks = AgreementRanks::new(2, true);
     ranks.event(0, AgreementEvent::Suspended);
     ranks.unreachable.push(1);
@@ -246,14 +247,14 @@ fn the_next_leader_decides_the_proposal_that_an_ended_leader_may_have_decided() 
 
     assert!(ranks.excluded[2]);
     assert_eq!(ranks.decided[1].as_ref().unwrap().members, [0, 1]);
-    // Rank 0 does not reach the meeting, so another agreement follows.
+    // Rank 0 does not connect to the new world, so another agreement follows.
     ranks.begin(1);
     let last = ranks.decided[1].clone().unwrap();
     assert_eq!((last.epoch, last.members), (1, vec![1]));
 }
 
 #[test]
-fn a_rank_that_missed_a_decision_learns_it_from_one_that_did_not() {
+fn a_rank_that_missed_a_decision_learns_it_from_another_rank() {
     let mut ranks = AgreementRanks::new(3, false);
     ranks.end(2);
     ranks.begin(0);

@@ -1,10 +1,10 @@
 //! Call inquiries of the hub: collects the calls of the ranks that others wait for, and reports mismatches and
 //! deadlocks.
 
-use super::{ANSWER_WAIT, Hub, MemberState, name_last};
+use super::{ANSWER_WAIT, Hub, MemberState, describe_last};
 use crate::call::{CollectiveId, DescribedCall};
 use crate::fabric::{Blocking, JobFailure};
-use crate::membership::inquiry::{describe, describe_pair, is_one_collective};
+use crate::membership::inquiry::{describe, describe_pair, is_same_collective};
 use crate::membership::{CallHistory, MembershipMessage, MembershipOutput, rank_failed};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -69,30 +69,30 @@ impl Hub {
         history: &CallHistory,
     ) -> Vec<MembershipOutput> {
         let (id, world_size) = (stall.described.header.collective_id(), self.hosts.len());
-        let mut outputs = self.learn(now, from, stall.described.clone());
+        let mut outputs = self.record_call(now, from, stall.described.clone());
         for &peer in stall.peers.iter().filter(|&&peer| peer < world_size) {
             match &self.members[peer].state {
-                MemberState::Left(lasts) if lasts.lack(id) => {
-                    let cause = format!("left the job before {id} ({})", name_last(lasts));
+                MemberState::Left(last_calls) if last_calls.left_before(id) => {
+                    let cause = format!("left the job before {id} ({})", describe_last(last_calls));
                     outputs.extend(self.fail(rank_failed(peer, &self.hosts, cause)));
                 }
-                MemberState::Left(lasts) => {
-                    let last = lasts.at(id);
-                    outputs.extend(last.map(|last| self.learn(now, peer, last)).unwrap_or_default());
+                MemberState::Left(last_calls) => {
+                    let last = last_calls.at(id);
+                    outputs.extend(last.map(|last| self.record_call(now, peer, last)).unwrap_or_default());
                 }
                 MemberState::Present if peer != self.own => outputs.extend(self.ask(now, id, peer)),
                 _ => {}
             }
         }
-        outputs.extend(self.learn_own(now, id, history));
+        outputs.extend(self.record_own_call(now, id, history));
         outputs.extend(self.report_if_answered(id));
         outputs
     }
 
-    fn learn_own(&mut self, now: Duration, id: CollectiveId, history: &CallHistory) -> Vec<MembershipOutput> {
+    fn record_own_call(&mut self, now: Duration, id: CollectiveId, history: &CallHistory) -> Vec<MembershipOutput> {
         match history.at(id).or_else(|| history.last_of(id.communicator)) {
             Some(own) if own.sequence > id.sequence => vec![],
-            Some(own) if own.sequence == id.sequence => self.learn(now, self.own, history.describe(own)),
+            Some(own) if own.sequence == id.sequence => self.record_call(now, self.own, history.describe(own)),
             _ => {
                 self.note_absent(now, self.own, id);
                 vec![]
@@ -112,9 +112,9 @@ impl Hub {
             return vec![];
         }
         let id = pair[0].1.header.collective_id();
-        if is_one_collective(&pair[0].1.header, &pair[1].1.header) {
-            let mut outputs = self.learn_own(now, id, history);
-            outputs.extend(pair.into_iter().flat_map(|(rank, described)| self.learn(now, rank, described)));
+        if is_same_collective(&pair[0].1.header, &pair[1].1.header) {
+            let mut outputs = self.record_own_call(now, id, history);
+            outputs.extend(pair.into_iter().flat_map(|(rank, described)| self.record_call(now, rank, described)));
             outputs.extend(self.report_if_answered(id));
             return outputs;
         }
@@ -122,7 +122,7 @@ impl Hub {
             return vec![];
         }
         let (peer, form) = (pair[1].0, pair[1].1.header.call.form);
-        let is_described = pair[1].1.is_whole();
+        let is_described = pair[1].1.is_described();
         self.difference = Some(CallDifference { pair, due: now + ANSWER_WAIT });
         if peer == self.own {
             return self.receive_form(peer, form, &history.form(form));
@@ -157,7 +157,7 @@ impl Hub {
     fn ask(&mut self, now: Duration, id: CollectiveId, peer: usize) -> Option<MembershipOutput> {
         let inquiry = self.inquiries.entry(id).or_default();
         let queried_recently = inquiry.queried.get(&peer).is_some_and(|&queried| now < queried + QUERY_INTERVAL);
-        if queried_recently || inquiry.calls.get(&peer).is_some_and(DescribedCall::is_whole) {
+        if queried_recently || inquiry.calls.get(&peer).is_some_and(DescribedCall::is_described) {
             return None;
         }
         inquiry.queried.insert(peer, now);
@@ -166,15 +166,15 @@ impl Hub {
     }
 
     /// Record a call. At the first mismatch, query all ranks, so that the report can name all calls.
-    fn learn(&mut self, now: Duration, rank: usize, described: DescribedCall) -> Vec<MembershipOutput> {
+    fn record_call(&mut self, now: Duration, rank: usize, described: DescribedCall) -> Vec<MembershipOutput> {
         let id = described.header.collective_id();
         if !self.inquiries.contains_key(&id) && self.inquiries.len() == INQUIRIES_MAX {
-            let least_recent = self.inquiries.iter().min_by_key(|(_, inquiry)| inquiry.touched).map(|(&id, _)| id);
+            let least_recent = self.inquiries.iter().min_by_key(|(_, inquiry)| inquiry.last_used).map(|(&id, _)| id);
             least_recent.and_then(|id| self.inquiries.remove(&id));
         }
         let inquiry = self.inquiries.entry(id).or_default();
-        inquiry.touched = now;
-        inquiry.learn(rank, described);
+        inquiry.last_used = now;
+        inquiry.record_call(rank, described);
         if !inquiry.differs() || inquiry.due.is_some() || self.failure.is_some() {
             return vec![];
         }
@@ -192,7 +192,7 @@ impl Hub {
         described: Option<DescribedCall>,
     ) -> Vec<MembershipOutput> {
         let mut outputs = match described {
-            Some(described) if described.header.collective_id() == id => self.learn(now, from, described),
+            Some(described) if described.header.collective_id() == id => self.record_call(now, from, described),
             Some(described) if described.header.sequence > id.sequence => vec![],
             _ => {
                 self.note_absent(now, from, id);

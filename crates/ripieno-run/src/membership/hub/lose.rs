@@ -19,7 +19,7 @@ impl Hub {
         match self.losses.note(rank, failure.clone()) {
             ReplicaLoss::Known => vec![],
             ReplicaLoss::Fatal(failure) => self.fail(failure),
-            ReplicaLoss::Spared => {
+            ReplicaLoss::Tolerated => {
                 if std::mem::replace(&mut self.members[rank].state, MemberState::Lost) == MemberState::Present {
                     self.present_count -= 1;
                 }
@@ -35,8 +35,8 @@ impl Hub {
         }
     }
 
-    /// Handle another hub's report that all ranks are admitted. Ranks still connecting to this hub then count as
-    /// present. Early deaths recorded here are withdrawn.
+    /// Handle another hub's report that all ranks are admitted. Ranks that are still connecting to this hub
+    /// then count as present. If a death has failed the job too early on this hub, the hub handles it again.
     pub(super) fn all_admitted(&mut self, now: Duration) -> Vec<MembershipOutput> {
         for member in self.members.iter_mut().filter(|member| member.state == MemberState::Awaited) {
             *member = HubMember { state: MemberState::Present, contact: LastContact::new(now) };
@@ -77,7 +77,7 @@ impl Hub {
     }
 
     /// Return whether another replica of `rank` is present.
-    pub(super) fn has_copy_at_work(&self, rank: usize) -> bool {
+    pub(super) fn has_present_replica(&self, rank: usize) -> bool {
         self.replicas.of(rank).any(|replica| replica != rank && self.members[replica].state == MemberState::Present)
     }
 }

@@ -4,7 +4,7 @@
 mod inquire;
 mod lose;
 
-use super::history::Lasts;
+use super::history::LastCalls;
 use super::inquiry::Inquiry;
 use super::waits::BlockedWaits;
 use super::{
@@ -32,7 +32,7 @@ enum MemberState {
     /// It takes part.
     Present,
     /// It left in good order after these collectives.
-    Left(Lasts),
+    Left(LastCalls),
     /// It died, but a replica of it is alive.
     Lost,
 }
@@ -115,7 +115,7 @@ impl Hub {
                 MemberState::Awaited | MemberState::Left(_) | MemberState::Lost => vec![],
             },
             MembershipEvent::Reached { peer } => {
-                self.members[peer].contact.reached = now;
+                self.members[peer].contact.last_reached = now;
                 vec![]
             }
             MembershipEvent::Request(request) => self.request(now, request, history),
@@ -170,9 +170,9 @@ impl Hub {
                 self.answer(now, from, CollectiveId { communicator, sequence }, call.map(DescribedCall::from))
             }
             MembershipMessage::Complete if self.replicas.logical(from) == 0 => self.all_admitted(now),
-            MembershipMessage::Goodbye { lasts, has_evicted, form } => {
-                let headers = lasts.into_iter().map(|last| last.0).collect();
-                self.receive_goodbye(from, Lasts { headers, has_evicted, form })
+            MembershipMessage::Goodbye { last_calls, has_evicted, form } => {
+                let headers = last_calls.into_iter().map(|last| last.0).collect();
+                self.receive_goodbye(from, LastCalls { headers, has_evicted, form })
             }
             _ => vec![],
         }
@@ -191,14 +191,14 @@ impl Hub {
                 history,
             ),
             MembershipRequest::Leave => {
-                self.members[self.own].state = MemberState::Left(history.lasts());
+                self.members[self.own].state = MemberState::Left(history.last_calls());
                 // Ranks that host other hubs stay connected after they have left, until the last rank has left.
                 let stays = |rank: &usize| match self.members[*rank].state {
                     MemberState::Present => true,
                     MemberState::Left(_) => self.replicas.logical(*rank) == 0,
                     MemberState::Awaited | MemberState::Lost => false,
                 };
-                let goodbye = history.lasts().goodbye();
+                let goodbye = history.last_calls().goodbye();
                 let described =
                     self.others().filter(stays).map(|to| MembershipOutput::Send { to, message: goodbye.clone() });
                 described.chain(self.finished()).collect()
@@ -206,9 +206,9 @@ impl Hub {
         }
     }
 
-    fn receive_goodbye(&mut self, peer: usize, lasts: Lasts) -> Vec<MembershipOutput> {
+    fn receive_goodbye(&mut self, peer: usize, last_calls: LastCalls) -> Vec<MembershipOutput> {
         if self.members[peer].state == MemberState::Present {
-            self.members[peer].state = MemberState::Left(lasts);
+            self.members[peer].state = MemberState::Left(last_calls);
             self.present_count -= 1;
         }
         self.finished().into_iter().collect()
@@ -222,9 +222,9 @@ impl Hub {
 
     fn suspect(&mut self, now: Duration, from: usize, peer: usize, cause: &str) -> Vec<MembershipOutput> {
         match self.members.get(peer).map(|member| &member.state) {
-            Some(MemberState::Left(_) | MemberState::Lost) if self.has_copy_at_work(peer) => vec![],
-            Some(MemberState::Left(lasts)) => {
-                let cause = format!("left the job while rank {from} still needed it ({})", name_last(lasts));
+            Some(MemberState::Left(_) | MemberState::Lost) if self.has_present_replica(peer) => vec![],
+            Some(MemberState::Left(last_calls)) => {
+                let cause = format!("left the job while rank {from} still needed it ({})", describe_last(last_calls));
                 self.fail(rank_failed(peer, &self.hosts, cause))
             }
             Some(_) => {
@@ -263,7 +263,7 @@ impl Hub {
         let late = self.awaited_count > 0 && now >= self.join_deadline;
         if late && self.failure.is_none() {
             let missing = self.members.iter().position(|member| member.state == MemberState::Awaited);
-            let cause = format!("did not come within {:.1} s", self.join_timeout.as_secs_f64());
+            let cause = format!("did not connect within {:.1} s", self.join_timeout.as_secs_f64());
             return missing.map(|rank| self.fail(rank_failed(rank, &self.hosts, cause))).unwrap_or_default();
         }
         let timing = self.heartbeats.timing;
@@ -302,8 +302,8 @@ impl Hub {
     }
 }
 
-fn name_last(lasts: &Lasts) -> String {
-    match lasts.headers.first() {
+fn describe_last(last_calls: &LastCalls) -> String {
+    match last_calls.headers.first() {
         Some(last) => format!("its last was {}, {}", last.collective_id(), last.call),
         None => "it took part in none".to_string(),
     }

@@ -15,16 +15,16 @@ fn orders(world_size: usize, count: usize) -> Vec<Vec<usize>> {
     shorter.iter().flat_map(longer).collect()
 }
 
-/// Let the ranks die in this order until a last replica dies. Check the reports to the other ranks after each death.
-fn die_in_order(world: &mut MembershipWorld, order: &[usize], dies: impl Fn(&mut MembershipWorld, usize)) {
+/// Let the ranks die in this order until a last replica has died. Check the reports to the other ranks after each death.
+fn die_in_order(world: &mut MembershipWorld, order: &[usize], kill: impl Fn(&mut MembershipWorld, usize)) {
     let mut dead = Vec::new();
     for &rank in order {
-        dies(world, rank);
+        kill(world, rank);
         dead.push(rank);
         let is_last = world.replicas.of(rank).all(|replica| dead.contains(&replica));
-        for survivor in world.survivor() {
+        for survivor in world.survivors() {
             let Some(JobFailure::RankFailed { rank: failed_rank, cause, .. }) = &world.failures[survivor] else {
-                assert!(!is_last, "rank {survivor} was not told of the last replica, {rank}, in {order:?}");
+                assert!(!is_last, "rank {survivor} was not notified of the last replica, {rank}, in {order:?}");
                 let mut reported = world.losses[survivor].clone();
                 let mut known = dead.clone();
                 reported.sort_unstable();
@@ -32,7 +32,7 @@ fn die_in_order(world: &mut MembershipWorld, order: &[usize], dies: impl Fn(&mut
                 assert_eq!(reported, known, "to rank {survivor} in {order:?}");
                 continue;
             };
-            assert!(is_last && *failed_rank == rank, "{order:?}: rank {survivor} blames {failed_rank}: {cause}");
+            assert!(is_last && *failed_rank == rank, "{order:?}: rank {survivor} names {failed_rank}: {cause}");
             assert!(cause.contains("before that its replica, rank "), "{cause}");
         }
         if is_last {
@@ -47,13 +47,13 @@ fn the_job_ends_with_the_last_replica_in_any_order_of_deaths() {
         for order in orders(world_size, world_size.min(4)) {
             let mut world = MembershipWorld::replicated(world_size, replicas);
             assert_eq!(world.completed, vec![true; world_size]);
-            die_in_order(&mut world, &order, MembershipWorld::dies);
+            die_in_order(&mut world, &order, MembershipWorld::kill);
         }
     }
 }
 
 #[test]
-fn silent_ranks_are_found_within_the_timeout_and_a_quarter_in_any_order() {
+fn silent_ranks_are_detected_within_five_quarters_of_the_timeout_in_any_order() {
     for order in orders(4, 3) {
         let mut world = MembershipWorld::replicated(4, 2);
         die_in_order(&mut world, &order, |world, rank| {
@@ -78,9 +78,9 @@ fn a_replicated_world_without_deaths_stays_healthy_and_leaves_in_any_order() {
 fn a_reported_error_reaches_all_ranks_despite_live_replicas_and_dead_hubs() {
     for dead in [vec![], vec![0], vec![2]] {
         let mut world = MembershipWorld::replicated(4, 2);
-        dead.iter().for_each(|&rank| world.dies(rank));
+        dead.iter().for_each(|&rank| world.kill(rank));
         world.request(1, MembershipRequest::Report(raised(1)));
-        assert!(world.survivor().iter().all(|&rank| world.failures[rank] == Some(raised(1))), "{dead:?}");
+        assert!(world.survivors().iter().all(|&rank| world.failures[rank] == Some(raised(1))), "{dead:?}");
     }
 }
 
@@ -92,7 +92,7 @@ fn a_report_lost_with_the_first_hub_is_sent_by_the_next() {
     world.frozen.push(0);
     world.deliver();
     assert_eq!(world.failures[1], None);
-    world.dies(0);
+    world.kill(0);
     assert!([1, 2, 3].iter().all(|&rank| world.failures[rank] == Some(raised(3))));
 }
 
@@ -102,7 +102,7 @@ fn a_death_before_all_have_joined_ends_the_job() {
     [0, 1, 3].iter().for_each(|&peer| world.event(2, MembershipEvent::Connected { peer }));
     [1, 2].iter().for_each(|&peer| world.event(0, MembershipEvent::Connected { peer }));
     world.deliver();
-    world.dies(1);
+    world.kill(1);
     assert!([0, 2].iter().all(|&rank| matches!(world.failures[rank], Some(JobFailure::RankFailed { rank: 1, .. }))));
 }
 
@@ -118,18 +118,18 @@ fn a_hub_that_has_not_admitted_all_ranks_trusts_the_first_hub() {
         }
         world.deliver();
         assert_eq!(world.completed, [true; 4]);
-        world.dies(1);
+        world.kill(1);
         world.event(2, MembershipEvent::Connected { peer: 3 });
         world.deliver();
-        world.dies(0);
+        world.kill(0);
         assert!([2, 3].iter().all(|&rank| world.failures[rank].is_none() && world.losses[rank] == [1, 0]));
-        world.dies(3);
+        world.kill(3);
         assert!(matches!(world.failures[2], Some(JobFailure::RankFailed { rank: 3, .. })));
     }
 }
 
 #[test]
-fn a_rank_that_was_taken_for_dead_learns_that_the_others_continue_without_it() {
+fn a_rank_presumed_dead_is_notified_when_it_returns() {
     for silent in 0..4 {
         let mut world = MembershipWorld::replicated(4, 2);
         world.frozen.push(silent);
@@ -147,14 +147,14 @@ fn a_rank_that_was_taken_for_dead_learns_that_the_others_continue_without_it() {
 }
 
 #[test]
-fn a_copy_that_left_is_not_missed_while_another_works() {
+fn a_replica_that_left_is_not_needed_while_another_runs() {
     let mut world = MembershipWorld::replicated(4, 2);
     world.request(1, MembershipRequest::Leave);
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "closed".into() });
     world.pass(hub::GRACE);
     assert!(world.failures.iter().all(Option::is_none));
     world.frozen.push(1);
-    world.dies(3);
+    world.kill(3);
     assert!(world.failures.iter().all(Option::is_none), "rank 1 has finished its part");
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "closed".into() });
     world.assert_all_report(1, "left the job while rank 2 still needed it");

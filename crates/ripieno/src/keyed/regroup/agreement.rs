@@ -1,9 +1,9 @@
-//! Agreement between ranks before a regroup: every rank announces its call and the form of its rows ahead of its sizes.
+//! Agreement between ranks before a regroup: every rank announces its call and the form of its rows.
 //!
-//! From the announcements, every rank determines whether all ranks make the same call. A rank without rows learns the
-//! form of the rows. Ranks detect a difference before any row is sent, and a difference does not end the job.
+//! From the announcements, every rank determines whether all ranks make the same call. A rank without rows adopts the
+//! announced form. Ranks detect a difference before any row is sent, and a difference does not end the job.
 //!
-//! Cost: 40 bytes to every rank, in the message that carries the sizes.
+//! Cost: 40 bytes to every rank, at the start of the message with the part sizes.
 
 use super::super::block::{KeyedCombine, KeyedForm};
 use super::super::columns::KeyKind;
@@ -19,7 +19,7 @@ pub(super) struct Announcement {
     pub balanced: bool,
     pub form: KeyedForm,
     pub merge: KeyedCombine,
-    /// Encoded size of this rank's rows, including the rows that it keeps; 0 if it has none.
+    /// Encoded size of all rows of this rank, including the rows that stay here; 0 without rows.
     pub size_bytes: u64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct AgreedForm {
 }
 
 impl Announcement {
-    /// Size of an encoded announcement.
+    /// Size of an announcement on the wire.
     pub const BYTES: usize = 40;
 
     pub fn words(&self) -> [u64; Self::BYTES / 8] {
@@ -59,7 +59,7 @@ impl Announcement {
         Some(Announcement { call, balanced, form, merge: decode(merge)?, size_bytes })
     }
 
-    /// Return the fields that must be equal on all ranks. The form of the rows only counts if the rank has rows.
+    /// Return the fields that must be equal on all ranks. A rank without rows has no form to compare.
     fn compared(&self) -> (u64, bool, Option<(KeyedForm, KeyedCombine)>) {
         (self.call, self.balanced, (self.size_bytes > 0).then_some((self.form, self.merge)))
     }
@@ -69,22 +69,23 @@ impl AgreedForm {
     /// Derive the agreed form from all announcements, ordered by rank. If no rank has rows, rank 0 determines the form.
     pub fn of(announced: &[Announcement]) -> Result<AgreedForm, Error> {
         let first = announced.iter().find(|announced| announced.size_bytes > 0).unwrap_or(&announced[0]);
-        let fits = |announced: &&Announcement| {
+        let matches = |announced: &&Announcement| {
             (announced.call, announced.balanced) == (first.call, first.balanced)
                 && announced.compared().2.is_none_or(|rows| rows == (first.form, first.merge))
         };
-        if !announced.iter().all(|announced| fits(&announced)) {
+        if !announced.iter().all(|announced| matches(&announced)) {
             return Err(Error::RowsDiffer { description: describe(announced) });
         }
         let sum = |sum: u64, announced: &Announcement| sum.checked_add(announced.size_bytes);
-        let size_bytes = announced.iter().try_fold(0, sum).ok_or_else(|| Error::Malformed {
-            cause: "ranks announced rows of more bytes than can be counted".to_string(),
-        })?;
+        let size_bytes = announced
+            .iter()
+            .try_fold(0, sum)
+            .ok_or_else(|| Error::Malformed { cause: "the announced sizes of all ranks overflow".to_string() })?;
         Ok(AgreedForm { form: first.form, merge: first.merge, size_bytes })
     }
 }
 
-/// Describe which ranks announced which call and form.
+/// Describe the announcements, with the ranks that made each.
 fn describe(announced: &[Announcement]) -> String {
     let mut groups: Vec<(&Announcement, Vec<usize>)> = Vec::new();
     for (rank, announced) in announced.iter().enumerate() {
@@ -94,12 +95,12 @@ fn describe(announced: &[Announcement]) -> String {
         }
     }
     let is_one_call = announced.iter().all(|other| other.call == announced[0].call);
-    let one = |(announced, ranks): &(&Announcement, Vec<usize>)| {
+    let group = |(announced, ranks): &(&Announcement, Vec<usize>)| {
         let call = if is_one_call { String::new() } else { format!("call #{:016x} of ", announced.call) };
         let balanced = if announced.balanced { ", balanced" } else { "" };
         format!("{}: {call}{}{balanced}", name_ranks(ranks), rows(announced))
     };
-    groups.iter().map(one).collect::<Vec<_>>().join("; ")
+    groups.iter().map(group).collect::<Vec<_>>().join("; ")
 }
 
 fn rows(announced: &Announcement) -> String {
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_without_rows_take_the_form_of_the_others_or_of_rank_0() {
+    fn ranks_without_rows_adopt_the_form_of_the_others_or_of_rank_0() {
         let other = KeyedForm { keys: KeyKind::Int64, width: 1, label: 0, ..FORM };
         let none = Announcement { form: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0, ..ANNOUNCED };
         let agreed = AgreedForm { form: FORM, merge: KeyedCombine::Concat, size_bytes: 80 };
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_more_bytes_than_can_be_counted_are_refused() {
+    fn announced_sizes_that_overflow_are_rejected() {
         let all = Announcement { size_bytes: u64::MAX, ..ANNOUNCED };
         assert!(matches!(AgreedForm::of(&[all, ANNOUNCED]), Err(Error::Malformed { .. })));
     }

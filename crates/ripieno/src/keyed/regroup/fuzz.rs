@@ -1,9 +1,9 @@
-//! Fuzz target for damaged blocks and announcements of a peer: decoding rejects them or returns rows.
+//! Fuzz targets for damaged blocks and announcements of a peer: decoding rejects them or returns valid data.
 
 use super::super::block::{KeyedCombine, KeyedForm, PartSize};
 use super::super::columns::KeyKind;
 use super::agreement::{AgreedForm, Announcement};
-use super::encoding::{Arrived, encoded_bytes};
+use super::encoding::{ReceivedBlock, encoded_bytes};
 use crate::{Element, Op};
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
 
@@ -16,15 +16,15 @@ const FORMS: [KeyedForm; 3] = [
     KeyedForm { keys: KeyKind::Int64, element: Element::U8, width: 2, combine: KeyedCombine::Concat, label: 9 },
 ];
 
-/// Split `N` words off the front of `bytes`; also returns the rest.
+/// Split `bytes` into `N` words and the rest.
 fn split<const N: usize>(bytes: &[u8]) -> Option<([u64; N], &[u8])> {
     let (front, rest) = bytes.split_at_checked(8 * N)?;
     let mut words = front.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
-    Some((std::array::from_fn(|_| words.next().expect("so many were split off")), rest))
+    Some((std::array::from_fn(|_| words.next().expect("the front has `N` words")), rest))
 }
 
 #[test]
-fn damaged_blocks_are_refused_or_rows() {
+fn damaged_blocks_are_rejected_or_decoded() {
     let bytes = |sizes: [u64; 3], rest: &[u8]| [&sizes.map(u64::to_le_bytes).concat()[..], rest].concat();
     let lengths = [2u32, 0, 5].map(u32::to_ne_bytes).concat();
     let counts = [1u64, 3, 1].map(u64::to_ne_bytes).concat();
@@ -38,10 +38,10 @@ fn damaged_blocks_are_refused_or_rows() {
         let Some(([keys, key_bytes, rows], block)) = split::<3>(bytes) else { return vec![] };
         let size = PartSize { keys, key_bytes, rows };
         let outcome = FORMS.map(|form| {
-            // As in a regroup, decode only if the buffer has the size that was announced.
+            // Like a regroup, decode only if the buffer has the announced size.
             let length = encoded_bytes(&form, size)?;
             let mut block = usize::try_from(length).ok().and_then(|length| block.get(..length))?;
-            let read = Arrived::read(&form, &size, &mut block).map(|arrived| {
+            let read = ReceivedBlock::read(&form, &size, &mut block).map(|arrived| {
                 let view = arrived.view();
                 (view.keys.len(), view.values.len())
             });
@@ -52,7 +52,7 @@ fn damaged_blocks_are_refused_or_rows() {
 }
 
 #[test]
-fn damaged_announcements_are_refused_or_agreed_on() {
+fn damaged_announcements_are_rejected_or_decoded() {
     let announced =
         Announcement { call: 7, balanced: true, form: FORMS[0], merge: KeyedCombine::Op(Op::Max), size_bytes: 40 };
     let bytes = |announced: Announcement| announced.words().map(u64::to_le_bytes).concat();
@@ -60,7 +60,7 @@ fn damaged_announcements_are_refused_or_agreed_on() {
     Fuzz::new("announcement", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
         let (words, _) = split(bytes)?;
         let read = Announcement::read(words)?;
-        assert_eq!(read.words(), words, "an announcement has one form");
+        assert_eq!(read.words(), words, "an announcement has one encoding");
         Some(AgreedForm::of(&[announced, read]).map(|_| ()).map_err(|error| error.to_string().len().min(90)))
     });
 }

@@ -2,7 +2,7 @@
 
 use super::super::block::{KeyedBlock, KeyedForm, PartSize};
 use super::super::part::{KeyedPart, PartScratch};
-use super::encoding::{Arrived, encoded_bytes};
+use super::encoding::{ReceivedBlock, encoded_bytes};
 use super::wave::Wave;
 use super::{OnBlock, Regrouping};
 use crate::error::Error;
@@ -70,7 +70,7 @@ impl Regrouping<'_> {
             self.regrouped.rows += block.view().row_count();
             on_block(&merged_form, block)?;
         }
-        self.regrouped.handing_on += started.elapsed();
+        self.regrouped.callback += started.elapsed();
         Ok(())
     }
 }
@@ -103,7 +103,7 @@ fn merged(
     scratch: &mut PartScratch,
 ) -> Result<KeyedBlock, Error> {
     let held = form.held_element();
-    // A single own piece needs no merge.
+    // A single piece from this rank needs no merge.
     if let ([RankPiece::Own(_)], true) = (&pieces[..], form == merged_form)
         && let Some(RankPiece::Own(block)) = pieces.pop()
     {
@@ -116,7 +116,7 @@ fn merged(
             RankPiece::Own(block) => block.view(),
             RankPiece::Received { from, size, bytes } => {
                 let malformed = |cause| Error::Malformed { cause: format!("rank {from} sent {cause}") };
-                arrived = Arrived::read(form, size, &mut &**bytes).map_err(malformed)?;
+                arrived = ReceivedBlock::read(form, size, &mut &**bytes).map_err(malformed)?;
                 arrived.view()
             }
         };

@@ -1,13 +1,13 @@
 //! Regroup: send the rows of each key to the rank that owns it, and combine them there, one part at a time.
 //!
-//! The added rows are sealed first. Each rank sends the sizes of its rows of each part to the part's owner, by a plan.
-//! In the same plan, ranks agree on the call, on owners and on waves. A wave is also one plan
-//! ([`ripieno_plan::regroup`]) and moves some parts of every rank. Their keys are complete when the wave has arrived.
-//! The next wave is in flight while a wave is merged and passed to the caller.
+//! First, each rank seals its rows. By one plan, it sends the size of its rows of each part to the part's owner. In the
+//! same plan, ranks agree on the call, on owners and on waves. Each wave is one more plan ([`ripieno_plan::regroup`])
+//! and moves some parts of every rank. Their keys are complete when the wave has arrived. The next wave is in flight
+//! while the receivers merge a wave and pass it to the caller.
 //!
-//! Cost: messages of 24 bytes per part to its owner (twice if balanced), 40 bytes to each rank, and the blocks of the
-//! parts. Blocks that stay on their rank use no link. If one wave is not enough, or parts are balanced, an allgather of
-//! 8 bytes per part is added. A small regroup is therefore two collectives.
+//! Cost: 24 bytes per part to its owner (twice if balanced), 40 bytes to each rank, and the blocks of the parts. Blocks
+//! that stay on their rank use no link. With several waves or balanced parts, an allgather of 8 bytes per part is
+//! added. A small regroup is therefore two collectives.
 //! Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 //! (Twister), section 5; Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV.
 
@@ -53,14 +53,14 @@ impl Communicator {
     ///
     /// Within a block, keys are in order of first appearance, one rank after the other. The result is bitwise identical
     /// in every run, for every wave size and number of threads. Every rank must call this function, with data of one
-    /// form and the same options. A rank without rows takes form and merge from the other ranks. `on_block` must not
+    /// form and the same options. A rank without rows adopts form and merge of the other ranks. `on_block` must not
     /// call a collective of this communicator.
     ///
     /// # Errors
     /// [`Error::Argument`] and [`Error::Unsupported`] if options or form are invalid; nothing is sent. Every rank gets
     /// [`Error::RowsDiffer`] if the forms of the rows differ, or if ranks differ in `call`, `merge` or `balanced`; no
-    /// row is sent. Ranks that make another call, or use other transport options, get
-    /// [`JobFailure::Mismatch`](crate::JobFailure::Mismatch). An error on this rank only (in `on_block`, spilling or
+    /// row is sent. If a rank makes another call or uses other transport options, all get
+    /// [`JobFailure::Mismatch`](crate::JobFailure::Mismatch). An error on one rank only (in `on_block`, spilling or
     /// memory) ends the job.
     pub fn regroup(
         &self,
@@ -70,7 +70,7 @@ impl Communicator {
     ) -> Result<Regrouped, Error> {
         let (form, rank_count) = (*rows.form(), rows.owners.rank_count);
         if rank_count != self.world_size() {
-            let expected = format!("{}, as many as there are ranks here", self.world_size());
+            let expected = format!("{}, the number of ranks of this communicator", self.world_size());
             return Err(argument("ranks of the aggregation", rank_count, &expected));
         }
         KeyedForm { combine: options.merge, ..form }.reduction()?;
@@ -111,7 +111,7 @@ fn regroup(
         bytes_sent: 0,
         exchange: Duration::ZERO,
         merge: Duration::ZERO,
-        handing_on: Duration::ZERO,
+        callback: Duration::ZERO,
     };
     let mut regrouping = Regrouping { comm, options, steps, parts, sizes, exchanges, regrouped };
     let mut next = regrouping.start(0)?;

@@ -8,31 +8,31 @@ use ripieno_run::{Call, CallKind, Element};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-/// Default for the bytes that a rank receives in one wave. Larger waves are no faster and take memory.
+/// Default for the bytes that a rank receives in one wave. Larger waves are no faster and need more memory.
 const WAVE_BYTES: u64 = 16 << 20;
 /// Default for the minimum number of waves. Only the first wave cannot overlap with merging.
 const WAVE_COUNT: NonZeroU64 = NonZeroU64::new(4).unwrap();
-/// Smallest wave that [`Regroup::wave_count`] may cause: merging a smaller wave takes no longer than one more message.
+/// Smallest wave that [`Regroup::wave_count`] may cause. Merging a smaller wave takes less time than one more message.
 const LEAST_WAVE_BYTES: u64 = 256 << 10;
-/// Default limit for eager blocks: the links buffer blocks of this size.
+/// Default for the largest eager block. The links can buffer blocks of this size.
 const EAGER_BYTES: usize = 64 << 10;
-/// Default for the large blocks in flight to a rank: while one block arrives, the grant of the next is on its way.
-const PULLS: usize = 4;
+/// Default for the number of large blocks in flight to a rank. The grants of the next blocks overlap with transfers.
+const PULLS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
 /// Options of a regroup. They must be the same on every rank, except `threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regroup {
-    /// Number that the caller gives this call. Ranks compare it together with the other options.
+    /// Number by which the caller identifies this call. Ranks compare it together with the other options.
     pub call: u64,
-    /// How to combine rows of equal keys from different ranks. Rows can still be combined here if the parts keep all
-    /// rows.
+    /// How to combine rows of equal keys from different ranks. This may be an operation although the aggregation keeps
+    /// all rows.
     pub merge: KeyedCombine,
     /// Whether to assign parts to ranks by size, largest first, instead of by part number.
     pub balanced: bool,
     /// Bytes that a rank receives in one wave, and half of the bytes that it sends in one. A wave has at least one
     /// part.
     pub wave_bytes: u64,
-    /// Minimum number of waves, as long as a wave brings at least 256 KiB to the rank that receives most.
+    /// Minimum number of waves, as long as the rank that receives most gets at least 256 KiB in a wave.
     pub wave_count: NonZeroU64,
     /// Largest block that is sent eagerly. Larger blocks are sent when the receiver requests them.
     pub eager_bytes: usize,
@@ -45,7 +45,6 @@ pub struct Regroup {
 impl Regroup {
     /// Create the default options: one thread, and rows of equal keys combined by `merge`.
     pub fn new(merge: KeyedCombine) -> Regroup {
-        let pulls = NonZeroUsize::new(PULLS).expect("somebody has to begin");
         Regroup {
             call: 0,
             merge,
@@ -53,24 +52,23 @@ impl Regroup {
             wave_bytes: WAVE_BYTES,
             wave_count: WAVE_COUNT,
             eager_bytes: EAGER_BYTES,
-            pulls,
+            pulls: PULLS,
             threads: NonZeroUsize::MIN,
         }
     }
 
-    /// Return the same options with waves that fit into `memory_bytes`, half of which stays free for waiting data. A
-    /// rank holds one wave that it merges and one in flight, together with the bytes that it sends, which may be twice
-    /// as large.
+    /// Return the same options with waves that fit into `memory_bytes`. Half of the memory stays free for other data. A
+    /// rank holds the wave that it merges, the wave in flight, and the bytes that it sends (up to twice a wave).
     pub fn within(self, memory_bytes: u64) -> Regroup {
         Regroup { wave_bytes: self.wave_bytes.min(memory_bytes / 8), ..self }
     }
 
-    /// Return the same options with waves of exactly `wave_bytes`, and a single wave if all ranks have fewer bytes.
+    /// Return the same options with waves of `wave_bytes`. If all ranks have fewer bytes, there is a single wave.
     pub fn in_waves_of(self, wave_bytes: u64) -> Regroup {
         Regroup { wave_bytes, wave_count: NonZeroU64::MIN, ..self }
     }
 
-    /// Return the bytes that a wave brings to a rank if the rank that receives most receives `most_bytes` in total.
+    /// Return the bytes that a rank receives in a wave if no rank receives more than `most_bytes` in total.
     pub(super) fn wave_bytes_of(&self, most_bytes: u64) -> u64 {
         most_bytes.div_ceil(self.wave_count.get()).max(LEAST_WAVE_BYTES).min(self.wave_bytes)
     }
@@ -83,9 +81,9 @@ pub struct Regrouped {
     pub form: KeyedForm,
     /// Number of waves, sent one after the other.
     pub waves: usize,
-    /// Number of rows in the parts of this rank, and how many of them were sent to other ranks.
+    /// Number of rows of this rank before the exchange.
     pub rows_in: u64,
-    #[allow(missing_docs)]
+    /// Number of rows that this rank sent to other ranks.
     pub rows_sent: u64,
     /// Number of keys that this rank owns.
     pub keys: u64,
@@ -93,7 +91,7 @@ pub struct Regrouped {
     pub rows: u64,
     /// Payload bytes sent by this rank.
     pub bytes_sent: u64,
-    /// Bytes of this rank's parts that had been spilled to files.
+    /// Bytes of this rank's rows that were spilled to files.
     pub spilled_bytes: u64,
     /// Time spent sealing the added rows.
     pub sealing: Duration,
@@ -104,14 +102,14 @@ pub struct Regrouped {
     /// Time spent merging.
     pub merge: Duration,
     /// Time spent in `on_block`.
-    pub handing_on: Duration,
+    pub callback: Duration,
 }
 
 /// The calls of a regroup, one for each step. Ranks compare them like all other calls.
 #[derive(Clone, Debug)]
 pub(super) struct Steps {
-    /// The transport options as text, and their hash.
-    words: String,
+    /// Description of the transport options, and its hash.
+    description: String,
     form: u32,
     /// The number of the next step.
     next: u32,
@@ -121,16 +119,16 @@ impl Steps {
     /// Create the steps of a regroup of rows in `part_count` parts.
     pub fn new(part_count: usize, options: &Regroup) -> Steps {
         let Regroup { wave_bytes, wave_count, eager_bytes, pulls, .. } = *options;
-        let words = format!(
+        let description = format!(
             "{part_count} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above \
              {eager_bytes} bytes"
         );
-        Steps { form: ElementShape::Described(&words).form(), words, next: 0 }
+        Steps { form: ElementShape::Described(&description).form(), description, next: 0 }
     }
 
     /// Return the call of the next step on `comm`.
     pub fn next_call(&mut self, comm: &Communicator) -> Result<Call, Error> {
-        comm.hold()?.core().fabric.note_form(self.form, &|| self.words.clone());
+        comm.hold()?.core().fabric.note_form(self.form, &|| self.description.clone());
         let kind = CallKind::Regroup { step: self.next };
         self.next = self.next.wrapping_add(1);
         Ok(Call { kind, element: Element::U8, form: self.form })

@@ -1,4 +1,4 @@
-//! Exchange of part sizes, which determine owners and waves. The same message carries the announcements.
+//! Exchange of part sizes, from which ranks derive owners and waves. The same message carries the announcements.
 
 use super::super::block::{KeyedForm, PartSize};
 use super::super::parts::Parts;
@@ -17,24 +17,26 @@ use ripieno_run::BufferMemory;
 /// Encoded size of a `PartSize`.
 const ANNOUNCED_BYTES: usize = 24;
 
-/// The part sizes: the waves that all ranks know, and the details of the parts that this rank owns.
+/// The waves, and the sizes of the parts that this rank owns.
 pub(super) struct RegroupSizes {
     pub waves: Waves,
-    own: Own,
+    owned: OwnedParts,
 }
 
 /// The parts that this rank owns.
-struct Own {
+struct OwnedParts {
     /// Part numbers, ascending.
     parts: Vec<usize>,
-    /// For each rank, the size that it sends of each of these parts.
+    /// For each rank, the sizes of its rows of these parts.
     sizes: Vec<Vec<PartSize>>,
 }
 
 impl RegroupSizes {
     /// Send the sizes of `parts` to their owners, preceded by this rank's announcement. Ranks without rows adopt the
-    /// form of the other ranks. If one wave suffices and owners do not depend on sizes, no further exchange follows.
-    /// Otherwise all ranks learn the size of each part.
+    /// form of the other ranks.
+    ///
+    /// If one wave suffices and owners do not depend on sizes, no further exchange follows. Otherwise, an allgather
+    /// sends the size of each part to all ranks.
     pub fn exchange(
         comm: &Communicator,
         parts: &mut Parts,
@@ -43,54 +45,57 @@ impl RegroupSizes {
     ) -> Result<(RegroupSizes, AgreedForm), Error> {
         let (part_count, p) = (parts.part_count(), comm.world_size());
         let sizes: Vec<PartSize> = (0..part_count).map(|part| parts.size(part)).collect();
-        let bytes: Vec<u64> =
-            sizes.iter().map(|&size| encoded_bytes(parts.form(), size).expect("it is in memory")).collect();
+        let bytes: Vec<u64> = sizes
+            .iter()
+            .map(|&size| encoded_bytes(parts.form(), size).expect("parts in memory have an encoded size"))
+            .collect();
         let Regroup { call, balanced, merge, .. } = *options;
         let announced = Announcement { call, balanced, form: *parts.form(), merge, size_bytes: bytes.iter().sum() };
         let mut owners = hashed_owners(part_count, p);
-        let (mut own, all_announced) = Own::exchange(comm, &sizes, &announced.words(), steps, &owners)?;
+        let (mut owned, all_announced) = OwnedParts::exchange(comm, &sizes, &announced.words(), steps, &owners)?;
         let agreed = AgreedForm::of(&announcements(&all_announced)?)?;
         if announced.size_bytes == 0 {
             parts.adopt(agreed.form);
         }
-        let own_bytes = own.bytes(&agreed.form)?;
+        let own_bytes = owned.bytes(&agreed.form)?;
         let most_bytes = agreed.size_bytes;
         if !balanced && most_bytes <= options.wave_bytes_of(most_bytes) {
             // For parts of other owners, this rank only needs the size of its own rows.
             let mut known_bytes = bytes;
-            own.parts.iter().zip(&own_bytes).for_each(|(&part, &bytes)| known_bytes[part] = bytes);
-            let waves = Waves::whole(&owners, &known_bytes, p, most_bytes > 0);
-            return Ok((RegroupSizes { waves, own }, agreed));
+            owned.parts.iter().zip(&own_bytes).for_each(|(&part, &bytes)| known_bytes[part] = bytes);
+            let waves = Waves::single(&owners, &known_bytes, p, most_bytes > 0);
+            return Ok((RegroupSizes { waves, owned }, agreed));
         }
         let part_bytes = all_words(comm, &own_bytes)?;
         if part_bytes.iter().try_fold(0u64, |sum, &bytes| sum.checked_add(bytes)).is_none() {
-            return Err(Error::Malformed {
-                cause: "ranks announced parts of more bytes than can be counted".to_string(),
-            });
+            return Err(Error::Malformed { cause: "the announced sizes of all parts overflow".to_string() });
         }
         if balanced {
             owners = balanced_owners(&part_bytes, p);
-            (own, _) = Own::exchange(comm, &sizes, &[], steps, &owners)?;
-            let mut announced = own.parts.iter().zip(own.bytes(&agreed.form)?);
+            (owned, _) = OwnedParts::exchange(comm, &sizes, &[], steps, &owners)?;
+            let mut announced = owned.parts.iter().zip(owned.bytes(&agreed.form)?);
             if let Some((part, _)) = announced.find(|&(&part, bytes)| part_bytes[part] != bytes) {
                 return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
             }
         }
         let most_bytes = loads(&owners, &part_bytes, p).into_iter().max().unwrap_or(0);
         let waves = Waves::new(&owners, &part_bytes, p, options.wave_bytes_of(most_bytes));
-        Ok((RegroupSizes { waves: bounded(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, own }, agreed))
+        Ok((
+            RegroupSizes { waves: limit_sent_bytes(comm, waves, &part_bytes, &bytes, options.wave_bytes)?, owned },
+            agreed,
+        ))
     }
 
     /// Return the size of the rows that rank `from` sends for `part`, which this rank owns.
     pub fn incoming(&self, from: usize, part: usize) -> PartSize {
-        let place = self.own.parts.binary_search(&part).expect("the part is at home here");
-        self.own.sizes[from][place]
+        let place = self.owned.parts.binary_search(&part).expect("this rank owns the part");
+        self.owned.sizes[from][place]
     }
 }
 
-/// Return the same waves, or shorter waves if a rank sends more than twice `wave_bytes` in one of them. `bytes` are the
-/// sizes of this rank's parts.
-fn bounded(
+/// Shorten the waves until no rank sends more than twice `wave_bytes` in one of them. `bytes` are the sizes of this
+/// rank's rows of each part.
+fn limit_sent_bytes(
     comm: &Communicator,
     mut waves: Waves,
     part_bytes: &[u64],
@@ -103,12 +108,12 @@ fn bounded(
         return Ok(waves);
     }
     loop {
-        let given = |wave: usize| -> u64 {
+        let sent_bytes = |wave: usize| -> u64 {
             let others = (0..p).filter(|&to| to != rank);
             others.flat_map(|to| waves.parts(to, wave)).map(|&part| bytes[part]).sum()
         };
-        let given: Vec<u64> = (0..waves.count()).map(given).collect();
-        match waves.cut(part_bytes, &combined_words(comm, &given, Op::Max)?, wave_bytes) {
+        let sent_bytes: Vec<u64> = (0..waves.count()).map(sent_bytes).collect();
+        match waves.cut(part_bytes, &combined_words(comm, &sent_bytes, Op::Max)?, wave_bytes) {
             Some(cut) => waves = cut,
             None => return Ok(waves),
         }
@@ -118,26 +123,27 @@ fn bounded(
 /// Decode the announcements of all ranks, ordered by rank.
 fn announcements(announced: &[Vec<u64>]) -> Result<Vec<Announcement>, Error> {
     let read = |(rank, words): (usize, &Vec<u64>)| {
-        let words = words[..].try_into().expect("all tell as much");
-        let nothing = || Error::Malformed { cause: format!("rank {rank} announced rows that cannot be") };
-        Announcement::read(words).ok_or_else(nothing)
+        let words = words[..].try_into().expect("every announcement has the same size");
+        let malformed = || Error::Malformed { cause: format!("rank {rank} sent an invalid announcement") };
+        Announcement::read(words).ok_or_else(malformed)
     };
     announced.iter().enumerate().map(read).collect()
 }
 
-impl Own {
-    /// Send the sizes of this rank's parts to their owners, preceded by `words`. Also returns the `words` of all ranks.
+impl OwnedParts {
+    /// Send the sizes of this rank's rows to the owners of the parts, preceded by `prefix`. Also returns the prefixes
+    /// of all ranks.
     fn exchange(
         comm: &Communicator,
         sizes: &[PartSize],
-        ahead: &[u64],
+        prefix: &[u64],
         steps: &mut Steps,
         owners: &[usize],
-    ) -> Result<(Own, Vec<Vec<u64>>), Error> {
+    ) -> Result<(OwnedParts, Vec<Vec<u64>>), Error> {
         let (rank, p) = (comm.rank(), comm.world_size());
         let mut by_owner = vec![Vec::new(); p];
         owners.iter().enumerate().for_each(|(part, &owner)| by_owner[owner].push(part));
-        let length = |parts: &Vec<usize>| size_of_val(ahead) + parts.len() * ANNOUNCED_BYTES;
+        let length = |parts: &Vec<usize>| size_of_val(prefix) + parts.len() * ANNOUNCED_BYTES;
         let lengths: Vec<usize> = by_owner.iter().map(length).collect();
         let mut out = Vec::with_capacity(lengths.iter().sum());
         for parts in &by_owner {
@@ -145,7 +151,7 @@ impl Own {
                 let PartSize { keys, key_bytes, rows } = sizes[part];
                 [keys, key_bytes, rows]
             });
-            out.extend(ahead.iter().copied().chain(numbers).flat_map(u64::to_ne_bytes));
+            out.extend(prefix.iter().copied().chain(numbers).flat_map(u64::to_ne_bytes));
         }
         let (own, own_bytes) = (by_owner.swap_remove(rank), lengths[rank]);
         let mut into = vec![0; p * own_bytes];
@@ -157,16 +163,16 @@ impl Own {
         comm.run_uncatalogued(steps.next_call(comm)?, plan, buffers)?;
 
         let mut numbers = words(&into);
-        let mut next = || numbers.next().expect("every rank tells as much");
-        let (mut all_ahead, mut all_sizes) = (Vec::new(), Vec::new());
+        let mut next = || numbers.next().expect("every rank sends as many numbers");
+        let (mut all_prefixes, mut all_sizes) = (Vec::new(), Vec::new());
         for _ in 0..p {
-            all_ahead.push(ahead.iter().map(|_| next()).collect());
+            all_prefixes.push(prefix.iter().map(|_| next()).collect());
             all_sizes.push(own.iter().map(|_| PartSize { keys: next(), key_bytes: next(), rows: next() }).collect());
         }
-        Ok((Own { parts: own, sizes: all_sizes }, all_ahead))
+        Ok((OwnedParts { parts: own, sizes: all_sizes }, all_prefixes))
     }
 
-    /// Return the size of each part, summed over all ranks. Fails if the total is larger than memory could hold.
+    /// Return the size of each part, summed over all ranks. Fails if the total exceeds the address space.
     fn bytes(&self, form: &KeyedForm) -> Result<Vec<u64>, Error> {
         let (mut part_bytes, mut total_bytes) = (vec![0; self.parts.len()], 0u64);
         for (rank, sizes) in self.sizes.iter().enumerate() {
@@ -208,8 +214,9 @@ mod tests {
         Aggregation::new(form, 2, None).unwrap()
     }
 
-    /// Return the results at rank 0 when rank 1 claims `sizes` for all its parts, one entry for each request.
-    fn announce_false_size(form: KeyedForm, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
+    /// Run a regroup in which rank 1 announces false sizes: `sizes[i]` for all its parts in exchange `i`. Return the
+    /// results of both ranks.
+    fn regroup_with_false_sizes(form: KeyedForm, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
         let fabrics = ThreadFabric::group(2).unwrap();
         let false_size = |comm: &Communicator| {
             let parts = no_rows(form).seal(&Threads::new(1)).unwrap();
@@ -219,8 +226,8 @@ mod tests {
             let sent = Announcement { call, balanced, form, merge, size_bytes: 1 }.words();
             for (turn, &size) in sizes.iter().enumerate() {
                 let owners = if turn == 0 { hashed_owners(none.len(), 2) } else { balanced_owners(&none, 2) };
-                let ahead = if turn == 0 { &sent[..] } else { &[] };
-                Own::exchange(comm, &vec![size; parts.part_count()], ahead, &mut steps, &owners)?;
+                let prefix = if turn == 0 { &sent[..] } else { &[] };
+                OwnedParts::exchange(comm, &vec![size; parts.part_count()], prefix, &mut steps, &owners)?;
                 if turn + 1 < sizes.len() {
                     all_words(comm, &none[none.len() / 2..])?;
                 }
@@ -238,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_cannot_be_end_the_job() {
+    fn impossible_sizes_end_the_job() {
         let concat = KeyedForm { combine: KeyedCombine::Concat, ..FORM };
         let strings = KeyedForm { keys: KeyKind::Strings, ..FORM };
         let size = |keys, key_bytes, rows| PartSize { keys, key_bytes, rows };
-        let lies = [
+        let cases = [
             (FORM, size(1, 7, 1), "1 keys of 7 bytes with 1 rows"),
             (FORM, size(2, 16, 3), "2 keys of 16 bytes with 3 rows"),
             (FORM, size(1 << 61, 1 << 63, 1 << 61), "keys"),
@@ -252,8 +259,8 @@ mod tests {
             (strings, size(0, 5, 0), "0 keys of 5 bytes with 0 rows"),
             (strings, size(u64::MAX, 5, u64::MAX), "keys"),
         ];
-        for (form, false_size, text) in lies {
-            let [outcome, after] = announce_false_size(form, &Regroup::new(form.combine), &[false_size]);
+        for (form, false_size, text) in cases {
+            let [outcome, after] = regroup_with_false_sizes(form, &Regroup::new(form.combine), &[false_size]);
             let Err(Error::Malformed { cause }) = outcome else { panic!("{outcome:?}") };
             assert!(cause.starts_with("rank 1 announced") && cause.contains(text), "{cause}");
             assert!(matches!(after, Err(Error::Failed(JobFailure::RankFailed { rank: 0, .. }))), "{after:?}");
@@ -264,7 +271,7 @@ mod tests {
     fn different_sizes_for_different_owners_end_the_job() {
         let options = Regroup { balanced: true, ..Regroup::new(FORM.combine) };
         let sizes = [PartSize::default(), PartSize { keys: 1, key_bytes: 8, rows: 1 }];
-        let [outcome, after] = announce_false_size(FORM, &options, &sizes);
+        let [outcome, after] = regroup_with_false_sizes(FORM, &options, &sizes);
         assert!(matches!(&outcome, Err(Error::Malformed { cause }) if cause.contains("two sizes")), "{outcome:?}");
         assert!(after.is_err());
     }

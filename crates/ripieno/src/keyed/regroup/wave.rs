@@ -1,4 +1,4 @@
-//! Waves: pack some parts of every rank for their owners, send them, and receive the parts of other ranks.
+//! Waves: each packs some parts of every rank, sends them to their owners, and receives the parts of other ranks.
 
 use super::super::block::PartSize;
 use super::super::parts::Parts;
@@ -43,7 +43,7 @@ unsafe impl OwnedBuffers for Buffers {
     }
 }
 
-/// The blocks that this rank sends and receives in each wave, and the largest size of both buffers.
+/// The blocks that this rank sends and receives in each wave, and the sizes of the two buffers.
 pub(super) struct WaveExchanges {
     waves: Vec<[ExchangeBlocks; 2]>,
     largest_bytes: [usize; 2],
@@ -53,16 +53,16 @@ impl WaveExchanges {
     pub fn new(comm: &Communicator, parts: &Parts, sizes: &RegroupSizes, eager_bytes: usize) -> WaveExchanges {
         let (rank, p) = (comm.rank(), comm.world_size());
         let bytes = |size: PartSize| encoded_bytes(parts.form(), size).expect("sizes have been checked") as usize;
-        let given =
+        let sent =
             |wave, to| -> usize { sizes.waves.parts(to, wave).iter().map(|&part| bytes(parts.size(part))).sum() };
-        let taken = |wave, from| -> usize {
+        let received = |wave, from| -> usize {
             sizes.waves.parts(rank, wave).iter().map(|&part| bytes(sizes.incoming(from, part))).sum()
         };
         let blocks = |buffer, wave: usize, length: &dyn Fn(usize, usize) -> usize| {
             let lengths = (0..p).map(|peer| if peer == rank { 0 } else { length(wave, peer) });
             ExchangeBlocks::new(buffer, &lengths.collect::<Vec<_>>(), eager_bytes)
         };
-        let wave = |wave| [blocks(Buffer::MAIN, wave, &given), blocks(Buffer::OUTPUT, wave, &taken)];
+        let wave = |wave| [blocks(Buffer::MAIN, wave, &sent), blocks(Buffer::OUTPUT, wave, &received)];
         let waves: Vec<[ExchangeBlocks; 2]> = (0..sizes.waves.count()).map(wave).collect();
         let largest = |side: usize| waves.iter().map(|wave| wave[side].total_bytes()).max().unwrap_or(0);
         WaveExchanges { largest_bytes: [0, 1].map(largest), waves }
@@ -70,12 +70,13 @@ impl WaveExchanges {
 }
 
 impl Regrouping<'_> {
-    /// Pack this rank's blocks for the other ranks in `wave` and start the exchange; `None` if no such wave exists.
+    /// Pack this rank's blocks for the other ranks in `wave`, and start the exchange. Returns `None` after the last
+    /// wave.
     pub fn start(&mut self, wave: usize) -> Result<Option<InFlightWave>, Error> {
         let Some([out, into]) = self.exchanges.waves.get(wave).cloned() else { return Ok(None) };
         let started = Instant::now();
         let (rank, p) = (self.comm.rank(), self.comm.world_size());
-        // All waves use the same buffer sizes, so that the pool can reuse buffers.
+        // All waves use buffers of the same size, which the pool can reuse.
         let [out_bytes, into_bytes] = self.exchanges.largest_bytes;
         let mut buffers = Buffers { out: self.comm.scratch(out_bytes)?, into: self.comm.scratch(into_bytes)? };
         for peer in (0..p).filter(|&peer| peer != rank) {

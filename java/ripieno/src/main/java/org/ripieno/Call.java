@@ -40,7 +40,7 @@ final class Call {
     return this;
   }
 
-  /** Set the root, the peer or the distance. */
+  /** Set the root, the peer or the distance, depending on the collective. */
   Call number(long number) {
     this.number = number;
     return this;
@@ -56,7 +56,7 @@ final class Call {
     return this;
   }
 
-  /** Run until completion, in place. */
+  /** Run the call in place. */
   void run(Communicator communicator, Values values) {
     check(values);
     Native.run(
@@ -71,10 +71,10 @@ final class Call {
         values.bytes,
         0,
         0);
-    keep(communicator, values.kept);
+    keepReachable(communicator, values.owner);
   }
 
-  /** Run until completion, from one memory to another. */
+  /** Run the call from one memory to another. */
   void run(Communicator communicator, Values out, Values into) {
     Native.run(
         communicator.address(),
@@ -88,11 +88,11 @@ final class Call {
         out.bytes,
         into.address,
         into.bytes);
-    keep(communicator, out.kept);
-    keep(communicator, into.kept);
+    keepReachable(communicator, out.owner);
+    keepReachable(communicator, into.owner);
   }
 
-  /** Start in the background, and return the address of the native handle. */
+  /** Start the call in the background, and return the address of the native handle. */
   long start(Communicator communicator, Values values) {
     check(values);
     long handle =
@@ -108,20 +108,20 @@ final class Call {
             values.bytes,
             0,
             0,
-            values.kept);
-    keep(communicator, values.kept);
+            values.owner);
+    keepReachable(communicator, values.owner);
     return handle;
   }
 
-  /** Check that the operation supports the type. A world of one rank combines nothing, so no other check would fail. */
+  /** Check that the operation supports the type. Native code does not check this for a single rank. */
   private void check(Values values) {
     if (op >= Op.AND.ordinal() && values.areFloating()) {
       throw new InputException(Op.values()[op] + " of float or double: expected integers");
     }
   }
 
-  private static void keep(Communicator communicator, Object kept) {
-    Reference.reachabilityFence(kept);
+  private static void keepReachable(Communicator communicator, Object owner) {
+    Reference.reachabilityFence(owner);
     Reference.reachabilityFence(communicator);
   }
 }

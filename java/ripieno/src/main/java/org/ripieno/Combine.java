@@ -10,7 +10,7 @@ public enum Combine {
   MIN,
   /** One row with the maximum of each column. */
   MAX,
-  /** All rows are kept, one after the other; {@link KeyedRows#counts} returns the number per key. */
+  /** All rows, concatenated. {@link KeyedRows#counts} returns the number of rows per key. */
   CONCAT;
 
   int number() {

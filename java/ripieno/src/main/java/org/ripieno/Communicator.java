@@ -7,7 +7,7 @@ import java.lang.ref.Reference;
 import java.util.Arrays;
 
 /**
- * One rank's end of a group of ranks that communicate.
+ * One rank's handle to a group of ranks.
  *
  * <p>Every rank calls every collective in the same order, with the same types, operations and roots. Sizes are equal
  * unless stated otherwise. If ranks differ, all of them get a {@link CollectiveMismatchException} that lists the calls.
@@ -18,24 +18,24 @@ import java.util.Arrays;
  * limit. Arrays are copied to direct memory and back; buffers are used in place. Results are bitwise equal on every
  * rank, also on ranks in Python or Rust.
  *
- * <p>Several threads may call one communicator; its calls then count in the order of their arrival.
+ * <p>Several threads may call one communicator; its calls are ordered by their arrival.
  */
 public final class Communicator implements AutoCloseable {
   private final long address;
   private final int rank;
   private final int size;
-  private final Cleaner.Cleanable owned;
+  private final Cleaner.Cleanable cleanable;
 
   Communicator(long address, int rank, int size) {
     this.address = address;
     this.rank = rank;
     this.size = size;
-    owned = Owned.by(this, address, Native::free);
+    cleanable = NativeCleaner.register(this, address, Native::free);
   }
 
-  /** Return a builder for this rank's connection, with more settings than {@link #meet} has. */
-  public static Meeting meeting(int rank, int size, String token) {
-    return new Meeting(rank, size, token);
+  /** Return a builder that connects to the other ranks, with more settings than {@link #meet}. */
+  public static Rendezvous rendezvous(int rank, int size, String token) {
+    return new Rendezvous(rank, size, token);
   }
 
   /**
@@ -44,11 +44,11 @@ public final class Communicator implements AutoCloseable {
    * @param rank this rank, from 0
    * @param size number of ranks
    * @param token the secret of the job; a process that knows it belongs to the job
-   * @param exchange returns all ranks' strings for this rank's string
+   * @param exchange takes this rank's string and returns the strings of all ranks
    * @throws RendezvousException if the ranks do not connect within one minute
    */
   public static Communicator meet(int rank, int size, String token, Exchange exchange) {
-    return meeting(rank, size, token).over(exchange);
+    return rendezvous(rank, size, token).over(exchange);
   }
 
   /** Return a new random token, for all ranks of one job. */
@@ -129,7 +129,7 @@ public final class Communicator implements AutoCloseable {
 
   /** Run {@link #allgather(Object)} when every rank knows the element count of every rank. */
   public <A> A allgather(A mine, long[] counts) {
-    A all = withOwn(mine, counts);
+    A all = withOwnPart(mine, counts);
     return allgatherInto(all, counts);
   }
 
@@ -153,13 +153,13 @@ public final class Communicator implements AutoCloseable {
    */
   public <A> A gather(A mine, int root) {
     long[] counts = allCounts(Values.countOf(mine));
-    A all = withOwn(mine, counts);
+    A all = withOwnPart(mine, counts);
     inPlace(Call.of(Call.GATHER).counts(counts).number(root), all);
     return rank == root ? all : null;
   }
 
   /**
-   * Distribute the root's values in parts.
+   * Send each rank its part of the root's values.
    *
    * @param all at the root {@code counts[rank]} elements for each rank, one after the other; elsewhere an array of the
    *     same type with any length
@@ -167,19 +167,19 @@ public final class Communicator implements AutoCloseable {
    * @return a new array with this rank's part
    */
   public <A> A scatter(A all, long[] counts, int root) {
-    A whole = rank == root ? all : Values.newArray(all, total(counts));
-    try (Values memory = Values.of(whole)) {
+    A buffer = rank == root ? all : Values.newArray(all, total(counts));
+    try (Values memory = Values.of(buffer)) {
       Call.of(Call.SCATTER).counts(counts).number(root).run(this, memory);
       // The root's array is only read.
       if (rank != root) {
         memory.copyBack();
       }
     }
-    return own(whole, counts);
+    return ownPart(buffer, counts);
   }
 
   /**
-   * Combine the values of all ranks and distribute the result in parts.
+   * Combine the values of all ranks and send each rank its part of the result.
    *
    * @param values {@code counts[rank]} elements for each rank, one after the other; an array stays unchanged, a buffer
    *     does not
@@ -190,7 +190,7 @@ public final class Communicator implements AutoCloseable {
     A mine = Values.newArray(values, total(counts));
     System.arraycopy(values, 0, mine, 0, Math.toIntExact(total(counts)));
     inPlace(Call.of(Call.REDUCE_SCATTER).counts(counts).op(op), mine);
-    return own(mine, counts);
+    return ownPart(mine, counts);
   }
 
   /**
@@ -215,16 +215,16 @@ public final class Communicator implements AutoCloseable {
    * behind.
    *
    * @param block of any length
-   * @param distance the number of positions
+   * @param distance the number of positions in the ring
    * @return a new array
    */
   public <A> A rotate(A block, int distance) {
     long[] length = {Values.countOf(block)};
     long[] inLength = new long[1];
-    int around = Math.floorMod(distance, size);
-    turn(length, inLength, around);
+    int offset = Math.floorMod(distance, size);
+    rotateInto(length, inLength, offset);
     A into = Values.newArray(block, inLength[0]);
-    turn(block, into, around);
+    rotateInto(block, into, offset);
     return into;
   }
 
@@ -311,16 +311,16 @@ public final class Communicator implements AutoCloseable {
   }
 
   private void exchange(Object out, long[] outCounts, Object into, long[] inCounts) {
-    between(Call.of(Call.ALLTOALL).counts(outCounts).inCounts(inCounts), out, into);
+    run(Call.of(Call.ALLTOALL).counts(outCounts).inCounts(inCounts), out, into);
   }
 
-  private void turn(Object out, Object into, int distance) {
-    between(Call.of(Call.ROTATE).number(distance), out, into);
+  private void rotateInto(Object out, Object into, int distance) {
+    run(Call.of(Call.ROTATE).number(distance), out, into);
   }
 
-  private void between(Call call, Object out, Object into) {
+  private void run(Call call, Object out, Object into) {
     try (Values from = Values.of(out);
-        Values to = Values.room(into)) {
+        Values to = Values.uninitialized(into)) {
       call.run(this, from, to);
       to.copyBack();
     }
@@ -335,13 +335,13 @@ public final class Communicator implements AutoCloseable {
   }
 
   /** Return an array for all ranks' values, with this rank's values in place. */
-  private <A> A withOwn(A mine, long[] counts) {
+  private <A> A withOwnPart(A mine, long[] counts) {
     A all = Values.newArray(mine, total(counts));
     System.arraycopy(mine, 0, all, Math.toIntExact(before(counts)), Math.toIntExact(counts[rank]));
     return all;
   }
 
-  private <A> A own(A all, long[] counts) {
+  private <A> A ownPart(A all, long[] counts) {
     A mine = Values.newArray(all, counts[rank]);
     System.arraycopy(all, Math.toIntExact(before(counts)), mine, 0, Math.toIntExact(counts[rank]));
     return mine;

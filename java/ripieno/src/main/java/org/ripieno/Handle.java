@@ -14,16 +14,16 @@ public final class Handle<A> {
   private final A result;
   private final Values values;
   private final long address;
-  private final Cleaner.Cleanable owned;
+  private final Cleaner.Cleanable cleanable;
   private boolean isTaken;
 
   Handle(Communicator communicator, Call call, A result) {
     this.communicator = communicator;
     this.result = result;
-    // The memory is released once the call has ended.
+    // The native handle keeps the memory until the call has ended.
     values = Values.of(result);
     address = call.start(communicator, values);
-    owned = Owned.by(this, address, Native::freeHandle);
+    cleanable = NativeCleaner.register(this, address, Native::freeHandle);
   }
 
   /** Return whether the call has ended, with a result or an exception. */
@@ -43,7 +43,7 @@ public final class Handle<A> {
       values.copyBack();
       values.close();
       isTaken = true;
-      owned.clean();
+      cleanable.clean();
     }
     return result;
   }

@@ -23,8 +23,8 @@ import java.util.stream.IntStream;
 public final class KMeans implements Serializable {
   private static final long serialVersionUID = 1;
 
-  /** Additional entries in the reduced vector, equal to the Python estimator, so that the results are bitwise equal. */
-  private static final int EXTRA = 6;
+  /** Number of additional entries in the reduced vector. Equal to the Python estimator for bitwise equal results. */
+  private static final int EXTRA_ENTRY_COUNT = 6;
 
   /** Initialization with k-means||, under its MLlib name. */
   public static final String PARALLEL = "k-means||";
@@ -50,7 +50,7 @@ public final class KMeans implements Serializable {
     return this;
   }
 
-  /** Set the limit of iterations; default 300. */
+  /** Set the maximum number of iterations; default 300. */
   public KMeans setMaxIter(int maxIter) {
     this.maxIter = checked("maxIter", maxIter, 1);
     return this;
@@ -135,8 +135,8 @@ public final class KMeans implements Serializable {
       columns = rows.columns();
       valueCount = Math.multiplyExact(k, columns);
       count = Math.toIntExact(rows.count());
-      long bad = Native.firstNonFinite(rows.address(), threads);
-      long[] gathered = communicator.allgather(new long[] {count, bad, columns, rows.element()});
+      long nonFinite = Native.firstNonFinite(rows.address(), threads);
+      long[] gathered = communicator.allgather(new long[] {count, nonFinite, columns, rows.element()});
       long before = 0;
       long all = 0;
       for (int rank = 0; rank < communicator.size(); rank++) {
@@ -156,10 +156,11 @@ public final class KMeans implements Serializable {
         throw new InputException(
             kindOf(rank, gathered) + ", " + kindOf(0, gathered) + ": expected the same on every rank");
       }
-      long bad = gathered[4 * rank + 1];
-      if (bad >= 0) {
+      long nonFinite = gathered[4 * rank + 1];
+      if (nonFinite >= 0) {
         throw new InputException(
-            "rank " + rank + ", row " + bad / columns + ", column " + bad % columns + ": expected a finite number");
+            "rank " + rank + ", row " + nonFinite / columns + ", column " + nonFinite % columns
+                + ": expected a finite number");
       }
     }
 
@@ -170,8 +171,8 @@ public final class KMeans implements Serializable {
 
     KMeansModel run() {
       double scaledTol = tol == 0 ? 0 : tol * meanVariance();
-      Object centroids = initialCentroids == null ? new Seeding().centroids() : given();
-      Native.forgetPasses(rows.address());
+      Object centroids = initialCentroids == null ? new Seeding().centroids() : checkedInitialCentroids();
+      Native.resetBounds(rows.address());
       int[] labels = new int[count];
       int[] previous = new int[count];
       Arrays.fill(labels, NO_CENTROID);
@@ -187,17 +188,17 @@ public final class KMeans implements Serializable {
         double[] sums = new double[valueCount];
         double[] weights = new double[k];
         inertia = pass(centroids, labels, distances, sums, weights);
-        double[] added = Arrays.copyOf(sums, sums.length + k + EXTRA);
-        System.arraycopy(weights, 0, added, sums.length, k);
-        added[sums.length + k] = inertia;
-        added[sums.length + k + 1] = Arrays.equals(labels, previous) ? 0 : 1;
-        added[sums.length + k + 2] = count;
-        communicator.allreduce(added, Op.SUM);
-        sums = Arrays.copyOf(added, sums.length);
-        weights = Arrays.copyOfRange(added, sums.length, sums.length + k);
-        inertia = added[sums.length + k];
-        boolean hasChanged = added[sums.length + k + 1] > 0;
-        boolean hasReseeded = giveRowsToEmpty(labels, distances, sums, weights);
+        double[] reduced = Arrays.copyOf(sums, sums.length + k + EXTRA_ENTRY_COUNT);
+        System.arraycopy(weights, 0, reduced, sums.length, k);
+        reduced[sums.length + k] = inertia;
+        reduced[sums.length + k + 1] = Arrays.equals(labels, previous) ? 0 : 1;
+        reduced[sums.length + k + 2] = count;
+        communicator.allreduce(reduced, Op.SUM);
+        sums = Arrays.copyOf(reduced, sums.length);
+        weights = Arrays.copyOfRange(reduced, sums.length, sums.length + k);
+        inertia = reduced[sums.length + k];
+        boolean hasChanged = reduced[sums.length + k + 1] > 0;
+        boolean hasReseeded = relocateEmptyClusters(labels, distances, sums, weights);
         double shift = recenter(centroids, sums, weights);
         hasMoved = hasChanged || hasReseeded;
         if (!hasChanged || shift <= scaledTol) {
@@ -210,12 +211,12 @@ public final class KMeans implements Serializable {
         inertia = communicator.allreduce(new double[] {Arrays.stream(distances).sum()}, Op.SUM)[0];
       }
       if (!Double.isFinite(inertia)) {
-        throw new InputException("the rows lie too far apart for squared distances: scale them");
+        throw new InputException("the squared distances overflow: scale the rows");
       }
       return new KMeansModel(centroids, columns, labels, inertia, iteration);
     }
 
-    private Object given() {
+    private Object checkedInitialCentroids() {
       if (initialCentroids.length != k || Arrays.stream(initialCentroids).anyMatch(row -> row.length != columns)) {
         throw new InputException("initialCentroids: expected k=" + k + " rows of " + columns + " values");
       }
@@ -247,25 +248,25 @@ public final class KMeans implements Serializable {
 
     private double pass(Object centroids, int[] labels, double[] distances, double[] sums, double[] weights) {
       try (Values at = Values.of(centroids);
-          Values labeled = Values.room(labels);
-          Values far = Values.room(distances);
-          Values summed = Values.room(sums);
-          Values weighed = Values.room(weights)) {
+          Values labelMemory = Values.uninitialized(labels);
+          Values far = Values.uninitialized(distances);
+          Values sumMemory = Values.uninitialized(sums);
+          Values weightMemory = Values.uninitialized(weights)) {
         double inertia =
             Native.pass(
                 rows.address(),
                 at.address,
                 at.bytes,
-                labeled.address,
-                labeled.bytes,
+                labelMemory.address,
+                labelMemory.bytes,
                 far.address,
                 far.bytes,
-                summed.address,
-                summed.bytes,
-                weighed.address,
-                weighed.bytes,
+                sumMemory.address,
+                sumMemory.bytes,
+                weightMemory.address,
+                weightMemory.bytes,
                 threads);
-        for (Values each : new Values[] {labeled, far, summed, weighed}) {
+        for (Values each : new Values[] {labelMemory, far, sumMemory, weightMemory}) {
           each.copyBack();
         }
         return inertia;
@@ -274,21 +275,27 @@ public final class KMeans implements Serializable {
 
     private double recenter(Object centroids, double[] sums, double[] weights) {
       try (Values at = Values.of(centroids);
-          Values summed = Values.of(sums);
-          Values weighed = Values.of(weights)) {
+          Values sumMemory = Values.of(sums);
+          Values weightMemory = Values.of(weights)) {
         double shift =
             Native.recenter(
-                at.element, at.address, at.bytes, summed.address, summed.bytes, weighed.address, weighed.bytes);
+                at.element,
+                at.address,
+                at.bytes,
+                sumMemory.address,
+                sumMemory.bytes,
+                weightMemory.address,
+                weightMemory.bytes);
         at.copyBack();
         return shift;
       }
     }
 
     /**
-     * Assign the rows farthest from their centroids to the empty clusters, in order. Ties go to the lowest row number.
-     * Rows that lie on their centroid stay.
+     * Assign the rows that are farthest from their centroids to the empty clusters, in order. Ties go to the lowest row
+     * number. Rows at their centroid stay.
      */
-    private boolean giveRowsToEmpty(int[] labels, double[] distances, double[] sums, double[] weights) {
+    private boolean relocateEmptyClusters(int[] labels, double[] distances, double[] sums, double[] weights) {
       int[] empty = IntStream.range(0, k).filter(cluster -> weights[cluster] == 0).toArray();
       if (empty.length == 0) {
         return false;
@@ -338,13 +345,13 @@ public final class KMeans implements Serializable {
     /**
      * Return the local indices of the rows with the largest distances, in descending order; ties go to the first row.
      */
-    private int[] farthest(double[] distances, int wanted) {
+    private int[] farthest(double[] distances, int limit) {
       return IntStream.range(0, count)
           .boxed()
           .sorted(
               (a, b) ->
                   distances[a] != distances[b] ? Double.compare(distances[b], distances[a]) : Integer.compare(a, b))
-          .limit(wanted)
+          .limit(limit)
           .mapToInt(Integer::intValue)
           .toArray();
     }
@@ -361,7 +368,7 @@ public final class KMeans implements Serializable {
       return values instanceof float[] floats ? floats[at] : ((double[]) values)[at];
     }
 
-    /** Finds initial centroids with k-means||: samples candidates in some rounds and chooses k of them by weight. */
+    /** Finds initial centroids: random rows, or k of the candidates that the rounds of k-means|| sample. */
     private final class Seeding {
       private final double[] distances = new double[count];
       private final int[] closest = new int[count];
@@ -373,12 +380,12 @@ public final class KMeans implements Serializable {
 
       Object centroids() {
         if (initMode.equals(RANDOM)) {
-          LinkedHashSet<Long> lots = new LinkedHashSet<>();
-          SplittableRandom lot = new SplittableRandom(seed);
-          while (lots.size() < k) {
-            lots.add(lot.nextLong(total));
+          LinkedHashSet<Long> numbers = new LinkedHashSet<>();
+          SplittableRandom random = new SplittableRandom(seed);
+          while (numbers.size() < k) {
+            numbers.add(random.nextLong(total));
           }
-          return rowsOf(lots.stream().mapToLong(Long::longValue).toArray());
+          return rowsOf(numbers.stream().mapToLong(Long::longValue).toArray());
         }
         add(rowsOf(new long[] {new SplittableRandom(seed).nextLong(total)}));
         for (int step = 1; step <= initSteps; step++) {
@@ -386,35 +393,35 @@ public final class KMeans implements Serializable {
           if (cost == 0) {
             break;
           }
-          add(drawn(step, 2.0 * k / cost));
+          add(sampledRows(step, 2.0 * k / cost));
         }
-        fillUp();
+        addMissingCandidates();
         double[] weights = new double[Math.toIntExact(candidateCount())];
         for (int candidate : closest) {
           weights[candidate]++;
         }
         communicator.allreduce(weights, Op.SUM);
-        return chosen(weights);
+        return choose(weights);
       }
 
       private long candidateCount() {
         return Values.countOf(candidates) / columns;
       }
 
-      /** Return a number in [0, 1) for a row that depends only on the seed, the step and the row's number. */
+      /** Return a random number in [0, 1) that depends only on the seed, the step and the row's number. */
       private double draw(int step, int row) {
         long stream = seed + step * ROW_STREAM;
         return new SplittableRandom(stream ^ (offset + row) * ROW_STREAM).nextDouble();
       }
 
-      private Object drawn(int step, double scale) {
-        int[] taken =
+      private Object sampledRows(int step, double scale) {
+        int[] sampled =
             IntStream.range(0, count)
                 .filter(row -> draw(step, row) < distances[row] * scale)
                 .toArray();
-        Object mine = rows.newValues((long) taken.length * columns);
-        for (int at = 0; at < taken.length; at++) {
-          System.arraycopy(rows.row(taken[at]), 0, mine, at * columns, columns);
+        Object mine = rows.newValues((long) sampled.length * columns);
+        for (int at = 0; at < sampled.length; at++) {
+          System.arraycopy(rows.row(sampled[at]), 0, mine, at * columns, columns);
         }
         return communicator.allgather(mine);
       }
@@ -431,11 +438,11 @@ public final class KMeans implements Serializable {
           }
         }
         communicator.allreduce(found, Op.SUM);
-        Object taken = rows.newValues(found.length);
+        Object result = rows.newValues(found.length);
         for (int at = 0; at < found.length; at++) {
-          set(taken, at, found[at]);
+          set(result, at, found[at]);
         }
-        return taken;
+        return result;
       }
 
       private void add(Object more) {
@@ -465,26 +472,26 @@ public final class KMeans implements Serializable {
       }
 
       /** Add random rows while there are fewer candidates than clusters. */
-      private void fillUp() {
-        SplittableRandom lot = new SplittableRandom(~seed);
+      private void addMissingCandidates() {
+        SplittableRandom random = new SplittableRandom(~seed);
         while (candidateCount() < k) {
-          add(rowsOf(lot.longs(k - candidateCount(), 0, total).toArray()));
+          add(rowsOf(random.longs(k - candidateCount(), 0, total).toArray()));
         }
       }
 
       /**
-       * Choose k candidates, each with probability proportional to its weight times its squared distance to the chosen
-       * ones.
+       * Choose k candidates. The probability of each is proportional to its weight times its squared distance to the
+       * chosen candidates.
        */
-      private Object chosen(double[] weights) {
-        SplittableRandom lot = new SplittableRandom(seed);
+      private Object choose(double[] weights) {
+        SplittableRandom random = new SplittableRandom(seed);
         double[] points = new double[weights.length * columns];
         Arrays.setAll(points, at -> get(candidates, at));
         double[] nearest = new double[weights.length];
         Arrays.fill(nearest, 1);
         Object centroids = rows.newValues(valueCount);
         for (int cluster = 0; cluster < k; cluster++) {
-          int next = drawnBy(weights, nearest, lot);
+          int next = sampleByWeight(weights, nearest, random);
           System.arraycopy(candidates, next * columns, centroids, cluster * columns, columns);
           for (int candidate = 0; candidate < weights.length; candidate++) {
             double squared = squaredDistance(points, next, candidate);
@@ -494,15 +501,15 @@ public final class KMeans implements Serializable {
         return centroids;
       }
 
-      private int drawnBy(double[] weights, double[] nearest, SplittableRandom lot) {
+      private int sampleByWeight(double[] weights, double[] nearest, SplittableRandom random) {
         double all = 0;
         for (int candidate = 0; candidate < weights.length; candidate++) {
           all += weights[candidate] * nearest[candidate];
         }
         if (all == 0) {
-          return lot.nextInt(weights.length);
+          return random.nextInt(weights.length);
         }
-        double left = lot.nextDouble() * all;
+        double left = random.nextDouble() * all;
         int last = 0;
         for (int candidate = 0; candidate < weights.length; candidate++) {
           double share = weights[candidate] * nearest[candidate];

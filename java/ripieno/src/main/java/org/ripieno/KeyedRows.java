@@ -5,8 +5,8 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Rows with keys: {@code long} or string keys, and for each key a row of {@code width} elements of one type. With
- * {@link Combine#CONCAT} a key has several adjacent rows.
+ * Rows with {@code long} or string keys. Each key has one row of {@code width} elements of one type, or, after {@link
+ * Combine#CONCAT}, several adjacent rows.
  */
 public final class KeyedRows {
   private final Object keys;
@@ -29,12 +29,12 @@ public final class KeyedRows {
    * @param width elements per row
    */
   public static KeyedRows of(long[] keys, Object values, int width) {
-    return checked(keys, keys.length, values, width);
+    return validate(keys, keys.length, values, width);
   }
 
   /** Create rows with string keys. */
   public static KeyedRows of(String[] keys, Object values, int width) {
-    return checked(keys, keys.length, values, width);
+    return validate(keys, keys.length, values, width);
   }
 
   /** Return the keys, if they are numbers. */
@@ -68,11 +68,11 @@ public final class KeyedRows {
   }
 
   KeyedRows regrouped(Communicator communicator, Combine combine, int threads) {
-    boolean areNumbers = keys instanceof long[];
-    byte[][] texts = areNumbers ? null : encoded((String[]) keys);
+    boolean hasLongKeys = keys instanceof long[];
+    byte[][] texts = hasLongKeys ? null : encoded((String[]) keys);
     long block;
-    try (Values offsets = Values.of(areNumbers ? new long[0] : ends(texts));
-        Values data = Values.of(areNumbers ? keys : joined(texts));
+    try (Values offsets = Values.of(hasLongKeys ? new long[0] : ends(texts));
+        Values data = Values.of(hasLongKeys ? keys : joined(texts));
         Values memory = Values.of(values)) {
       block =
           Native.regroup(
@@ -89,21 +89,21 @@ public final class KeyedRows {
               threads);
     }
     Reference.reachabilityFence(communicator);
-    return taken(block, areNumbers);
+    return take(block, hasLongKeys);
   }
 
-  private KeyedRows taken(long block, boolean areNumbers) {
+  private KeyedRows take(long block, boolean hasLongKeys) {
     long[] sizes = new long[4];
     Native.blockSizes(block, sizes);
     int keyCount = Math.toIntExact(sizes[0]);
-    Object ownKeys = areNumbers ? new long[keyCount] : new byte[Math.toIntExact(sizes[1])];
-    long[] ends = new long[areNumbers ? 0 : keyCount + 1];
+    Object ownKeys = hasLongKeys ? new long[keyCount] : new byte[Math.toIntExact(sizes[1])];
+    long[] ends = new long[hasLongKeys ? 0 : keyCount + 1];
     long[] ownCounts = new long[sizes[2] == 0 ? 0 : keyCount];
-    Object own = Values.newArray(values, sizes[3] / Values.sizeOf(values));
-    try (Values offsets = Values.room(ends);
-        Values data = Values.room(ownKeys);
-        Values numbers = Values.room(ownCounts);
-        Values memory = Values.room(own)) {
+    Object ownValues = Values.newArray(values, sizes[3] / Values.sizeOf(values));
+    try (Values offsets = Values.uninitialized(ends);
+        Values data = Values.uninitialized(ownKeys);
+        Values numbers = Values.uninitialized(ownCounts);
+        Values memory = Values.uninitialized(ownValues)) {
       Native.takeBlock(
           block,
           offsets.address,
@@ -118,11 +118,11 @@ public final class KeyedRows {
         each.copyBack();
       }
     }
-    Object made = areNumbers ? ownKeys : strings((byte[]) ownKeys, ends);
-    return new KeyedRows(made, own, width, sizes[2] == 0 ? null : ownCounts);
+    Object resultKeys = hasLongKeys ? ownKeys : strings((byte[]) ownKeys, ends);
+    return new KeyedRows(resultKeys, ownValues, width, sizes[2] == 0 ? null : ownCounts);
   }
 
-  private static KeyedRows checked(Object keys, int keyCount, Object values, int width) {
+  private static KeyedRows validate(Object keys, int keyCount, Object values, int width) {
     long count = Values.countOf(values);
     if (width < 0 || count != (long) keyCount * width) {
       throw new InputException(

@@ -13,8 +13,9 @@ import java.util.Locale;
 /**
  * Loads the native library from the jar.
  *
- * <p>Each copy has a unique name, so that several class loaders, such as Spark's session class loaders, can each load
- * one. If the directory for temporary files is mounted noexec, the working directory and the home directory are tried.
+ * <p>Each load copies the library to a file with a unique name, because only one class loader can load a file. Spark,
+ * for example, has one class loader per session. The directory for temporary files may be mounted noexec; then the
+ * class tries the working directory and the home directory.
  */
 final class Library {
   /** System property with the path of another library to load, for development. */
@@ -39,7 +40,7 @@ final class Library {
       } catch (IOException | UnsatisfiedLinkError error) {
         tried.add(folder + ": " + error.getMessage());
       } finally {
-        // After loading, the file is no longer needed.
+        // The loaded library does not need the file.
         if (copy != null && !copy.toFile().delete()) {
           copy.toFile().deleteOnExit();
         }
@@ -48,13 +49,13 @@ final class Library {
     throw new UnsatisfiedLinkError(
         "ripieno's native library could not be loaded ("
             + String.join("; ", tried)
-            + "): expected a folder that may hold executable files, by -Djava.io.tmpdir");
+            + "): set -Djava.io.tmpdir to a directory that permits executable files");
   }
 
   private static Path copyOf(String resource, Path folder) throws IOException {
     try (InputStream from = Library.class.getResourceAsStream(resource)) {
       if (from == null) {
-        throw new UnsatisfiedLinkError("the jar has no " + resource + ": ripieno has no library for this machine");
+        throw new UnsatisfiedLinkError("the jar has no " + resource + ": ripieno does not support this machine");
       }
       Path copy = Files.createTempFile(folder, "libripieno_jni", ".so");
       Files.copy(from, copy, StandardCopyOption.REPLACE_EXISTING);

@@ -1,7 +1,7 @@
 package org.ripieno;
 
 /**
- * The native methods. Memory addresses belong to direct buffers, which the caller keeps reachable until the call has
+ * The native methods. Memory addresses point to direct buffers, which the caller keeps reachable until the call has
  * ended. Native objects are freed once, when no thread can use them any more.
  */
 final class Native {
@@ -60,7 +60,7 @@ final class Native {
       long firstBytes,
       long second,
       long secondBytes,
-      Object kept);
+      Object owner);
 
   static native void join(long handle);
 
@@ -148,7 +148,7 @@ final class Native {
       long weightsBytes,
       int threads);
 
-  static native void forgetPasses(long rows);
+  static native void resetBounds(long rows);
 
   static native void lowerDistances(
       long rows,

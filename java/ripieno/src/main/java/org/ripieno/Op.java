@@ -1,7 +1,8 @@
 package org.ripieno;
 
 /**
- * How elements of ranks are combined. Floating-point minima and maxima are NaN if any element is; integers wrap around.
+ * How elements of ranks are combined. Floating-point minima and maxima are NaN if any element is NaN. Integers wrap
+ * around.
  */
 public enum Op {
   /** Addition. */

@@ -5,20 +5,20 @@ import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 
-/** A rank's rows of points in native memory, where kernels read them. Append-only, and not thread-safe. */
+/** A rank's rows in native memory, as input of kernels. Append-only, and not thread-safe. */
 public final class Points implements AutoCloseable {
   private static final int STAGED_BYTES = 1 << 20;
-  // Numbers of the types in native code.
+  // Numbers of the element types in native code.
   static final int FLOAT = 4;
   static final int DOUBLE = 5;
 
   private final int element;
   private final int columns;
   private final long address;
-  private final Cleaner.Cleanable owned;
+  private final Cleaner.Cleanable cleanable;
 
-  /** Rows that are not copied to native memory yet. */
-  private final Lent staged;
+  /** Buffer for rows that are not yet copied to native memory. */
+  private final PooledBuffer staged;
 
   private long count;
 
@@ -29,8 +29,8 @@ public final class Points implements AutoCloseable {
     this.element = element;
     this.columns = columns;
     address = Native.newRows(element, columns);
-    owned = Owned.by(this, address, Native::freeRows);
-    staged = Lent.of(Math.max(STAGED_BYTES, (long) columns * Double.BYTES));
+    cleanable = NativeCleaner.register(this, address, Native::freeRows);
+    staged = PooledBuffer.of(Math.max(STAGED_BYTES, (long) columns * Double.BYTES));
   }
 
   /** Create an empty set of float points. */
@@ -45,18 +45,18 @@ public final class Points implements AutoCloseable {
 
   /** Append a row with one value per column. */
   public void add(double[] row) {
-    ByteBuffer room = roomForRow(row.length);
+    ByteBuffer buffer = bufferForRow(row.length);
     for (double value : row) {
-      put(room, value);
+      put(buffer, value);
     }
     count++;
   }
 
   /** Append a row with one value per column. */
   public void add(float[] row) {
-    ByteBuffer room = roomForRow(row.length);
+    ByteBuffer buffer = bufferForRow(row.length);
     for (float value : row) {
-      put(room, value);
+      put(buffer, value);
     }
     count++;
   }
@@ -66,7 +66,7 @@ public final class Points implements AutoCloseable {
    *
    * @param addresses start address of each column's values
    * @param types of each column: byte.class, short.class, int.class, long.class, float.class or double.class
-   * @param rowCount number of values per column, which must stay in place until this returns
+   * @param rowCount number of values per column; the columns must not move until this returns
    */
   public void addColumns(long[] addresses, Class<?>[] types, int rowCount) {
     if (addresses.length != columns || types.length != columns || rowCount < 0) {
@@ -92,7 +92,7 @@ public final class Points implements AutoCloseable {
   /** Free the memory. */
   @Override
   public void close() {
-    owned.clean();
+    cleanable.clean();
   }
 
   boolean areFloats() {
@@ -117,7 +117,7 @@ public final class Points implements AutoCloseable {
   /** Return a row, as an array of this element type. */
   Object row(long number) {
     Object row = newValues(columns);
-    try (Values memory = Values.room(row)) {
+    try (Values memory = Values.uninitialized(row)) {
       Native.takeRow(address(), number, memory.address, memory.bytes);
       memory.copyBack();
     }
@@ -125,9 +125,9 @@ public final class Points implements AutoCloseable {
     return row;
   }
 
-  private ByteBuffer roomForRow(int length) {
+  private ByteBuffer bufferForRow(int length) {
     if (length != columns) {
-      throw new InputException("a row of " + length + " values: expected " + columns + ", as the points have columns");
+      throw new InputException("a row of " + length + " values: expected " + columns + ", the number of columns");
     }
     if (staged.bytes.remaining() < columns * Double.BYTES) {
       flush();
@@ -135,11 +135,11 @@ public final class Points implements AutoCloseable {
     return staged.bytes;
   }
 
-  private void put(ByteBuffer room, double value) {
+  private void put(ByteBuffer buffer, double value) {
     if (areFloats()) {
-      room.putFloat((float) value);
+      buffer.putFloat((float) value);
     } else {
-      room.putDouble(value);
+      buffer.putDouble(value);
     }
   }
 

@@ -1,6 +1,6 @@
 package org.ripieno;
 
-/** A rank has died, hung or aborted. Every rank of the job gets this exception. The job is over. */
+/** A rank has died, hung or aborted. Every rank of the job gets this exception, and the job has ended. */
 public final class RankFailedException extends RipienoException {
   private static final long serialVersionUID = 1;
   private final int rank;

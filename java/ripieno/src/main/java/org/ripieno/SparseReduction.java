@@ -40,7 +40,7 @@ public final class SparseReduction implements AutoCloseable {
       return this;
     }
 
-    /** Set the share of all indices from which on a part is sent without its indices. */
+    /** Set the density above which a part of the index range is sent without its indices. */
     public Options denseAbove(double share) {
       this.denseAbove = share;
       return this;
@@ -51,7 +51,7 @@ public final class SparseReduction implements AutoCloseable {
   private final int outCount;
   private final int inCount;
   private final long address;
-  private final Cleaner.Cleanable owned;
+  private final Cleaner.Cleanable cleanable;
 
   SparseReduction(Communicator communicator, long[] outIndices, long[] inIndices, Options options) {
     this.communicator = communicator;
@@ -71,7 +71,7 @@ public final class SparseReduction implements AutoCloseable {
               options.missingIsZero,
               options.denseAbove);
     }
-    owned = Owned.by(this, address, Native::freeSparse);
+    cleanable = NativeCleaner.register(this, address, Native::freeSparse);
   }
 
   /**
@@ -90,7 +90,7 @@ public final class SparseReduction implements AutoCloseable {
     checkRows("values", Values.countOf(values), outCount, width);
     checkRows("into", Values.countOf(into), inCount, width);
     try (Values from = Values.of(values);
-        Values to = Values.room(into)) {
+        Values to = Values.uninitialized(into)) {
       Native.sparseReduce(
           address, from.element, width, op.ordinal(), from.address, from.bytes, to.address, to.bytes);
       to.copyBack();
@@ -109,7 +109,7 @@ public final class SparseReduction implements AutoCloseable {
   /** Free the native memory. */
   @Override
   public void close() {
-    owned.clean();
+    cleanable.clean();
     Reference.reachabilityFence(communicator);
   }
 

@@ -21,7 +21,7 @@ final class Values implements AutoCloseable {
     byte.class, short.class, int.class, long.class, float.class, double.class
   };
 
-  private static final int[] SIZES = {1, 2, 4, 8, 4, 8};
+  private static final int[] SIZES_BYTES = {1, 2, 4, 8, 4, 8};
   private static final int FLOAT = 4;
   private static final int DOUBLE = 5;
 
@@ -29,54 +29,54 @@ final class Values implements AutoCloseable {
   final long address;
   final long bytes;
 
-  /** The object that owns the memory. */
-  final Object kept;
+  /** The object that owns the memory. It must stay reachable during the call. */
+  final Object owner;
 
   /** The original array of a copy, or null. */
   private final Object array;
 
-  private final Lent lent;
+  private final PooledBuffer pooled;
 
-  private Values(int element, long address, long bytes, Object kept, Object array, Lent lent) {
+  private Values(int element, long address, long bytes, Object owner, Object array, PooledBuffer pooled) {
     this.element = element;
     this.address = address;
     this.bytes = bytes;
-    this.kept = kept;
+    this.owner = owner;
     this.array = array;
-    this.lent = lent;
+    this.pooled = pooled;
   }
 
   /** Return a copy of an array's elements, or the buffer itself. */
   static Values of(Object values) {
-    Values room = room(values);
-    if (room.array != null) {
-      copyIn(room.lent.bytes, room.array);
+    Values memory = uninitialized(values);
+    if (memory.array != null) {
+      copyIn(memory.pooled.bytes, memory.array);
     }
-    return room;
+    return memory;
   }
 
-  /** Return memory for the values without copying them, for output only. */
-  static Values room(Object values) {
+  /** Return memory for the values without copying them, for output. */
+  static Values uninitialized(Object values) {
     if (values instanceof Buffer buffer) {
       return ofBuffer(buffer);
     }
     int element = elementOf(values);
-    Lent lent = Lent.of((long) Array.getLength(values) * SIZES[element]);
-    return new Values(element, lent.address, lent.bytes.limit(), lent.bytes, values, lent);
+    PooledBuffer pooled = PooledBuffer.of((long) Array.getLength(values) * SIZES_BYTES[element]);
+    return new Values(element, pooled.address, pooled.bytes.limit(), pooled.bytes, values, pooled);
   }
 
   /** Copy the memory back to the original array. */
   void copyBack() {
     if (array != null) {
-      copyOut(lent.bytes, array);
+      copyOut(pooled.bytes, array);
     }
   }
 
-  /** Return pooled memory. */
+  /** Return a pooled buffer to its pool. */
   @Override
   public void close() {
-    if (lent != null) {
-      lent.close();
+    if (pooled != null) {
+      pooled.close();
     }
   }
 
@@ -91,9 +91,9 @@ final class Values implements AutoCloseable {
     }
     int element = values == null ? -1 : Arrays.asList(TYPES).indexOf(values.getClass().getComponentType());
     if (element < 0) {
-      String given = values == null ? "null" : values.getClass().getTypeName();
+      String type = values == null ? "null" : values.getClass().getTypeName();
       throw new InputException(
-          given + ": expected an array of byte, short, int, long, float or double, or a direct buffer of java.nio");
+          type + ": expected an array of byte, short, int, long, float or double, or a direct buffer of java.nio");
     }
     return element;
   }
@@ -108,7 +108,7 @@ final class Values implements AutoCloseable {
   }
 
   static long sizeOf(Object values) {
-    return SIZES[elementOf(values)];
+    return SIZES_BYTES[elementOf(values)];
   }
 
   static long countOf(Object values) {
@@ -120,7 +120,7 @@ final class Values implements AutoCloseable {
   static <A> A newArray(A like, long count) {
     int element = elementOf(like);
     if (like instanceof Buffer) {
-      throw new InputException("a buffer where a new array is to be made: give an array, or use the form in place");
+      throw new InputException("cannot create an array from a buffer: pass an array, or call the in-place method");
     }
     if (count > Integer.MAX_VALUE - 8) {
       throw new InputException(count + " elements in one array: expected fewer than 2^31");
@@ -131,13 +131,13 @@ final class Values implements AutoCloseable {
   private static Values ofBuffer(Buffer buffer) {
     int element = elementOfBuffer(buffer);
     if (!buffer.isDirect() || buffer.isReadOnly()) {
-      throw new InputException(buffer + ": expected a direct buffer that may be written to");
+      throw new InputException(buffer + ": expected a writable direct buffer");
     }
     if (orderOf(buffer) != ByteOrder.nativeOrder()) {
       throw new InputException(buffer + " is " + orderOf(buffer) + ": expected order(ByteOrder.nativeOrder())");
     }
-    long offset = (long) buffer.position() * SIZES[element];
-    long bytes = (long) buffer.remaining() * SIZES[element];
+    long offset = (long) buffer.position() * SIZES_BYTES[element];
+    long bytes = (long) buffer.remaining() * SIZES_BYTES[element];
     return new Values(element, Native.address(buffer) + offset, bytes, buffer, null, null);
   }
 
@@ -170,7 +170,7 @@ final class Values implements AutoCloseable {
     } else if (buffer instanceof DoubleBuffer doubles) {
       return doubles.order();
     }
-    // Bytes have no byte order.
+    // A byte buffer needs no byte order.
     return ByteOrder.nativeOrder();
   }
 

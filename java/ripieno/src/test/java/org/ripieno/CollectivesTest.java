@@ -80,7 +80,7 @@ class CollectivesTest {
 
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 3, 5})
-  void ranksMayHaveDifferentLengthsAndNothing(int size) throws Exception {
+  void ranksMayHaveDifferentLengthsIncludingZero(int size) throws Exception {
     Ranks.run(
         size,
         comm -> {
@@ -130,7 +130,7 @@ class CollectivesTest {
   }
 
   @Test
-  void directBuffersAreReducedWhereTheyAreFromPositionToLimit() throws Exception {
+  void directBuffersAreReducedInPlaceFromPositionToLimit() throws Exception {
     Ranks.run(
         3,
         comm -> {
@@ -172,7 +172,7 @@ class CollectivesTest {
   }
 
   @Test
-  void abandonedHandlesEndAndAreFreed() throws Exception {
+  void discardedHandlesAreFreed() throws Exception {
     Ranks.run(
         2,
         comm -> {
@@ -187,7 +187,7 @@ class CollectivesTest {
 
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 4})
-  void sparseRowsAreAddedUpAtRanksThatWantThem(int size) throws Exception {
+  void sparseRowsAreSummedAtTheRanksThatRequestThem(int size) throws Exception {
     Ranks.run(
         size,
         comm -> {
@@ -197,10 +197,10 @@ class CollectivesTest {
           long[] in = {100, rank + 1};
           try (SparseReduction reduction = comm.sparse(out, in)) {
             float[] rows = {1, 2, 10, 20, rank, 1};
-            float[] got = reduction.reduce(rows, 2, Op.SUM);
+            float[] reduced = reduction.reduce(rows, 2, Op.SUM);
             int sum = size * (size - 1) / 2;
             boolean isLast = rank == size - 1;
-            assertArrayEquals(new float[] {sum, size, isLast ? 10 : 11, isLast ? 20 : 22}, got);
+            assertArrayEquals(new float[] {sum, size, isLast ? 10 : 11, isLast ? 20 : 22}, reduced);
             assertTrue(reduction.degrees().length() > 0);
           }
           return null;
@@ -208,7 +208,7 @@ class CollectivesTest {
   }
 
   @Test
-  void missingIndicesAreReportedOrZero() throws Exception {
+  void missingIndicesAreAnErrorOrZero() throws Exception {
     Ranks.run(
         2,
         comm -> {
@@ -228,7 +228,7 @@ class CollectivesTest {
 
   @ParameterizedTest
   @ValueSource(ints = {1, 2, 3})
-  void rowsOfEqualKeysMeetAtOneRank(int size) throws Exception {
+  void rowsOfEqualKeysAreSummedAtOneRank(int size) throws Exception {
     List<long[]> sums =
         Ranks.run(
             size,
@@ -254,7 +254,7 @@ class CollectivesTest {
   }
 
   @Test
-  void rowsUnderNumbersMayStaySideBySide() throws Exception {
+  void rowsOfIntegerKeysMayBeConcatenated() throws Exception {
     Ranks.run(
         2,
         comm -> {

@@ -28,7 +28,7 @@ class FailuresTest {
   }
 
   @Test
-  void aRankThatGivesUpIsNamedToAll() throws Exception {
+  void anAbortNamesTheRankOnAllOthers() throws Exception {
     List<Future<Object>> all =
         Ranks.ended(
             3,
@@ -49,7 +49,7 @@ class FailuresTest {
   }
 
   @Test
-  void anInterruptedRankLeavesAndTheOthersAreNotified() throws Exception {
+  void anInterruptionFailsTheOtherRanks() throws Exception {
     List<Future<Object>> all =
         Ranks.ended(
             2,
@@ -84,7 +84,7 @@ class FailuresTest {
   }
 
   @Test
-  void invalidInputIsReportedAndTheJobContinues() throws Exception {
+  void invalidArgumentsAreReportedAndTheJobContinues() throws Exception {
     Ranks.run(
         1,
         comm -> {
@@ -113,7 +113,7 @@ class FailuresTest {
   }
 
   @Test
-  void closedObjectsReportThatTheyAreClosed() throws Exception {
+  void callsOnAClosedCommunicatorFail() throws Exception {
     Communicator comm = Communicator.meet(0, 1, "secret", mine -> new String[] {mine});
     comm.close();
     comm.close();
@@ -121,11 +121,11 @@ class FailuresTest {
   }
 
   @Test
-  void missingRanksAreNamed() {
-    Meeting alone = Communicator.meeting(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
-    assertThrows(RendezvousException.class, () -> alone.at("127.0.0.1", 0 + 45_871));
+  void missingRanksFailTheRendezvous() {
+    Rendezvous rendezvous = Communicator.rendezvous(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
+    assertThrows(RendezvousException.class, () -> rendezvous.at("127.0.0.1", 45_871));
     assertThrows(InputException.class, () -> Communicator.meet(3, 2, "secret", mine -> null));
-    assertThrows(InputException.class, () -> Communicator.meeting(0, 1, ""));
+    assertThrows(InputException.class, () -> Communicator.rendezvous(0, 1, ""));
     RuntimeException own = new IllegalArgumentException("no engine");
     RuntimeException error =
         assertThrows(
@@ -142,7 +142,7 @@ class FailuresTest {
   }
 
   @Test
-  void classLoadersHaveTheirOwnLibraries() throws Exception {
+  void eachClassLoaderLoadsItsOwnLibrary() throws Exception {
     URL[] classes = {Communicator.class.getProtectionDomain().getCodeSource().getLocation()};
     for (int each = 0; each < 2; each++) {
       try (URLClassLoader loader = new URLClassLoader(classes, ClassLoader.getPlatformClassLoader())) {

@@ -16,13 +16,13 @@ import org.junit.jupiter.params.provider.ValueSource;
 class KMeansTest {
   private static final int COUNT = 600;
 
-  /** Return clumps around (0, 0, 0), (10, 10, 10) …, in turn. */
-  private static double[][] clumps(int clumpCount) {
+  /** Return rows near (0, 0, 0), (10, 10, 10) …; consecutive rows belong to different clusters. */
+  private static double[][] clusteredRows(int clusterCount) {
     SplittableRandom random = new SplittableRandom(4);
     double[][] rows = new double[COUNT][3];
     for (int row = 0; row < COUNT; row++) {
       for (int column = 0; column < 3; column++) {
-        rows[row][column] = 10 * (row % clumpCount) + random.nextDouble();
+        rows[row][column] = 10 * (row % clusterCount) + random.nextDouble();
       }
     }
     return rows;
@@ -40,17 +40,17 @@ class KMeansTest {
 
   @ParameterizedTest
   @ValueSource(booleans = {true, false})
-  void clumpsAreFoundAlikeForAnyNumberOfRanks(boolean areFloats) throws Exception {
-    double[][] rows = clumps(6);
+  void theClustersDoNotDependOnTheNumberOfRanks(boolean areFloats) throws Exception {
+    double[][] rows = clusteredRows(6);
     KMeans kmeans = new KMeans().setK(6).setSeed(3).setThreads(2);
-    KMeansModel alone = Ranks.run(1, comm -> fitted(comm, kmeans, rows, areFloats)).get(0);
-    assertTrue(alone.inertia() < COUNT, "inertia " + alone.inertia());
+    KMeansModel expected = Ranks.run(1, comm -> fitted(comm, kmeans, rows, areFloats)).get(0);
+    assertTrue(expected.inertia() < COUNT, "inertia " + expected.inertia());
     for (int size : new int[] {2, 3}) {
       List<KMeansModel> models = Ranks.run(size, comm -> fitted(comm, kmeans, rows, areFloats));
       for (KMeansModel model : models) {
         assertTrue(Arrays.deepEquals(models.get(0).centroids(), model.centroids()));
         for (int cluster = 0; cluster < 6; cluster++) {
-          assertArrayEquals(alone.centroids()[cluster], model.centroids()[cluster], 1e-5);
+          assertArrayEquals(expected.centroids()[cluster], model.centroids()[cluster], 1e-5);
         }
       }
       assertEquals(COUNT, models.stream().mapToInt(model -> model.labels().length).sum());
@@ -59,7 +59,7 @@ class KMeansTest {
 
   @Test
   void emptyClustersGetTheFarthestRows() throws Exception {
-    double[][] rows = clumps(2);
+    double[][] rows = clusteredRows(2);
     double[][] start = {{0, 0, 0}, {1e6, 0, 0}, {2e6, 0, 0}};
     KMeans kmeans = new KMeans().setK(3).setInitialCentroids(start).setMaxIter(1);
     for (KMeansModel model : Ranks.run(3, comm -> fitted(comm, kmeans, rows, false))) {
@@ -70,8 +70,8 @@ class KMeansTest {
   }
 
   @Test
-  void ranksWithoutRowsTakePart() throws Exception {
-    double[][] rows = clumps(2);
+  void ranksWithoutRowsParticipate() throws Exception {
+    double[][] rows = clusteredRows(2);
     List<KMeansModel> models =
         Ranks.run(
             3,
@@ -91,7 +91,7 @@ class KMeansTest {
   }
 
   @Test
-  void badRowsAreNamedToEveryRank() throws Exception {
+  void invalidRowsAreReportedOnEveryRank() throws Exception {
     Ranks.run(
         2,
         comm -> {

@@ -17,7 +17,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.ripieno.InputException;
 import org.ripieno.Points;
 
-/** Appends Arrow columns to points: one copy from their buffers, without an object per row or value. */
+/** Appends Arrow columns to points with one copy, without an object per row or value. */
 public final class ArrowPoints {
   private static final Map<Class<? extends ValueVector>, Class<?>> TYPES =
       Map.of(
@@ -50,7 +50,7 @@ public final class ArrowPoints {
       types[column] = TYPES.get(vector.getClass());
       if (types[column] == null) {
         throw new InputException(
-            "column " + column + " is " + vector.getMinorType() + ": expected whole or floating-point numbers");
+            "column " + column + " is " + vector.getMinorType() + ": expected integers or floating-point numbers");
       }
       if (vector.getNullCount() > 0) {
         throw new InputException("column " + column + " has " + vector.getNullCount() + " nulls: expected none");

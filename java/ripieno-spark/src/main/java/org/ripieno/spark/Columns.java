@@ -22,7 +22,7 @@ final class Columns {
               + features
               + " is of type "
               + type.simpleString()
-              + ": expected vectors (VectorAssembler makes them)");
+              + ": expected vectors (use VectorAssembler)");
     }
     if (Arrays.asList(schema.fieldNames()).contains(prediction)) {
       throw new IllegalArgumentException("predictionCol=" + prediction + ": this column exists already");

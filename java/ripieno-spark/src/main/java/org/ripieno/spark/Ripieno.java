@@ -31,15 +31,15 @@ import scala.runtime.AbstractFunction1;
  * }</pre>
  *
  * <p>All ranks run at the same time, so the application needs as many free slots as workers. If the executors do not
- * have them within 10 s, the call throws {@link TooFewSlotsException}. If a rank fails or its executor dies, the stage
- * ends; Spark restarts all ranks, as often as its settings allow.
+ * provide them within 10 s, the call throws {@link TooFewSlotsException}. If a rank fails or its executor dies, the
+ * stage ends. Spark restarts all ranks, as often as its settings allow.
  */
 public final class Ripieno {
-  /** Time for executors to start. Spark itself checks 40 times, 15 s apart. */
-  private static final Duration SLOTS = Duration.ofSeconds(10);
+  /** Maximum time for executors to start. Spark itself checks 40 times, every 15 s. */
+  private static final Duration SLOT_TIMEOUT = Duration.ofSeconds(10);
 
   /** Interval between checks of the number of slots. */
-  private static final Duration ASK = Duration.ofMillis(100);
+  private static final Duration SLOT_CHECK_INTERVAL = Duration.ofMillis(100);
 
   private Ripieno() {}
 
@@ -67,7 +67,7 @@ public final class Ripieno {
     SparkContext context = rows.context();
     ResourceProfile own = rows.getResourceProfile();
     ResourceProfile profile = own == null ? context.resourceProfileManager().defaultResourceProfile() : own;
-    long deadline = System.nanoTime() + SLOTS.toNanos();
+    long deadline = System.nanoTime() + SLOT_TIMEOUT.toNanos();
     int total;
     while ((total = context.maxNumConcurrentTasks(profile)) < workers) {
       // The slots of a local master do not change.
@@ -79,7 +79,7 @@ public final class Ripieno {
             "request fewer workers, or start Spark with more: master local[N], --num-executors, --executor-cores, "
                 + "spark.cores.max");
       }
-      LockSupport.parkNanos(ASK.toNanos());
+      LockSupport.parkNanos(SLOT_CHECK_INTERVAL.toNanos());
       if (Thread.currentThread().isInterrupted()) {
         throw new IllegalStateException("interrupted while Spark had " + total + " slots for " + workers + " ranks");
       }
@@ -115,12 +115,12 @@ public final class Ripieno {
       int rank = task.partitionId();
       int size = task.getTaskInfos().length;
       try (Communicator communicator = Communicator.meet(rank, size, token, task::allGather)) {
-        Iterator<R> result = List.of(called(communicator, JavaConverters.asJava(rows))).iterator();
+        Iterator<R> result = List.of(callFunction(communicator, JavaConverters.asJava(rows))).iterator();
         return JavaConverters.asScala(result);
       }
     }
 
-    private R called(Communicator communicator, Iterator<T> rows) {
+    private R callFunction(Communicator communicator, Iterator<T> rows) {
       try {
         return function.call(communicator, rows);
       } catch (RuntimeException | Error failed) {

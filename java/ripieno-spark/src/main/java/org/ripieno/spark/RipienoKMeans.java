@@ -52,17 +52,17 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
   /** Create an estimator with this name. */
   public RipienoKMeans(String uid) {
     this.uid = uid;
-    k = new IntParam(uid, "k", "how many clusters", ParamValidators.gtEq(1));
-    maxIter = new IntParam(uid, "maxIter", "iterations at most", ParamValidators.gtEq(1));
-    tol = new DoubleParam(uid, "tol", "stop at this squared shift by the mean variance", ParamValidators.gtEq(0));
-    seed = new LongParam(uid, "seed", "of what is drawn");
-    initMode = new Param<>(uid, "initMode", "how centroids to start from are found: k-means|| or random");
-    initSteps = new IntParam(uid, "initSteps", "rounds of k-means||", ParamValidators.gtEq(1));
-    workers = new IntParam(uid, "workers", "ranks; 0 for as many as there are partitions", ParamValidators.gtEq(0));
-    threads = new IntParam(uid, "threads", "threads of a rank", ParamValidators.gtEq(1));
-    elementType = new Param<>(uid, "elementType", "what rows are computed in: float or double");
-    featuresCol = new Param<>(uid, "featuresCol", "the column of vectors");
-    predictionCol = new Param<>(uid, "predictionCol", "the column of labels");
+    k = new IntParam(uid, "k", "number of clusters", ParamValidators.gtEq(1));
+    maxIter = new IntParam(uid, "maxIter", "maximum number of iterations", ParamValidators.gtEq(1));
+    tol = new DoubleParam(uid, "tol", "maximum squared shift, relative to the mean variance", ParamValidators.gtEq(0));
+    seed = new LongParam(uid, "seed", "seed of the random numbers");
+    initMode = new Param<>(uid, "initMode", "method to find initial centroids: k-means|| or random");
+    initSteps = new IntParam(uid, "initSteps", "number of rounds of k-means||", ParamValidators.gtEq(1));
+    workers = new IntParam(uid, "workers", "number of ranks; 0 means one per partition", ParamValidators.gtEq(0));
+    threads = new IntParam(uid, "threads", "threads per rank", ParamValidators.gtEq(1));
+    elementType = new Param<>(uid, "elementType", "element type of the computation: float or double");
+    featuresCol = new Param<>(uid, "featuresCol", "input column of vectors");
+    predictionCol = new Param<>(uid, "predictionCol", "output column of labels");
     setDefault(k, 2);
     setDefault(maxIter, 20);
     setDefault(tol, 1e-4);
@@ -83,7 +83,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
 
   /** Return a reader of saved estimators. */
   public static MLReader<RipienoKMeans> read() {
-    return new Saved().read();
+    return new Reader().read();
   }
 
   /** Load a saved estimator. */
@@ -95,7 +95,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
   public RipienoKMeansModel fit(Dataset<?> dataset) {
     transformSchema(dataset.schema());
     JavaRDD<Row> rows = dataset.select($(featuresCol)).toJavaRDD();
-    int asked = (Integer) $(workers);
+    int requestedWorkers = (Integer) $(workers);
     KMeans kmeans =
         new KMeans()
             .setK((Integer) $(k))
@@ -106,10 +106,10 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
             .setInitSteps((Integer) $(initSteps))
             .setThreads((Integer) $(threads));
     boolean areFloats = $(elementType).equals(FLOAT);
-    List<Fitted> fitted =
+    List<RankResult> results =
         Ripieno.run(
             rows,
-            asked == 0 ? rows.getNumPartitions() : asked,
+            requestedWorkers == 0 ? rows.getNumPartitions() : requestedWorkers,
             (communicator, own) -> {
               Vector first = own.hasNext() ? (Vector) own.next().get(0) : null;
               int columns = columns(communicator, first);
@@ -123,11 +123,11 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
                 KMeansModel model = kmeans.fit(communicator, points);
                 // The result of one rank suffices.
                 double[][] centroids = communicator.rank() == 0 ? model.centroids() : null;
-                return new Fitted(centroids, model.inertia(), model.iterationCount());
+                return new RankResult(centroids, model.inertia(), model.iterationCount());
               }
             });
-    Fitted best = fitted.get(0);
-    RipienoKMeansModel model = new RipienoKMeansModel(uid, best.centroids, best.inertia, best.iterationCount);
+    RankResult result = results.get(0);
+    RipienoKMeansModel model = new RipienoKMeansModel(uid, result.centroids, result.inertia, result.iterationCount);
     return copyValues(model.setParent(this), ParamMap.empty());
   }
 
@@ -165,7 +165,7 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     return k;
   }
 
-  /** Limit of iterations; default 20. */
+  /** Maximum number of iterations; default 20. */
   public IntParam maxIter() {
     return maxIter;
   }
@@ -261,16 +261,16 @@ public class RipienoKMeans extends Estimator<RipienoKMeansModel> implements Defa
     return (RipienoKMeans) set(predictionCol, value);
   }
 
-  private static final class Saved implements DefaultParamsReadable<RipienoKMeans> {}
+  private static final class Reader implements DefaultParamsReadable<RipienoKMeans> {}
 
   /** The result of a rank. */
-  private static final class Fitted implements java.io.Serializable {
+  private static final class RankResult implements java.io.Serializable {
     private static final long serialVersionUID = 1;
     private final double[][] centroids;
     private final double inertia;
     private final int iterationCount;
 
-    Fitted(double[][] centroids, double inertia, int iterationCount) {
+    RankResult(double[][] centroids, double inertia, int iterationCount) {
       this.centroids = centroids;
       this.inertia = inertia;
       this.iterationCount = iterationCount;

@@ -36,9 +36,9 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
     this.uid = uid;
     clusterCenters = new DoubleArrayArrayParam(this, "clusterCenters", "the centroids");
     trainingCost = new DoubleParam(uid, "trainingCost", "sum of the squared distances of all rows");
-    iterationCount = new IntParam(uid, "iterationCount", "iterations made");
-    featuresCol = new Param<>(uid, "featuresCol", "the column of vectors");
-    predictionCol = new Param<>(uid, "predictionCol", "the column of labels");
+    iterationCount = new IntParam(uid, "iterationCount", "number of iterations");
+    featuresCol = new Param<>(uid, "featuresCol", "input column of vectors");
+    predictionCol = new Param<>(uid, "predictionCol", "output column of labels");
     setDefault(featuresCol, "features");
     setDefault(predictionCol, "prediction");
   }
@@ -52,7 +52,7 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
 
   /** Return a reader of saved models. */
   public static MLReader<RipienoKMeansModel> read() {
-    return new Saved().read();
+    return new Reader().read();
   }
 
   /** Load a saved model. */
@@ -141,5 +141,5 @@ public class RipienoKMeansModel extends Model<RipienoKMeansModel> implements Def
     return label;
   }
 
-  private static final class Saved implements DefaultParamsReadable<RipienoKMeansModel> {}
+  private static final class Reader implements DefaultParamsReadable<RipienoKMeansModel> {}
 }

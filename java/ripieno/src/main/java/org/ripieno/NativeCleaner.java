@@ -4,13 +4,13 @@ import java.lang.ref.Cleaner;
 import java.util.function.LongConsumer;
 
 /** Frees native objects when their Java owner becomes unreachable. */
-final class Owned {
+final class NativeCleaner {
   private static final Cleaner CLEANER = Cleaner.create();
 
-  private Owned() {}
+  private NativeCleaner() {}
 
-  /** Free the object at the address once: on request, or when the owner becomes unreachable. */
-  static Cleaner.Cleanable by(Object owner, long address, LongConsumer free) {
+  /** Free the object at this address once: on request, or when its owner becomes unreachable. */
+  static Cleaner.Cleanable register(Object owner, long address, LongConsumer free) {
     return CLEANER.register(owner, () -> free.accept(address));
   }
 }

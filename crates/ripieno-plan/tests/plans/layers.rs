@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Allowed dependencies of each crate on crates of this workspace.
-const BELOW: [(&str, &[&str]); 11] = [
+const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 11] = [
     ("ripieno-fuzz", &[]),
     ("ripieno-cores", &[]),
     ("ripieno-plan", &[]),
@@ -21,7 +21,7 @@ const BELOW: [(&str, &[&str]); 11] = [
 ];
 
 /// Forbidden APIs: sockets, the operating system, and any clock that is not an argument.
-const FORBIDDEN: [(&str, &[&str]); 4] = [
+const FORBIDDEN_APIS: [(&str, &[&str]); 4] = [
     ("ripieno-plan", &["std::net", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
     ("ripieno-sim", &["std::net", "std::fs", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
     ("ripieno-reduce", &["std::net", "std::fs", "std::os", "std::thread", "libc", "rustix", "Instant", "SystemTime"]),
@@ -32,7 +32,7 @@ const FORBIDDEN: [(&str, &[&str]); 4] = [
 const CONFORMANCE: &str = "ripieno-run/src/conformance";
 
 fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates stand beside each other").to_path_buf()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate has a parent folder").to_path_buf()
 }
 
 /// Return the crates of this workspace under `[dependencies]` of a crate.
@@ -78,7 +78,7 @@ fn used_modules(name: &str) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 /// Return modules with cyclic dependencies: the rest after repeated removal of modules that use only removed modules.
-fn circles(mut used: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
+fn cyclic_modules(mut used: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTreeSet<String>> {
     loop {
         let count = used.len();
         let left: BTreeSet<String> = used.keys().cloned().collect();
@@ -90,25 +90,25 @@ fn circles(mut used: BTreeMap<String, BTreeSet<String>>) -> BTreeMap<String, BTr
 }
 
 #[test]
-fn files_of_the_communicator_use_each_other_in_no_circle() {
-    let left = circles(used_modules("ripieno"));
-    assert!(left.is_empty(), "these files, or what they use, stand in a circle: {left:#?}");
+fn modules_of_the_communicator_have_no_cyclic_dependencies() {
+    let left = cyclic_modules(used_modules("ripieno"));
+    assert!(left.is_empty(), "these modules have cyclic dependencies: {left:#?}");
 }
 
 #[test]
 fn a_cycle_is_found_with_its_users() {
-    let used = [("a", "b"), ("b", "a"), ("c", "a"), ("d", "e"), ("e", "e of no file")];
+    let used = [("a", "b"), ("b", "a"), ("c", "a"), ("d", "e"), ("e", "no such module")];
     let used = used.map(|(module, other)| (module.to_string(), BTreeSet::from([other.to_string()])));
-    let left: Vec<String> = circles(BTreeMap::from(used)).into_keys().collect();
+    let left: Vec<String> = cyclic_modules(BTreeMap::from(used)).into_keys().collect();
     assert_eq!(left, ["a", "b", "c"]);
 }
 
 #[test]
-fn a_crate_depends_on_crates_below_it_alone() {
+fn a_crate_depends_only_on_crates_of_lower_layers() {
     let folders = fs::read_dir(crates()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let below = BTreeMap::from(BELOW);
+    let allowed_dependencies = BTreeMap::from(ALLOWED_DEPENDENCIES);
     for name in folders {
-        let allowed = below.get(name.as_str()).unwrap_or_else(|| panic!("{name} stands on no floor"));
+        let allowed = allowed_dependencies.get(name.as_str()).unwrap_or_else(|| panic!("{name} has no layer"));
         for dependency in dependencies(&name) {
             assert!(allowed.contains(&dependency.as_str()), "{name} depends on {dependency}: expected {allowed:?}");
         }
@@ -116,24 +116,24 @@ fn a_crate_depends_on_crates_below_it_alone() {
 }
 
 #[test]
-fn floors_without_sockets_or_clocks_use_none() {
-    for (name, words) in FORBIDDEN {
+fn lower_layers_use_no_sockets_and_no_clock() {
+    for (name, words) in FORBIDDEN_APIS {
         let files = sources(&crates().join(name).join("src"));
-        let measured = files.iter().filter(|path| !path.starts_with(crates().join(CONFORMANCE)));
-        let found: Vec<String> = measured.flat_map(|path| uses(path, words)).collect();
+        let checked = files.iter().filter(|path| !path.starts_with(crates().join(CONFORMANCE)));
+        let found: Vec<String> = checked.flat_map(|path| uses(path, words)).collect();
         assert!(found.is_empty(), "{name} may not use {words:?}: {found:#?}");
     }
 }
 
 /// Line width of `rustfmt.toml`. The formatter does not enforce it for comments and string literals.
-const WIDTH: usize = 120;
+const LINE_WIDTH: usize = 120;
 
 #[test]
-fn no_line_is_wider_than_the_formatter_makes_them() {
+fn no_line_is_wider_than_the_format_allows() {
     let is_rust = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "rs");
     let wide = sources(&crates()).into_iter().filter(is_rust).flat_map(|path| {
         let text = fs::read_to_string(&path).unwrap();
-        let wide = text.lines().enumerate().filter(|(_, line)| line.chars().count() > WIDTH);
+        let wide = text.lines().enumerate().filter(|(_, line)| line.chars().count() > LINE_WIDTH);
         wide.map(|(number, _)| format!("{}:{}", path.display(), number + 1)).collect::<Vec<_>>()
     });
     assert_eq!(wide.collect::<Vec<_>>(), Vec::<String>::new());

@@ -1,4 +1,4 @@
-//! Tickets: result and memory of an asynchronous run.
+//! Result and memory of an asynchronous run, shared by the run and its handle.
 
 use crate::error::Error;
 use crate::lock::lock;
@@ -18,9 +18,9 @@ pub(crate) struct ResultSlot<M> {
     memory: Mutex<Option<M>>,
 }
 
-/// Sets the result of a ticket once. If it is dropped before, the result is that the communicator is closed.
+/// Sets the result of a slot once. If it is dropped before, the result is [`Error::Closed`].
 pub(crate) struct Completion<M> {
-    ticket: Option<Arc<ResultSlot<M>>>,
+    result_slot: Option<Arc<ResultSlot<M>>>,
     waiters: Weak<dyn Waiters>,
 }
 
@@ -31,12 +31,12 @@ impl<M> Default for ResultSlot<M> {
 }
 
 impl<M> ResultSlot<M> {
-    /// Return the completion that sets the result and notifies the threads that wait for a call to end.
-    pub fn completion(ticket: &Arc<ResultSlot<M>>, waiters: &Weak<dyn Waiters>) -> Completion<M> {
-        Completion { ticket: Some(ticket.clone()), waiters: waiters.clone() }
+    /// Return the completion, which sets the result and notifies the threads that wait for a call to end.
+    pub fn completion(result_slot: &Arc<ResultSlot<M>>, waiters: &Weak<dyn Waiters>) -> Completion<M> {
+        Completion { result_slot: Some(result_slot.clone()), waiters: waiters.clone() }
     }
 
-    /// Return the result, once the run has ended.
+    /// Return the result, if the run has ended.
     pub fn ended(&self) -> Option<Result<(), Error>> {
         self.ended.get().cloned()
     }
@@ -53,13 +53,13 @@ impl<M> ResultSlot<M> {
 
 impl<M> Completion<M> {
     pub fn complete(mut self, outcome: Result<M, Error>) {
-        self.put(outcome);
+        self.set(outcome);
     }
 
-    fn put(&mut self, outcome: Result<M, Error>) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let ended = outcome.map(|memory| *lock(&ticket.memory) = Some(memory));
-        ticket.ended.get_or_init(|| ended);
+    fn set(&mut self, outcome: Result<M, Error>) {
+        let Some(result_slot) = self.result_slot.take() else { return };
+        let ended = outcome.map(|memory| *lock(&result_slot.memory) = Some(memory));
+        result_slot.ended.get_or_init(|| ended);
         if let Some(waiters) = self.waiters.upgrade() {
             waiters.notify_waiters();
         }
@@ -68,6 +68,6 @@ impl<M> Completion<M> {
 
 impl<M> Drop for Completion<M> {
     fn drop(&mut self) {
-        self.put(Err(Error::Closed));
+        self.set(Err(Error::Closed));
     }
 }

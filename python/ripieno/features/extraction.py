@@ -1,7 +1,7 @@
-"""Describe the patches of many pictures with several workers, in one file of vectors with an index.
+"""Extraction of the HOG vectors of many pictures by several workers, into one file with an index.
 
-Every worker takes an equal part of all patches, in order, and writes its vectors directly to their place in the file.
-So no vector is sent between processes.
+Each worker describes an equal share of the patches, in order, and writes its vectors at their offset in the file. So
+no vector is sent between processes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ripieno.input.shares import even_range
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-BLOCK_PATCHES = 128
+BLOCK_PATCH_COUNT = 128
 TEXT_SUFFIXES = (".txt", ".t12")
 TEXT_BLOCK_ROWS = 4096
 SAFE_CHARACTERS = "/:\\,+@~()[]'"
@@ -47,7 +47,7 @@ class Extraction:
     vectors
         The file of vectors.
     index
-        The file with picture, pixel row and pixel column of each vector; None for text, which contains them.
+        The file with picture, pixel row and pixel column of each vector; None for text files, which include the index.
     row_count, column_count
         Shape of the vectors.
     too_small
@@ -77,7 +77,7 @@ def extract(
     pictures
         Results of `find_pictures` or `demo_images`.
     out
-        File to write. It appears only after all work is done.
+        File to write. The file appears only after all vectors are written.
     options
         Options for cutting and describing patches.
     format : {"npy", "t12"}, optional
@@ -120,15 +120,15 @@ def index_of(out: Path, format: str | None = None) -> Path | None:
 
 
 def write_share(comm: Communicator, pictures: Sequence[Picture], options: HogOptions, path: str, offset: int) -> None:
-    """Describe this worker's part of all patches and write it to the file of vectors. Runs on every worker."""
+    """Describe this worker's share of the patches and write the vectors to the file."""
     row_bytes = options.column_count * np.dtype(options.dtype).itemsize
     with open(path, "r+b") as file:
         first, blocks = _share(pictures, options, comm.rank, comm.world_size)
         file.seek(offset + first * row_bytes)
         for picture, corners in blocks:
             gray = picture.gray()
-            for begin in range(0, len(corners), BLOCK_PATCHES):
-                block = hog_vectors(gray, corners[begin : begin + BLOCK_PATCHES], options)
+            for begin in range(0, len(corners), BLOCK_PATCH_COUNT):
+                block = hog_vectors(gray, corners[begin : begin + BLOCK_PATCH_COUNT], options)
                 file.write(block.data)
                 comm.emit({"event": "patches", "count": len(block)})
 
@@ -141,14 +141,14 @@ def _share(
     first, last = even_range(ends[-1], rank, world_size)
 
     def blocks() -> Iterator[tuple[Picture, list[tuple[int, int]]]]:
-        for at in range(bisect_right(ends, first), len(pictures)):
-            corners = options.corners(pictures[at].height, pictures[at].width)
-            begin = ends[at] - len(corners)
+        for index in range(bisect_right(ends, first), len(pictures)):
+            corners = options.corners(pictures[index].height, pictures[index].width)
+            begin = ends[index] - len(corners)
             if begin >= last:
                 return
-            mine = corners[max(first - begin, 0) : last - begin]
-            if mine:
-                yield pictures[at], mine
+            own = corners[max(first - begin, 0) : last - begin]
+            if own:
+                yield pictures[index], own
 
     return first, blocks()
 
@@ -169,9 +169,9 @@ def _is_text(out: Path, format: str | None) -> bool:
         raise InputError(f"format={format!r}: expected npy or t12")
     if format is None and out.suffix.lower() not in (".npy", *TEXT_SUFFIXES):
         raise InputError(f"{out}: expected a name that ends in .npy, .txt or .t12")
-    ends = {"npy": (".npy",), "t12": TEXT_SUFFIXES}.get(format or "")
-    if ends is not None and out.suffix.lower() in {*ARRAY_FORMATS, *TEXT_SUFFIXES}.difference(ends):
-        raise InputError(f"{out}: format={format!r} has names that end in {' or '.join(ends)}")
+    suffixes = {"npy": (".npy",), "t12": TEXT_SUFFIXES}.get(format or "")
+    if suffixes is not None and out.suffix.lower() in {*ARRAY_FORMATS, *TEXT_SUFFIXES}.difference(suffixes):
+        raise InputError(f"{out}: format={format!r} has names that end in {' or '.join(suffixes)}")
     return format == "t12" or (format is None and out.suffix.lower() in TEXT_SUFFIXES)
 
 
@@ -187,22 +187,24 @@ def _index(pictures: Sequence[Picture], options: HogOptions) -> pa.Table:
     """Return picture, pixel row and pixel column of each vector."""
     names, corners = [], []
     for picture in pictures:
-        own = options.corners(picture.height, picture.width)
-        names += [picture.name] * len(own)
-        corners += own
+        picture_corners = options.corners(picture.height, picture.width)
+        names += [picture.name] * len(picture_corners)
+        corners += picture_corners
     rows, columns = zip(*corners, strict=True)
     return pa.table({"picture": pa.array(names), "row": pa.array(rows), "col": pa.array(columns)})
 
 
 def _write_text(path: Path, vectors: np.memmap, pictures: Sequence[Picture], options: HogOptions) -> None:
     """Write lines of "picture row col f1 … f512". Spaces in the name of a picture become %20."""
-    names = [f"f{at + 1}" for at in range(options.column_count)]
+    names = [f"f{number + 1}" for number in range(options.column_count)]
     quoted = [Picture(quote(picture.name, safe=SAFE_CHARACTERS), picture.width, picture.height) for picture in pictures]
     index = _index(quoted, options)
-    form = pa.csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
+    options_csv = pa.csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
     schema = pa.schema([*index.schema, *((name, pa.from_numpy_dtype(vectors.dtype)) for name in names)])
-    with pa.csv.CSVWriter(path, schema, write_options=form) as writer:
+    with pa.csv.CSVWriter(path, schema, write_options=options_csv) as writer:
         for begin in range(0, len(vectors), TEXT_BLOCK_ROWS):
             block = np.asfortranarray(vectors[begin : begin + TEXT_BLOCK_ROWS])
-            where = index.slice(begin, len(block))
-            writer.write_table(pa.table([*where.columns, *(pa.array(column) for column in block.T)], schema=schema))
+            index_block = index.slice(begin, len(block))
+            writer.write_table(
+                pa.table([*index_block.columns, *(pa.array(column) for column in block.T)], schema=schema)
+            )

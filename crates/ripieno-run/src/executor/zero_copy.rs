@@ -1,8 +1,8 @@
 //! Zero-copy sends: the receiver reads the bytes of a long send in place, instead of through the memory of the link.
 //!
 //! A zero-copy send counts a byte as sent when the receiver has consumed it, as if the link had no buffer. Schedules
-//! that are built for such links send all bytes without a copy ([`super::Schedule::lending`]). A message that fits the
-//! memory of a link is copied ([`super::Schedule::of_message`]), so that its send can end before its receiver starts.
+//! that are built for such links send all bytes without a copy ([`super::Schedule::with_zero_copy`]). A message that fits the
+//! memory of a link is copied ([`super::Schedule::for_message`]), so that its send can end before its receiver starts.
 //!
 //! Other schedules use a zero-copy send if no later step of the rank waits for it. It only delays the later sends of
 //! its lane, whose bytes the receiver consumes later in any case.
@@ -14,7 +14,7 @@ use super::visit::{LaneVisit, VisitError, VisitProgress, limit};
 use ripieno_plan::Span;
 
 /// Minimum size of a zero-copy send in bytes. For shorter sends, releasing the memory costs more than a copy.
-pub(super) const LEND_BYTES: usize = 64 << 10;
+pub(super) const MIN_ZERO_COPY_BYTES: usize = 64 << 10;
 /// Maximum size of a message that is always copied, in bytes: links hold that many. The sender of a longer message
 /// waits for its receiver in any case.
 pub(super) const BUFFERED_BYTES: usize = 1 << 20;
@@ -22,49 +22,49 @@ pub(super) const BUFFERED_BYTES: usize = 1 << 20;
 impl LaneVisit<'_, '_> {
     /// Return whether step `index`, a send of `span`, is zero-copy. The decision does not change once the step has
     /// begun.
-    pub fn is_lent(&self, index: usize, span: Span) -> bool {
-        let is_begun = self.passed[index] > 0 || self.cursor.lent_bytes > 0;
-        self.schedule.steps[index].is_lendable
-            && span.length_bytes >= LEND_BYTES
-            && (self.cursor.lent_bytes > 0
+    pub fn is_zero_copy(&self, index: usize, span: Span) -> bool {
+        let is_begun = self.passed[index] > 0 || self.cursor.zero_copy_bytes > 0;
+        self.schedule.steps[index].may_be_zero_copy
+            && span.length_bytes >= MIN_ZERO_COPY_BYTES
+            && (self.cursor.zero_copy_bytes > 0
                 || !is_begun
-                    && self.link.lends(
+                    && self.link.can_send_zero_copy(
                         &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, 0, span.length_bytes)],
                     ))
     }
 
     /// Send the ready bytes of `span` without a copy, and record the bytes that the peer has released.
-    pub fn lend(&mut self, index: usize, span: Span) -> Result<VisitProgress, VisitError> {
+    pub fn send_zero_copy(&mut self, index: usize, span: Span) -> Result<VisitProgress, VisitError> {
         let mut moved = VisitProgress::Nothing;
-        let lent = self.cursor.lent_bytes;
-        let before = std::mem::replace(&mut self.passed[index], lent - self.link.lent_bytes()?);
+        let sent_bytes = self.cursor.zero_copy_bytes;
+        let before = std::mem::replace(&mut self.passed[index], sent_bytes - self.link.unreleased_bytes()?);
         if self.passed[index] > before {
             moved = VisitProgress::Something;
         }
         let available = limit(self.schedule, self.passed, index);
         let is_all = available == span.length_bytes;
         let ready = if is_all { available } else { available / span.element_bytes * span.element_bytes };
-        if ready > lent && (is_all || ready - lent >= self.relay_unit_bytes) {
+        if ready > sent_bytes && (is_all || ready - sent_bytes >= self.relay_unit_bytes) {
             let head = &self.preamble.0[self.cursor.preamble_bytes..];
-            let sent = if head.is_empty() { 0 } else { self.link.send(&[head])? };
-            self.cursor.preamble_bytes += sent;
-            if sent > 0 {
+            let head_bytes = if head.is_empty() { 0 } else { self.link.send(&[head])? };
+            self.cursor.preamble_bytes += head_bytes;
+            if head_bytes > 0 {
                 moved = VisitProgress::Something;
             }
-            let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, lent, ready)];
-            if sent == head.len() && self.link.lend(body)? {
-                self.cursor.lent_bytes = ready;
+            let body = &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, sent_bytes, ready)];
+            if head_bytes == head.len() && self.link.send_zero_copy(body)? {
+                self.cursor.zero_copy_bytes = ready;
                 self.traffic.sent_bytes += body.len() as u64;
-                self.traffic.lent_bytes += body.len() as u64;
+                self.traffic.zero_copy_bytes += body.len() as u64;
                 moved = VisitProgress::Something;
             }
             self.cursor.on_stream = true;
         } else {
-            self.cursor.on_stream = lent > self.passed[index];
+            self.cursor.on_stream = sent_bytes > self.passed[index];
         }
         if self.passed[index] == span.length_bytes {
             self.cursor.next += 1;
-            self.cursor.lent_bytes = 0;
+            self.cursor.zero_copy_bytes = 0;
             moved = VisitProgress::Something;
         }
         Ok(moved)
@@ -73,13 +73,13 @@ impl LaneVisit<'_, '_> {
 
 impl ScheduleRun<'_, '_> {
     /// Revoke the zero-copy sends of this run, because its memory may be freed after an early end.
-    pub fn recall(&mut self) {
+    pub fn revoke_zero_copy(&mut self) {
         for (lane, cursor) in self.schedule.lanes.iter().zip(&self.progress.cursors) {
             let LaneSteps::To(link) = lane.stream else { continue };
-            if cursor.lent_bytes > 0
+            if cursor.zero_copy_bytes > 0
                 && let Ok(Some(link)) = self.fabric.link(link)
             {
-                link.recall();
+                link.revoke_zero_copy();
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The threads of the ranks. One thread runs at a time. A thread that goes to sleep advances the virtual clock and
-//! hands control to the rank that the next event wakes.
+//! Scheduler of the ranks' threads. One thread runs at a time. A thread that sleeps processes events until one of them
+//! wakes a rank, and lets that rank run.
 
-use crate::ends;
 use crate::faults::Scenario;
+use crate::final_checks;
 use crate::process::ProgramEnding;
 use crate::program;
 use crate::world::SimulatedWorld;
@@ -13,28 +13,29 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Panic payload that ends the thread of a killed process.
 struct Killed;
 
-pub struct WorldStage {
+pub struct WorldScheduler {
     world: Mutex<SimulatedWorld>,
+    /// Wakes the thread of each rank.
     turns: Vec<Condvar>,
     world_is_free: Condvar,
 }
 
-impl WorldStage {
-    /// Run a seed. Return the counts, or the description of a violated condition.
-    pub fn play(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
+impl WorldScheduler {
+    /// Simulate the world of a seed. Return its counts, or the description of a violated condition.
+    pub fn run_seed(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
         let world = SimulatedWorld::new(seed);
         let size = world.processes.len();
         let turns = (0..size).map(|_| Condvar::new()).collect();
-        let world_state = Arc::new(WorldStage { world: Mutex::new(world), turns, world_is_free: Condvar::new() });
+        let scheduler = Arc::new(WorldScheduler { world: Mutex::new(world), turns, world_is_free: Condvar::new() });
         let threads: Vec<_> = (0..size)
             .map(|rank| {
-                let world_state = world_state.clone();
-                std::thread::Builder::new().stack_size(512 << 10).spawn(move || world_state.live(rank)).unwrap()
+                let scheduler = scheduler.clone();
+                std::thread::Builder::new().stack_size(512 << 10).spawn(move || scheduler.run_rank(rank)).unwrap()
             })
             .collect();
-        world_state.run();
+        scheduler.run();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let world = world_state.lock();
+        let world = scheduler.lock();
         match &world.failure_text {
             Some(failure_text) => Err(format!("{failure_text}\n{:?}", world.scenario)),
             None => Ok(world.counts.clone()),
@@ -63,8 +64,8 @@ impl WorldStage {
             }
         }
         if world.failure_text.is_none() {
-            let checked = catch_unwind(AssertUnwindSafe(|| ends::check_end(&mut world)));
-            world.failure_text = checked.err().map(|panic| sent(&*panic));
+            let checked = catch_unwind(AssertUnwindSafe(|| final_checks::check_end(&mut world)));
+            world.failure_text = checked.err().map(|panic| panic_text(&*panic));
         }
     }
 
@@ -73,10 +74,11 @@ impl WorldStage {
         self.world_is_free.wait_while(world, |world| world.turn.is_some()).unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Process events, and wake the thread of the rank that runs next.
     fn advance(&self, world: &mut SimulatedWorld) {
         let next = catch_unwind(AssertUnwindSafe(|| world.advance()));
         world.turn = next.unwrap_or_else(|panic| {
-            world.failure_text.get_or_insert(sent(&*panic));
+            world.failure_text.get_or_insert(panic_text(&*panic));
             None
         });
         match world.turn {
@@ -86,24 +88,24 @@ impl WorldStage {
     }
 
     /// Run the thread of a rank.
-    fn live(self: &Arc<WorldStage>, rank: usize) {
-        let was_alive = catch_unwind(AssertUnwindSafe(|| {
+    fn run_rank(self: &Arc<WorldScheduler>, rank: usize) {
+        let result = catch_unwind(AssertUnwindSafe(|| {
             self.wait_for_turn(rank, self.lock());
-            program::live(self, rank)
+            program::run(self, rank)
         }));
         let mut world = self.lock();
-        match was_alive {
+        match result {
             Ok(ending) => {
                 world.processes[rank].ending = Some(ending);
             }
             Err(panic) if panic.is::<Killed>() => {}
             Err(panic) => {
-                let failure_text = format!("rank {rank}: {}", sent(&*panic));
+                let failure_text = format!("rank {rank}: {}", panic_text(&*panic));
                 world.failure_text.get_or_insert(failure_text);
                 world.is_over = true;
             }
         }
-        world.processes[rank].doing = None;
+        world.processes[rank].activity = None;
         world.ended[rank] = true;
         if world.is_over {
             world.turn = None;
@@ -172,7 +174,7 @@ impl WorldStage {
 }
 
 /// Return the message of a panic.
-fn sent(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string())).unwrap_or_else(|| "a panic".to_string())
 }

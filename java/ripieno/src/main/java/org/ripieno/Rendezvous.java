@@ -4,10 +4,10 @@ import java.nio.file.Path;
 import java.time.Duration;
 
 /**
- * Builder for the connection of a rank to the other ranks: {@code Communicator.meeting(rank, size,
+ * Builder that connects a rank to the other ranks: {@code Communicator.rendezvous(rank, size,
  * token).rack("r1").over(exchange)}.
  */
-public final class Meeting {
+public final class Rendezvous {
   private final int rank;
   private final int size;
   private final String token;
@@ -20,7 +20,7 @@ public final class Meeting {
   private Duration rendezvousTimeout = Duration.ofSeconds(60);
   private Duration heartbeatTimeout = Duration.ofSeconds(10);
 
-  Meeting(int rank, int size, String token) {
+  Rendezvous(int rank, int size, String token) {
     if (token == null || token.isEmpty()) {
       throw new InputException("token is empty: expected a secret that only the ranks of the job know");
     }
@@ -30,44 +30,44 @@ public final class Meeting {
   }
 
   /** Set the host name or address to listen on; default: all interfaces that are up. */
-  public Meeting host(String host) {
+  public Rendezvous host(String host) {
     this.host = host;
     return this;
   }
 
-  /** Set the rack of this host. Either all ranks set it or none does. */
-  public Meeting rack(String rack) {
+  /** Set the rack of this host. All ranks must set it, or none. */
+  public Rendezvous rack(String rack) {
     this.rack = rack;
     return this;
   }
 
   /** Set the range of ports to listen on, inclusive; default: any free port. */
-  public Meeting ports(int first, int last) {
+  public Rendezvous ports(int first, int last) {
     this.firstPort = checkedPort(first);
     this.lastPort = checkedPort(last);
     return this;
   }
 
   /** Set the kind of links between ranks of one host. */
-  public Meeting links(Links links) {
+  public Rendezvous links(Links links) {
     this.links = links;
     return this;
   }
 
   /** Set whether all TCP connections are encrypted, or none; default: only connections between hosts. */
-  public Meeting tls(boolean isEncrypted) {
+  public Rendezvous tls(boolean isEncrypted) {
     this.tls = isEncrypted ? 1 : 0;
     return this;
   }
 
-  /** Set the limit of the time that ranks wait for each other; default: one minute. */
-  public Meeting rendezvousTimeout(Duration timeout) {
+  /** Set the maximum time that ranks wait for each other; default: one minute. */
+  public Rendezvous rendezvousTimeout(Duration timeout) {
     this.rendezvousTimeout = timeout;
     return this;
   }
 
-  /** Set the time without a message after which a rank counts as failed; default: ten seconds. */
-  public Meeting heartbeatTimeout(Duration timeout) {
+  /** Set the time without a heartbeat after which a rank has failed; default: ten seconds. */
+  public Rendezvous heartbeatTimeout(Duration timeout) {
     this.heartbeatTimeout = timeout;
     return this;
   }
@@ -87,7 +87,7 @@ public final class Meeting {
     return meet(null, folder.toString(), null, 0);
   }
 
-  /** Connect through a store that rank 0 runs at this host and port. */
+  /** Connect through a TCP store that rank 0 runs at this host and port. */
   public Communicator at(String host, int port) {
     return meet(null, null, host, checkedPort(port));
   }

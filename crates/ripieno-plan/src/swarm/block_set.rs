@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 /// A set of blocks of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "Travelling", try_from = "Travelling")]
-pub struct Have {
+#[serde(into = "SerializedBlockSet", try_from = "SerializedBlockSet")]
+pub struct BlockSet {
     words: Vec<u64>,
     block_count: usize,
     count: usize,
@@ -15,42 +15,42 @@ pub struct Have {
 
 /// Serialized form of a set, without the count, which follows from the words.
 #[derive(Serialize, Deserialize)]
-struct Travelling {
+struct SerializedBlockSet {
     words: Vec<u64>,
     block_count: usize,
 }
 
-impl From<Have> for Travelling {
-    fn from(Have { words, block_count, .. }: Have) -> Travelling {
-        Travelling { words, block_count }
+impl From<BlockSet> for SerializedBlockSet {
+    fn from(BlockSet { words, block_count, .. }: BlockSet) -> SerializedBlockSet {
+        SerializedBlockSet { words, block_count }
     }
 }
 
-impl TryFrom<Travelling> for Have {
+impl TryFrom<SerializedBlockSet> for BlockSet {
     type Error = &'static str;
 
-    fn try_from(Travelling { words, block_count }: Travelling) -> Result<Have, &'static str> {
+    fn try_from(SerializedBlockSet { words, block_count }: SerializedBlockSet) -> Result<BlockSet, &'static str> {
         let is_within = |(index, word): (usize, &u64)| match block_count - index * 64 {
             left @ 0..64 => word >> left == 0,
             _ => true,
         };
         if words.len() != block_count.div_ceil(64) || !words.iter().enumerate().all(is_within) {
-            return Err("a set has a bit for each block, and no others");
+            return Err("the set must have one bit per block");
         }
         let count = words.iter().map(|word| word.count_ones() as usize).sum();
-        Ok(Have { words, block_count, count })
+        Ok(BlockSet { words, block_count, count })
     }
 }
 
-impl Have {
+impl BlockSet {
     /// Create an empty set for a value of `block_count` blocks.
-    pub fn none(block_count: usize) -> Have {
-        Have { words: vec![0; block_count.div_ceil(64)], block_count, count: 0 }
+    pub fn none(block_count: usize) -> BlockSet {
+        BlockSet { words: vec![0; block_count.div_ceil(64)], block_count, count: 0 }
     }
 
     /// Create the set of all `block_count` blocks.
-    pub fn all(block_count: usize) -> Have {
-        let mut have = Have::none(block_count);
+    pub fn all(block_count: usize) -> BlockSet {
+        let mut have = BlockSet::none(block_count);
         (0..block_count).for_each(|block| have.add(block));
         have
     }
@@ -77,7 +77,7 @@ impl Have {
 
     /// Add a block of the value.
     pub fn add(&mut self, block: usize) {
-        assert!(block < self.block_count, "a block is one of the value's");
+        assert!(block < self.block_count, "the block number is below the number of blocks");
         if !self.has(block) {
             self.words[block / 64] |= 1 << (block % 64);
             self.count += 1;
@@ -93,16 +93,16 @@ impl Have {
     }
 
     /// Add all blocks of another set of the same value.
-    pub fn join(&mut self, other: &Have) {
-        for (mine, theirs) in self.words.iter_mut().zip(&other.words) {
-            self.count += (theirs & !*mine).count_ones() as usize;
-            *mine |= theirs;
+    pub fn extend(&mut self, other: &BlockSet) {
+        for (own, other_word) in self.words.iter_mut().zip(&other.words) {
+            self.count += (other_word & !*own).count_ones() as usize;
+            *own |= other_word;
         }
     }
 
-    /// Iterate over the blocks that `other` has and this set lacks, in ascending order.
-    pub fn lacks<'a>(&'a self, other: &'a Have) -> impl Iterator<Item = usize> + 'a {
-        let words = self.words.iter().zip(&other.words).map(|(mine, theirs)| theirs & !mine);
+    /// Iterate over the blocks that are in `other` and not in this set, in ascending order.
+    pub fn obtainable_from<'a>(&'a self, other: &'a BlockSet) -> impl Iterator<Item = usize> + 'a {
+        let words = self.words.iter().zip(&other.words).map(|(own, other_word)| other_word & !own);
         words.enumerate().flat_map(|(index, word)| {
             let bits = core::iter::successors(Some(word), |word| Some(word & word.wrapping_sub(1)));
             bits.take_while(|&word| word != 0).map(move |word| index * 64 + word.trailing_zeros() as usize)
@@ -120,15 +120,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_blocks_are_the_blocks_that_only_the_other_has() {
-        let (mut one, mut other) = (Have::none(130), Have::none(130));
+    fn obtainable_blocks_are_the_blocks_of_the_other_set_only() {
+        let (mut one, mut other) = (BlockSet::none(130), BlockSet::none(130));
         [0, 64, 129].into_iter().for_each(|block| one.add(block));
         [0, 1, 63, 64, 128].into_iter().for_each(|block| other.add(block));
 
-        assert!(one.lacks(&other).eq([1, 63, 128]));
-        one.join(&other);
-        assert!(one.lacks(&other).next().is_none());
+        assert!(one.obtainable_from(&other).eq([1, 63, 128]));
+        one.extend(&other);
+        assert!(one.obtainable_from(&other).next().is_none());
         assert_eq!((one.count(), one.missing().count()), (6, 124));
-        assert!(Have::all(130).is_all() && Have::none(0).is_all());
+        assert!(BlockSet::all(130).is_all() && BlockSet::none(0).is_all());
     }
 }

@@ -1,10 +1,11 @@
-//! Pseudo-random numbers from a seed.
+//! Pseudo-random number generator.
 
-/// The generator splitmix64.
+/// The generator splitmix64, with its state.
 #[derive(Clone)]
 pub struct WorldRandom(pub u64);
 
 impl WorldRandom {
+    /// Return a number less than `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -13,6 +14,7 @@ impl WorldRandom {
         (z ^ (z >> 31)) % limit
     }
 
+    /// Return true with a probability of `percent` in 100.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

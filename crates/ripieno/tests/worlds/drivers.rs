@@ -1,7 +1,7 @@
-//! Drivers of the monitor and agreement state machines in a simulated world: they pass events and perform the outputs.
+//! Drivers of the monitor and agreement state machines: they pass events to them and perform their outputs.
 
 use crate::connections::{Direction, Opening, Payload, SimulatedPurpose};
-use crate::monitor::{HANG_UP_US, LINGER_US, WorldMonitor};
+use crate::monitor::{DISCONNECT_TIMEOUT_US, LINGER_US, WorldMonitor};
 use crate::process::AgreementResult;
 use crate::world::{SimulatedWorld, WorldEvent};
 use ripieno_run::membership::agreement::{self, AgreementMessage};
@@ -24,8 +24,8 @@ impl SimulatedWorld {
                 MembershipOutput::Send { to, message } => {
                     let direction =
                         Direction { purpose: SimulatedPurpose::Control(world), from: rank, to: members[to] };
-                    if self.ways.get(&direction.back()).is_some_and(|connection| !connection.has_ended) {
-                        self.ship(direction, Payload::Message(Box::new(message)));
+                    if self.connections.get(&direction.back()).is_some_and(|connection| !connection.has_ended) {
+                        self.send_payload(direction, Payload::Message(Box::new(message)));
                     }
                     continue;
                 }
@@ -49,7 +49,7 @@ impl SimulatedWorld {
         self.plan_tick(rank, world);
     }
 
-    /// Connect to another process anew, unless the network is cut or the process cannot answer.
+    /// Try a new connection to another process. It fails if the network is cut or the process does not run.
     fn probe(&mut self, rank: usize, world: u64, to: usize, process: usize) {
         let is_cut = self.is_cut(rank, process) || self.is_cut(process, rank);
         if !is_cut && self.processes[process].runs() && self.processes[process].monitors.contains_key(&world) {
@@ -90,10 +90,10 @@ impl SimulatedWorld {
     }
 
     /// Close the outgoing connections of `rank` whose purpose matches.
-    fn close_connections(&mut self, rank: usize, is_expected: impl Fn(SimulatedPurpose) -> bool) {
-        let is_own = |direction: &Direction| direction.from == rank && is_expected(direction.purpose);
-        let ways: Vec<Direction> = self.ways.keys().copied().filter(is_own).collect();
-        ways.into_iter().for_each(|direction| self.ship(direction, Payload::End));
+    fn close_connections(&mut self, rank: usize, matches_purpose: impl Fn(SimulatedPurpose) -> bool) {
+        let is_own = |direction: &Direction| direction.from == rank && matches_purpose(direction.purpose);
+        let directions: Vec<Direction> = self.connections.keys().copied().filter(is_own).collect();
+        directions.into_iter().for_each(|direction| self.send_payload(direction, Payload::End));
     }
 
     /// Close the links of `rank` in `world`.
@@ -112,7 +112,7 @@ impl SimulatedWorld {
         };
         let address = monitor.address;
         let is_hub = Replicas::new(monitor.members.len(), replicas).logical(monitor.rank) == 0;
-        monitor.end_us = Some(self.now_us + if is_hub { LINGER_US } else { HANG_UP_US });
+        monitor.end_us = Some(self.now_us + if is_hub { LINGER_US } else { DISCONNECT_TIMEOUT_US });
         if world != 0 {
             self.stop_listening(rank, address);
         }
@@ -124,13 +124,13 @@ impl SimulatedWorld {
         self.processes[rank].monitors.insert(world, monitor);
         hubs.iter().for_each(|&peer| self.event(rank, world, MembershipEvent::Connected { peer }));
         self.event(rank, world, MembershipEvent::Tick);
-        self.hand_over_held(rank);
+        self.deliver_held(rank);
     }
 
     /// Pass an event to the agreement of `rank`, and perform its outputs.
     pub fn agree(&mut self, rank: usize, event: agreement::AgreementEvent) {
         if let agreement::AgreementEvent::Ended { peer }
-        | agreement::AgreementEvent::Received { peer, message: AgreementMessage::Away { .. } } = event
+        | agreement::AgreementEvent::Received { peer, message: AgreementMessage::Withdrawn { .. } } = event
         {
             self.processes[rank].ended.insert(peer);
         }
@@ -158,10 +158,10 @@ impl SimulatedWorld {
 
     fn send_message(&mut self, from: usize, to: usize, message: AgreementMessage) {
         let direction = Direction { purpose: SimulatedPurpose::Survivor, from, to };
-        if self.ways.contains_key(&direction) {
-            self.ship(direction, Payload::Agreement(Box::new(message)));
+        if self.connections.contains_key(&direction) {
+            self.send_payload(direction, Payload::Agreement(Box::new(message)));
         } else if self.openings.get(&direction) != Some(&Opening::Requested) {
-            self.ask(direction, 0);
+            self.request_connection(direction, 0);
         }
     }
 }

@@ -1,5 +1,4 @@
-//! Ranks on several nodes and racks: collectives with two levels, rank orders and overrides match a single-threaded
-//! result.
+//! Ranks on several nodes and racks: two-level algorithms, rank orders and overrides.
 
 use ripieno::net::ThreadFabric;
 use ripieno::{Algorithm, BufferMemory, Collective, Communicator, Element, Error, JobFailure, Op, Overrides, Topology};
@@ -30,7 +29,7 @@ fn bytes(values: impl Iterator<Item = u32>) -> Vec<u8> {
 }
 
 /// Return the contribution of `rank`.
-fn own(rank: usize, length: usize) -> Vec<u8> {
+fn contribution(rank: usize, length: usize) -> Vec<u8> {
     bytes((0..length as u32).map(|i| 1000 * rank as u32 + i))
 }
 
@@ -45,28 +44,28 @@ fn check_all(comm: &mut Communicator, length: usize, algorithm: Option<&str>) {
     let counts = vec![each; p];
     let chunk = |of: usize| 4 * each * of..4 * each * (of + 1);
 
-    let mut vector = own(rank, length);
+    let mut vector = contribution(rank, length);
     comm.allreduce(&mut vector, Element::U32, Op::Sum, algorithm).unwrap();
     assert_eq!(vector, sum(p, length), "allreduce by {algorithm:?}");
     for root in 0..p {
-        let mut vector = own(rank, length);
+        let mut vector = contribution(rank, length);
         comm.broadcast(BufferMemory::Write(&mut vector), Element::U32, root, algorithm).unwrap();
-        assert_eq!(vector, own(root, length), "broadcast by {algorithm:?}");
-        let mut vector = own(rank, length);
+        assert_eq!(vector, contribution(root, length), "broadcast by {algorithm:?}");
+        let mut vector = contribution(rank, length);
         comm.reduce(&mut vector, Element::U32, Op::Sum, root, algorithm).unwrap();
         assert!(rank != root || vector == sum(p, length), "reduce by {algorithm:?}");
     }
-    let mut vector = own(rank, total);
+    let mut vector = contribution(rank, total);
     comm.allgather(&mut vector, Element::U32, &counts, algorithm).unwrap();
-    assert!((0..p).all(|of| vector[chunk(of)] == own(of, total)[chunk(of)]), "allgather by {algorithm:?}");
-    let mut vector = own(rank, total);
+    assert!((0..p).all(|of| vector[chunk(of)] == contribution(of, total)[chunk(of)]), "allgather by {algorithm:?}");
+    let mut vector = contribution(rank, total);
     comm.reduce_scatter(&mut vector, Element::U32, &counts, Op::Sum, algorithm).unwrap();
     assert_eq!(vector[chunk(rank)], sum(p, total)[chunk(rank)], "reduce-scatter by {algorithm:?}");
     comm.barrier(algorithm).unwrap();
 }
 
 #[test]
-fn two_levels_produce_the_result_of_one_for_any_nodes_and_order() {
+fn two_level_algorithms_are_correct_for_any_nodes_and_order() {
     for topology in [scattered(), grid()] {
         world(topology, |comm| {
             assert_eq!(comm.choice(Collective::Allreduce, 8).unwrap().name, "two-level");
@@ -86,7 +85,7 @@ fn every_algorithm_computes_the_sum_in_every_order() {
         let orders = ["", "@racks", "@given", "@random:1", "@random:2"];
         let requested = names.flat_map(|name| orders.map(|order| format!("{name}{order}")));
         let reduced = requested.map(|requested| {
-            let mut vector = own(comm.rank(), 500);
+            let mut vector = contribution(comm.rank(), 500);
             comm.allreduce(&mut vector, Element::U32, Op::Sum, Some(&requested)).unwrap();
             vector
         });
@@ -96,11 +95,11 @@ fn every_algorithm_computes_the_sum_in_every_order() {
 }
 
 #[test]
-fn another_order_is_a_mismatch_on_every_rank() {
-    for (own_order, order) in [("chain@given", "chain@racks"), ("chain@random:1", "chain@random:2")] {
+fn a_different_order_is_a_mismatch_on_every_rank() {
+    for (first_order, order) in [("chain@given", "chain@racks"), ("chain@random:1", "chain@random:2")] {
         let results = world(grid(), |comm| {
-            let mut vector = own(0, 1000);
-            let requested = if comm.rank() == 0 { own_order } else { order };
+            let mut vector = contribution(0, 1000);
+            let requested = if comm.rank() == 0 { first_order } else { order };
             let first = comm.broadcast(BufferMemory::Write(&mut vector), Element::U32, 0, Some(requested));
             first.and_then(|()| comm.barrier(None))
         });
@@ -112,7 +111,7 @@ fn another_order_is_a_mismatch_on_every_rank() {
 }
 
 #[test]
-fn overrides_choose_and_ranks_that_differ_in_them_find_out() {
+fn overrides_apply_and_different_overrides_are_a_mismatch() {
     let run = |of_rank_0: &'static str, of_others: &'static str| {
         world(grid(), move |comm| {
             let text = if comm.rank() == 0 { of_rank_0 } else { of_others };

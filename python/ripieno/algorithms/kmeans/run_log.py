@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunNotes:
+class RunLog:
     """The times and measures of a run's iterations. Rank 0 emits them as events.
 
     Parameters

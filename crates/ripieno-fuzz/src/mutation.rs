@@ -3,9 +3,9 @@
 use crate::random::FuzzRandom;
 
 /// Largest number of mutations of one input.
-const DAMAGES_MAX: usize = 6;
+const MUTATION_COUNT_MAX: usize = 6;
 /// Numbers at the limits of integer types, where readers tend to fail.
-const EDGES: [u64; 12] = [
+const EDGE_NUMBERS: [u64; 12] = [
     0,
     1,
     2,
@@ -20,24 +20,24 @@ const EDGES: [u64; 12] = [
     u64::MAX,
 ];
 /// Tokens inserted into texts.
-const WORDS: [&str; 16] =
+const TOKENS: [&str; 16] =
     ["\n", "\r\n", " ", "\t", ",", ":", "-", "0", "9223372036854775807", "1e999", "nan", "#", "\"", "\0", "{", "["];
 
 /// Return a mutated element of `pool`, or rarely random bytes.
-pub(crate) fn damaged(pool: &[Vec<u8>], longest: usize, random: &mut FuzzRandom) -> Vec<u8> {
+pub(crate) fn mutated(pool: &[Vec<u8>], longest: usize, random: &mut FuzzRandom) -> Vec<u8> {
     if random.below(64) == 0 {
         let length = random.below(longest + 1).min(random.below(longest + 1));
         return (0..length).map(|_| random.draw() as u8).collect();
     }
     let mut bytes = random.of(pool).clone();
-    for _ in 0..=random.below(DAMAGES_MAX) {
-        damage(&mut bytes, pool, random);
+    for _ in 0..=random.below(MUTATION_COUNT_MAX) {
+        mutate(&mut bytes, pool, random);
     }
     bytes.truncate(longest);
     bytes
 }
 
-fn damage(bytes: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut FuzzRandom) {
+fn mutate(bytes: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut FuzzRandom) {
     let at = random.below(bytes.len() + 1);
     let length = (bytes.len() - at).min(1 + random.below(8) * random.below(16));
     match random.below(12) {
@@ -52,7 +52,7 @@ fn damage(bytes: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut FuzzRandom) {
             let again = bytes[at..at + length].to_vec();
             insert(bytes, at, &again);
         }
-        9 => insert(bytes, at, random.of(&WORDS).as_bytes()),
+        9 => insert(bytes, at, random.of(&TOKENS).as_bytes()),
         10 => {
             let added: Vec<u8> = (0..length).map(|_| random.draw() as u8).collect();
             insert(bytes, at, &added);
@@ -68,7 +68,7 @@ fn damage(bytes: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut FuzzRandom) {
 /// Return an edge number or one of its neighbors, in 1 to 8 bytes of either byte order.
 fn number(random: &mut FuzzRandom) -> Vec<u8> {
     let near = random.below(3) as u64;
-    let number = random.of(&EDGES).wrapping_add(near).wrapping_sub(1);
+    let number = random.of(&EDGE_NUMBERS).wrapping_add(near).wrapping_sub(1);
     let mut bytes = number.to_le_bytes()[..*random.of(&[1, 2, 4, 8])].to_vec();
     if random.below(4) == 0 {
         bytes.reverse();
@@ -90,12 +90,12 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_number_produces_one_input_of_bounded_length() {
+    fn inputs_are_reproducible_and_have_a_bounded_length() {
         let pool = [vec![], b"a valid text".to_vec(), vec![0; 100]];
-        let inputs: Vec<Vec<u8>> = (0..5000).map(|seed| damaged(&pool, 120, &mut FuzzRandom::new(seed))).collect();
-        let again: Vec<Vec<u8>> = (0..5000).map(|seed| damaged(&pool, 120, &mut FuzzRandom::new(seed))).collect();
+        let inputs: Vec<Vec<u8>> = (0..5000).map(|seed| mutated(&pool, 120, &mut FuzzRandom::new(seed))).collect();
+        let again: Vec<Vec<u8>> = (0..5000).map(|seed| mutated(&pool, 120, &mut FuzzRandom::new(seed))).collect();
         assert_eq!(inputs, again);
         assert!(inputs.iter().all(|input| input.len() <= 120));
-        assert!(inputs.iter().collect::<BTreeSet<_>>().len() > 3000, "they differ");
+        assert!(inputs.iter().collect::<BTreeSet<_>>().len() > 3000, "most inputs differ");
     }
 }

@@ -27,7 +27,7 @@ fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync, prepare: fn(Schedule) -> S
     let run = |(rank, mut fabric): (usize, ThreadFabric)| {
         let mut vector = vector();
         let bytes = &mut vector.as_mut()[..LENGTH_BYTES];
-        let expected: Vec<u8> = (0..LENGTH_BYTES).map(|place| ((place * 31) >> 7) as u8).collect();
+        let expected: Vec<u8> = (0..LENGTH_BYTES).map(|index| ((index * 31) >> 7) as u8).collect();
         if rank == 0 {
             bytes.copy_from_slice(&expected);
         }
@@ -50,19 +50,19 @@ fn run<V: AsMut<[u8]>>(vector: impl Fn() -> V + Sync, prepare: fn(Schedule) -> S
 }
 
 #[test]
-fn no_byte_of_a_region_is_copied_on_its_way() {
-    for prepare in [std::convert::identity, Schedule::of_message] {
+fn no_byte_of_a_region_is_copied() {
+    for prepare in [std::convert::identity, Schedule::for_message] {
         let traffic = run(|| Region::new(LENGTH_BYTES).unwrap().unwrap(), prepare);
-        let lent: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.lent_bytes)).collect();
+        let traffic: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.zero_copy_bytes)).collect();
         let all = LENGTH_BYTES as u64;
-        assert_eq!(lent, [(all, all), (all, all), (0, 0)]);
+        assert_eq!(traffic, [(all, all), (all, all), (0, 0)]);
     }
 }
 
 #[test]
 fn other_memory_is_copied() {
     let traffic = run(|| vec![0; LENGTH_BYTES], std::convert::identity);
-    let lent: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.lent_bytes)).collect();
+    let traffic: Vec<_> = traffic.iter().map(|traffic| (traffic.sent_bytes, traffic.zero_copy_bytes)).collect();
     let all = LENGTH_BYTES as u64;
-    assert_eq!(lent, [(all, 0), (all, 0), (0, 0)]);
+    assert_eq!(traffic, [(all, 0), (all, 0), (0, 0)]);
 }

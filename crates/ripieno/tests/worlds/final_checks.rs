@@ -11,27 +11,28 @@ pub fn check_end(world: &mut SimulatedWorld) {
     world.verdicts.check_decisions(is_exempt);
     let divided = world.verdicts.divided.len() as u64;
     if divided > 0 {
-        *world.counts.entry("worlds with different culprits on their ranks").or_default() += divided;
+        *world.counts.entry("worlds with different failures on their ranks").or_default() += divided;
     }
     let killed = &world.verdicts.killed;
     for (rank, process) in world.processes.iter().enumerate().filter(|(rank, _)| !killed.contains(rank)) {
         let ending = process.ending.as_ref();
-        let ending = ending.unwrap_or_else(|| panic!("rank {rank} has not ended: {:?}", process.doing));
-        let has_met = process.monitors.get(&0).is_some_and(|monitor| monitor.is_complete);
+        let ending = ending.unwrap_or_else(|| panic!("rank {rank} has not ended: {:?}", process.activity));
+        let has_connected = process.monitors.get(&0).is_some_and(|monitor| monitor.is_complete);
         if let ProgramEnding::Failed(why) = ending {
             let is_spared = world.scenario.replicas == 1 || all_ranks_alive(world);
-            let must_finish = world.scenario.is_seen() && has_met && is_spared && !why.contains("did not meet");
-            assert!(!must_finish, "rank {rank} did not finish, though none was silent or late: {why}");
+            let must_finish =
+                world.scenario.has_only_kills() && has_connected && is_spared && !why.contains("did not connect");
+            assert!(!must_finish, "rank {rank} did not finish, although all faults were kills: {why}");
         }
-        if let Some((who, _)) = world.scenario.differs {
+        if let Some((differing_rank, _)) = world.scenario.differs {
             // A replica of the differing rank may succeed with the data of the other replicas.
-            let must_receive = world.scenario.replicas == 1 || rank == who;
+            let must_receive = world.scenario.replicas == 1 || rank == differing_rank;
             let has_received = matches!(ending, ProgramEnding::Differed(_));
-            assert!(has_received || !must_receive, "rank {rank} was not told of a difference: {ending:?}");
+            assert!(has_received || !must_receive, "rank {rank} got no mismatch: {ending:?}");
         } else {
             assert!(
                 !matches!(ending, ProgramEnding::Differed(_)),
-                "rank {rank} was told of a difference that is none: {ending:?}"
+                "rank {rank} got a mismatch without a cause: {ending:?}"
             );
         }
     }

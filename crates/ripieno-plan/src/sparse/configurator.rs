@@ -1,9 +1,9 @@
 //! Configuration of a sparse reduction: ranks exchange their keys layer by layer, and each rank derives its routes.
 //!
-//! [`Configuring`] is a state machine without I/O. In each step it returns the messages to its peers and accepts their
-//! messages. It keeps the unions of the keys in its next, smaller range. Values may travel together with the keys
-//! (configreduce): [`Configuring::outgoing_rows`] returns which current values each peer receives, and
-//! [`Configuring::down_maps`] returns their target rows.
+//! [`Configurator`] is a state machine without I/O. In each step it returns the messages to its peers and accepts their
+//! messages. Then it holds the unions of the keys in its next, smaller range. Values may travel together with the keys
+//! (configreduce): [`Configurator::outgoing_rows`] returns which current values each peer receives, and
+//! [`Configurator::down_maps`] returns their target rows.
 //!
 //! Cost: every key is sent once per layer and merged with the keys of the group.
 //! Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.A and III.C.
@@ -14,7 +14,7 @@ use super::encoding;
 use super::key_set::{KeySet, length};
 use super::routes::{LayerSide, RouteLayer, Routes, Volume};
 use super::row_map::RowMap;
-use super::team::{Alone, WorkTeam, divided, each};
+use super::team::{SingleThread, WorkTeam, divided, each};
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -33,7 +33,7 @@ const BYTE_OPERATIONS: usize = 2;
 
 /// State of one rank during the configuration of a sparse reduction.
 #[derive(Clone, Debug)]
-pub struct Configuring {
+pub struct Configurator {
     layers: Vec<Layer>,
     dense_above: f64,
     out_keys: KeySet,
@@ -57,9 +57,9 @@ pub struct DownMaps<'a> {
     pub arrivals: Vec<(usize, &'a RowMap)>,
 }
 
-/// Keys in a rank's last range that some rank wants and no rank contributes.
+/// Keys in a rank's last range that some rank requests and no rank contributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingKeys {
     /// Number of missing keys.
     pub count: u64,
     /// The smallest missing keys, at most [`EXAMPLE_COUNT`].
@@ -72,7 +72,7 @@ pub struct MalformedKeySets {
     /// The sender.
     pub peer: usize,
     /// The reason.
-    pub what: &'static str,
+    pub reason: &'static str,
 }
 
 impl fmt::Display for MalformedKeySets {
@@ -80,7 +80,7 @@ impl fmt::Display for MalformedKeySets {
         write!(
             f,
             "the key sets that rank {} sent cannot be read: {}; do all ranks run the same version?",
-            self.peer, self.what
+            self.peer, self.reason
         )
     }
 }
@@ -88,16 +88,16 @@ impl fmt::Display for MalformedKeySets {
 impl core::error::Error for MalformedKeySets {}
 
 /// Whether 32-bit row numbers suffice for any union of key sets with `row_count` rows in total and keys below `n`.
-pub fn have_numbers(row_count: usize, n: u64) -> bool {
+pub fn fit_row_numbers(row_count: usize, n: u64) -> bool {
     row_count <= u32::MAX as usize || n <= u64::from(u32::MAX)
 }
 
-impl Configuring {
+impl Configurator {
     /// Create the state of `rank` before the first step of a butterfly over the keys `0..n`.
     ///
-    /// The rank contributes rows for `out_keys` and wants the rows of `in_keys`. Both lists are ascending, and together
-    /// they satisfy [`have_numbers`]. A layer is dense above the density `dense_above`, unless its sets together have
-    /// less than one key in 32 of the range.
+    /// The rank contributes rows for `out_keys` and requests the rows of `in_keys`. Both lists are ascending, and
+    /// together they satisfy [`fit_row_numbers`]. A layer is dense above the density `dense_above`, unless its sets
+    /// together have less than one key in 32 of the range.
     pub fn new(
         rank: usize,
         degrees: &Degrees,
@@ -105,17 +105,17 @@ impl Configuring {
         out_keys: Vec<u64>,
         in_keys: Vec<u64>,
         dense_above: f64,
-    ) -> Configuring {
+    ) -> Configurator {
         let set = |keys: Vec<u64>| {
             assert!(keys.is_sorted_by(|a, b| a < b) && keys.last().is_none_or(|&last| last < n), "keys below n ascend");
             KeySet::of(0..n, keys)
         };
-        assert!(have_numbers(out_keys.len() + in_keys.len(), n), "rows have numbers of 32 bits");
-        assert!(dense_above >= 0.0, "a density is not negative");
+        assert!(fit_row_numbers(out_keys.len() + in_keys.len(), n), "row numbers fit into 32 bits");
+        assert!(dense_above >= 0.0, "the density threshold is not negative");
         let (out_keys, in_keys) = (set(out_keys), set(in_keys));
         let volumes = [Volume::of(&(0..n), &out_keys, &in_keys)].into();
         let layers = Butterfly::new(rank, degrees, n).layers().to_vec();
-        Configuring { layers, dense_above, out_keys, in_keys, steps: Vec::new(), volumes }
+        Configurator { layers, dense_above, out_keys, in_keys, steps: Vec::new(), volumes }
     }
 
     /// Return the number of steps: one per layer, and one before them if ranks are folded.
@@ -142,8 +142,8 @@ impl Configuring {
         layer.after().map(rows).collect()
     }
 
-    /// Return the peers that send a message in this step. They equal the receivers of
-    /// [`outgoing`](Configuring::outgoing), in another order.
+    /// Return the peers that send a message in this step: the receivers of [`outgoing`](Configurator::outgoing), in
+    /// another order.
     pub fn incoming_peers(&self, step: usize) -> Vec<usize> {
         let layer = &self.layers[step];
         layer.before().map(|position| layer.members[position]).collect()
@@ -166,30 +166,30 @@ impl Configuring {
             if position == layer.position {
                 return Ok((self.out_keys.part(&range), self.in_keys.part(&range)));
             }
-            let malformed = |what| MalformedKeySets { peer: member, what };
+            let malformed = |reason| MalformedKeySets { peer: member, reason };
             let mut from_member = messages.iter().filter(|(peer, _)| *peer == member);
             let (Some(&(_, mut bytes)), None) = (from_member.next(), from_member.next()) else {
-                return Err(malformed("not one message"));
+                return Err(malformed("expected one message"));
             };
             let mut set = || encoding::read(&range, &mut bytes, of_member).map_err(malformed);
             let sets = (set()?, set()?);
-            if bytes.is_empty() { Ok(sets) } else { Err(malformed("bytes behind the last set")) }
+            if bytes.is_empty() { Ok(sets) } else { Err(malformed("bytes after the last set")) }
         };
         let parts = each(of_members, operations, layer.members.iter().enumerate().collect(), sets);
         let parts: Vec<(KeySet, KeySet)> = parts.into_iter().collect::<Result<_, _>>()?;
         let row_count = parts.iter().map(|(outs, ins)| outs.row_count() + ins.row_count()).sum();
-        if !have_numbers(row_count, length(&range)) {
+        if !fit_row_numbers(row_count, length(&range)) {
             return Err(MalformedKeySets {
                 peer: layer.members[layer.position],
-                what: "more keys than there can be rows",
+                reason: "more keys than there can be rows",
             });
         }
         let (out_parts, in_parts): (Vec<KeySet>, Vec<KeySet>) = parts.into_iter().unzip();
         let (ins, in_keys) = LayerSide::of(layer, &self.in_keys, in_parts, self.dense_above, team);
-        // Wanted rows are gathered from contributed rows. After the last step both must use the same rows if the wanted
-        // keys are dense.
-        let follows = step + 1 == self.layers.len() && in_keys.is_dense();
-        let dense_above = if follows { -1.0 } else { self.dense_above };
+        // Requested rows are gathered from contributed rows. After the last step both must use the same rows if the
+        // requested keys are dense.
+        let shares_rows = step + 1 == self.layers.len() && in_keys.is_dense();
+        let dense_above = if shares_rows { -1.0 } else { self.dense_above };
         let (outs, out_keys) = LayerSide::of(layer, &self.out_keys, out_parts, dense_above, team);
         self.steps.push(RouteLayer { layer: layer.clone(), outs, ins });
         self.volumes.push(Volume::of(&range, &out_keys, &in_keys));
@@ -208,37 +208,38 @@ impl Configuring {
         }
     }
 
-    /// Return the routes after the last step, and the wanted keys of this rank's last range that no rank contributes.
-    pub fn finish(self, team: &dyn WorkTeam) -> (Routes, Missing) {
-        assert_eq!(self.steps.len(), self.layers.len(), "the last step is over");
+    /// Return the routes after the last step, and the requested keys of this rank's last range that no rank
+    /// contributes.
+    pub fn finish(self, team: &dyn WorkTeam) -> (Routes, MissingKeys) {
+        assert_eq!(self.steps.len(), self.layers.len(), "all steps have finished");
         let keys = self.in_keys.missing_in(&self.out_keys);
         let missing =
-            Missing { count: keys.len() as u64, examples: keys.iter().copied().take(EXAMPLE_COUNT).collect() };
+            MissingKeys { count: keys.len() as u64, examples: keys.iter().copied().take(EXAMPLE_COUNT).collect() };
         (Routes::new(self.steps, &self.out_keys, &self.in_keys, &keys, self.volumes, team), missing)
     }
 
     /// Run the state machines of all ranks in memory and return their results by rank.
-    pub fn finish_all(mut machines: Vec<Configuring>) -> Result<Vec<(Routes, Missing)>, MalformedKeySets> {
-        for step in 0..machines.first().map_or(0, Configuring::step_count) {
+    pub fn finish_all(mut machines: Vec<Configurator>) -> Result<Vec<(Routes, MissingKeys)>, MalformedKeySets> {
+        for step in 0..machines.first().map_or(0, Configurator::step_count) {
             let mut arrived: Vec<Vec<(usize, Vec<u8>)>> = machines.iter().map(|_| Vec::new()).collect();
             for (from, machine) in machines.iter().enumerate() {
-                let messages = machine.outgoing(step, &Alone);
+                let messages = machine.outgoing(step, &SingleThread);
                 messages.into_iter().for_each(|(to, bytes)| arrived[to].push((from, bytes)));
             }
             for (machine, messages) in machines.iter_mut().zip(&arrived) {
-                machine.absorb(step, messages, &Alone)?;
+                machine.absorb(step, messages, &SingleThread)?;
             }
         }
-        Ok(machines.into_iter().map(|machine| machine.finish(&Alone)).collect())
+        Ok(machines.into_iter().map(|machine| machine.finish(&SingleThread)).collect())
     }
 
-    /// Return the number of this rank's present rows of both kinds.
+    /// Return the number of this rank's current rows, contributed and requested.
     fn row_count(&self) -> usize {
         self.out_keys.row_count() + self.in_keys.row_count()
     }
 
     fn layer(&self, step: usize) -> &Layer {
-        assert_eq!(step, self.steps.len(), "steps come one after the other");
+        assert_eq!(step, self.steps.len(), "steps are processed in order");
         &self.layers[step]
     }
 }
