@@ -124,8 +124,8 @@ __all__ = [
     "wait_any",
 ]
 
-# These modules import scikit-learn and PyArrow, which takes a second and is not needed by plain programs.
-_LATE = {
+# Public names by module. `__getattr__` imports a module on first use: scikit-learn and PyArrow take a second.
+_LAZY = {
     "KeyedFrame": "ripieno.keyed.frame",
     "Graph": "ripieno.graph",
     "Progress": "ripieno.algorithms.progress",
@@ -157,16 +157,16 @@ _LATE = {
 )
 
 
-# Imported late as well. Not in __all__, because they have the names of a built-in function, an engine and frameworks.
-_LATE_MODULES = ("input", "lightgbm", "mpi", "spark", "xgboost")
+# Modules imported on first use. `__all__` omits them: they share names with a built-in, an engine and frameworks.
+_LAZY_MODULES = ("input", "lightgbm", "mpi", "spark", "xgboost")
 
 
 if not TYPE_CHECKING:
     # Type checkers would accept any name.
     def __getattr__(name: str) -> Any:
-        if name in _LATE:
-            return getattr(import_module(_LATE[name]), name)
-        if name in _LATE_MODULES:
+        if name in _LAZY:
+            return getattr(import_module(_LAZY[name]), name)
+        if name in _LAZY_MODULES:
             return import_module(f"ripieno.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -1,4 +1,4 @@
-"""`python -m ripieno` runs the command `ripieno`; launchers start ranks by this name."""
+"""Run the command `ripieno` as `python -m ripieno`. Launchers start ranks in this way."""
 
 import sys
 

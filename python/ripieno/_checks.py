@@ -17,7 +17,7 @@ def check_count(name: str, value: object, expected: str = "expected a whole numb
 def whole(name: str, value: Any, least: int, most: int, expected: str | None = None) -> int:
     """Return `value` as an int; raise InputError with the name unless it is a whole number `least` … `most`."""
     if type(value) is int and least <= value <= most:
-        # The abstract class below is slower to check than a short call takes.
+        # Fast path: the check of the abstract class below takes longer than a short call.
         return value
     if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
         raise InputError(f"{name}={value!r}: {expected or f'expected a whole number, {least} … {most}'}")

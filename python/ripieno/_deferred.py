@@ -26,7 +26,7 @@ class _Deferred(ModuleType):
 def deferred() -> Iterator[None]:
     """Defer the import of pandas and SciPy's statistics to their first use by modules that are imported in the block.
 
-    After the block, `import pandas` imports pandas as ever.
+    After the block, `import pandas` imports pandas as usual.
     """
     placeholders = {name: _Deferred(name) for name in _RARELY_USED if name not in sys.modules}
     sys.modules.update(placeholders)

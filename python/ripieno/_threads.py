@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 #: Maximum number of items per thread that are in progress, or done and not yet read.
-AHEAD = 2
+ITEMS_PER_THREAD_MAX = 2
 
 
 def mapped(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
@@ -23,7 +23,7 @@ def mapped(work: Callable[[Item], Result], items: Iterable[Item], threads: int) 
     try:
         started: deque[Future[Result]] = deque()
         for item in items:
-            if len(started) == AHEAD * threads:
+            if len(started) == ITEMS_PER_THREAD_MAX * threads:
                 yield started.popleft().result()
             started.append(pool.submit(work, item))
         while started:

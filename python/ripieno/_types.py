@@ -13,7 +13,7 @@ Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 
 #: The name of an operation that combines two elements.
 OpName = Literal["sum", "prod", "min", "max", "and", "or", "xor"]
-#: A function that combines two values. ``sum`` and ``np.max`` stand for operations, but take other arguments.
+#: A function that combines two values; also ``sum`` or ``np.max``, which stand for operations.
 Combining = Callable[..., Any]
 #: An operation on two elements: its name, or a function.
 Op = OpName | Combining
@@ -24,14 +24,14 @@ CombineOne = OpName | Literal["mul"] | Combining
 OnFailure = Literal["raise", "shrink", "respawn"]
 
 
-class SharesByDlpack(Protocol):
+class SupportsDlpack(Protocol):
     """An object that exports its memory by DLPack."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 
 #: An object other than a NumPy array that can be viewed as one without a copy.
-Foreign: TypeAlias = "array[Any] | memoryview | SharesByDlpack"
+Foreign: TypeAlias = "array[Any] | memoryview | SupportsDlpack"
 
 #: How threads execute the phases of a kernel.
 ThreadModel = Literal["fork-join", "bsp"]
@@ -39,5 +39,5 @@ ThreadModel = Literal["fork-join", "bsp"]
 #: Treatment of rows with missing values: leave them out, or put the mean of the column.
 Missing = Literal["drop", "mean"]
 
-#: Rows of ranks in a common fit: each rank has its own, or all have the same.
+#: Whether each rank of a common fit has its own rows, or all ranks have the same rows.
 Rows = Literal["own", "shared"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ripieno._native as _native
 
-#: All strategies, and the strategies by which all hosts fetch at once. The others serve hosts in order of request.
+#: All strategies, and the strategies by which all hosts fetch at the same time. The others serve hosts on demand.
 DISCIPLINES = tuple(_native.DISCIPLINES)
-AT_ONCE = tuple(_native.STREAMED)
-#: Defaults: for ranks that request at once, and for ranks that request when needed or hold parts.
+STREAMED = tuple(_native.STREAMED)
+#: Defaults: if all ranks fetch at the same time, and if ranks fetch on demand or already hold parts.
 AUTO = "auto"
-AUTO_AT_ONCE, AUTO_WHEN_NEEDED = "chain", "csb"
+AUTO_STREAMED, AUTO_ON_DEMAND = "chain", "csb"
 
 
-def discipline_of(strategy: str, *, at_once: bool) -> str:
-    """Return the discipline of a strategy by links, for ranks that request `at_once` or not."""
+def discipline_of(strategy: str, *, streamed: bool) -> str:
+    """Return `strategy`, or the default for "auto". `streamed`: whether all ranks fetch at the same time."""
     if strategy != AUTO:
         return strategy
-    return AUTO_AT_ONCE if at_once else AUTO_WHEN_NEEDED
+    return AUTO_STREAMED if streamed else AUTO_ON_DEMAND

@@ -11,7 +11,7 @@ class RipienoError(Exception):
 
 
 class RankFailed(RipienoError):
-    """A rank ended, fell silent or raised. Raised on all other ranks and, without a better report, in the caller.
+    """A rank ended, sent no heartbeats or raised. Raised on other ranks and, without a better report, in the caller.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class TooFewSlots(EngineError):
 
 
 class BroadcastError(RipienoError):
-    """The value of a broadcast variable is no longer available: its root was lost, and with it parts of the value.
+    """The value of a broadcast variable is no longer available: its root and parts of the value were lost.
 
     Its ``__cause__`` is the `RankFailed` of the root, if the root is lost.
     """
@@ -160,7 +160,7 @@ class SerializationError(RipienoError, TypeError):
 
 
 class CheckpointError(RipienoError):
-    """A checkpoint is incomplete, foreign, in use or not writable; the message names the file and a remedy."""
+    """A checkpoint is incomplete, in use, not writable or of another program; the message has the file and a remedy."""
 
 
 class LabError(RipienoError):

@@ -7,10 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-#: A cache line takes less between cores that share a cache (10 to 60 ns), and more between others (100 to 200 ns).
-SHARED_LINE_S = 80e-9
-#: A longer time includes waits for a core.
-DISTURBED_LINE_S = 1e-6
+#: Limit for the transfer of a cache line between cores that share a cache (10 to 60 ns; without: 100 to 200 ns).
+SHARED_CACHE_LINE_S = 80e-9
+#: A longer measured time includes waits for a core.
+UNDISTURBED_LINE_MAX_S = 1e-6
 
 _CGROUP = Path("/sys/fs/cgroup")
 _OWN_CGROUPS = Path("/proc/self/cgroup")
@@ -46,9 +46,9 @@ def usable_cores() -> int:
 
 def line_text(line_s: float) -> str:
     """Describe the measured time of a cache line from core to core, and what it says about their caches."""
-    if line_s > DISTURBED_LINE_S:
+    if line_s > UNDISTURBED_LINE_MAX_S:
         return "the time of a cache line from core to core is unknown: other programs use the cores"
-    shares = "they share a cache" if line_s < SHARED_LINE_S else "they share no cache"
+    shares = "they share a cache" if line_s < SHARED_CACHE_LINE_S else "they share no cache"
     return f"a cache line takes {line_s * 1e9:.0f} ns from core to core: {shares}"
 
 

@@ -44,7 +44,7 @@ def _rate_text(rate_bits_per_s: int) -> str:
 
 
 def seconds_of(name: str, text: str) -> float:
-    """Parse a duration such as ``5us``, ``0.2 s`` or a number of seconds; `name` is used for the error.
+    """Parse a duration such as ``5us``, ``0.2 s`` or a number of seconds; `name` is the parameter's name for the error.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def seconds_of(name: str, text: str) -> float:
 
 
 def size_of(name: str, text: str) -> int:
-    """Parse a size such as ``500MB``, ``2GiB`` or a number of bytes; `name` is used for the error.
+    """Parse a size such as ``500MB``, ``2GiB`` or a number of bytes; `name` is the parameter's name for the error.
 
     Raises
     ------

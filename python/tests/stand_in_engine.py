@@ -17,7 +17,7 @@ class Processes(Run):
     """Rank processes; `logs` has the standard error of each, once it has ended."""
 
     #: Time that each process has to end.
-    end_timeout_s = 5.0
+    grace_s = 5.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class Processes(Run):
         while self.processes:
             child = self.processes.pop(0)
             try:
-                child.wait(self.end_timeout_s)
+                child.wait(self.grace_s)
             except subprocess.TimeoutExpired:
                 child.kill()
             with child.stderr:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ripieno.launch import limits
-from ripieno.launch.supervisor import ALL_HUNG_UP, Ending, Event, Policy, RankState, Supervisor, Verdict
+from ripieno.launch.supervisor import ALL_DISCONNECTED, Ending, Event, Policy, RankState, Supervisor, Verdict
 
 KINDS = ("job", "engine", "script")
 #: Limit of the virtual time of a world.
@@ -91,7 +91,7 @@ class World:
                 self.on_failure,
                 is_script=self.kind == "script",
                 stop_limit_s=stop_limit_s,
-                within_s=60.0 if self.meets else None,
+                rendezvous_limit_s=60.0 if self.meets else None,
             ),
             0.0,
             RankState.STARTING if self.meets or self.kind == "script" else RankState.RUNNING,
@@ -164,7 +164,7 @@ class World:
             self.at(fault.at + 0.1, self._inject, fault)
         self.at(self.finish_s + 0.1, self._finish)
         for rank in range(self.size) if self.cut_s < HORIZON_S else ():
-            late_s = limits.DELIVERY_HEARTBEATS * self.heartbeat_s + self.jitter_s(0.5 * limits.CULPRIT_S)
+            late_s = limits.DELIVERY_HEARTBEATS * self.heartbeat_s + self.jitter_s(0.5 * limits.OWN_REPORT_S)
             self._notify_at(self.cut_s + late_s, self.supervisor.leaves, rank, is_evidence=True)
         self.tick()
         supervisor = self.supervisor
@@ -189,9 +189,9 @@ class World:
         self.supervisor.set_time(self.now)
         self.supervisor.inspect(self.now, self.is_stopped)
         self.supervisor.tick(self.now)
-        self.is_suspended |= (Event.SUSPENDED, None) in self.supervisor.news
-        self.reported |= {rank for event, rank in self.supervisor.news if event is Event.LOST}
-        self.supervisor.news.clear()
+        self.is_suspended |= (Event.SUSPENDED, None) in self.supervisor.events
+        self.reported |= {rank for event, rank in self.supervisor.events if event is Event.LOST}
+        self.supervisor.events.clear()
 
     def is_stopped(self, rank: int) -> bool:
         return self.ranks[rank].is_alive and self.now < self.ranks[rank].stopped_until
@@ -228,7 +228,7 @@ class World:
         if self.kind == "engine":
             self.notify(self.jitter_s(), self.supervisor.leaves, dead, is_evidence=True)
             if self.random.random() < 0.7:
-                self.notify(self.random.uniform(0.0, 1.5), self.supervisor.engine_says, dead, cause, is_evidence=True)
+                self.notify(self.random.uniform(0.0, 1.5), self.supervisor.engine_reports, dead, cause, is_evidence=True)
                 if self.random.random() < 0.5:
                     # It ends the others, too.
                     for other in range(self.size):
@@ -443,7 +443,7 @@ class World:
     def _check_time(self, verdict: Verdict) -> None:
         first_s = self.first_evidence_s
         if self.on_failure == "raise" and self.replicas == 1 and first_s is not None and self.kind != "script":
-            bound_s = limits.CULPRIT_S + limits.WITNESSES_S + limits.CULPRIT_S
+            bound_s = limits.OWN_REPORT_S + limits.OTHER_REPORTS_S + limits.OWN_REPORT_S
             waited_s = self.now - first_s
             assert waited_s <= bound_s + 1e-6 or self._was_paused(first_s), f"waited {waited_s:.2f} s for a verdict"
 
@@ -458,7 +458,7 @@ class World:
             # Faults do not count if no report of them reaches the launcher.
             assert verdict.ending is not Ending.ABANDONED
             if not lasting and verdict.ending is not Ending.DONE:
-                assert verdict.cause == ALL_HUNG_UP, "a single rank is named"
+                assert verdict.cause == ALL_DISCONNECTED, "a single rank is named"
             return
         if not lasting:
             assert verdict.ending is Ending.DONE, "a failure without a fault"

@@ -15,7 +15,7 @@ import ripieno as rp
 from ripieno import host
 from ripieno.host import Core
 from ripieno.launch import binding
-from ripieno.launch.binding import Binding, BindingPlace, places
+from ripieno.launch.binding import Binding, RankCpus, cpus_of_ranks
 from ripieno.launch.script import environment
 from stand_in_engine import StandIn
 
@@ -26,7 +26,7 @@ needs_two_cores = pytest.mark.skipif(len(HERE) < 2, reason="there is one core")
 
 
 def placed(bind: str, threads: str, ranks: int, count: int) -> list[tuple[list[int], tuple[int, ...]]]:
-    found = places(Binding(bind, threads), [count] * ranks, SMT)
+    found = cpus_of_ranks(Binding(bind, threads), [count] * ranks, SMT)
     return [(sorted(place.cpus), place.pins) for place in found]
 
 
@@ -128,11 +128,11 @@ def where_it_computes(comm):
 @needs_two_cores
 @pytest.mark.parametrize(("bind", "affinity"), binding.PATTERNS, ids=binding.PATTERNS.values())
 def test_workers_run_on_the_cores_of_the_pattern(bind, affinity):
-    expected = places(Binding(bind, affinity), [1, 1], host.cores())
+    expected = cpus_of_ranks(Binding(bind, affinity), [1, 1], host.cores())
     with rp.launch(workers=2, threads=1, bind=bind, thread_affinity=affinity) as job:
         found = job.run(where_it_computes)
     for (cpus, pins, members), place in zip(found, expected, strict=True):
-        assert BindingPlace(frozenset(cpus), tuple(pins)) == place
+        assert RankCpus(frozenset(cpus), tuple(pins)) == place
         assert members == ([(pins[0],)] if pins else [tuple(cpus)])
 
 
@@ -152,9 +152,9 @@ def test_cores_are_divided_by_the_current_number_of_workers():
         with pytest.raises(rp.InputError, match=f"need {len(HERE) + 1} cores, and may use {len(HERE)}"):
             job.resize(len(HERE) + 1)
         job.resize(1)
-        assert job.run(where_it_computes)[0][0] == sorted(places(Binding("core"), [1], host.cores())[0].cpus)
+        assert job.run(where_it_computes)[0][0] == sorted(cpus_of_ranks(Binding("core"), [1], host.cores())[0].cpus)
         job.resize(2)
-        expected = places(Binding("core"), [1, 1], host.cores())
+        expected = cpus_of_ranks(Binding("core"), [1, 1], host.cores())
         assert [found[0] for found in job.run(where_it_computes)] == [sorted(place.cpus) for place in expected]
 
 
@@ -204,7 +204,7 @@ def test_ranks_of_a_script_are_bound_before_its_first_line(tmp_path):
         command("run", "-n", 2, *options, script, tmp_path / "found"), capture_output=True, text=True, timeout=250
     )
     assert done.returncode == 0, done.stderr
-    expected = places(Binding("core", "pin"), [1, 1], host.cores())
+    expected = cpus_of_ranks(Binding("core", "pin"), [1, 1], host.cores())
     assert [lines_of(tmp_path, rank) for rank in (0, 1)] == [
         [sorted(each.cpus), [*each.pins], False] for each in expected
     ]
@@ -228,7 +228,7 @@ def test_ranks_of_other_launchers_divide_the_cores_that_they_share(tmp_path):
     words = [sys.executable, str(script), str(tmp_path / "found"), "init"]
     ranks = [subprocess.Popen(words, env={**here, **more, "RANK": str(rank)}) for rank in (0, 1)]
     assert [rank.wait(60) for rank in ranks] == [0, 0]
-    expected = places(Binding("core"), [1, 1], host.cores())
+    expected = cpus_of_ranks(Binding("core"), [1, 1], host.cores())
     assert [lines_of(tmp_path, rank) for rank in (0, 1)] == [[sorted(each.cpus), [], False] for each in expected]
 
 
@@ -236,7 +236,7 @@ def test_ranks_of_other_launchers_divide_the_cores_that_they_share(tmp_path):
 def test_a_borrowed_thread_gets_its_cores_back():
     import ripieno._native as native
 
-    with binding.lent_thread():
+    with binding.restored_affinity():
         os.sched_setaffinity(0, {HERE[0]})
         native.pin_threads(HERE[:1])
     assert (sorted(os.sched_getaffinity(0)), native.pinned_cores()) == (HERE, [])
@@ -247,7 +247,7 @@ def test_ranks_of_an_engine_bind_their_threads(monkeypatch):
     monkeypatch.setenv("RIPIENO_BIND", "core")
     with rp.launch(workers=2, threads=1, engine=StandIn()) as job:
         found = job.run(lambda comm: sorted(os.sched_getaffinity(0)))
-    assert found == [sorted(each.cpus) for each in places(Binding("core"), [1, 1], host.cores())]
+    assert found == [sorted(each.cpus) for each in cpus_of_ranks(Binding("core"), [1, 1], host.cores())]
 
 
 @needs_two_cores

@@ -148,13 +148,13 @@ def test_a_full_disk_is_reported_leaves_no_file_and_later_values_arrive(tmp_path
 @pytest.mark.parametrize(("text", "limit_bytes"), [("8MB", 8_000_000), ("2 GiB", 2 << 30), ("17", 17)])
 def test_the_environment_sets_the_limit(monkeypatch, text, limit_bytes):
     monkeypatch.setenv(value_memory.VARIABLE, text)
-    assert value_memory._OfProcess().now().limit_bytes == limit_bytes
+    assert value_memory.ProcessMemory().usage().limit_bytes == limit_bytes
 
 
 def test_the_default_limit_is_half_of_the_memory(monkeypatch):
     monkeypatch.delenv(value_memory.VARIABLE, raising=False)
     monkeypatch.setattr(value_memory, "memory_limit_bytes", lambda: 2_000_000)
-    assert value_memory._OfProcess().now().limit_bytes == 1_000_000
+    assert value_memory.ProcessMemory().usage().limit_bytes == 1_000_000
 
 
 def test_tmpdir_determines_where_values_are_stored(monkeypatch, tmp_path):
@@ -171,7 +171,7 @@ def test_a_process_that_can_write_to_no_directory_has_broadcast_values_in_memory
 
     monkeypatch.setattr(value_memory.os, "access", lambda *_: False)
     monkeypatch.setattr(value_memory.tempfile, "gettempdir", none)
-    assert value_memory._OfProcess().now().held_bytes == 0
+    assert value_memory.ProcessMemory().usage().held_bytes == 0
 
 
 def test_wrong_limits_are_reported(monkeypatch):
@@ -180,10 +180,10 @@ def test_wrong_limits_are_reported(monkeypatch):
         # A process reads the variable once, so the test creates a new object.
         with monkeypatch.context() as patch, description:
             patch.setenv(value_memory.VARIABLE, text)
-            value_memory._OfProcess()
+            value_memory.ProcessMemory()
     with pytest.raises(InputError, match="limit_bytes=0"):
-        value_memory.limited(0, None)
+        value_memory.broadcast_memory(0, None)
     with pytest.raises(InputError, match="expected limit_bytes, too"):
-        value_memory.limited(None, "/tmp")
+        value_memory.broadcast_memory(None, "/tmp")
     with pytest.raises(InputError, match="expected a directory"):
-        value_memory.limited(10, "/no such folder")
+        value_memory.broadcast_memory(10, "/no such folder")

@@ -115,7 +115,7 @@ def test_a_file_with_other_bytes_is_left_unless_it_may_be_overwritten(world, tmp
     out = f"{tmp_path}/{{rank}}/f"
     rows = world(3).run(distributed, str(given), out)[0]
     assert [row.state for row in rows] == ["fetched", "failed", "fetched"]
-    assert "it exists and holds something else" in rows[1].error
+    assert "it exists and has other contents" in rows[1].error
     assert (tmp_path / "1" / "f").read_bytes() == sample(5001)[:5000]
     rows = world(3).run(distributed, str(given), out, overwrite=True)[0]
     assert [row.state for row in rows] == ["found", "fetched", "found"]
@@ -179,7 +179,7 @@ def test_a_place_that_cannot_be_written_is_named_on_every_rank_and_nothing_stays
 
 
 def with_damaged_copies(comm, given, folder, are_all):
-    write = file_distribution.copied
+    write = file_distribution.write_copies
 
     def spoil(*args):
         names = write(*args)
@@ -189,13 +189,13 @@ def with_damaged_copies(comm, given, folder, are_all):
                 copy.write(b"damaged")
         return names
 
-    file_distribution.copied = spoil
+    file_distribution.write_copies = spoil
     try:
         places = [f"{folder}/a", f"{folder}/b"]
         options = {"strategy": "shared-file", "places": places, "block_bytes": BLOCK_BYTES}
         return comm.distribute([given], f"{folder}/{{rank}}/f", **options)
     finally:
-        file_distribution.copied = write
+        file_distribution.write_copies = write
 
 
 @pytest.mark.parametrize("are_all", [False, True])

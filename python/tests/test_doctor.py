@@ -4,7 +4,7 @@ import json
 
 from click.testing import CliRunner
 from ripieno.cli.run import doctor_command
-from ripieno.doctor import here
+from ripieno.doctor import machine
 
 
 def test_the_checks_of_this_machine_pass():
@@ -12,23 +12,23 @@ def test_the_checks_of_this_machine_pass():
 
     findings = {finding["name"]: finding for finding in json.loads(result.output)}
     assert result.exit_code == 0, result.output
-    assert "met in" in findings["2 workers over tcp"]["found"]
-    assert "met in" in findings["2 workers over shared-memory"]["found"]
-    assert "met in" in findings["2 workers over TLS 1.3 (TLS13_AES_128_GCM_SHA256)"]["found"]
+    assert "connected in" in findings["2 workers over tcp"]["found"]
+    assert "connected in" in findings["2 workers over shared-memory"]["found"]
+    assert "connected in" in findings["2 workers over TLS 1.3 (TLS13_AES_128_GCM_SHA256)"]["found"]
     assert findings["encryption"]["found"].startswith(
         "connections between hosts, by TLS 1.3 (TLS13_AES_128_GCM_SHA256)"
     )
 
 
 def test_encryption_is_reported_as_set_in_the_environment(monkeypatch):
-    monkeypatch.setattr(here, "LINKS", ())
+    monkeypatch.setattr(machine, "LINKS", ())
     for value, described in (("0", "none: RIPIENO_TLS=0"), ("1", "all TCP connections")):
         monkeypatch.setenv("RIPIENO_TLS", value)
         assert described in CliRunner().invoke(doctor_command, []).output
 
 
 def test_links_that_do_not_work_are_reported_with_advice_and_exit_code_1(monkeypatch):
-    monkeypatch.setattr(here, "LINKS", ("string", "tcp"))
+    monkeypatch.setattr(machine, "LINKS", ("string", "tcp"))
 
     result = CliRunner().invoke(doctor_command, [])
 
@@ -38,8 +38,8 @@ def test_links_that_do_not_work_are_reported_with_advice_and_exit_code_1(monkeyp
 
 
 def test_a_warning_is_reported_but_is_no_failure(monkeypatch):
-    monkeypatch.setattr(here, "MEMORY_MIN_BYTES", 1 << 60)
-    monkeypatch.setattr(here, "LINKS", ())
+    monkeypatch.setattr(machine, "MEMORY_MIN_BYTES", 1 << 60)
+    monkeypatch.setattr(machine, "LINKS", ())
 
     result = CliRunner().invoke(doctor_command, [])
 
@@ -51,9 +51,9 @@ def test_a_failed_check_is_reported_as_a_finding(monkeypatch):
     def broken():
         raise OSError("no such thing")
 
-    monkeypatch.setattr(here.host, "memory_limit_bytes", broken)
-    monkeypatch.setattr(here, "LINKS", ())
+    monkeypatch.setattr(machine.host, "memory_limit_bytes", broken)
+    monkeypatch.setattr(machine, "LINKS", ())
 
-    bad = [finding for finding in here.examine() if finding.outcome == here.BAD]
+    bad = [finding for finding in machine.examine() if finding.outcome == machine.BAD]
 
     assert [finding.found for finding in bad] == ["could not be examined: OSError: no such thing"]

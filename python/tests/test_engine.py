@@ -25,7 +25,7 @@ from ripieno.launch.engine import member_server, remote
 from ripieno.launch.engine.contract import EngineJob, _own_folders
 from ripieno.launch.job.programs import EventOptions
 from ripieno.launch.job.stand_ins import Here
-from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.channel import ConnectionClosed
 from stand_in_engine import StandIn
 from varied import exhaustively
 from watching import (
@@ -160,7 +160,7 @@ def test_a_rank_named_by_the_engine_overrides_the_first_closed_connection(ended)
         threading.Event().wait()
 
     with engine.launch(3, on_event=end) as job, pytest.raises(rp.RankFailed, match="its node is lost") as caught:
-        engine.run.end_timeout_s = 0.1
+        engine.run.grace_s = 0.1
         job.run(program)
     assert caught.value.rank == 2
 
@@ -224,7 +224,7 @@ class HangingJob(EngineJob):
     def _gathered(self, *args):
         members = super()._gathered(*args)
         self.engine.hanging.send_signal(signal.SIGSTOP)
-        self.engine.run.end_timeout_s = 0.1
+        self.engine.run.grace_s = 0.1
         return members
 
 
@@ -485,7 +485,7 @@ def test_unauthenticated_peers_do_not_outlive_the_server(listening):
         # It may not have been accepted yet.
         with suppress(ConnectionResetError):
             assert peer.recv(100) == b""
-    with pytest.raises(HungUp):
+    with pytest.raises(ConnectionClosed):
         channel.receive(EVENT_TIMEOUT_S)
     channel.close()
     assert comes_true(lambda: _member_threads() == 0, PROMPT_S)
@@ -509,7 +509,7 @@ def test_a_member_waits_while_the_launching_process_is_busy(monkeypatch):
     sending.join()
     assert kind == "result"
     assert np.array_equal(received, result)
-    with pytest.raises(HungUp, match=r"made no progress for 0.2 s"):
+    with pytest.raises(ConnectionClosed, match=r"made no progress for 0.2 s"):
         server_end.send("run", result)
     member_end.close()
     server_end.close()

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from ripieno.cli.run import doctor_command
 from ripieno.doctor import engine as engine_doctor
-from ripieno.doctor.here import BAD, PASSED, WARNING
+from ripieno.doctor.machine import BAD, PASSED, WARNING
 from ripieno.errors import EngineError, TooFewSlots
 from ripieno.launch import engines
 from ripieno.launch.engine import survey
@@ -100,7 +100,7 @@ def test_the_command_reports_the_engine_and_a_run_of_two_workers(as_dask):
     assert findings["slots"] == {"name": "slots", "found": "3 in all, 2 free", "outcome": WARNING, "advice": "wait"}
     assert findings["Python"]["found"] == f"{HERE['Python']} here and in all 2 tasks"
     assert findings["network"]["found"] == "tasks at 127.0.0.1 reach each other"
-    assert "met in" in findings["2 workers in dask"]["found"]
+    assert "connected in" in findings["2 workers in dask"]["found"]
 
 
 def test_tasks_that_cannot_report_are_a_finding(as_dask):
@@ -160,7 +160,7 @@ def test_how_the_token_travels_is_reported(monkeypatch, authentic, encrypted, ou
 
     finding = engine_doctor._token(StandIn())
 
-    assert (finding.outcome, finding.found) == (outcome, f"travels by pipes, {words}")
+    assert (finding.outcome, finding.found) == (outcome, f"is sent by pipes, {words}")
 
 
 def test_links_between_hosts_are_reported_as_encrypted_or_not(monkeypatch):

@@ -89,7 +89,7 @@ def name() -> str:
 @pytest.fixture
 def short_wait(monkeypatch) -> None:
     """Shorten the time that ranks have to report after a failure."""
-    monkeypatch.setattr(limits, "WITNESSES_S", 0.1)
+    monkeypatch.setattr(limits, "OTHER_REPORTS_S", 0.1)
 
 
 @contextmanager
@@ -427,14 +427,14 @@ def test_connections_continue_after_a_cable_failed_and_recovered(lab, cable):
         assert reply(client, 10.0) == "1"
 
         lab.fail(cable)
-        assert lab.silent() == {cable}
+        assert lab.disconnected() == {cable}
         # Long enough for failed retransmissions.
         assert reply(client, 0.5) == "timeout"
 
         lab.heal(cable)
         assert reply(client, 30.0) == "1"
 
-    assert not lab.silent()
+    assert not lab.disconnected()
     assert best_mbit(lab, [(1, 3)], 2_000_000, sufficient_mbit=0.9 * PAYLOAD_MBIT) < 1.1 * PAYLOAD_MBIT
 
 
@@ -709,7 +709,7 @@ def test_a_machine_without_network_namespaces_has_none_afterwards(name):
 @needs_lab
 def test_the_lab_of_another_owner_is_not_removed(name):
     with Lab(hosts=1, name=name) as lab:
-        assert registry.remove(name, of=1) == 0
+        assert registry.remove(name, owner_pid=1) == 0
         assert lab.run(["true"]) == 0
 
 

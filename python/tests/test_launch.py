@@ -550,7 +550,7 @@ def test_a_stopped_process_is_ended_without_delay():
     while not is_stopped(sleeper.pid):
         time.sleep(0.01)
 
-    end([sleeper], patience_s=1000.0, step_s=1000.0)
+    end([sleeper], grace_s=1000.0, step_s=1000.0)
 
     assert sleeper.returncode == -signal.SIGTERM
 

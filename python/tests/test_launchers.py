@@ -15,7 +15,7 @@ from pathlib import Path
 import launcher_environments as recorded
 import pytest
 import ripieno as rp
-from ripieno.launch.script import environment, launchers, meeting, token_file
+from ripieno.launch.script import environment, launchers, rendezvous, token_file
 from ripieno.launch.script.launchers import LaunchedRank, detect
 from ripieno.launch.script.tokens import check_token
 from watching import comes_true
@@ -119,9 +119,9 @@ def test_invalid_variables_are_named(variables, sentence):
     assert sentence in str(caught.value)
 
 
-def chosen(variables: dict[str, str], job: str | None = None) -> meeting.MeetingPlace:
+def chosen(variables: dict[str, str], job: str | None = None) -> rendezvous.RendezvousPlace:
     place = detect(variables)
-    return meeting.choose(place, variables, job or place.job)
+    return rendezvous.choose(place, variables, job or place.job)
 
 
 def test_ranks_of_one_host_use_a_temporary_directory_others_the_home_directory(tmp_path, monkeypatch):
@@ -130,7 +130,7 @@ def test_ranks_of_one_host_use_a_temporary_directory_others_the_home_directory(t
 
     assert local.own and local.directory.parent != tmp_path
     assert shared.own and shared.directory.parent == tmp_path
-    assert chosen(recorded.STEP | {"RIPIENO_DIRECTORY": "/shared"}) == meeting.MeetingPlace(Path("/shared"))
+    assert chosen(recorded.STEP | {"RIPIENO_DIRECTORY": "/shared"}) == rendezvous.RendezvousPlace(Path("/shared"))
 
 
 def test_another_user_cannot_compute_the_rendezvous_folder(tmp_path, monkeypatch):
@@ -161,8 +161,8 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path, monkeypatch):
 def test_an_existing_name_is_reported_by_every_rank_at_once(tmp_path):
     path = tmp_path / "taken"
     path.mkdir(mode=0o755)
-    with pytest.raises(rp.RendezvousError, match="the name is taken by what is open to other users"):
-        token_file.token_through(path / "token", 1, 60.0, own=True).__enter__()
+    with pytest.raises(rp.RendezvousError, match="an entry with this name is open to other users"):
+        token_file.exchange_token(path / "token", 1, 60.0, own=True).__enter__()
 
 
 def test_with_a_token_ranks_connect_to_rank_0_at_a_port_derived_from_the_job():
@@ -179,7 +179,7 @@ def test_with_a_token_ranks_connect_to_rank_0_at_a_port_derived_from_the_job():
 def test_a_weak_token_is_refused_with_a_command_that_generates_one(token):
     place = detect(OURS)
     with pytest.raises(rp.RendezvousError, match=r"RIPIENO_TOKEN can be guessed: .*secrets.token_hex\(32\)"):
-        meeting.arranged(place, OURS | {"RIPIENO_TOKEN": token, "RIPIENO_DIRECTORY": "/none"}, 1.0).__enter__()
+        rendezvous.joined(place, OURS | {"RIPIENO_TOKEN": token, "RIPIENO_DIRECTORY": "/none"}, 1.0).__enter__()
 
 
 def test_tokens_of_random_generators_are_strong():
@@ -193,7 +193,7 @@ def test_the_secret_of_pods_is_strong_without_the_attempt():
     place, token = detect(OURS), "short.0123456789abcdef0123456789abcdef"
     variables = OURS | {"RIPIENO_TOKEN": token, "RIPIENO_SECRET": "short", "RIPIENO_DIRECTORY": "/none"}
     with pytest.raises(rp.RendezvousError, match="RIPIENO_SECRET can be guessed"):
-        meeting.arranged(place, variables, 1.0).__enter__()
+        rendezvous.joined(place, variables, 1.0).__enter__()
 
 
 def test_the_port_of_torchruns_store_is_not_used():
@@ -223,12 +223,12 @@ def test_a_token_is_passed_in_a_file_that_is_removed_afterwards(tmp_path):
     received: list[str] = []
 
     def receive() -> None:
-        with token_file.token_through(path, 1, 20.0) as token:
+        with token_file.exchange_token(path, 1, 20.0) as token:
             received.append(token)
 
     waiting = threading.Thread(target=receive)
     waiting.start()
-    with token_file.token_through(path, 0, 20.0) as token:
+    with token_file.exchange_token(path, 0, 20.0) as token:
         mode = path.stat().st_mode
         waiting.join()
 
@@ -239,14 +239,14 @@ def test_the_token_of_a_dead_job_is_never_used(tmp_path):
     path = tmp_path / "token"
     program = (
         "import os, sys\nfrom pathlib import Path\nfrom ripieno.launch.script import token_file\n"
-        "with token_file.token_through(Path(sys.argv[1]), 0, 1.0):\n    os.kill(os.getpid(), 9)\n"
+        "with token_file.exchange_token(Path(sys.argv[1]), 0, 1.0):\n    os.kill(os.getpid(), 9)\n"
     )
     subprocess.run([sys.executable, "-c", program, path], check=False, timeout=250)
     stale = path.read_text()
 
-    with pytest.raises(rp.RendezvousError, match="did not hand over"), token_file.token_through(path, 1, 0.1):
+    with pytest.raises(rp.RendezvousError, match="did not write"), token_file.exchange_token(path, 1, 0.1):
         pass
-    with token_file.token_through(path, 0, 1.0) as token, token_file.token_through(path, 1, 1.0) as received:
+    with token_file.exchange_token(path, 0, 1.0) as token, token_file.exchange_token(path, 1, 1.0) as received:
         assert stale != token == received
 
 
@@ -255,9 +255,12 @@ def test_an_empty_token_file_is_not_used(tmp_path):
     path.touch(0o600)
     with open(path) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(rp.RendezvousError, match="did not hand over"), token_file.token_through(path, 1, 0.1):
+        with pytest.raises(rp.RendezvousError, match="did not write"), token_file.exchange_token(path, 1, 0.1):
             pass
-        with pytest.raises(rp.RendezvousError, match="another job meets here"), token_file.token_through(path, 0, 1.0):
+        with (
+            pytest.raises(rp.RendezvousError, match="another job connects here"),
+            token_file.exchange_token(path, 0, 1.0),
+        ):
             pass
 
 
@@ -271,7 +274,7 @@ def test_only_leftovers_of_killed_jobs_are_removed(tmp_path):
         fcntl.flock(held, fcntl.LOCK_EX)
         (live / "token").write_text("t")
         (tmp_path / "job-3").mkdir()
-        token_file.sweep(tmp_path, "job-")
+        token_file.remove_abandoned(tmp_path, "job-")
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["job-2", "job-3", "other"]
 
@@ -282,7 +285,7 @@ def test_a_folder_of_a_dead_rank_0_without_a_token_is_removed_and_a_live_one_sta
         path.mkdir(mode=0o700)
     (incomplete / ".token.host.1").touch(0o600)
     with token_file.directory_of_job(live):
-        token_file.sweep(tmp_path, "job-")
+        token_file.remove_abandoned(tmp_path, "job-")
         assert list(tmp_path.iterdir()) == [live]
 
 
@@ -291,13 +294,13 @@ def test_rank_0_creates_its_folder_again_if_another_job_removes_it_meanwhile(tmp
 
     def swept(path, *options, **more):
         monkeypatch.setattr(os, "open", opened)
-        token_file.sweep(tmp_path, "job-")
+        token_file.remove_abandoned(tmp_path, "job-")
         assert not Path(path).exists()
         return opened(path, *options, **more)
 
     monkeypatch.setattr(os, "open", swept)
     with token_file.directory_of_job(tmp_path / "job-1"):
-        token_file.sweep(tmp_path, "job-")
+        token_file.remove_abandoned(tmp_path, "job-")
         assert (tmp_path / "job-1").exists()
 
 
@@ -340,7 +343,7 @@ def test_in_a_named_directory_only_leftovers_of_dead_jobs_are_removed(tmp_path):
     with ExitStack() as held:
         for path in (live / "rank-0.lock", orphaned / "rank-1.lock", tokens[1]):
             fcntl.flock(held.enter_context(open(path)), fcntl.LOCK_EX)
-        token_file.sweep_shared(tmp_path)
+        token_file.remove_abandoned_shared(tmp_path)
 
     remaining = {live, incomplete, orphaned, tmp_path / "ripieno-results", *tokens[1:]}
     assert set(tmp_path.iterdir()) == remaining
@@ -348,8 +351,11 @@ def test_in_a_named_directory_only_leftovers_of_dead_jobs_are_removed(tmp_path):
 
 def test_two_jobs_do_not_share_a_token_file(tmp_path):
     path = tmp_path / "token"
-    with token_file.token_through(path, 0, 1.0) as token:
-        with pytest.raises(rp.RendezvousError, match="another job meets here"), token_file.token_through(path, 0, 1.0):
+    with token_file.exchange_token(path, 0, 1.0) as token:
+        with (
+            pytest.raises(rp.RendezvousError, match="another job connects here"),
+            token_file.exchange_token(path, 0, 1.0),
+        ):
             pass
         assert path.read_text() == token
 
@@ -363,7 +369,7 @@ def test_a_token_file_of_another_user_is_refused(tmp_path, kind):
     with open(elsewhere) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         path.symlink_to(elsewhere) if kind == "link" else os.link(elsewhere, path)
-        with pytest.raises(rp.RendezvousError, match="token"), token_file.token_through(path, 1, 1.0):
+        with pytest.raises(rp.RendezvousError, match="token"), token_file.exchange_token(path, 1, 1.0):
             pass
 
 
@@ -381,8 +387,8 @@ def test_a_directory_that_is_not_private_is_refused(tmp_path, kind):
 
 
 def test_the_directory_of_a_job_with_a_live_rank_0_stays(tmp_path):
-    with token_file.directory_of_job(tmp_path / "own"), token_file.token_through(tmp_path / "own/token-1", 0, 1.0):
-        with pytest.raises(rp.RendezvousError, match="another job meets here"):
+    with token_file.directory_of_job(tmp_path / "own"), token_file.exchange_token(tmp_path / "own/token-1", 0, 1.0):
+        with pytest.raises(rp.RendezvousError, match="another job connects here"):
             token_file.directory_of_job(tmp_path / "own").__enter__()
         assert (tmp_path / "own/token-1").exists()
 

@@ -105,7 +105,7 @@ def test_a_thread_that_waits_less_often_than_others_is_named(comm):
             return number
 
         for _ in range(3):
-            with pytest.raises(rp.InputError, match=r"thread 2 of 3 has ended after 1 waits, but another one waits"):
+            with pytest.raises(rp.InputError, match=r"thread 2 of 3 has ended after 1 waits, but another thread waits"):
                 team.run(unequal)
         assert team.run(lambda number: team.wait() or number) == [0, 1, 2], "the team is usable"
         with pytest.raises(rp.InputError, match="wait must be called by a thread of the team"):

@@ -159,7 +159,7 @@ def test_racks_found_when_ranks_connect_are_adopted(monkeypatch):
     monkeypatch.setattr(programs, "found_racks", lambda comm: found)
 
     def program(rank, exchange):
-        comm = programs.meet(rank, 2, exchange, threads=1, on_event=print, racks="find", token=bytes(32))
+        comm = programs.connect(rank, 2, exchange, threads=1, on_event=print, racks="find", token=bytes(32))
         with comm:
             return comm.racks, comm.allreduce(1)
 

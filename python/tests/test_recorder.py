@@ -13,7 +13,7 @@ import ripieno as rp
 from ripieno import flight
 from ripieno.errors import InputError
 from ripieno.flight.clocks import offsets
-from ripieno.flight.trace import Trace, picture, read, traced, write
+from ripieno.flight.trace import Trace, chrome_trace, read, traced, write
 from ripieno.flight.waiting import Waiting
 
 FIELDS = {
@@ -248,7 +248,7 @@ def test_concurrent_collectives_have_separate_tracks(tmp_path):
 
 
 def test_calls_without_times_are_not_in_a_trace():
-    trace = picture([dump(0, [record(0) | {"start_s": None, "end_s": None}, record(1, 2.0, 3.0)])])
+    trace = chrome_trace([dump(0, [record(0) | {"start_s": None, "end_s": None}, record(1, 2.0, 3.0)])])
     assert [event["args"]["sequence"] for event in slices(trace)] == [1]
 
 
@@ -269,8 +269,8 @@ def test_clocks_of_hosts_are_aligned_within_the_error():
     found = offsets(files)
     assert found["a"].seconds == found["a"].error_s == 0
     assert found["b"].error_s < 0.05 and abs(found["b"].seconds - truth_s) <= found["b"].error_s
-    assert {event["pid"] for event in slices(picture(files))} == {0, 1}
-    assert max(event["ts"] for event in slices(picture(files))) < 51e6
+    assert {event["pid"] for event in slices(chrome_trace(files))} == {0, 1}
+    assert max(event["ts"] for event in slices(chrome_trace(files))) < 51e6
 
 
 def test_clocks_of_ranks_without_a_common_call_are_not_changed():

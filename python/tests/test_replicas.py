@@ -124,7 +124,7 @@ def test_every_rank_gets_the_failure_of_the_last_replica_within_two_seconds():
     with rp.launch(workers=WORKERS, replicas=2, threads=1) as job:
         with pytest.raises(rp.RankFailed) as raised:
             job.run(raise_time_of_failure, (0, 2))
-        reports = job._heard.reports
+        reports = job._collector.reports
     assert raised.value.rank in (0, 2)
     for rank in (1, 3):
         culprit, seconds = reports[rank].cause.removeprefix("ValueError: ").split(": ")

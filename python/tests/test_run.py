@@ -180,7 +180,7 @@ def test_the_culprits_exit_code_is_waited_for(tmp_path):
     path = tmp_path / "slow.py"
     path.write_text(
         "import atexit, os, sys, time\nimport ripieno as rp\n"
-        f"if os.environ['RANK'] == '1':\n    atexit.register(time.sleep, {limits.CULPRIT_S + 1})\n"
+        f"if os.environ['RANK'] == '1':\n    atexit.register(time.sleep, {limits.OWN_REPORT_S + 1})\n"
         "comm = rp.init()\nif comm.rank == 1:\n    sys.exit(7)\ncomm.barrier()\n"
     )
 
@@ -203,7 +203,7 @@ def test_a_rank_killed_before_the_rendezvous_is_named_in_time(tmp_path):
 
 
 def test_threads_of_a_script_may_continue_after_its_last_line(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(limits, "CULPRIT_S", 1.0)
+    monkeypatch.setattr(limits, "OWN_REPORT_S", 1.0)
     path = tmp_path / "late.py"
     path.write_text(
         "import threading, time\nthreading.Thread(target=lambda: time.sleep(1.5) or print('late')).start()\n"
@@ -214,7 +214,7 @@ def test_threads_of_a_script_may_continue_after_its_last_line(tmp_path, monkeypa
 
 
 def test_a_rank_that_closes_the_connection_to_its_launcher_has_failed(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(limits, "CULPRIT_S", 0.2)
+    monkeypatch.setattr(limits, "OWN_REPORT_S", 0.2)
     path = tmp_path / "daemon.py"
     path.write_text("import os, time\nif os.environ['RANK'] == '1':\n    os.closerange(3, 100)\ntime.sleep(60)\n")
 
@@ -224,7 +224,7 @@ def test_a_rank_that_closes_the_connection_to_its_launcher_has_failed(tmp_path, 
 
 @pytest.mark.parametrize(("sleep_s", "end_s"), [(1.0, 50.0), (60.0, 0.3)], ids=["ends late", "never ends"])
 def test_a_rank_whose_script_is_done_may_take_long_to_end(tmp_path, monkeypatch, capfd, sleep_s, end_s):
-    monkeypatch.setattr(limits, "CULPRIT_S", 0.2)
+    monkeypatch.setattr(limits, "OWN_REPORT_S", 0.2)
     monkeypatch.setattr(limits, "END_S", end_s)
     path = tmp_path / "slow.py"
     path.write_text(
@@ -238,7 +238,7 @@ def test_a_rank_whose_script_is_done_may_take_long_to_end(tmp_path, monkeypatch,
 
 
 def test_other_ranks_are_served_while_one_has_disconnected(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(limits, "CULPRIT_S", 50.0)
+    monkeypatch.setattr(limits, "OWN_REPORT_S", 50.0)
     path = tmp_path / "daemon.py"
     path.write_text(
         "import os, time\nfrom pathlib import Path\n"

@@ -109,7 +109,7 @@ HOLD = """
 import sys
 from ripieno.comm import shared_files
 shared_files.READERS_MAX = 1
-with shared_files.turn(sys.argv[1]):
+with shared_files.reading_slot(sys.argv[1]):
     print("reads", flush=True)
     sys.stdin.read()
 """
@@ -118,16 +118,19 @@ with shared_files.turn(sys.argv[1]):
 def test_readers_of_a_folder_take_turns_and_a_killed_one_releases_its_turn(tmp_path, monkeypatch):
     [name] = written(tmp_path, 1).names
     monkeypatch.setattr(shared_files, "READERS_MAX", 1)
-    monkeypatch.setattr(shared_files, "TURN_S", 0.2)
+    monkeypatch.setattr(shared_files, "SLOT_WAIT_S", 0.2)
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as other:
         assert other.stdout.readline() == "reads\n"
-        with pytest.raises(InputError, match=r"1 others have been reading it for 0\.2 s"), shared_files.turn(name):
+        with (
+            pytest.raises(InputError, match=r"1 other processes have been reading it for 0\.2 s"),
+            shared_files.reading_slot(name),
+        ):
             pass
         os.kill(other.pid, signal.SIGKILL)
         other.wait()
-    with shared_files.turn(name):
+    with shared_files.reading_slot(name):
         pass
 
 

@@ -11,7 +11,7 @@ import pytest
 import ripieno as rp
 from injected_faults import strike_once
 from ripieno.launch import RankState, limits
-from ripieno.launch.supervisor import ALL_HUNG_UP, HUNG_UP, Event, Policy, Supervisor
+from ripieno.launch.supervisor import ALL_DISCONNECTED, DISCONNECTED, Event, Policy, Supervisor
 from supervised_worlds import World
 
 
@@ -44,7 +44,7 @@ def supervisor_after(*inputs, policy=None, size=4, now=0.0):
 
 def test_states_show_the_view_of_the_launcher():
     supervisor = supervisor_after(
-        ("stands_still", 0, True), ("leaves", 1), ("fails", 2, "no heartbeat", 3), policy=Policy(on_failure="shrink")
+        ("set_stopped", 0, True), ("leaves", 1), ("fails", 2, "no heartbeat", 3), policy=Policy(on_failure="shrink")
     )
     supervisor.fails(2, "no heartbeat", 3, was_silent=True)
     assert [supervisor.state(rank) for rank in range(4)] == [
@@ -67,14 +67,14 @@ def test_reports_of_several_ranks_override_an_isolated_rank():
 def test_the_report_of_a_failed_rank_overrides_reports_of_its_victims():
     supervisor = supervisor_after(("fails", 1, "its process ended", 0), ("fails", 2, "its process ended", 0))
     assert supervisor.verdict is None
-    supervisor.tick(limits.CULPRIT_S - 0.1)
+    supervisor.tick(limits.OWN_REPORT_S - 0.1)
     supervisor.fails(3, "ValueError: mine")
-    supervisor.tick(limits.CULPRIT_S - 0.1 + limits.WITNESSES_S)
+    supervisor.tick(limits.OWN_REPORT_S - 0.1 + limits.OTHER_REPORTS_S)
     assert (supervisor.verdict.culprit, supervisor.verdict.witness) == (3, 3)
 
 
 def test_a_report_of_the_engine_overrides_the_order_of_closed_connections():
-    supervisor = supervisor_after(("leaves", 0), ("leaves", 2), ("engine_says", 2, "its node is lost"))
+    supervisor = supervisor_after(("leaves", 0), ("leaves", 2), ("engine_reports", 2, "its node is lost"))
     for rank in (1, 3):
         supervisor.fails(rank, "its process ended", 0)
     supervisor.tick(0.0)
@@ -83,26 +83,26 @@ def test_a_report_of_the_engine_overrides_the_order_of_closed_connections():
 
 def test_a_launcher_that_loses_all_ranks_names_no_culprit():
     supervisor = supervisor_after(*(("leaves", rank) for rank in (2, 0, 1, 3)))
-    supervisor.tick(limits.CULPRIT_S)
-    assert supervisor.verdict.cause == ALL_HUNG_UP
+    supervisor.tick(limits.OWN_REPORT_S)
+    assert supervisor.verdict.cause == ALL_DISCONNECTED
     supervisor = supervisor_after(("leaves", 2), ("fails", 0, "its process ended", 2), ("leaves", 3))
-    for now in (limits.CULPRIT_S, limits.CULPRIT_S + limits.WITNESSES_S):
+    for now in (limits.OWN_REPORT_S, limits.OWN_REPORT_S + limits.OTHER_REPORTS_S):
         supervisor.tick(now)
-    assert (supervisor.verdict.culprit, supervisor.verdict.cause) == (2, HUNG_UP)
+    assert (supervisor.verdict.culprit, supervisor.verdict.cause) == (2, DISCONNECTED)
 
 
 def test_a_rank_that_fails_because_of_another_one_is_not_reported_as_lost():
     policy = Policy(2, is_script=True)
     supervisor = supervisor_after(("fails", 3, "ValueError: mine", 0), policy=policy)
-    assert not supervisor.news
+    assert not supervisor.events
     supervisor.fails(0, "ValueError: mine")
-    supervisor.tick(limits.WITNESSES_S)
-    assert supervisor.verdict.culprit == 0 and not supervisor.news
+    supervisor.tick(limits.OTHER_REPORTS_S)
+    assert supervisor.verdict.culprit == 0 and not supervisor.events
     # Ranks 0 and 3 miss each other's heartbeats, and rank 1 misses those of rank 3: rank 3 was disconnected.
     supervisor = supervisor_after(
         *(("fails", by, "no heartbeat", of) for by, of in ((3, 0), (0, 3), (1, 3))), policy=policy
     )
-    assert (Event.LOST, 3) in supervisor.news
+    assert (Event.LOST, 3) in supervisor.events
 
 
 def test_a_job_lists_the_states_of_its_ranks(tmp_path):

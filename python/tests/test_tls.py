@@ -19,7 +19,7 @@ from ripieno.cli import main
 from ripieno.lab import Lab, kernel, why_not
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.engine import member_server, remote, survey
-from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.launch.script import environment
 from stand_in_engine import StandIn
 from varied import exhaustively
@@ -97,7 +97,7 @@ def test_bytes_sent_before_a_tunnel_closes_arrive(listening):
     assert select.select([listening], [], [], EVENT_TIMEOUT_S)[0]
     [(joined, received)] = listening.joined()
     kind, value = received.receive(EVENT_TIMEOUT_S)
-    with pytest.raises(HungUp):
+    with pytest.raises(ConnectionClosed):
         received.receive(EVENT_TIMEOUT_S)
     received.close()
     closing.join()

@@ -131,7 +131,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
     def warn(message: Warning | str, *_: object, **__: object) -> None:
         # The source location of a warning does not help a user of the command.
-        if exit_message.is_first_here():
+        if exit_message.is_first_on_host():
             click.echo(f"ripieno: {message}", err=True)
 
     fill_standard_descriptors()
@@ -144,16 +144,16 @@ def main(args: Sequence[str] | None = None) -> int:
             code = cli.main(args, prog_name="ripieno", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        if not exit_message.said_by_first():
+        if not exit_message.is_reported_by_first():
             error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return fail("interrupted", INTERRUPTED)
     except InputError as error:
         # All ranks of a host find the same error in arguments and files, so only the first prints it.
-        return WRONG_INPUT if exit_message.said_by_first() else fail(str(error), WRONG_INPUT)
+        return WRONG_INPUT if exit_message.is_reported_by_first() else fail(str(error), WRONG_INPUT)
     except RipienoError as error:
-        return failed if exit_message.said_by(error) else fail(str(error), failed)
+        return failed if exit_message.is_reported_by_another(error) else fail(str(error), failed)
     except OSError as error:
         return fail(results.explain(error), failed)
     except MemoryError as error:

@@ -200,7 +200,7 @@ def _to_hosts(request: _DistributeRequest, hosts: Sequence[str], ssh: str, pytho
     if missing is not None:
         raise InputError(f"{missing} is not a file")
     request = replace(request, out=os.path.abspath(request.out) + "/" * request.out.endswith("/"))
-    answers = remote.who_answers(hosts, ssh, python)
+    answers = remote.unusable_hosts(hosts, ssh, python)
     missed = [HostFile(NO_RANK, host, request.out, "failed", 0, 0, 0, 0.0, why) for host, why in answers.items() if why]
     there = [host for host, why in answers.items() if not why]
     if not there:

@@ -163,8 +163,10 @@ def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
 def hosts_command(name: str, as_json: bool) -> None:
     """List the hosts: name, address, rack, and the pulled cables on the way to each."""
     lab = Lab.named(name)
-    silent, racks = lab.silent(), lab.spec.rack_names
-    pulled = {host.name: [cable for cable in (host.name, racks[host.rack]) if cable in silent] for host in lab.hosts}
+    disconnected, racks = lab.disconnected(), lab.spec.rack_names
+    pulled = {
+        host.name: [cable for cable in (host.name, racks[host.rack]) if cable in disconnected] for host in lab.hosts
+    }
     if as_json:
         click.echo(json.dumps([{**asdict(host), "pulled": pulled[host.name]} for host in lab.hosts], indent=2))
         return

@@ -13,7 +13,7 @@ import click
 from ripieno.errors import InputError
 from ripieno.launch.binding import BINDS, THREAD_AFFINITIES, Binding
 from ripieno.launch.engines import ENGINES
-from ripieno.launch.limits import check_room
+from ripieno.launch.limits import check_memory
 
 # All words after the script belong to the script, options included.
 _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
@@ -180,7 +180,7 @@ def run_command(
         check_format(trace, [".json"])
     check_results({"--trace": trace}, overwrite=overwrite)
     workers = workers or usable_cores()
-    check_room(workers)
+    check_memory(workers)
     if workers % replicas:
         raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
     try:
@@ -209,13 +209,13 @@ def doctor_command(engine: str, address: str | None, as_json: bool) -> None:
     pass, else 1.
     """
     from ripieno.doctor import engine as engine_doctor
-    from ripieno.doctor import here
+    from ripieno.doctor import machine
 
     if address is not None and engine not in ("spark", "dask", "ray"):
         raise click.UsageError("--address is of a running engine: --engine spark, dask or ray")
-    findings = here.examine() if engine == "local" else engine_doctor.examine(engine, address)
+    findings = machine.examine() if engine == "local" else engine_doctor.examine(engine, address)
     if as_json:
         click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))
     else:
-        here.show(findings)
-    sys.exit(int(any(finding.outcome == here.BAD for finding in findings)))
+        machine.show(findings)
+    sys.exit(int(any(finding.outcome == machine.BAD for finding in findings)))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def agreement(comm: Communicator, call: str = "a look at the input") -> Iterator[None]:
+def agreement(comm: Communicator, call: str = "a check of the input") -> Iterator[None]:
     """Raise an `InputError` of any rank on all ranks, so that all stop with the message of the lowest such rank.
 
     All ranks pass the same text for the call and its options. Otherwise all raise `CollectiveMismatch`.

@@ -1,8 +1,8 @@
 """Find the fastest algorithm on these ranks, by collective and size, with timed trials.
 
-For each size, every algorithm makes one call. Hopelessly slow ones are dropped; the others are timed in alternating
-rounds. The median decides, and the default stays unless another algorithm is clearly faster. Between nodes the cost
-model comes first: with measured costs it selects the candidates, and it replaces the trials of sizes for which the
+For each size, every algorithm makes one call. Algorithms much slower than the best are dropped. The others are timed
+in alternating rounds. The median decides, and the default stays unless another algorithm is clearly faster. Between
+nodes the cost model, with measured costs, selects the candidates. It also replaces the trials of sizes for which the
 time budget is too small.
 """
 
@@ -18,7 +18,7 @@ import numpy as np
 import ripieno._native as _native
 from ripieno.simulation.algorithm_choices import AlgorithmChoices, Trial
 from ripieno.simulation.explanation import explain
-from ripieno.wire.arrays import empty
+from ripieno.wire.arrays import ZERO_COPY_BYTES, empty
 
 if TYPE_CHECKING:
     from ripieno.comm.costs import Costs
@@ -31,19 +31,19 @@ COLLECTIVES = (
 #: Bytes of all chunks together.
 SIZES_BYTES = (*(8**power for power in range(1, 9)), 64 << 20)
 ELEMENT_BYTES = 4
-#: For these, an explanation gives the bytes of one rank's block, and the whole vector is cut into blocks.
+#: For these collectives, the cost model takes the bytes of one rank's block.
 BLOCKS = ("allgather", "gather", "scatter")
-CUT = (*BLOCKS, "reduce-scatter", "alltoall")
+#: These collectives divide the vector into one chunk per rank.
+CHUNKED = (*BLOCKS, "reduce-scatter", "alltoall")
 #: In these the ranks do not wait for each other, so a barrier precedes each timed call.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
+#: A barrier also precedes each timed call of vectors of at least this size.
 SEPARATE_BYTES = 64 << 10
-#: Shorter vectors are always copied, from any memory.
-ZERO_COPY_BYTES = 64 << 10
 ROUND_COUNT = 5
 #: An algorithm that is slower than the best by this factor, in its first call or by the model, is not tried.
 DISCARD_RATIO = 3.0
 #: The default stays unless another algorithm saves this share: by trials, and by the model, which is off by 10 %.
-MARGIN, PRICED_MARGIN = 0.04, 0.15
+MARGIN, MODEL_MARGIN = 0.04, 0.15
 #: A size is not tried if its trials would take this many shares of the time budget.
 SHARE_COUNT_MAX = 4.0
 
@@ -56,7 +56,7 @@ def measure(comm: Costs, cluster: Cluster | None, budget_s: float) -> AlgorithmC
     for place, collective in enumerate(COLLECTIVES):
         used_s = comm.allreduce(time.time() - begin_s if comm.rank == 0 else 0.0)
         share_s = max(0.0, budget_s - used_s) / (len(COLLECTIVES) - place)
-        trials += _of(comm, cluster, collective, share_s)
+        trials += _trials_of(comm, cluster, collective, share_s)
     return AlgorithmChoices(
         hosts=list(comm.hosts), nodes=list(comm.nodes), racks=list(comm.racks), tried_at=begin_s, trials=trials
     )
@@ -68,47 +68,47 @@ def prefer(comm: Costs, choices: AlgorithmChoices) -> None:
         _native.prefer(comm._native, collective, choices.rows(collective))
 
 
-def _of(comm: Costs, cluster: Cluster | None, collective: str, budget_s: float) -> list[Trial]:
+def _trials_of(comm: Costs, cluster: Cluster | None, collective: str, budget_s: float) -> list[Trial]:
     """Try all sizes of one collective, in ascending order."""
     trials: list[Trial] = []
     per_rank = ELEMENT_BYTES * comm.world_size
     # A chunk holds at least one element.
-    sizes = [max(size // per_rank, 1) * per_rank if collective in CUT else size for size in SIZES_BYTES]
+    sizes = [max(size // per_rank, 1) * per_rank if collective in CHUNKED else size for size in SIZES_BYTES]
     sizes = [ELEMENT_BYTES] if collective == "barrier" else list(dict.fromkeys(sizes))
     share_s = budget_s / len(sizes)
     for size in sizes:
         block = size // comm.world_size if collective in BLOCKS else size
         names = [each[0] for each in _native.distinct_algorithms(comm._native, collective, block)]
-        usual = _representative(comm, collective, size, block)
+        default = _representative(comm, collective, size, block)
         prices = {} if cluster is None else _prices(cluster, collective, block, names)
         if prices:
             least = min(prices.values())
-            names = [name for name in names if name == usual or prices.get(name, 0.0) <= DISCARD_RATIO * least]
+            names = [name for name in names if name == default or prices.get(name, 0.0) <= DISCARD_RATIO * least]
         expected_s = _expected(trials, prices, size) * ROUND_COUNT * len(names)
         if expected_s > SHARE_COUNT_MAX * share_s:
             if not prices:
                 # The best algorithm of the last size also applies to larger ones.
                 break
-            best = _clearly_best(prices, usual, PRICED_MARGIN)
-            trials.append(Trial(collective, size, usual, best, prices, is_priced=True))
+            best = _clearly_best(prices, default, MODEL_MARGIN)
+            trials.append(Trial(collective, size, default, best, prices, is_priced=True))
             continue
-        seconds = _timed(comm, collective, size, names, usual, share_s)
-        best = _clearly_best(seconds, usual, MARGIN)
-        trials.append(Trial(collective, size, usual, best, seconds, is_priced=False))
+        seconds = _timed(comm, collective, size, names, default, share_s)
+        best = _clearly_best(seconds, default, MARGIN)
+        trials.append(Trial(collective, size, default, best, seconds, is_priced=False))
     return trials
 
 
-def _clearly_best(seconds: Mapping[str, float], usual: str, margin: float) -> str:
-    """Return the fastest algorithm, or the usual one unless the fastest saves the share `margin`."""
+def _clearly_best(seconds: Mapping[str, float], default: str, margin: float) -> str:
+    """Return the fastest algorithm, or the default one unless the fastest saves the share `margin`."""
     best = min(seconds, key=lambda name: seconds[name])
-    return usual if usual in seconds and seconds[best] >= (1 - margin) * seconds[usual] else best
+    return default if default in seconds and seconds[best] >= (1 - margin) * seconds[default] else best
 
 
 def _representative(comm: Costs, collective: str, size: int, block: int) -> str:
-    """Return the usual algorithm, or the algorithm that represents its plans."""
-    usual = _native.choice(comm._native, collective, size)
+    """Return the default algorithm, or the algorithm that represents its plans."""
+    default = _native.choice(comm._native, collective, size)
     classes = _native.distinct_algorithms(comm._native, collective, block)
-    return next((each[0] for each in classes if usual in each), usual)
+    return next((each[0] for each in classes if default in each), default)
 
 
 def _prices(cluster: Cluster, collective: str, block: int, names: Sequence[str]) -> dict[str, float]:
@@ -126,9 +126,9 @@ def _expected(trials: Sequence[Trial], prices: Mapping[str, float], size: int) -
 
 
 def _timed(
-    comm: Costs, collective: str, size: int, names: Sequence[str], usual: str, budget_s: float
+    comm: Costs, collective: str, size: int, names: Sequence[str], default: str, budget_s: float
 ) -> dict[str, float]:
-    """Return the seconds of a call by each algorithm that is not hopeless. The result is the same on all ranks.
+    """Return the seconds of a call by each algorithm that is not much slower than the best; equal on all ranks.
 
     For long vectors within a node it is the mean of two calls: one with a zero-copy vector, as results of calls are,
     and one with a copied vector, as other arrays are.
@@ -142,19 +142,21 @@ def _timed(
     separate = collective in ROOTED or size >= SEPARATE_BYTES
 
     def timed(name: str, budget_s: float) -> float:
-        one_s = budget_s / len(vectors)
+        vector_budget_s = budget_s / len(vectors)
         each = (
-            _native.measure(comm._native, collective, vector, into, budget_s=one_s, separate=separate, algorithm=name)
+            _native.measure(
+                comm._native, collective, vector, into, budget_s=vector_budget_s, separate=separate, algorithm=name
+            )
             for vector in vectors
         )
         return statistics.fmean(statistics.median(found) for found in each)
 
-    once = {name: timed(name, 0.0) for name in names}
-    least = min(once.values())
-    left = [name for name in names if name == usual or once[name] <= DISCARD_RATIO * least]
-    if len(left) == 1:
-        return {left[0]: once[left[0]]}
-    share_s = budget_s / (ROUND_COUNT * len(left))
+    first_s = {name: timed(name, 0.0) for name in names}
+    least = min(first_s.values())
+    candidates = [name for name in names if name == default or first_s[name] <= DISCARD_RATIO * least]
+    if len(candidates) == 1:
+        return {candidates[0]: first_s[candidates[0]]}
+    share_s = budget_s / (ROUND_COUNT * len(candidates))
     # Alternate the algorithms, so that a temporary disturbance affects all of them.
-    rounds = [{name: timed(name, share_s) for name in left} for _ in range(ROUND_COUNT)]
-    return {name: statistics.median(each[name] for each in rounds) for name in left}
+    rounds = [{name: timed(name, share_s) for name in candidates} for _ in range(ROUND_COUNT)]
+    return {name: statistics.median(each[name] for each in rounds) for name in candidates}

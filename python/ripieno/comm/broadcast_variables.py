@@ -1,4 +1,4 @@
-"""Provide broadcast variables: one rank's value for all ranks, fetched on demand, once per host, despite failures."""
+"""Provide broadcast variables: one rank's value for all ranks, fetched on demand, once per host, even if ranks fail."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from ripieno._checks import check_count
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.rank import CallBase
-from ripieno.comm.serving import HAS_IT, LET_GO, Serving
+from ripieno.comm.serving import HAS_READ, RELEASED, Serving
 from ripieno.comm.shared_files import Place, SharedFile, checked_places, write
-from ripieno.comm.value_memory import BroadcastMemory, limited, of_this_process
-from ripieno.disciplines import AT_ONCE, AUTO, DISCIPLINES, discipline_of
+from ripieno.comm.value_memory import BroadcastMemory, broadcast_memory, process_memory
+from ripieno.disciplines import AUTO, DISCIPLINES, STREAMED, discipline_of
 from ripieno.errors import BroadcastError, InputError, RankFailed, SerializationError
 from ripieno.wire import packing
 from ripieno.wire.objects import Unsendable
@@ -39,15 +39,15 @@ STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
 _ROOT_IS_LOST = "the root of the broadcast, "
 
 # Open variables, for monitoring.
-_alive: weakref.WeakSet[BroadcastVariable[Any]] = weakref.WeakSet()
+_open_variables: weakref.WeakSet[BroadcastVariable[Any]] = weakref.WeakSet()
 
 
-def under_way() -> list[tuple[int, str, int, int, int]]:
+def transfers_in_progress() -> list[tuple[int, str, int, int, int]]:
     """Return root, strategy, received, sent and total bytes of each variable that is in transfer in this process."""
-    held = [(each, each._native) for each in list(_alive)]
+    open_variables = [(each, each._native) for each in list(_open_variables)]
     return [
         (each.root, each.strategy, received_bytes, sent_bytes, value_bytes)
-        for each, native in held
+        for each, native in open_variables
         if native is not None
         for received_bytes, sent_bytes, value_bytes, is_released in [native.progress()]
         if not is_released and (received_bytes or sent_bytes)
@@ -152,42 +152,42 @@ class BroadcastVariable(Generic[T]):
         self._native: NativeVariable | None = native
         # The root's number and host in the launched world, as the launcher knows them.
         self._root_in_world = comm.first_ranks[root], comm.hosts[root]
-        _alive.add(self)
-        self._opened: list[T] = []
+        _open_variables.add(self)
+        self._values: list[T] = []
         self.strategy = strategy
         self.root = root
         self.serialization_s = serialization_s
 
     @property
     def value(self) -> T:
-        native = self._held()
-        if not self._opened:
+        native = self._require_open()
+        if not self._values:
             blob = self._fetched(native)
             begin_s = time.perf_counter()
-            self._opened.append(packing.read_blob(blob))
+            self._values.append(packing.read_blob(blob))
             self.serialization_s += time.perf_counter() - begin_s
         else:
             native.note_use()
-        return self._opened[0]
+        return self._values[0]
 
     def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
         """Wait for the bytes of the value and return them."""
         native.start_fetch()
         try:
             # NumPy's stubs do not accept it as a buffer before Python 3.12.
-            shown: Any = native.wait()
+            buffer: Any = native.wait()
         except BroadcastError as error:
             # Other ranks may report the loss before this rank notices it.
             if self.root in native.lost() or _ROOT_IS_LOST in str(error):
                 # The error is a consequence of that loss, not a failure of this rank's program.
                 raise error from RankFailed(*self._root_in_world, "its connection for broadcast values was lost")
             raise
-        of_this_process().log_spills()
-        return np.frombuffer(shown, np.uint8)
+        process_memory().log_spills()
+        return np.frombuffer(buffer, np.uint8)
 
     def delivery(self) -> Delivery | None:
         """At the root: return which ranks have the value. Elsewhere, and while a rank fetches it: return None."""
-        report = self._held().delivery()
+        report = self._require_open().delivery()
         if report is None:
             return None
         return Delivery(report["acknowledged"], report["lost"], [Corruption(*each) for each in report["corruptions"]])
@@ -195,7 +195,7 @@ class BroadcastVariable(Generic[T]):
     def recorded(self) -> Recorded:
         """Return the source and times of each received block. Empty unless the variable was created with
         ``record=True``."""
-        fetches, left_out_bytes = self._held().record()
+        fetches, left_out_bytes = self._require_open().record()
         return Recorded([Fetched(*each) for each in fetches], left_out_bytes)
 
     def release(self) -> None:
@@ -205,9 +205,9 @@ class BroadcastVariable(Generic[T]):
         have no effect.
         """
         self._native = None
-        self._opened = []
+        self._values = []
 
-    def _held(self) -> NativeVariable:
+    def _require_open(self) -> NativeVariable:
         if self._native is None:
             raise InputError("this broadcast variable was released")
         return self._native
@@ -240,22 +240,22 @@ class SharedFileVariable(BroadcastVariable[T]):
     def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
         blob = self._file.read(self._first)
         if not self._is_root:
-            native.send_message(self.root, HAS_IT)
+            native.send_message(self.root, HAS_READ)
         return blob
 
     def delivery(self) -> Delivery | None:
-        native, lost = self._held(), set(self._held().lost())
-        described = set(native.latest_messages())
-        if not self._is_root or not described | lost >= self._others:
+        native, lost = self._require_open(), set(self._require_open().lost())
+        acknowledged = set(native.latest_messages())
+        if not self._is_root or not acknowledged | lost >= self._others:
             return None
-        return Delivery(sorted(described), sorted(lost - described), [])
+        return Delivery(sorted(acknowledged), sorted(lost - acknowledged), [])
 
     def release(self) -> None:
         if self._native is not None and self._is_root:
-            self._serving.let_go(self._native)
+            self._serving.release(self._native)
             self._serving.sweep()
         elif self._native is not None:
-            self._native.send_message(self.root, LET_GO)
+            self._native.send_message(self.root, RELEASED)
         super().release()
 
     def __del__(self) -> None:
@@ -368,19 +368,19 @@ class BroadcastVariables(Gathers):
         # Arrays inside the pickle would not be read-only. An empty array needs no memory.
         begin_s = time.perf_counter()
         try:
-            packed = packing.pack(value, within_bytes=0) if self.rank == root else None
+            packed = packing.pack(value, inline_bytes=0) if self.rank == root else None
         except SerializationError as error:
-            self._given_by(root, "broadcast_variable", Unsendable(root, error))
+            self._broadcast_value(root, "broadcast_variable", Unsendable(root, error))
             raise
         packed_s = time.perf_counter() - begin_s
-        places = checked_for(strategy, places) if self.rank == root else []
-        strategy, per_host = self._given_by(root, "broadcast_variable", (strategy, per_host))
+        places = places_for(strategy, places) if self.rank == root else []
+        strategy, per_host = self._broadcast_value(root, "broadcast_variable", (strategy, per_host))
         if strategy == SHARED_FILE:
-            made = self._begin_shared_file(self._service(), packed, root, places)
+            variable = self._begin_shared_file(self._server(), packed, root, places)
         else:
-            made = self._begin_variable(self._service(), packed, root, strategy, per_host, block_bytes, record)
-        made.serialization_s += packed_s
-        return made
+            variable = self._begin_variable(self._server(), packed, root, strategy, per_host, block_bytes, record)
+        variable.serialization_s += packed_s
+        return variable
 
     def broadcast_memory(
         self, limit_bytes: int | None = None, spill_directory: str | os.PathLike[str] | None = None
@@ -413,14 +413,14 @@ class BroadcastVariables(Gathers):
         ...     job.run(program)
         [1000000000, 1000000000]
         """
-        return limited(limit_bytes, spill_directory)
+        return broadcast_memory(limit_bytes, spill_directory)
 
     def _lasting_variable(
         self, packed: packing.PackedValue | None, strategy: str, places: Sequence[str], generation: int
     ) -> BroadcastVariable[Any]:
         """Create a variable of rank 0 that outlasts this communicator, as long as the processes of its ranks live.
 
-        Ranks that may have begun different variables before pass another `generation`, and connect again for it.
+        Ranks whose earlier variables may differ pass another `generation`, and connect again.
         """
         if not self._lasting or self._lasting[-1][0] != generation:
             self._lasting.append((generation, self._connect_to_serve()))
@@ -441,7 +441,7 @@ class BroadcastVariables(Gathers):
                 written = write(packed, places)
             except BroadcastError as error:
                 written = error
-        written = self._given_by(root, "broadcast_variable", written)
+        written = self._broadcast_value(root, "broadcast_variable", written)
         if isinstance(written, BroadcastError):
             raise written
         assert written is not None, "the root has announced the place"
@@ -463,16 +463,16 @@ class BroadcastVariables(Gathers):
         record: bool,
     ) -> BroadcastVariable[Any]:
         """Offer the packed value at the root, or expect it elsewhere."""
-        discipline = discipline_of(strategy, at_once=False)
+        discipline = discipline_of(strategy, streamed=False)
         members = self._members(root, per_host)
-        order = [rank for rank in members if rank != root] if discipline in AT_ONCE else []
+        order = [rank for rank in members if rank != root] if discipline in STREAMED else []
         if self.rank == root:
             assert packed is not None, "the root has the value"
             pieces = list(packing.blob_pieces(packed))
             begin_s = time.perf_counter()
             native = serving.native.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
             copied_s = time.perf_counter() - begin_s
-            of_this_process().log_spills()
+            process_memory().log_spills()
         else:
             copied_s = 0.0
             leader = next(rank for rank in members if self.nodes[rank] == self.nodes[self.rank]) if per_host else None
@@ -494,7 +494,7 @@ class BroadcastVariables(Gathers):
             racks.setdefault(self.racks[rank], []).append(rank)
         return [rank for rack in racks.values() for rank in rack]
 
-    def _service(self) -> Serving:
+    def _server(self) -> Serving:
         """Return the server of this communicator's variables, created with the first variable."""
         if self._broadcasts is None:
             self._broadcasts = self._connect_to_serve()
@@ -502,13 +502,11 @@ class BroadcastVariables(Gathers):
 
     def _connect_to_serve(self) -> Serving:
         pending = self._native.pending_mesh()
-        native = pending.connect(
-            self._allgather_values("broadcast_variable", pending.address), of_this_process().native
-        )
+        native = pending.connect(self._allgather_values("broadcast_variable", pending.address), process_memory().native)
         return Serving(native, set(range(self.world_size)) - {self.rank})
 
 
-def checked_for(strategy: str, places: Place | Sequence[Place]) -> list[str]:
+def places_for(strategy: str, places: Place | Sequence[Place]) -> list[str]:
     """Return the checked places of a shared file. Raise if another strategy has places."""
     if strategy == SHARED_FILE:
         return checked_places(places)

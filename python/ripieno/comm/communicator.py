@@ -196,8 +196,8 @@ class Communicator(
             return logical.sparse(
                 out_indices, in_indices, size=size, degrees=degrees, missing=missing, dense_above=dense_above
             )
-        given = indices_of(out_indices, "out_indices")
-        wanted = indices_of(in_indices, "in_indices")
+        out_array = indices_of(out_indices, "out_indices")
+        in_array = indices_of(in_indices, "in_indices")
         if degrees == sparse_trials.TRIED:
             options = options_of(size, None, missing, dense_above)
             if self.replicas > 1:
@@ -205,12 +205,12 @@ class Communicator(
                 raise InputError("degrees='tried': not supported with replicas: expected other degrees")
 
             def configure(name: str) -> _native.SparseReduce:
-                return _native.sparse(self._native, given, wanted, options[0], name, *options[2:], self.threads)
+                return _native.sparse(self._native, out_array, in_array, options[0], name, *options[2:], self.threads)
 
-            designed = _native.sparse(self._native, given, wanted, *options, self.threads)
+            designed = _native.sparse(self._native, out_array, in_array, *options, self.threads)
             return SparseReduce(self, sparse_trials.best(self, designed, configure))
         options = options_of(size, degrees, missing, dense_above)
-        return SparseReduce(self, _native.sparse(self._native, given, wanted, *options, self.threads))
+        return SparseReduce(self, _native.sparse(self._native, out_array, in_array, *options, self.threads))
 
     @overload
     def sparse_reduce(
@@ -290,16 +290,18 @@ class Communicator(
                 missing=missing,
                 dense_above=dense_above,
             )
-        given = indices_of(out_indices, "out_indices")
-        wanted = indices_of(in_indices, "in_indices")
+        out_array = indices_of(out_indices, "out_indices")
+        in_array = indices_of(in_indices, "in_indices")
         name = meant(op, values)
-        rows = rows_of(values, name, len(given))
+        rows = rows_of(values, name, len(out_array))
         options = options_of(size, degrees, missing, dense_above)
 
         def reduce(values: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:
-            _native.sparse_reduce(self._native, given, values, wanted, into, width, name, row, *options, self.threads)
+            _native.sparse_reduce(
+                self._native, out_array, values, in_array, into, width, name, row, *options, self.threads
+            )
 
-        return reduced(reduce, rows, len(wanted), out)
+        return reduced(reduce, rows, len(in_array), out)
 
     # Variants that return a `Handle` at once. Until it is done, the caller must not change the arrays or read `out`.
     # Calls are numbered in the order of their start, blocking ones included. A call that needs no exchange of sizes is
@@ -359,8 +361,8 @@ class Communicator(
             Of all ranks: a printable table of the waits of each rank for each other rank, and the straggler that caused
             the longest waits.
         """
-        of_world = self._native.flight(0)["seconds_waited_for"]
-        seconds_waited_for = [of_world[rank] for rank in self._native.world_ranks]
+        world_waits = self._native.flight(0)["seconds_waited_for"]
+        seconds_waited_for = [world_waits[rank] for rank in self._native.world_ranks]
         if all_ranks and self.replicas > 1:
             raise InputError(
                 "all_ranks=True: each replica of a rank has its own waits; call it without all_ranks on each rank"
@@ -412,5 +414,5 @@ class AsyncCommunicator(Communicator):
             return Handle([job], job.wait, self)
         return Handle([getattr(native, name)(*args, later=True) for name, *args in call.calls], call.finish, self)
 
-    def _once(self, result: Any, name: str, *args: Any) -> Any:
+    def _run_native(self, result: Any, name: str, *args: Any) -> Any:
         return self._do(NativeCalls([(name, *args)], lambda: result))

@@ -30,7 +30,7 @@ LEAST_BYTES, MOST_BYTES, CALL_COUNT = 64 << 10, 4 << 20, 8
 VECTOR_BYTES, VECTOR_SHARE = 1 << 20, 0.1
 #: Rounds in which all pairs exchange over uplinks.
 ROUND_COUNT = 3
-#: An uplink with at least this share of the total bandwidth of its hosts never limits.
+#: An uplink with at least this share of the total bandwidth of its hosts does not limit them.
 FULL_SHARE = 0.85
 
 
@@ -48,8 +48,8 @@ def measure(comm: Costs, budget_s: float) -> MeasuredCosts:
     share_s = (1 - VECTOR_SHARE) * budget_s / max(1, shares)
     links = {kind: _link(comm, found, share_s) for kind, found in pairs.items()}
     uplink_bytes_per_s = None
-    if concurrent and (between := links["uplink"]) is not None:
-        uplink_bytes_per_s = _uplink(comm, concurrent, links["cable"] or between, share_s)
+    if concurrent and (uplink := links["uplink"]) is not None:
+        uplink_bytes_per_s = _uplink(comm, concurrent, links["cable"] or uplink, share_s)
     return MeasuredCosts(
         hosts=list(comm.hosts),
         nodes=nodes,
@@ -91,8 +91,8 @@ def _concurrent_pairs(nodes: Sequence[int], racks: Sequence[str | None]) -> list
     names = list(dict.fromkeys(racks))[:2]
     if len(names) < 2:
         return []
-    one, other = ([rank for rank in first if racks[rank] == name] for name in names)
-    return list(zip(one, other, strict=False))
+    sides = ([rank for rank in first if racks[rank] == name] for name in names)
+    return list(zip(*sides, strict=False))
 
 
 def _link(comm: Costs, pairs: Sequence[Pair], share_s: float) -> LinkCost | None:
@@ -106,16 +106,16 @@ def _link(comm: Costs, pairs: Sequence[Pair], share_s: float) -> LinkCost | None
 
 def _exchanges(comm: Costs, pair: Pair, budget_s: float) -> tuple[float, float]:
     """Return the seconds of a short message and the bytes per second of long ones, on all ranks."""
-    described = np.zeros(2)
-    together = comm.split(0 if comm.rank in pair else None)
-    if together is not None:
-        described[0] = _seconds(together, SHORT_BYTES, budget_s / 4)
+    costs = np.zeros(2)
+    pair_comm = comm.split(0 if comm.rank in pair else None)
+    if pair_comm is not None:
+        costs[0] = _seconds(pair_comm, SHORT_BYTES, budget_s / 4)
         # These exchanges also let a new connection reach its full speed.
-        about = LEAST_BYTES / _seconds(together, LEAST_BYTES, budget_s / 4)
-        size = _fitting(about, budget_s / 2)
-        described[1] = size / _seconds(together, size, budget_s / 2)
-        together.close()
-    latency_s, bytes_per_s = comm.allreduce(described, op="max")
+        rough_bytes_per_s = LEAST_BYTES / _seconds(pair_comm, LEAST_BYTES, budget_s / 4)
+        size = _fitting(rough_bytes_per_s, budget_s / 2)
+        costs[1] = size / _seconds(pair_comm, size, budget_s / 2)
+        pair_comm.close()
+    latency_s, bytes_per_s = comm.allreduce(costs, op="max")
     return float(latency_s), float(bytes_per_s)
 
 
@@ -124,12 +124,12 @@ def _fitting(bytes_per_s: float, budget_s: float) -> int:
     return int(min(MOST_BYTES, max(LEAST_BYTES, budget_s * bytes_per_s / CALL_COUNT)))
 
 
-def _seconds(together: Costs, size_bytes: int, budget_s: float) -> float:
+def _seconds(pair_comm: Costs, size_bytes: int, budget_s: float) -> float:
     """Return the seconds of an exchange in which two ranks send `size_bytes` to each other. Both get the same value."""
     vector = np.zeros(2 * size_bytes, np.uint8)
     separate = size_bytes > SHORT_BYTES
     found = _native.measure(
-        together._native, "allgather", vector, budget_s=budget_s, separate=separate, algorithm="direct"
+        pair_comm._native, "allgather", vector, budget_s=budget_s, separate=separate, algorithm="direct"
     )
     return statistics.median(found)
 
@@ -138,5 +138,5 @@ def _uplink(comm: Costs, concurrent: Sequence[Pair], cable: LinkCost, budget_s: 
     """Return the bytes per second of an uplink, each way, or None if the uplink does not limit its hosts."""
     size = _fitting(cable.bytes_per_s, budget_s)
     slowest_s = [max(exchange_round(comm, concurrent, size)[one] for one, _ in concurrent) for _ in range(ROUND_COUNT)]
-    whole = len(concurrent) * size / statistics.median(slowest_s)
-    return None if whole >= FULL_SHARE * len(concurrent) * cable.bytes_per_s else whole
+    total_bytes_per_s = len(concurrent) * size / statistics.median(slowest_s)
+    return None if total_bytes_per_s >= FULL_SHARE * len(concurrent) * cable.bytes_per_s else total_bytes_per_s

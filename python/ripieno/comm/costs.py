@@ -75,7 +75,7 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
         """Estimate the time of every algorithm of a collective for these ranks and hosts. Not collective.
 
         Links have the costs that :meth:`tune` has measured, here or in an earlier program on the same hosts. Without
-        them, the costs are those measured by :meth:`measure_packets`, or defaults, and rack uplinks never limit.
+        them, :meth:`measure_packets` or defaults provide the costs, and rack uplinks are unlimited.
 
         Parameters
         ----------
@@ -108,8 +108,8 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
             cluster = Cluster.of_ranks(native.nodes, native.racks, packets.alpha_s, packets.beta_s_per_byte)
             costs = "of packets, measured or usual; comm.tune() or ripieno tune measures them by kind"
         found = explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs)
-        in_all = nbytes * self.world_size if found.collective in BLOCKS else nbytes
-        return replace(found, chosen=_native.choice(native, collective, in_all))
+        total_bytes = nbytes * self.world_size if found.collective in BLOCKS else nbytes
+        return replace(found, chosen=_native.choice(native, collective, total_bytes))
 
     def tune(self, *, budget_s: float = 1.0) -> MeasuredCosts:
         """Measure the costs of links, memory and cores here, and store them for this cluster. Collective.
@@ -235,7 +235,7 @@ class Costs(SplitCalls, Exchanges, Gathers, Reductions):
     def adopt_racks(self, racks: Topology | RackNames) -> None:
         """Use these racks in all later calls: chains, rings and trees run rack by rack. Collective.
 
-        It replaces the racks that were known when the ranks met. Calls in flight, and groups made before, keep theirs.
+        It replaces the racks from the start of the job. Calls in flight, and existing groups, keep their racks.
         Choices of `try_algorithms` are dropped, because they were measured in another order.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,6 @@ from ripieno.wire.arrays import (
     split,
 )
 from ripieno.wire.calls import NativeCalls, StagedCall
-
-if TYPE_CHECKING:
-    pass
-
 
 T = TypeVar("T")
 
@@ -197,7 +193,7 @@ class Exchanges(CallBase):
             return self._do(StagedCall(lambda native: objects.neighbour_exchange(native, values, algorithm)))
         sent = [octets(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
         targets = [octets(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
-        line = np.concatenate([*sent, np.empty(0, np.uint8)])
+        sent_bytes = np.concatenate([*sent, np.empty(0, np.uint8)])
         received = empty(sum(target.size for target in targets), np.uint8)
         out_peers = [(peer, piece.size) for peer, piece in zip(values, sent, strict=True)]
         in_peers = [(self._rank("peer", peer), target.size) for peer, target in zip(out, targets, strict=True)]
@@ -207,11 +203,13 @@ class Exchanges(CallBase):
                 target[:] = piece
             return dict(out)
 
-        return self._do(NativeCalls([("neighbour_exchange", line, out_peers, received, in_peers, algorithm)], finish))
+        return self._do(
+            NativeCalls([("neighbour_exchange", sent_bytes, out_peers, received, in_peers, algorithm)], finish)
+        )
 
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""
         plain = self._plain
         if algorithm is None and plain is not None and self._queue.last is None:
             return plain.barrier()
-        return self._once(None, "barrier", in_order(algorithm, None))
+        return self._run_native(None, "barrier", in_order(algorithm, None))

@@ -15,8 +15,8 @@ from typing import BinaryIO, NamedTuple
 from ripieno._checks import check_count
 from ripieno._native import BlockFile, ValueBuffer
 from ripieno._native import Variable as NativeVariable
-from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy, checked_for
-from ripieno.comm.shared_files import Place, copied, remove, sentence, turn
+from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy, places_for
+from ripieno.comm.shared_files import Place, reading_slot, reason_of, remove, write_copies
 from ripieno.disciplines import DISCIPLINES, discipline_of
 from ripieno.errors import BroadcastError, InputError, RipienoError
 from ripieno.files.results import PART_SUFFIX
@@ -26,8 +26,8 @@ from ripieno.files.sources import opened
 REPORT_S = 0.5
 #: Polling interval of all ranks.
 POLL_S = 0.02
-#: The heartbeat timeout bounds all waits for other ranks, but a rank may miss some reports of its progress.
-LEAST_SILENCE_S = 4 * REPORT_S
+#: A rank without progress reports for this long counts as lost, if the heartbeat timeout is shorter.
+REPORT_TIMEOUT_MIN_S = 4 * REPORT_S
 #: Piece size for copies of a file to shared places.
 COPY_BYTES = 1 << 22
 #: Maximum number of blocks per file. The digest of each block is sent to every rank.
@@ -36,8 +36,8 @@ BLOCKS_MAX = 1 << 20
 FETCHING, WRITING = "fetching", "writing"
 FETCHED, FOUND, FAILED, LOST = "fetched", "found", "failed", "lost"
 #: Final states.
-OVER = (FETCHED, FOUND, FAILED, LOST)
-_STARTED, _ALL_OVER = b"begun", b"all over"
+FINAL_STATES = (FETCHED, FOUND, FAILED, LOST)
+_STARTED, _ALL_FINAL = b"begun", b"all over"
 
 
 class HostFile(NamedTuple):
@@ -91,7 +91,7 @@ class _Entry(NamedTuple):
     mode: int
 
 
-class _Orders(NamedTuple):
+class _Options(NamedTuple):
     """The options of the root."""
 
     entries: list[_Entry]
@@ -173,40 +173,42 @@ class FileDistribution(BroadcastVariables):
         if self.replicas > 1:
             raise InputError("distribute: expected the world, or a communicator that was split from it")
         sources: list[BlockFile] = []
-        listed: list[str] = []
-        orders: _Orders | InputError | None = None
+        place_names: list[str] = []
+        options: _Options | InputError | None = None
         if self.rank == root:
             try:
                 _check(files, out, strategy, block_bytes)
-                listed = checked_for(strategy, places)
+                place_names = places_for(strategy, places)
                 sources = [_read(path, block_bytes) for path in files]
                 entries = [_entry(path, source) for path, source in zip(files, sources, strict=True)]
-                orders = _Orders(entries, os.fspath(out), strategy, overwrite, keep_partial)
+                options = _Options(entries, os.fspath(out), strategy, overwrite, keep_partial)
             except InputError as error:
-                orders = error
-        orders = self._given_by(root, "distribute", orders)
-        if isinstance(orders, InputError):
-            raise orders
-        assert orders is not None, "the root has given them"
-        members = self._members(root, "{rank}" not in orders.out)
-        outputs = [_OutputFile(entry, orders, self.rank, self.hosts[self.rank]) for entry in orders.entries]
+                options = error
+        options = self._broadcast_value(root, "distribute", options)
+        if isinstance(options, InputError):
+            raise options
+        assert options is not None, "the root has given them"
+        members = self._members(root, "{rank}" not in options.out)
+        outputs = [_OutputFile(entry, options, self.rank, self.hosts[self.rank]) for entry in options.entries]
         outputs = outputs if self.rank in members else []
         try:
             for output, given in zip(outputs, files if self.rank == root else [None] * len(outputs), strict=True):
                 output.open(None if given is None else os.fspath(given))
             claims = self._allgather_values("distribute", [output.row for output in outputs])
-            if orders.strategy == SHARED_FILE:
-                return self._by_places(root, claims, outputs, files, listed, on_progress)
-            silence_s = self._silence_s()
-            started = self._begin(root, orders, members, claims, sources, outputs)
+            if options.strategy == SHARED_FILE:
+                return self._through_places(root, claims, outputs, files, place_names, on_progress)
+            report_timeout_s = self._report_timeout_s()
+            variables = self._begin(root, options, members, claims, sources, outputs)
             if self.rank == root:
-                return _SourceSide(started, claims, outputs, silence_s).run(on_progress)
-            return _fetched([_Fetch(started[at], output, root, silence_s) for at, output in enumerate(outputs)])
+                return _RootSide(variables, claims, outputs, report_timeout_s).run(on_progress)
+            return _fetched(
+                [_Fetch(variables[at], output, root, report_timeout_s) for at, output in enumerate(outputs)]
+            )
         finally:
             for output in outputs:
-                output.leave(keep=orders.keep_partial)
+                output.close(keep=options.keep_partial)
 
-    def _by_places(
+    def _through_places(
         self,
         root: int,
         claims: list[list[HostFile]],
@@ -225,27 +227,27 @@ class FileDistribution(BroadcastVariables):
                     for at, file in enumerate(files):
                         others = [rows[at] for rank, rows in enumerate(claims) if rows and rank != root]
                         # Skip the copy if no rank lacks the file.
-                        is_lacked = any(row.state == FETCHING for row in others)
-                        names.append(_copied(file, places) if is_lacked else [])
+                        is_missing = any(row.state == FETCHING for row in others)
+                        names.append(_copied(file, places) if is_missing else [])
                         copies += names[-1]
                 except BroadcastError as error:
                     names = error
-            names = self._given_by(root, "distribute", names)
+            names = self._broadcast_value(root, "distribute", names)
             if isinstance(names, BroadcastError):
                 raise names
             assert names is not None, "the root has announced the places"
-            broadcasts = self._service().native
+            broadcasts = self._server().native
             if self.rank == root:
                 # These variables carry only messages.
-                words = [broadcasts.offer(0, [], DISCIPLINES[0], None, []) for _ in names]
-                return _SourceSide(words, claims, outputs, self._silence_s()).run(on_progress)
-            words = [broadcasts.expect(root, None) for _ in names]
-            silence_s = self._silence_s()
+                channels = [broadcasts.offer(0, [], DISCIPLINES[0], None, []) for _ in names]
+                return _RootSide(channels, claims, outputs, self._report_timeout_s()).run(on_progress)
+            channels = [broadcasts.expect(root, None) for _ in names]
+            report_timeout_s = self._report_timeout_s()
             with ThreadPoolExecutor(1, "ripieno-read") as pool:
                 # Let each host begin with a different copy, to spread the load.
                 first = self.nodes[self.rank]
                 readings = [
-                    _Reading(words[at], output, root, silence_s, names[at], first, pool)
+                    _CopyReader(channels[at], output, root, report_timeout_s, names[at], first, pool)
                     for at, output in enumerate(outputs)
                 ]
                 try:
@@ -256,14 +258,14 @@ class FileDistribution(BroadcastVariables):
         finally:
             remove(copies)
 
-    def _silence_s(self) -> float:
-        """Return how long another rank may report nothing and need nothing."""
-        return max(self._heartbeat_timeout_s, LEAST_SILENCE_S)
+    def _report_timeout_s(self) -> float:
+        """Return the time after which a rank without reports counts as lost."""
+        return max(self._heartbeat_timeout_s, REPORT_TIMEOUT_MIN_S)
 
     def _begin(
         self,
         root: int,
-        orders: _Orders,
+        options: _Options,
         members: list[int],
         claims: list[list[HostFile]],
         sources: list[BlockFile],
@@ -271,18 +273,18 @@ class FileDistribution(BroadcastVariables):
     ) -> list[NativeVariable]:
         """Create one broadcast variable per file, in the same order on all ranks."""
         has_found = any(row.found_bytes for rank in members if rank != root for row in claims[rank])
-        strategy = discipline_of(orders.strategy, at_once=not has_found)
-        broadcasts = self._service().native
-        started = []
-        for at in range(len(orders.entries)):
+        strategy = discipline_of(options.strategy, streamed=not has_found)
+        broadcasts = self._server().native
+        variables = []
+        for at in range(len(options.entries)):
             order = [rank for rank in members if rank != root and claims[rank][at].state != FAILED]
             if self.rank == root:
-                started.append(broadcasts.offer_file(sources[at], strategy, order))
+                variables.append(broadcasts.offer_file(sources[at], strategy, order))
             elif self.rank in order:
-                started.append(broadcasts.fetch(root, outputs[at].opened()))
+                variables.append(broadcasts.fetch(root, outputs[at].opened()))
             else:
-                started.append(broadcasts.expect(root, None))
-        return started
+                variables.append(broadcasts.expect(root, None))
+        return variables
 
 
 def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str], strategy: str, block: object) -> None:
@@ -294,10 +296,10 @@ def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str],
     if block is not None:
         check_count("block_bytes", block, "expected a whole number of bytes >= 1")
     names = [os.path.basename(path) for path in files]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
         raise InputError(
-            f"{twice} is the name of several files, which are written to one folder: expected different names"
+            f"{duplicate} is the name of several files, which are written to one folder: expected different names"
         )
 
 
@@ -324,7 +326,7 @@ def _copied(path: str | os.PathLike[str], places: Sequence[str]) -> list[str]:
             source.seek(0)
             shutil.copyfileobj(source, file, COPY_BYTES)
 
-        return copied(write_to, os.path.getsize(path), places)
+        return write_copies(write_to, os.path.getsize(path), places)
 
 
 def _entry(path: str | os.PathLike[str], source: BlockFile) -> _Entry:
@@ -334,14 +336,14 @@ def _entry(path: str | os.PathLike[str], source: BlockFile) -> _Entry:
 class _OutputFile:
     """A file to be written on this host."""
 
-    def __init__(self, entry: _Entry, orders: _Orders, rank: int, host: str) -> None:
-        place = orders.out.replace("{rank}", str(rank)).replace("{host}", host)
-        is_folder = len(orders.entries) > 1 or place.endswith("/")
+    def __init__(self, entry: _Entry, options: _Options, rank: int, host: str) -> None:
+        place = options.out.replace("{rank}", str(rank)).replace("{host}", host)
+        is_folder = len(options.entries) > 1 or place.endswith("/")
         self.path = os.path.abspath(os.path.join(place, entry.name) if is_folder else place)
         folder, name = os.path.split(self.path)
         self._part = os.path.join(folder, f".{name}{PART_SUFFIX}")
         self._entry = entry
-        self._overwrite = orders.overwrite
+        self._overwrite = options.overwrite
         self._file: BlockFile | None = None
         # The file that the root copies; other ranks fetch.
         self._source: str | None = None
@@ -356,14 +358,14 @@ class _OutputFile:
         blocks = self._entry.size_bytes, self._entry.block_bytes, self._entry.digests
         try:
             if source is not None and os.path.exists(self.path) and os.path.samefile(source, self.path):
-                return self._find(None)
+                return self._mark_found(None)
             if os.path.lexists(self.path) and not os.path.isfile(self.path):
                 raise InputError("it exists and is not a file: choose another name, or a folder's with / at the end")
             found = BlockFile.find(self.path, *blocks)
             if found is not None:
-                return self._find(found)
+                return self._mark_found(found)
             if os.path.lexists(self.path) and not self._overwrite:
-                raise InputError("it exists and holds something else: choose another name, or overwrite it")
+                raise InputError("it exists and has other contents: choose another name, or overwrite it")
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             self._is_open = not os.path.lexists(self._part)
             self._file = BlockFile.fill(self._part, *blocks)
@@ -374,7 +376,7 @@ class _OutputFile:
             self.fail(error)
 
     def opened(self) -> BlockFile:
-        """The file that the broadcast fills or serves."""
+        """Return the file that the broadcast fills or serves."""
         assert self._file is not None, "a failed rank takes no part"
         return self._file
 
@@ -401,7 +403,7 @@ class _OutputFile:
     @property
     def is_over(self) -> bool:
         """Whether the row has a final state."""
-        return self.row.state in OVER
+        return self.row.state in FINAL_STATES
 
     def fail(self, error: Exception) -> None:
         """Mark the file as failed."""
@@ -425,7 +427,7 @@ class _OutputFile:
         self._is_open = False
         _sync(os.path.dirname(self.path))
 
-    def leave(self, *, keep: bool) -> None:
+    def close(self, *, keep: bool) -> None:
         """Remove an unfinished file, unless `keep` retains it for resumption."""
         self._file = None
         if self._is_open and not keep:
@@ -433,7 +435,7 @@ class _OutputFile:
                 os.unlink(self._part)
         self._is_open = False
 
-    def _find(self, found: BlockFile | None) -> None:
+    def _mark_found(self, found: BlockFile | None) -> None:
         self._file = found
         self._note(FOUND)
         self.row = self.row._replace(found_bytes=self._entry.size_bytes)
@@ -471,11 +473,11 @@ def _sync(path: str) -> None:
 class _Fetch:
     """A file that this rank receives over links, and its messages to the root."""
 
-    def __init__(self, variable: NativeVariable, output: _OutputFile, root: int, silence_s: float) -> None:
+    def __init__(self, variable: NativeVariable, output: _OutputFile, root: int, report_timeout_s: float) -> None:
         self._variable = variable
         self.output = output
         self._root = root
-        self._silence_s = silence_s
+        self._report_timeout_s = report_timeout_s
         self._reported = ("", 0.0)
         self._report_count = 0
         self._last_sent = (0, time.monotonic())
@@ -494,51 +496,51 @@ class _Fetch:
             self._last_sent = (sent_bytes, now)
         if output.row.state != self._reported[0] or now >= self._reported[1] + REPORT_S:
             self._reported = (output.row.state, now)
-            # The count shows that the rank lives, even without progress.
+            # The count changes with each report, so the root sees that this rank is alive even without progress.
             self._report_count += 1
             self._variable.send_message(self._root, json.dumps([self._report_count, *output.row]).encode())
 
     def _progress_bytes(self) -> tuple[int, int]:
-        """Bytes received here, and bytes sent from here."""
+        """Return the bytes that this rank has received, and the bytes that it has sent."""
         return self._variable.progress()[:2]
 
     def _has_ended(self) -> bool:
-        """Whether no further data will arrive."""
+        """Return whether no further data will arrive."""
         return self._variable.has_ended()
 
     def _shown(self) -> ValueBuffer | None:
-        """The received data, unless it lies in its file already. Raises if it will not arrive."""
+        """Return the received data, or None if it is in its file. Raise an error if it will not arrive."""
         return self._variable.wait()
 
     def is_over(self) -> bool:
-        """Whether no other rank needs this rank any more, as far as this rank knows."""
+        """Return whether no other rank needs this rank any more, as far as this rank knows."""
         if not self.output.is_over:
             return False
-        if self._variable.latest_messages().get(self._root) == _ALL_OVER:
+        if self._variable.latest_messages().get(self._root) == _ALL_FINAL:
             return True
         is_free = self._is_free() or self.output.row.state == FAILED
         is_root_lost = self._root in self._variable.lost()
-        return (is_root_lost and is_free) or time.monotonic() > self._last_sent[1] + self._silence_s
+        return (is_root_lost and is_free) or time.monotonic() > self._last_sent[1] + self._report_timeout_s
 
     def _is_free(self) -> bool:
-        """Whether all live ranks have everything."""
+        """Return whether all live ranks have all blocks."""
         return self._variable.progress()[3]
 
 
-class _Reading(_Fetch):
+class _CopyReader(_Fetch):
     """A file that this rank reads from its copies in places. The native variable carries only messages about it."""
 
     def __init__(
         self,
-        words: NativeVariable,
+        channels: NativeVariable,
         output: _OutputFile,
         root: int,
-        silence_s: float,
+        report_timeout_s: float,
         names: list[str],
         first: int,
         pool: ThreadPoolExecutor,
     ) -> None:
-        super().__init__(words, output, root, silence_s)
+        super().__init__(channels, output, root, report_timeout_s)
         self._names = [names[(first + at) % len(names)] for at in range(len(names))]
         self._read_bytes = 0
         self._is_stopped = False
@@ -567,7 +569,7 @@ class _Reading(_Fetch):
         size_bytes, block_bytes, _ = file.blocks()
         for name in self._names:
             try:
-                with turn(name), opened(name) as source:
+                with reading_slot(name), opened(name) as source:
                     for start in file.missing():
                         if self._is_stopped:
                             raise BroadcastError(f"{name}: the call ended before all bytes were read")
@@ -578,7 +580,7 @@ class _Reading(_Fetch):
                             reasons.append(f"{name}: the bytes from {start:,} on differ from the root's")
                             break
             except (OSError, InputError) as error:
-                reasons.append(sentence(error))
+                reasons.append(reason_of(error))
             if not file.missing():
                 return
         raise BroadcastError(f"no copy of the file can be read: {'; '.join(reasons)}")
@@ -597,7 +599,7 @@ def _fetched(fetches: Sequence[_Fetch]) -> list[HostFile]:
     return [fetch.output.row for fetch in fetches]
 
 
-class _SourceSide:
+class _RootSide:
     """The root's side: it serves the files and waits until all ranks have ended."""
 
     def __init__(
@@ -605,9 +607,9 @@ class _SourceSide:
         variables: list[NativeVariable],
         claims: list[list[HostFile]],
         outputs: list[_OutputFile],
-        silence_s: float,
+        report_timeout_s: float,
     ) -> None:
-        self._silence_s = silence_s
+        self._report_timeout_s = report_timeout_s
         self._variables = variables
         self._outputs = outputs
         self._rows = {(row.rank, at): row for rows in claims for at, row in enumerate(rows)}
@@ -629,43 +631,45 @@ class _SourceSide:
             while True:
                 for at in range(len(self._variables)):
                     self._receive(at)
-                is_over = all(row.state in OVER for row in self._rows.values())
+                is_over = all(row.state in FINAL_STATES for row in self._rows.values())
                 if on_progress is not None and (is_over or time.monotonic() >= next_s):
                     next_s = time.monotonic() + REPORT_S
                     on_progress(self._all())
                 if is_over:
-                    self._let_go()
+                    self._notify_final()
                     return self._all()
                 time.sleep(POLL_S)
 
-    def _let_go(self) -> None:
+    def _notify_final(self) -> None:
         """Notify the waiting ranks that all states are final."""
         for (rank, at), row in self._rows.items():
             if rank != self._own and row.state != LOST:
-                self._variables[at].send_message(rank, _ALL_OVER)
+                self._variables[at].send_message(rank, _ALL_FINAL)
 
     def _all(self) -> list[HostFile]:
         return [self._rows[key] for key in sorted(self._rows, key=lambda key: (key[1], key[0]))]
 
     def _receive(self, at: int) -> None:
-        """Process the messages of ranks about a file, and note the lost ranks."""
+        """Process the messages of ranks about a file, and mark the lost ranks."""
         variable, now = self._variables[at], time.monotonic()
         self._outputs[at].advance(0)
         self._rows[self._own, at] = self._outputs[at].row
-        described, lost = variable.latest_messages(), set(variable.lost())
+        messages, lost = variable.latest_messages(), set(variable.lost())
         report = variable.delivery()
         lost.update(() if report is None else report["lost"])
-        for (rank, of), row in self._rows.items():
-            if of != at or rank == self._own:
+        for (rank, index), row in self._rows.items():
+            if index != at or rank == self._own:
                 continue
-            words, received = self._received.get((rank, at), (b"", self._began))
-            if described.get(rank, words) != words:
-                words, received = described[rank], now
-                self._received[rank, at] = (words, received)
-                row = self._rows[rank, at] = HostFile(*json.loads(words)[1:])
-            if row.state in OVER:
+            message, received = self._received.get((rank, at), (b"", self._began))
+            if messages.get(rank, message) != message:
+                message, received = messages[rank], now
+                self._received[rank, at] = (message, received)
+                row = self._rows[rank, at] = HostFile(*json.loads(message)[1:])
+            if row.state in FINAL_STATES:
                 continue
             if rank in lost:
                 self._rows[rank, at] = row._replace(state=LOST, error="its process has ended, or cannot be reached")
-            elif now > received + self._silence_s:
-                self._rows[rank, at] = row._replace(state=LOST, error=f"it has sent nothing for {self._silence_s:g} s")
+            elif now > received + self._report_timeout_s:
+                self._rows[rank, at] = row._replace(
+                    state=LOST, error=f"it has sent nothing for {self._report_timeout_s:g} s"
+                )

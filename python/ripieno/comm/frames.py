@@ -1,4 +1,4 @@
-"""Frames by several keys, brought together over all ranks."""
+"""Aggregate the keyed frames of all ranks."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ class Frames(KeyedData, Gathers, Reductions):
     def aggregate(
         self, frame: KeyedFrame, aggregations: Mapping[str, str | tuple[str, str]], *, everywhere: bool = False
     ) -> KeyedFrame:
-        """One row for each key of all ranks' frames, at the home of the key, or on every rank. Every rank calls it.
+        """Return one row per key of all ranks' frames, at the owner of the key or on every rank. Every rank calls it.
 
         Parameters
         ----------
         frame : KeyedFrame
             Columns of the same names and types on all ranks that have rows.
         aggregations : dict of str to "count" or (str, str)
-            As of `KeyedFrame.aggregated`; the same on all ranks.
+            As for `KeyedFrame.aggregated`; the same on all ranks.
         everywhere : bool
-            Give all keys to every rank, not each to its home alone.
+            Whether every rank gets all keys. By default each key goes to its owner only.
 
         Returns
         -------
         KeyedFrame
-            Sums of floats are the same bits in every run.
+            The result. Sums of floats have the same bits in every run.
 
         Raises
         ------
         CollectiveMismatch
-            On every rank: frames have other columns, or other aggregations are asked for.
+            On every rank: ranks pass frames with different columns, or different aggregations.
 
         Examples
         --------
@@ -52,20 +52,20 @@ class Frames(KeyedData, Gathers, Reductions):
         ...     job.run(program)[0]
         {'city': ['Bonn', 'Köln'], 'km': [1.5, 4.0]}
         """
-        asked = f"keys {frame.keys}, {dict(aggregations)}, everywhere={everywhere}"
-        summary = self._allgather_values("aggregate", (asked, len(frame), frame.to_arrow().schema))
-        # A rank without rows has the columns of the first that has some.
+        call = f"keys {frame.keys}, {dict(aggregations)}, everywhere={everywhere}"
+        summary = self._allgather_values("aggregate", (call, len(frame), frame.to_arrow().schema))
+        # A rank without rows adopts the columns of the first rank that has rows.
         first = next((rank for rank, (_, row_count, _) in enumerate(summary) if row_count), 0)
-        for rank, (their_call, row_count, schema) in enumerate(summary):
-            if their_call != summary[first][0] or (row_count and not schema.equals(summary[first][2])):
+        for rank, (other_call, row_count, schema) in enumerate(summary):
+            if other_call != summary[first][0] or (row_count and not schema.equals(summary[first][2])):
                 described = [
                     f"rank {each}: {summary[each][0]} of {_columns(summary[each][2])}" for each in (first, rank)
                 ]
                 raise CollectiveMismatch(f"aggregate: {'; '.join(described)}: expected the same on all ranks")
-        mine = frame if len(frame) else frame.of_columns(summary[first][2])
+        own = frame if len(frame) else frame.of_columns(summary[first][2])
         if everywhere:
-            return mine.aggregated_by(aggregations, self.allreduce)
-        return mine.aggregated_by(aggregations, lambda rows, op: self.regroup(rows, combine=op))
+            return own.aggregated_by(aggregations, self.allreduce)
+        return own.aggregated_by(aggregations, lambda rows, op: self.regroup(rows, combine=op))
 
 
 def _columns(schema: Any) -> str:

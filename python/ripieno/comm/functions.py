@@ -109,8 +109,8 @@ def reduced(
 
     def finish() -> Any:
         if what == "reduce_scatter":
-            mine = split(into, counts or [])[rank]
-            return mine.copy() if out is None else fill(in_place(out), mine)
+            own_rows = split(into, counts or [])[rank]
+            return own_rows.copy() if out is None else fill(in_place(out), own_rows)
         if what == "exscan" and rank == 0 and function is PRODUCT:
             into[...] = 1
         elif (what == "reduce" and rank != root) or (what == "exscan" and rank == 0):
@@ -120,7 +120,7 @@ def reduced(
     return NativeCalls([call], finish)
 
 
-def placed(name: str, rank: int, value: Any, index: Any, algorithm: str | None) -> NativeCalls[tuple[Any, Any]]:
+def arg_extremum(name: str, rank: int, value: Any, index: Any, algorithm: str | None) -> NativeCalls[tuple[Any, Any]]:
     """Return the call of argmin or argmax."""
     check_unmasked(value, name)
     found = as_array(value)
@@ -137,8 +137,8 @@ def placed(name: str, rank: int, value: Any, index: Any, algorithm: str | None) 
     if index is not None and np.asarray(index).dtype.kind not in "iu":
         raise InputError(f"{name}: index of dtype {np.asarray(index).dtype}: expected whole numbers")
     form = f"{values.dtype} of shape {values.shape} by {name}"
-    kept = (name, values.dtype.name)
-    call = ("reduce_by", octets(rows), "allreduce", kept, rows.dtype.itemsize, form, algorithm)
+    combine = (name, values.dtype.name)
+    call = ("reduce_by", octets(rows), "allreduce", combine, rows.dtype.itemsize, form, algorithm)
 
     def finish() -> tuple[Any, Any]:
         best, where = rows["value"].copy(), rows["index"].copy()
@@ -148,12 +148,12 @@ def placed(name: str, rank: int, value: Any, index: Any, algorithm: str | None) 
 
 
 def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, root: int) -> StagedCall[Any]:
-    """Gather objects; each rank that gets a result combines them."""
+    """Return the call that gathers objects and combines them on each rank that gets a result."""
     rank, world_size = place
     if what == "reduce_scatter":
         raise InputError(f"reduce_scatter: a {type(value).__name__}: expected an array")
     form = forms.of_object(f"{what} by function {_name(function)}")
-    mine = {"scan": rank + 1, "exscan": rank}.get(what, world_size)
+    operand_count = {"scan": rank + 1, "exscan": rank}.get(what, world_size)
 
     def combine(left: Any, right: Any) -> Any:
         return check_object(function, function(left, right), left, right)
@@ -163,7 +163,7 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
             gathered = objects.gather(native, value, root, None, form)
         else:
             gathered = objects.allgather(native, value, None, form)
-        return reduce(combine, gathered[:mine]) if gathered and mine else None
+        return reduce(combine, gathered[:operand_count]) if gathered and operand_count else None
 
     return StagedCall(run)
 
@@ -171,7 +171,7 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
 def _on_memory(
     function: Callable[[Any, Any], Any], dtype: np.dtype[Any], row: tuple[int, ...]
 ) -> Callable[[int, int, int], None]:
-    """Apply `function` to blocks of rows at addresses. It gets copies, so it may keep a reference to them."""
+    """Return `function` for blocks of rows at addresses. It gets copies, so it may keep references to them."""
 
     def rows_at(address: int, length_bytes: int) -> NDArray[Any]:
         memory = memoryview((ctypes.c_ubyte * length_bytes).from_address(address)).cast("B")

@@ -120,7 +120,7 @@ class Gathers(CallBase):
             and algorithm is None
             and order is None
             and (self.rank != root or type(value) in _OBJECTS)
-            and (native := self._at_once) is not None
+            and (native := self._idle_native) is not None
         ):
             return objects.broadcast(native, value, root, None)
         algorithm = in_order(algorithm, order)
@@ -128,17 +128,17 @@ class Gathers(CallBase):
             in_place(out)
             if value is not None and self.rank == root:
                 fill(out, value)
-            return self._once(out, "broadcast", known(out)[0], root, algorithm, forms.of_array(out))
+            return self._run_native(out, "broadcast", known(out)[0], root, algorithm, forms.of_array(out))
         array = as_array(value) if self.rank == root else None
         if array is not None and not array.dtype.hasobject:
-            if (native := self._at_once) is not None:
+            if (native := self._idle_native) is not None:
                 # The other ranks do not wait until the root has a copy.
                 objects.broadcast(native, np.asarray(array, order="C"), root, algorithm)
                 return copied(array, array.dtype)
             value = copied(array, array.dtype)
         return self._do(self._object_of(root, value, algorithm, forms.OBJECT))
 
-    def _given_by(self, root: int, call: str, value: Any) -> Any:
+    def _broadcast_value(self, root: int, call: str, value: Any) -> Any:
         """Return the root's value, in a step of a call. All ranks pass the same text for the call and its options."""
         return self._do(self._object_of(root, value, None, forms.of_object(call)))
 
@@ -147,7 +147,7 @@ class Gathers(CallBase):
 
     def _run_steps(self, call: Callable[..., Any], *args: Any) -> Any:
         """Run, or begin, a call of several steps."""
-        native = self._at_once
+        native = self._idle_native
         return self._do(StagedCall(lambda native: call(native, *args))) if native is None else call(native, *args)
 
     def _allgather_values(self, call: str, value: Any = None) -> list[Any]:
@@ -225,9 +225,9 @@ class Gathers(CallBase):
         check_fits(in_place(out), (counts[self.rank], *given.shape[1:]), given.dtype)
         rows = np.ascontiguousarray(given, dtype=out.dtype) if self.rank == root else empty_rows(counts, out)
         array, element_counts = elements(rows, counts)
-        mine = split(rows, counts)[self.rank]
+        own_rows = split(rows, counts)[self.rank]
         call = ("scatter", array, element_counts, root, algorithm, forms.of_array(rows))
-        return self._do(NativeCalls([call], lambda: fill(out, mine)))
+        return self._do(NativeCalls([call], lambda: fill(out, own_rows)))
 
     @overload
     def gather(
@@ -282,17 +282,21 @@ class Gathers(CallBase):
             return self._run_steps(objects.gather, value, root, algorithm)
         into = out if self.rank == root else None
         # Rows of another dtype are converted at the end.
-        other = None if into is None or value is None or is_alike(in_place(into), required(value, "value")) else into
-        every, rows, element_counts = self._all_rows(value, into if other is None else None, counts)
-        if other is not None:
-            check_fits(other, every.shape, every.dtype)
+        converted = (
+            None if into is None or value is None or is_alike(in_place(into), required(value, "value")) else into
+        )
+        all_rows, rows, element_counts = self._all_rows(value, into if converted is None else None, counts)
+        if converted is not None:
+            check_fits(converted, all_rows.shape, all_rows.dtype)
 
         def finish() -> NDArray[Any] | None:
             if self.rank != root:
                 return None
-            return every if other is None else fill(other, every)
+            return all_rows if converted is None else fill(converted, all_rows)
 
-        return self._do(NativeCalls([("gather", rows, element_counts, root, algorithm, forms.of_array(every))], finish))
+        return self._do(
+            NativeCalls([("gather", rows, element_counts, root, algorithm, forms.of_array(all_rows))], finish)
+        )
 
     @overload
     def allgather(
@@ -378,7 +382,7 @@ class Gathers(CallBase):
         if out is None and counts is None:
             return self._run_steps(objects.allgather, value, algorithm)
         out, rows, element_counts = self._all_rows(value, out, counts)
-        return self._once(out, "allgather", rows, element_counts, algorithm, forms.of_array(out))
+        return self._run_native(out, "allgather", rows, element_counts, algorithm, forms.of_array(out))
 
     def _all_rows(
         self, value: Any, out: NDArray[Any] | None, counts: Sequence[int] | None

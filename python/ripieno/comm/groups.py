@@ -60,12 +60,12 @@ class SplitCalls(CallBase):
         >>> import ripieno as rp
         >>> def program(comm):
         ...     if comm.rank == 2:
-        ...         return "at home"
+        ...         return "not in the pair"
         ...     with comm.group([1, 0]) as pair:
         ...         return pair.rank, pair.allreduce(comm.rank)
         >>> with rp.launch(workers=3) as job:
         ...     job.run(program)
-        [(1, 1), (0, 1), 'at home']
+        [(1, 1), (0, 1), 'not in the pair']
         """
         listed = [self._rank("ranks", rank) for rank in ranks]
         return self._member(self._native.group(listed))
@@ -80,8 +80,7 @@ class SplitCalls(CallBase):
         every collective ends with the same bits on every live rank, as long as one replica of each logical rank
         lives. When the last replica of a rank dies, all calls raise `RankFailed`. After the death of any rank, calls on
         the world itself, or on a communicator that was split from it, raise it, too. An exception in one replica ends
-        the job, because the other
-        replicas would raise it, too.
+        the job, because the other replicas would raise it as well.
 
         Parameters
         ----------
@@ -125,8 +124,8 @@ class SplitCalls(CallBase):
 
         The survivors agree on the members, even if others die meanwhile (rank 0, too), and connect in a new world.
         Any two ranks that return from the same call have the same members. The next call on the new communicator
-        detects a later death: hence the loop. A rank may then return once less often than another rank, which met the
-        others only in the next world.
+        detects a later death: hence the loop. If a rank dies while the survivors connect, some ranks may return from
+        one more call than others.
 
         Returns
         -------
@@ -148,12 +147,11 @@ class SplitCalls(CallBase):
 
         Notes
         -----
-        This communicator is closed: its calls, and the calls of all communicators split from it, raise `RankFailed` and
-        name
-        ``shrink()``. Asynchronous calls in flight have ended with `RankFailed`. Sparse reductions, persistent calls,
-        partitioned graphs and broadcast variables belong to the communicator that created them: create them again with
-        the new one. Broadcast values that have arrived can still be read. After a `CollectiveMismatch` all ranks may
-        call it, and all ranks remain.
+        This communicator is closed: its calls, and the calls of all communicators split from it, raise `RankFailed`.
+        The message names ``shrink()``. Asynchronous calls in flight have ended with `RankFailed`. Sparse reductions,
+        persistent calls, partitioned graphs and broadcast variables belong to the communicator that created them.
+        Create them again with the new one. Broadcast values that have arrived can still be read. After a
+        `CollectiveMismatch` all ranks may call it, and all ranks remain.
 
         In `ripieno.launch` it needs ``on_failure="shrink"``, under ``ripieno run`` the option ``--on-failure shrink``.
         Otherwise the launcher ends all ranks after the first failure. An engine such as Spark ends them itself.
@@ -174,7 +172,7 @@ class SplitCalls(CallBase):
     def agree(self, flag: int) -> int: ...
 
     def agree(self, flag: int) -> int:
-        """Agree with the surviving ranks on a value, although ranks die meanwhile. All ranks call it.
+        """Agree with the surviving ranks on a value, even if ranks die meanwhile. All ranks call it.
 
         A call that fails on one rank may have succeeded on another. With an agreement on whether it has succeeded, all
         survivors decide alike whether its result counts::
@@ -232,16 +230,16 @@ class SplitCalls(CallBase):
     def _shrunk(self) -> Self:
         """Return a communicator of the surviving ranks, and close this one."""
         native = self._native
-        flight.leave_file(native)
+        flight.write_file(native)
         try:
-            left, places, failure = native.shrink()
+            survivors, former_ranks, failure = native.shrink()
         except RankFailed as error:
             self._failure = error
             self.close()
             raise
         heartbeat_s = self._heartbeat_timeout_s
-        comm = type(self)(left, threads=self.threads, on_event=self._on_event, heartbeat_timeout_s=heartbeat_s)
-        comm.first_ranks = [self.first_ranks[place] for place in places]
+        comm = type(self)(survivors, threads=self.threads, on_event=self._on_event, heartbeat_timeout_s=heartbeat_s)
+        comm.first_ranks = [self.first_ranks[rank] for rank in former_ranks]
         comm._without = sorted({*self._without, *self.first_ranks} - set(comm.first_ranks))
         comm.kept.update(self.kept)
         comm.begins_again, comm._memory, comm._fits = self.begins_again, self._memory, self._fits

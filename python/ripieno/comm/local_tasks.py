@@ -52,8 +52,8 @@ class LocalTasks(CallBase):
         Raises
         ------
         Exception
-            The error of the failed part, with a note that names the part. If several fail, the lowest is raised. Parts
-            that had not begun are skipped; parts that had begun finish first.
+            The error of the first failed part, with a note that names the part. Parts that have begun finish first; the
+            others are skipped.
         """
         with self.team() as team:
             return team.tasks(function, parts)
@@ -99,30 +99,30 @@ class Team:
         self._members: set[int] = set()
         self._numbers = numbers()
         self._pool = ThreadPoolExecutor(threads, "ripieno-tasks", self._begin_thread)
-        self._meeting = _Meeting(threads)
+        self._barrier = _Barrier(threads)
         self._call = threading.Lock()
         self._closed = False
 
     def tasks(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> list[Result]:
         """Run `Communicator.tasks` on the threads of this team."""
-        over = threading.Event()
+        has_failed = threading.Event()
 
-        def one(part: Part) -> Result:
-            if over.is_set():
+        def run_part(part: Part) -> Result:
+            if has_failed.is_set():
                 raise CancelledError
             try:
                 return function(part)
             except BaseException:
-                over.set()
+                has_failed.set()
                 raise
 
         with self._calling():
-            started = [self._pool.submit(one, part) for part in parts]
+            started = [self._pool.submit(run_part, part) for part in parts]
             try:
                 wait(started)
             except BaseException:
                 # A signal has interrupted this thread. The other threads stop after their present part.
-                over.set()
+                has_failed.set()
                 raise
         return _results(started, "part")
 
@@ -149,23 +149,23 @@ class Team:
             A call has ended while others wait for it: the calls did not call `wait` equally often.
         """
 
-        def member(number: int) -> Result:
+        def call(number: int) -> Result:
             try:
                 result = function(number)
             except BaseException:
-                self._meeting.abandon()
+                self._barrier.abandon()
                 raise
-            self._meeting.leave(number)
+            self._barrier.leave(number)
             return result
 
         with self._calling():
-            self._meeting = _Meeting(self.threads)
-            started = [self._pool.submit(member, number) for number in range(self.threads)]
+            self._barrier = _Barrier(self.threads)
+            started = [self._pool.submit(call, number) for number in range(self.threads)]
             try:
                 wait(started)
             except BaseException:
                 # A signal has interrupted this thread. The other threads stop at their next `wait`.
-                self._meeting.abandon()
+                self._barrier.abandon()
                 raise
         return _results(started, "thread")
 
@@ -186,7 +186,7 @@ class Team:
             )
         if threading.get_ident() not in self._members:
             raise InputError("wait must be called by a thread of the team, inside `run`")
-        self._meeting.wait_for_all()
+        self._barrier.wait_for_all()
 
     def close(self) -> None:
         """End the threads after their present work. Repeated calls have no effect."""
@@ -209,7 +209,7 @@ class Team:
             os.sched_setaffinity(0, {cores[next(self._numbers) % len(cores)]})
 
     def _calling(self) -> threading.Lock:
-        """The lock of the caller. Threads of the team must not take it: they would wait for themselves."""
+        """Return the lock that is held during a call. Threads of the team may not take it: they would deadlock."""
         if self._closed:
             raise InputError("the team is closed: use it inside its `with` block")
         if self._process != os.getpid():
@@ -219,52 +219,52 @@ class Team:
         return self._call
 
 
-class _Meeting:
+class _Barrier:
     """A barrier for the calls of one `run`. It fails instead of waiting for a call that has ended."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._changed = threading.Condition()
-        self._here = 0
+        self._arrived_count = 0
         self._round = 0
-        # Numbers of the calls that have returned, and the count of waits that all had completed then.
-        self._left: dict[int, int] = {}
+        # By number of each call that has returned: the number of waits that all calls had completed by then.
+        self._ended: dict[int, int] = {}
         self._has_failed = False
 
     def wait_for_all(self) -> None:
         """Wait for all other calls."""
         with self._changed:
             round_ = self._round
-            self._here += 1
-            if self._here == self._count:
-                self._here, self._round = 0, round_ + 1
+            self._arrived_count += 1
+            if self._arrived_count == self._count:
+                self._arrived_count, self._round = 0, round_ + 1
                 self._changed.notify_all()
-            self._changed.wait_for(lambda: self._round > round_ or self._has_failed or self._left)
+            self._changed.wait_for(lambda: self._round > round_ or self._has_failed or self._ended)
             if self._round > round_:
                 return
             if self._has_failed:
                 raise threading.BrokenBarrierError
-            number, waits = next(iter(self._left.items()))
+            number, waits = next(iter(self._ended.items()))
             raise InputError(
-                f"thread {number} of {self._count} has ended after {waits} waits, but another one "
+                f"thread {number} of {self._count} has ended after {waits} waits, but another thread "
                 "waits for it again: all calls of a run must wait equally often"
             )
 
     def leave(self, number: int) -> None:
-        """Note that a call has returned and will not wait again."""
+        """Record that a call has returned and will not wait again."""
         with self._changed:
-            self._left[number] = self._round
+            self._ended[number] = self._round
             self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Note that a call has failed and will not wait again."""
+        """Record that a call has failed and will not wait again."""
         with self._changed:
             self._has_failed = True
             self._changed.notify_all()
 
 
 def _results(futures: list[Future[Result]], what: str) -> list[Result]:
-    """Return all results, or raise the lowest error that is not a consequence of another, with a note."""
+    """Return all results, or raise the first error that is not a consequence of another, with a note."""
     failed = [
         (isinstance(error, (threading.BrokenBarrierError, CancelledError)), number, error)
         for number, future in enumerate(futures)

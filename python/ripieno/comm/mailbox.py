@@ -129,7 +129,7 @@ class Receive:
                     receive._fail(error)
         return True
 
-    def fits(self, message: Message[Any]) -> bool:
+    def matches(self, message: Message[Any]) -> bool:
         """Whether the message matches this receive."""
         if (self.tag is None) != (message.tag is None):
             return False
@@ -199,13 +199,13 @@ class Mailbox:
         """Post a receive. It gets the first matching message, if there is one."""
         with self.lock:
             self.posted.append(receive)
-            kept = None if receive.tag is None else self.take(receive.source, receive.tag)
-            if kept is not None:
-                receive.end(kept)
+            message = None if receive.tag is None else self.take(receive.source, receive.tag)
+            if message is not None:
+                receive.end(message)
         return receive
 
     def take(self, source: int | None, tag: int) -> Message[Any] | None:
-        """Return the first message that matches."""
+        """Remove and return the first queued message that matches; None without one."""
         for index, (message, _) in enumerate(self._unexpected):
             if source in (None, message.source) and tag in (ANY_TAG, message.tag):
                 return self._unexpected.pop(index).message
@@ -216,8 +216,8 @@ class Mailbox:
         self._unexpected.insert(len(self._unexpected) if last else 0, _Unexpected(message, 0))
 
     def deliver(self, message: Message[Any], length_bytes: int) -> None:
-        """Pass a message to the first matching receive, or keep it."""
-        receive = next((receive for receive in self.posted if receive.fits(message)), None)
+        """Pass a message to the first matching receive, or queue it."""
+        receive = next((receive for receive in self.posted if receive.matches(message)), None)
         if receive is not None:
             receive.end(message)
         else:

@@ -55,7 +55,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
     def checkpoint(self, name: str, state: Any, *, shared: bool = False) -> None:
         """Store a state in memory for a program that restarts (``launch(on_failure=)``), in place of the last one.
 
-        All ranks call it. The state is kept until the program ends, also on ranks that continue without others.
+        All ranks call it. The state is stored until the program ends, also on ranks that continue without others.
 
         Parameters
         ----------
@@ -75,7 +75,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
         SerializationError
             The state cannot be serialized.
         """
-        kept = self._kept_under(name, shared)
+        stored = self._stored_under(name, shared)
         call = f"checkpoint({name!r})"
         try:
             packed = packing.pack(state)
@@ -85,22 +85,22 @@ class MemoryCheckpoints(Exchanges, Gathers):
             raise
         blob = np.empty(packing.blob_bytes(packed), np.uint8)
         packing.write_blob(packed, blob)
-        version = max((each.version for each in kept), default=0)
+        version = max((each.version for each in stored), default=0)
         if shared:
             self._memory[name] = [RankCheckpoint(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]
-            self._note_kept(name, version + 1, blob)
+            self._log_stored(name, version + 1, blob)
             return
         # Replacement ranks know no version.
         version = max(self._allgather_values(call, version)) + 1
         before = (self.rank - 1) % self.world_size
         states = {before: self.rotate(blob), self.rank: blob}
-        mine = RankCheckpoint(version, self.world_size, self.rank, states, False)
-        self._memory[name] = [*kept, mine]
+        own = RankCheckpoint(version, self.world_size, self.rank, states, False)
+        self._memory[name] = [*stored, own]
         self.barrier()
-        self._memory[name] = [mine]
-        self._note_kept(name, version, blob)
+        self._memory[name] = [own]
+        self._log_stored(name, version, blob)
 
-    def _note_kept(self, name: str, version: int, blob: NDArray[Any]) -> None:
+    def _log_stored(self, name: str, version: int, blob: NDArray[Any]) -> None:
         # One rank logs for all, and it logs at versions that are powers of two.
         if self.rank == 0 and version & (version - 1) == 0:
             text = f"checkpoint {name!r}, version {version}: {bytes_text(blob.nbytes)} of each rank in memory"
@@ -128,41 +128,41 @@ class MemoryCheckpoints(Exchanges, Gathers):
         InputError
             The communicator is not the world.
         """
-        mine = self._kept_under(name, None)
+        own = self._stored_under(name, None)
         all_entries = self._allgather_values(
             f"restore({name!r})",
-            [(each.version, each.world_size, each.rank, list(each.states), each.is_shared) for each in mine],
+            [(each.version, each.world_size, each.rank, list(each.states), each.is_shared) for each in own],
         )
         holders: dict[tuple[int, int, bool], dict[int, list[tuple[bool, int]]]] = {}
         for rank, entries in enumerate(all_entries):
-            for version, world_size, was, states, is_shared in entries:
-                held = holders.setdefault((version, world_size, is_shared), {})
+            for version, world_size, owner, states, is_shared in entries:
+                copies = holders.setdefault((version, world_size, is_shared), {})
                 for state in states:
                     # The rank that stored the state has the copy that sorts first.
-                    held.setdefault(state, []).append((state != was, rank))
-        whole = [key for key, held in holders.items() if key[2] or len(held) == key[1]]
-        if not whole:
+                    copies.setdefault(state, []).append((state != owner, rank))
+        complete = [key for key, copies in holders.items() if key[2] or len(copies) == key[1]]
+        if not complete:
             return None
-        version, world_size, is_shared = max(whole)
-        held = holders[version, world_size, is_shared]
-        found = next((each for each in mine if (each.version, each.world_size) == (version, world_size)), None)
+        version, world_size, is_shared = max(complete)
+        copies = holders[version, world_size, is_shared]
+        found = next((each for each in own if (each.version, each.world_size) == (version, world_size)), None)
         if self.rank == 0:
             log.note("ripieno.comm", f"resumes from checkpoint {name!r}, version {version}, in memory", 0)
         if is_shared:
-            root = min(rank for ranks in held.values() for _, rank in ranks)
+            root = min(rank for ranks in copies.values() for _, rank in ranks)
             blob = self.broadcast(None if found is None else found.states[found.rank], root=root)
             self._memory[name] = [RankCheckpoint(version, self.world_size, self.rank, {self.rank: blob}, True)]
             return packing.read_blob(blob.copy())
-        own = [state for state in sorted(held) if min(held[state])[1] == self.rank]
-        assert found is not None or not own, "only a rank with its own checkpoint resumes from it"
-        return {} if found is None else {state: packing.read_blob(found.states[state].copy()) for state in own}
+        resumed = [state for state in sorted(copies) if min(copies[state])[1] == self.rank]
+        assert found is not None or not resumed, "only a rank with its own checkpoint resumes from it"
+        return {} if found is None else {state: packing.read_blob(found.states[state].copy()) for state in resumed}
 
-    def _kept_under(self, name: str, is_shared: bool | None) -> list[RankCheckpoint]:
+    def _stored_under(self, name: str, is_shared: bool | None) -> list[RankCheckpoint]:
         if self._parent is not None:
             raise InputError("checkpoints in memory belong to the communicator of the world: call its method")
         if not isinstance(name, str):
             raise InputError(f"name: a {type(name).__name__}: expected a str")
-        kept = self._memory.get(name, [])
-        if is_shared is not None and any(each.is_shared != is_shared for each in kept):
+        stored = self._memory.get(name, [])
+        if is_shared is not None and any(each.is_shared != is_shared for each in stored):
             raise InputError(f"name={name!r}: a checkpoint of this name is {'not ' if is_shared else ''}shared")
-        return kept
+        return stored

@@ -50,7 +50,7 @@ class MessageCalls(CallBase):
             rank in a different order than they were sent.
         """
         to = self._other("to", to)
-        if tag is None and (native := self._at_once) is not None:
+        if tag is None and (native := self._idle_native) is not None:
             # The common case; each microsecond counts.
             return objects.send(native, value, to)
         calls = [("send", piece, to, form) for piece, form in _pieces(value, tag)]
@@ -131,8 +131,8 @@ class MessageCalls(CallBase):
         if source is not None:
             source = self._other("source", source)
             is_simple = out is None and tag is None and timeout_s is None and not envelope
-            if is_simple and not self._mailbox.posted and (native := self._at_once) is not None:
-                # As in `send`.
+            if is_simple and not self._mailbox.posted and (native := self._idle_native) is not None:
+                # The common case, as in `send`.
                 return objects.receive(native, source)
         if tag is not None:
             tag = whole("tag", tag, ANY_TAG, TAG_LIMIT - 1, f"expected ANY_TAG or a whole number, 0 … {TAG_LIMIT - 1}")
@@ -182,11 +182,11 @@ class MessageCalls(CallBase):
         to = self._other("to", to)
         source = None if source is None else self._other("source", source)
         pieces = _pieces(value, tag)
-        wanted = tag if recv_tag is None else recv_tag
+        recv_tag = tag if recv_tag is None else recv_tag
 
         def run(native: Any) -> Any:
             leaving = [native.send(piece, to, form, later=True) for piece, form in pieces]
-            arrived = self._mailbox.post(Receive(self._mailbox, native, source, wanted, None)).wait().value
+            arrived = self._mailbox.post(Receive(self._mailbox, native, source, recv_tag, None)).wait().value
             for each in leaving:
                 each.wait()
             return arrived

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ripieno.comm.costs import Costs
 
 Pair = tuple[int, int]
-#: Bytes of a probe in the first rounds, and the limits for any probe.
+#: Bytes of a probe in the first rounds, and limits for later probes.
 FIRST_BYTES, LEAST_BYTES, MOST_BYTES = 128 << 10, 32 << 10, 256 << 20
 #: Rounds after which the link rates of hosts are known well enough.
 FIRST_ROUNDS = 2
@@ -25,12 +25,12 @@ def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
     """Return the hosts of all ranks, and their racks. Collective."""
     nodes, racks = list(comm.nodes), list(comm.racks)
     leaders = [nodes.index(node) for node in dict.fromkeys(nodes)]
-    described = comm.allgather((usable_cores(), numa_nodes()))
-    hosts = [Host(comm.hosts[leader], nodes.count(nodes[leader]), *described[leader]) for leader in leaders]
+    resources = comm.allgather((usable_cores(), numa_nodes()))
+    hosts = [Host(comm.hosts[leader], nodes.count(nodes[leader]), *resources[leader]) for leader in leaders]
     names = [racks[leader] for leader in leaders]
-    given = [name for name in names if name is not None]
-    if len(given) == len(names) and not measures:
-        return Topology(hosts, given, "given")
+    configured = [name for name in names if name is not None]
+    if len(configured) == len(names) and not measures:
+        return Topology(hosts, configured, "given")
     if len(hosts) < 3:
         return Topology(hosts, ["rack0"] * len(hosts), "too few")
     found = _searched(comm, leaders, round_s)
@@ -40,19 +40,19 @@ def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
 
 def _searched(comm: Costs, leaders: list[int], round_s: float) -> Racks:
     """Search for racks. Every rank runs the search itself, on the same rates."""
-    search_of_racks = search(len(leaders))
+    rack_search = search(len(leaders))
     size_bytes, fastest = FIRST_BYTES, 0.0
-    pairs = next(search_of_racks)
+    pairs = next(rack_search)
     number = 0
     while True:
-        seconds = exchange_round(comm, [(leaders[one], leaders[other]) for one, other in pairs], size_bytes)
-        rates = [size_bytes / seconds[leaders[one]] for one, _ in pairs]
+        seconds = exchange_round(comm, [(leaders[first], leaders[second]) for first, second in pairs], size_bytes)
+        rates = [size_bytes / seconds[leaders[first]] for first, _ in pairs]
         fastest = max(fastest, *rates)
         number += 1
         if number >= FIRST_ROUNDS:
             size_bytes = int(min(MOST_BYTES, max(LEAST_BYTES, fastest * round_s)))
         try:
-            pairs = search_of_racks.send(rates)
+            pairs = rack_search.send(rates)
         except StopIteration as end:
             found: Racks = end.value
             return found
@@ -63,9 +63,9 @@ def exchange_round(comm: Costs, pairs: Sequence[Pair], size_bytes: int) -> list[
 
     Both ranks of a pair get the shorter time, because the rank that begins first waits for the other.
     """
-    partners = {one: other for pair in pairs for one, other in (pair, pair[::-1])}
+    partners = {rank: partner for pair in pairs for rank, partner in (pair, pair[::-1])}
     partner = partners.get(comm.rank)
-    # The first, uncounted bytes open the connections.
+    # The first exchange opens the connections. Only the second is timed.
     seconds = 0.0
     for length in (1, size_bytes):
         out = {} if partner is None else {partner: np.zeros(length, np.uint8)}
@@ -74,5 +74,5 @@ def exchange_round(comm: Costs, pairs: Sequence[Pair], size_bytes: int) -> list[
         begin_s = time.perf_counter()
         comm.neighbour_exchange(out, out=into)
         seconds = time.perf_counter() - begin_s
-    described = comm.allgather(seconds)
-    return [min(described[rank], described[partners.get(rank, rank)]) for rank in range(comm.world_size)]
+    all_seconds = comm.allgather(seconds)
+    return [min(all_seconds[rank], all_seconds[partners.get(rank, rank)]) for rank in range(comm.world_size)]

@@ -32,14 +32,14 @@ R = TypeVar("R")
 CAUSE_CHARACTERS_MAX = 8 * 1024
 TRACEBACK_CHARACTERS_MAX = 128 * 1024
 
-#: Open communicators. A process that is forked from this one must not touch them.
-_alive: weakref.WeakSet[CallBase] = weakref.WeakSet()
+#: Open communicators. A forked process must not use them.
+_open_communicators: weakref.WeakSet[CallBase] = weakref.WeakSet()
 
 
 class CallBase:
     """Attributes and methods that all calls of a communicator share. `Communicator` documents the attributes."""
 
-    # Per instance, while other attributes are shared: the fast path for calls on plain arrays, which finish at once.
+    # The fast path for calls on plain arrays. Not in `__dict__`, which an `AsyncCommunicator` shares: it has none.
     __slots__ = ("__dict__", "__weakref__", "_plain")
 
     _plain: PlainCalls | None
@@ -91,7 +91,7 @@ class CallBase:
         # Agreements with the other ranks; after a failure they have a world of their own.
         self._agreements: Agreements | None = None
         self._is_forked = False
-        _alive.add(self)
+        _open_communicators.add(self)
 
     def __repr__(self) -> str:
         state = "" if self._native_or_none is not None else ", closed"
@@ -131,7 +131,7 @@ class CallBase:
             raise self._closed_error()
         # Abort before waiting calls finish: the abort ends them, and the recorder can then be read.
         native.abort(cause, traceback)
-        flight.leave_file(native)
+        flight.write_file(native)
 
     def _withdraw(self) -> None:
         """Mark the program as ended: ranks that call `shrink` after a failure do not wait for this rank."""
@@ -159,16 +159,16 @@ class CallBase:
         if native is not None:
             if self._parent is None:
                 self._queue.drain()
-                flight.leave_file(native)
+                flight.write_file(native)
                 self._log_links(native)
             native.close()
 
     def _log_links(self, native: NativeCommunicator) -> None:
-        """Log the links that are not the first choice, such as TCP where ranks could not share memory."""
+        """Log the links of another kind than preferred, such as TCP where ranks could not share memory."""
         # A failed rank has reported its cause already, and reading its links may fail.
         with suppress(RipienoError):
-            for peer, what in native.second_choices():
-                log.note("ripieno.comm", f"has reached rank {peer} by {what}", self.rank)
+            for peer, kind in native.second_choices():
+                log.note("ripieno.comm", f"has reached rank {peer} by {kind}", self.rank)
 
     def __enter__(self) -> Self:
         return self
@@ -192,8 +192,8 @@ class CallBase:
         return native
 
     @property
-    def _at_once(self) -> NativeCommunicator | None:
-        """The native communicator if a call can run at once and no earlier call is queued."""
+    def _idle_native(self) -> NativeCommunicator | None:
+        """The native communicator if calls run immediately and no earlier call is queued, else None."""
         return self._native_or_none if self._plain is not None and self._queue.last is None else None
 
     def _closed_error(self) -> RipienoError:
@@ -215,7 +215,7 @@ class CallBase:
                 "return its results to that process, and call collectives there"
             )
 
-    def _leave(self) -> None:
+    def _detach(self) -> None:
         """Detach from the native communicator in a forked process, without closing anything that belongs to the
         rank."""
         native, self._native_or_none = self._native_or_none, None
@@ -233,8 +233,8 @@ class CallBase:
         """Run a call and return its result. `AsyncCommunicator` only begins it."""
         return call.run(self._native)
 
-    def _once(self, result: R, name: str, *args: Any) -> R:
-        """Return `result` after a single native call: as `_do`, in half the time for short calls."""
+    def _run_native(self, result: R, name: str, *args: Any) -> R:
+        """Return `result` after a single native call: like `_do`, in half the time for short calls."""
         native = self._native_or_none
         if native is None or self._queue.last is not None:
             native = self._native
@@ -255,15 +255,15 @@ class CallBase:
 
 def members_of(world: CallBase) -> list[CallBase]:
     """Return the communicators that were created from `world`, followed by `world` itself."""
-    return sorted((comm for comm in list(_alive) if comm._world is world), key=lambda comm: comm is world)
+    return sorted((comm for comm in list(_open_communicators) if comm._world is world), key=lambda comm: comm is world)
 
 
-def _leave_all() -> None:
-    for comm in _alive:
-        comm._leave()
+def _detach_all() -> None:
+    for comm in _open_communicators:
+        comm._detach()
 
 
-os.register_at_fork(after_in_child=_leave_all)
+os.register_at_fork(after_in_child=_detach_all)
 
 
 def describe(error: BaseException) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._types import Array, Foreign, OpName
-from ripieno.comm.functions import Function, is_function, placed
+from ripieno.comm.functions import Function, arg_extremum, is_function
 from ripieno.comm.functions import reduced as functions_reduced
 from ripieno.comm.persistent import PersistentCall
 from ripieno.comm.rank import CallBase
@@ -172,7 +172,7 @@ class Reductions(CallBase):
             return self._do(collectives.allreduced(value, op, self.world_size, self.threads, algorithm))
         op = meant(op, value)
         if is_function(op):
-            return self._by(op, "allreduce", value, out=out, algorithm=algorithm)
+            return self._reduced_by_function(op, "allreduce", value, out=out, algorithm=algorithm)
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
 
     def allreduce_init(
@@ -319,7 +319,9 @@ class Reductions(CallBase):
             return result
         op = meant(op, value)
         if is_function(op):
-            return self._by(op, "reduce", value, root=root, out=out, algorithm=in_order(algorithm, order))
+            return self._reduced_by_function(
+                op, "reduce", value, root=root, out=out, algorithm=in_order(algorithm, order)
+            )
         args = (op, root, in_order(algorithm, order))
         if self.rank != root:
             return self._do(NativeCalls(self._reduced("reduce", value, op, None, args).calls, lambda: None))
@@ -356,7 +358,7 @@ class Reductions(CallBase):
         """
         op = meant(op, value)
         if is_function(op):
-            return self._by(op, "scan", value, out=out, algorithm=algorithm)
+            return self._reduced_by_function(op, "scan", value, out=out, algorithm=algorithm)
         return self._do(self._reduced("scan", value, op, out, (op, in_order(algorithm, None))))
 
     @overload
@@ -389,7 +391,7 @@ class Reductions(CallBase):
         """
         op = meant(op, value)
         if is_function(op):
-            return self._by(op, "exscan", value, out=out, algorithm=algorithm)
+            return self._reduced_by_function(op, "exscan", value, out=out, algorithm=algorithm)
         work = self._reduced("exscan", value, op, out, (op, in_order(algorithm, None)))
         if self.rank > 0:
             return self._do(work)
@@ -472,7 +474,9 @@ class Reductions(CallBase):
         op = meant(op, value)
         if is_function(op):
             algorithm = in_order(algorithm, order)
-            part: NDArray[Any] = self._by(op, "reduce_scatter", value, out=out, counts=counts, algorithm=algorithm)
+            part: NDArray[Any] = self._reduced_by_function(
+                op, "reduce_scatter", value, out=out, counts=counts, algorithm=algorithm
+            )
             return part
         check_op(op)
         scratch = own(reducible(value, op, "reduce_scatter"))
@@ -481,14 +485,14 @@ class Reductions(CallBase):
         counts = checked_counts(counts, len(scratch), self.world_size)
         array, element_counts = elements(scratch, counts)
         algorithm = in_order(algorithm, order)
-        mine = split(scratch, counts)[self.rank]
+        own_rows = split(scratch, counts)[self.rank]
         if out is not None:
-            check_fits(in_place(out), mine.shape, mine.dtype)
+            check_fits(in_place(out), own_rows.shape, own_rows.dtype)
         return self._do(
             NativeCalls(
                 [("reduce_scatter", array, element_counts, op, algorithm, forms.of_array(scratch))],
                 # Copy, because a view would keep all ranks' rows in memory.
-                lambda: mine.copy() if out is None else fill(out, mine),
+                lambda: own_rows.copy() if out is None else fill(out, own_rows),
             )
         )
 
@@ -518,13 +522,13 @@ class Reductions(CallBase):
         ...     job.run(program)[0]
         (array([3., 1., 2.]), array([0, 0, 0]))
         """
-        return self._do(placed("argmin", self.rank, value, index, algorithm))
+        return self._do(arg_extremum("argmin", self.rank, value, index, algorithm))
 
     def argmax(self, value: Any, index: Any = None, *, algorithm: str | None = None) -> tuple[Any, Any]:
-        """Return the elementwise maximum and its index, as `argmin`. A NaN is greater than any number, as in NumPy."""
-        return self._do(placed("argmax", self.rank, value, index, algorithm))
+        """Return the elementwise maximum and its index; see `argmin`. A NaN is greater than any number, as in NumPy."""
+        return self._do(arg_extremum("argmax", self.rank, value, index, algorithm))
 
-    def _by(self, function: Function, what: str, value: Any, **options: Any) -> Any:
+    def _reduced_by_function(self, function: Function, what: str, value: Any, **options: Any) -> Any:
         """Run a reduction by a function of the program."""
         return self._do(functions_reduced(what, (self.rank, self.world_size), value, function, **options))
 

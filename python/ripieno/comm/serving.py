@@ -1,4 +1,4 @@
-"""Provide `Serving`: the server of a group's broadcast variables, with the files that hold some of them."""
+"""Provide `Serving`: the server of a group's broadcast variables, and the owner of their shared files."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from ripieno._native import Variable as NativeVariable
     from ripieno.comm.shared_files import SharedFile
 
-#: Messages of a rank to the root: it has read the value; it has released the value.
-HAS_IT, LET_GO = b"has it", b"let go"
+#: Messages of a rank to the root: the rank has read the value, or has released it.
+HAS_READ, RELEASED = b"has it", b"let go"
 
 
 class Serving:
@@ -25,30 +25,30 @@ class Serving:
     def __init__(self, native: NativeBroadcasts, others: set[int]) -> None:
         self.native = native
         self._others = others
-        # At the root: the files, and the ranks that may still read each.
+        # Files of which this rank is the root, and its variables that the program has not released.
         self._files: list[tuple[NativeVariable, SharedFile]] = []
-        self._held: list[NativeVariable] = []
+        self._open_variables: list[NativeVariable] = []
 
     def keep(self, variable: NativeVariable, file: SharedFile) -> None:
         """Keep a file of this rank until all ranks have released the variable, or until `close`."""
-        self._held.append(variable)
+        self._open_variables.append(variable)
         self._files.append((variable, file))
 
-    def let_go(self, variable: NativeVariable) -> None:
-        """Note that this rank, the root, has released the variable."""
-        self._held = [each for each in self._held if each is not variable]
+    def release(self, variable: NativeVariable) -> None:
+        """Record that this rank, the root, has released the variable."""
+        self._open_variables = [each for each in self._open_variables if each is not variable]
 
     def sweep(self) -> None:
         """Remove the files that no rank reads any more."""
         for variable, file in list(self._files):
-            described = variable.latest_messages()
-            has_left = {rank for rank, words in described.items() if words == LET_GO} | set(variable.lost())
-            if has_left >= self._others and not any(each is variable for each in self._held):
+            messages = variable.latest_messages()
+            released = {rank for rank, message in messages.items() if message == RELEASED} | set(variable.lost())
+            if released >= self._others and not any(each is variable for each in self._open_variables):
                 file.remove()
                 self._files.remove((variable, file))
 
     def close(self) -> None:
-        """Serve the ranks that still fetch, for a limited time; then end."""
+        """Serve the ranks that still fetch, for a limited time; then close and remove all files."""
         self.native.close()
         while self._files:
             self._files.pop()[1].remove()

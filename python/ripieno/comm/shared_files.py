@@ -30,8 +30,8 @@ from ripieno.wire import packing
 REPLICAS_MAX = 3
 #: The maximum number of processes that read a file of a folder at once.
 READERS_MAX = 8
-#: The maximum wait of a process for its turn, and the polling interval.
-TURN_S = 600.0
+#: The maximum wait of a process for a slot, and the polling interval.
+SLOT_WAIT_S = 600.0
 POLL_S = 0.02
 _DIGEST_BYTES = 16
 _LOCK_SUFFIX = ".readers"
@@ -69,12 +69,12 @@ class SharedFile(NamedTuple):
             try:
                 return self._copy(name)
             except (OSError, InputError) as error:
-                reasons.append(sentence(error))
+                reasons.append(reason_of(error))
         raise BroadcastError(f"no copy of the value can be read: {'; '.join(reasons)}")
 
     def _copy(self, name: str) -> NDArray[np.uint8]:
         """Return the contents of one copy, if they are correct."""
-        with turn(name):
+        with reading_slot(name):
             found = _downloaded(name, self.size_bytes) if is_url(name) else _mapped(name)
             if found.nbytes != self.size_bytes or _digest(found) != self.digest:
                 raise InputError(f"{name}: its bytes differ from the value")
@@ -107,11 +107,11 @@ def write(packed: packing.PackedValue, places: Sequence[str]) -> SharedFile:
     """
     blob = np.zeros(packing.blob_bytes(packed), np.uint8)
     packing.write_blob(packed, blob)
-    names = copied(lambda file: file.write(blob.data), blob.nbytes, places)
+    names = write_copies(lambda file: file.write(blob.data), blob.nbytes, places)
     return SharedFile(names, blob.nbytes, _digest(blob))
 
 
-def copied(write_to: Callable[[BinaryIO], object], size_bytes: int, places: Sequence[str]) -> list[str]:
+def write_copies(write_to: Callable[[BinaryIO], object], size_bytes: int, places: Sequence[str]) -> list[str]:
     """Write a file to the first `REPLICAS_MAX` places and return the names of the copies; see `write`."""
     name = f"ripieno-{secrets.token_hex(8)}.value"
     names = [f"{place.rstrip('/')}/{name}" for place in places[:REPLICAS_MAX]]
@@ -125,7 +125,7 @@ def copied(write_to: Callable[[BinaryIO], object], size_bytes: int, places: Sequ
                 open(name + _LOCK_SUFFIX, "xb").close()
         except (OSError, InputError) as error:
             remove(names)
-            raise BroadcastError(f"a value of {size_bytes:,} bytes cannot be written: {sentence(error)}") from None
+            raise BroadcastError(f"a value of {size_bytes:,} bytes cannot be written: {reason_of(error)}") from None
     return names
 
 
@@ -143,7 +143,7 @@ def remove(names: Sequence[str]) -> None:
                 os.unlink(name + _LOCK_SUFFIX)
 
 
-def sentence(error: OSError | InputError) -> str:
+def reason_of(error: OSError | InputError) -> str:
     """Return the reason why a copy cannot be written or read."""
     return results.explain(error) if isinstance(error, OSError) else str(error)
 
@@ -169,22 +169,22 @@ def _downloaded(url: str, size_bytes: int) -> NDArray[np.uint8]:
 
 
 @contextmanager
-def turn(name: str) -> Iterator[None]:
+def reading_slot(name: str) -> Iterator[None]:
     """Hold one of the `READERS_MAX` slots for reading a file of a folder. URLs need no slot."""
     if is_url(name):
         yield
         return
     with open(name + _LOCK_SUFFIX, "r+b") as file:
-        # The system releases a lock when its process ends in any way.
-        deadline = time.monotonic() + TURN_S
-        while not any(_locks(file.fileno(), slot) for slot in range(READERS_MAX)):
+        # The kernel releases the lock when the process ends in any way.
+        deadline = time.monotonic() + SLOT_WAIT_S
+        while not any(_try_lock(file.fileno(), slot) for slot in range(READERS_MAX)):
             if time.monotonic() > deadline:
-                raise InputError(f"{name}: {READERS_MAX} others have been reading it for {TURN_S:g} s")
+                raise InputError(f"{name}: {READERS_MAX} other processes have been reading it for {SLOT_WAIT_S:g} s")
             time.sleep(POLL_S)
         yield
 
 
-def _locks(descriptor: int, slot: int) -> bool:
+def _try_lock(descriptor: int, slot: int) -> bool:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, slot)
     except BlockingIOError:

@@ -95,8 +95,8 @@ class SparseReduce:
         name = meant(op, values)
         rows = rows_of(values, name, self._configured.out_count)
 
-        def reduce(given: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:
-            self._configured.reduce(self._comm._native, given, into, width, name, row)
+        def reduce(source: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:
+            self._configured.reduce(self._comm._native, source, into, width, name, row)
 
         return reduced(reduce, rows, self._configured.in_count, out)
 

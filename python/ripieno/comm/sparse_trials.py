@@ -1,8 +1,8 @@
 """Choose the degrees of a sparse reduction by trials: run reductions with several designs and keep the fastest.
 
-A model of packets alone ignores cores that ranks share, and congested links. So a few different designs run a
-reduction each. Their times yield the actual costs of a layer, a packet and a byte, and all designs are priced again
-with these costs. The best designs of both rankings then run in alternating rounds. The median decides.
+The packet model ignores shared cores and congested links. So `best` first times a few different designs. From these
+times it fits the costs of a layer, a packet and a byte, and ranks all designs by these costs. The best designs of both
+rankings then run in alternating rounds. The design with the smallest median wins.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The value of `degrees=` that selects trials.
 TRIED = "tried"
-#: Number of designs tried for low fitted costs, and number of designs in the final rounds.
+#: Number of designs with the lowest fitted costs that are tried, and number of designs in the final rounds.
 FITTED_COUNT, LAST_COUNT = 4, 4
 #: Reductions per tried design (the best counts), and reductions of each final design in alternating rounds.
 FIRST_ROUNDS, ROUND_COUNT = 3, 9
@@ -67,7 +67,7 @@ def best(comm: Costs, designed: SparseReduce, configure: Callable[[str], SparseR
 
 
 def _designs(comm: Costs, designed: SparseReduce) -> list[dict[str, Any]]:
-    """Return all designs, cheapest first, priced for the index sets of `designed`."""
+    """Return all designs, cheapest first, with costs for the index sets of `designed`."""
     own = [[each["out_rows"], each["in_rows"]] for each in designed.volumes]
     totals = comm.allreduce(np.array(own, np.int64))
     packets = _native.packet_curve(comm._native)
@@ -77,7 +77,7 @@ def _designs(comm: Costs, designed: SparseReduce) -> list[dict[str, Any]]:
 
 
 def _different(designs: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the cheapest design per number of layers. Direct exchange may be slow, so it counts only if cheapest."""
+    """Return the cheapest design per number of layers. Direct exchange is included only if it is the cheapest."""
     by_layers: dict[int, str] = {}
     for each in designs:
         by_layers.setdefault(len(each["layers"]), each["degrees"])
@@ -87,12 +87,12 @@ def _different(designs: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _fitted(designs: Sequence[dict[str, Any]], seconds: dict[str, float]) -> list[str]:
-    """Return all designs, cheapest first, priced by the costs per layer, packet and byte fitted to the trials."""
+    """Return all designs, cheapest first, by the costs per layer, packet and byte that fit the trials."""
     features = {each["degrees"]: _features(each) for each in designs}
     known = [degrees for degrees in seconds if degrees in features]
     # Minimize the relative errors of the trials.
     rows = np.array([features[degrees] / seconds[degrees] for degrees in known])
-    costs = _not_negative(rows, np.ones(len(known)))
+    costs = _non_negative_least_squares(rows, np.ones(len(known)))
     return sorted(features, key=lambda degrees: float(features[degrees] @ costs))
 
 
@@ -102,12 +102,12 @@ def _features(design: dict[str, Any]) -> NDArray[np.float64]:
     return np.array([len(levels), sum(each["packet_count"] for each in levels), design["sent_bytes"]], np.float64)
 
 
-def _not_negative(rows: NDArray[np.float64], of: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the least-squares solution without negative costs: drop negative ones, one after the other."""
-    kept = list(range(rows.shape[1]))
+def _non_negative_least_squares(rows: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the least-squares solution without negative costs: drop the most negative column and repeat."""
+    columns = list(range(rows.shape[1]))
     while True:
         found = np.zeros(rows.shape[1])
-        found[kept] = np.linalg.lstsq(rows[:, kept], of, rcond=None)[0]
-        if len(kept) == 1 or (found >= 0).all():
+        found[columns] = np.linalg.lstsq(rows[:, columns], targets, rcond=None)[0]
+        if len(columns) == 1 or (found >= 0).all():
             return np.maximum(found, 0.0)
-        kept.remove(int(np.argmin(found)))
+        columns.remove(int(np.argmin(found)))

@@ -1,4 +1,4 @@
-"""Agreement of the surviving ranks on a value, although ranks die meanwhile.
+"""Agreement of the surviving ranks on a value, even if ranks die meanwhile.
 
 Each agreement has two steps: the ranks exchange what they propose and know, and then they wait for each other. A rank
 that returns knows that every other rank knows the value. If a rank fails, the survivors connect in a world that only

@@ -29,7 +29,7 @@ class BroadcastMemory(NamedTuple):
         The present limit in memory: the configured one, or half of the memory that would be free without the values,
         and at most half of the memory of the machine or its cgroup.
     held_bytes : int
-        Their size in memory. While a value arrives and others move to disk, it may exceed the limit by that value.
+        Size of the values in memory. It may exceed the limit by one value while that value arrives.
     spilled_count : int
         The number of values that were moved to disk, or received there, since the process began.
     spilled_bytes : int
@@ -45,36 +45,38 @@ class BroadcastMemory(NamedTuple):
     spill_directory: str
 
 
-class _OfProcess:
+class ProcessMemory:
     """The memory of this process's broadcast values."""
 
     def __init__(self) -> None:
         text = os.environ.get(VARIABLE)
-        self._most_bytes = memory_limit_bytes() // 2
-        self.native = ValueMemory(size_of(VARIABLE, text) if text else None, self._most_bytes, _spill_directory())
-        # No warning is due until more values than this have moved to disk.
-        self._quiet_count: int | None = 0
+        self._default_limit_bytes = memory_limit_bytes() // 2
+        self.native = ValueMemory(
+            size_of(VARIABLE, text) if text else None, self._default_limit_bytes, _spill_directory()
+        )
+        # Warn once more values than this have moved to disk; None after the warning.
+        self._warn_above_count: int | None = 0
         self._failure: str | None = None
 
     def set_limit(self, limit_bytes: int, directory: str) -> None:
-        self.native.set_bound(limit_bytes, self._most_bytes, directory)
-        self._quiet_count = self.now().spilled_count
+        self.native.set_bound(limit_bytes, self._default_limit_bytes, directory)
+        self._warn_above_count = self.usage().spilled_count
 
-    def now(self) -> BroadcastMemory:
+    def usage(self) -> BroadcastMemory:
         return BroadcastMemory(*self.native.tally()[:5])
 
     def log_spills(self) -> None:
         """Warn when the first value moves to disk, or when a value cannot."""
         *_, directory, failure = self.native.tally()
-        now = self.now()
-        if self._quiet_count is not None and now.spilled_count > self._quiet_count:
-            self._quiet_count = None
-            words = (
-                f"broadcast values exceed the {bytes_text(now.limit_bytes)} of memory that they may use: "
-                f"{bytes_text(now.spilled_bytes)} were written to {directory}; {VARIABLE} sets the limit"
+        usage = self.usage()
+        if self._warn_above_count is not None and usage.spilled_count > self._warn_above_count:
+            self._warn_above_count = None
+            warning = (
+                f"broadcast values exceed the {bytes_text(usage.limit_bytes)} of memory that they may use: "
+                f"{bytes_text(usage.spilled_bytes)} were written to {directory}; {VARIABLE} sets the limit"
             )
-            log.note("ripieno.comm", words)
-            warnings.warn(words, RuntimeWarning, stacklevel=4)
+            log.note("ripieno.comm", warning)
+            warnings.warn(warning, RuntimeWarning, stacklevel=4)
         if failure is not None and failure != self._failure:
             self._failure = failure
             warnings.warn(
@@ -83,14 +85,14 @@ class _OfProcess:
 
 
 @cache
-def of_this_process() -> _OfProcess:
+def process_memory() -> ProcessMemory:
     """Return the limit shared by all communicators of this process."""
-    return _OfProcess()
+    return ProcessMemory()
 
 
-def limited(limit_bytes: int | None, spill_directory: str | os.PathLike[str] | None) -> BroadcastMemory:
+def broadcast_memory(limit_bytes: int | None, spill_directory: str | os.PathLike[str] | None) -> BroadcastMemory:
     """Set the limit if one is given, and return the present state; see `Communicator.broadcast_memory`."""
-    memory = of_this_process()
+    memory = process_memory()
     if limit_bytes is None and spill_directory is not None:
         raise InputError(f"spill_directory={os.fspath(spill_directory)!r}: expected limit_bytes, too")
     if limit_bytes is not None:
@@ -99,7 +101,7 @@ def limited(limit_bytes: int | None, spill_directory: str | os.PathLike[str] | N
         if not os.path.isdir(directory):
             raise InputError(f"spill_directory={directory!r}: expected a directory")
         memory.set_limit(limit_bytes, directory)
-    return memory.now()
+    return memory.usage()
 
 
 def _spill_directory() -> str:

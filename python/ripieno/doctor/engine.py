@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ripieno.doctor.here import BAD, WARNING, Finding, encrypted, work
+from ripieno.doctor.machine import BAD, WARNING, Finding, check_workers, encrypted
 from ripieno.errors import EngineError, RipienoError, TooFewSlots
 from ripieno.launch.encryption import TLS_VARIABLE, wants_tls
 from ripieno.launch.engine import survey
@@ -16,11 +16,11 @@ from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engine.survey import Site, UnreachedHost
 from ripieno.launch.engines import check_installed, engine_of
 
-# Values can only travel if these versions are equal. Other differences only affect programs.
+# Processes can exchange values only if these versions are equal. Other differences only affect programs.
 MUST_BE_EQUAL = ("Python", "ripieno")
-WHERE = "start it, or pass its address: --address"
-STAYS = "start one that stays, as ray start --head does, or pass its address: --address"
-LOGS = "ripieno must be installed where tasks run, and they must reach this process; their logs may say more"
+START_ADVICE = "start it, or pass its address: --address"
+PERSIST_ADVICE = "start one that stays, as ray start --head does, or pass its address: --address"
+LOG_ADVICE = "ripieno must be installed where tasks run, and they must reach this process; their logs may say more"
 # Maximum number of examples per kind of finding.
 NAMED_COUNT = 5
 
@@ -31,7 +31,7 @@ def examine(name: str, address: str | None = None) -> list[Finding]:
         with _connection(name, address) as options:
             return _examined(name, options)
     except RipienoError as error:
-        return [Finding(name, str(error), BAD, WHERE)]
+        return [Finding(name, str(error), BAD, START_ADVICE)]
 
 
 def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
@@ -46,7 +46,7 @@ def _examined(name: str, options: Mapping[str, Any]) -> list[Finding]:
     if sites:
         findings += [*_versions(sites), _reach(sites, unreached), _links(sites)]
     if len(sites) > 1 and not unreached:
-        findings.append(work(f"2 workers in {name}", LOGS, engine=engine()))
+        findings.append(check_workers(f"2 workers in {name}", LOG_ADVICE, engine=engine()))
     return findings
 
 
@@ -55,7 +55,7 @@ def _address(name: str, engine: Engine) -> Finding:
     if not engine.is_own:
         return Finding(name, found)
     own = "none was found: the results below belong to a temporary one on this machine"
-    return Finding(name, f"{own}; {found}", WARNING, STAYS)
+    return Finding(name, f"{own}; {found}", WARNING, PERSIST_ADVICE)
 
 
 @contextmanager
@@ -87,15 +87,15 @@ def _spark_session(master: str | None) -> Iterator[Any]:
 
     from ripieno.launch.engines.spark.stage import await_slots
 
-    there = SparkSession.getActiveSession()
-    if there is not None:
-        yield there
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
         return
     # The first job waits until executors have registered.
     builder = SparkSession.builder.appName("ripieno doctor")
     builder = builder.config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
-    for loud in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
-        builder = builder.config(loud, "false")
+    for setting in ("spark.ui.enabled", "spark.ui.showConsoleProgress"):
+        builder = builder.config(setting, "false")
     try:
         session = (builder if master is None else builder.master(master)).getOrCreate()
     except (PySparkException, Py4JJavaError) as error:
@@ -125,7 +125,7 @@ def _surveyed(engine: Callable[[], Engine], total: int) -> tuple[list[Site], lis
                 return [], [], [slots]
             sites, unreached = survey.take(engine(), free, tls=wants_tls(os.environ))
     except RipienoError as error:
-        return [], [], [slots, Finding("tasks", f"{free} were started: {error}", BAD, LOGS)]
+        return [], [], [slots, Finding("tasks", f"{free} were started: {error}", BAD, LOG_ADVICE)]
     return sites, unreached, [slots]
 
 
@@ -133,8 +133,8 @@ def _token(engine: Engine) -> Finding:
     by = engine.handover()
     flaws = [what for what, has in (("authenticated", by.is_authentic), ("encrypted", by.is_encrypted)) if not has]
     if not flaws:
-        return Finding("token", f"travels {by.way}, authenticated and encrypted")
-    return Finding("token", f"travels {by.way}, not {' and not '.join(flaws)}", WARNING, by.advice)
+        return Finding("token", f"is sent {by.transport}, authenticated and encrypted")
+    return Finding("token", f"is sent {by.transport}, not {' and not '.join(flaws)}", WARNING, by.advice)
 
 
 def _versions(sites: list[Site]) -> Iterator[Finding]:
@@ -152,9 +152,9 @@ def _versions(sites: list[Site]) -> Iterator[Finding]:
         )
 
 
-def _same(what: str, one: str, other: str) -> bool:
+def _same(what: str, first: str, second: str) -> bool:
     # The patch level of Python does not matter.
-    return one.split(".")[:2] == other.split(".")[:2] if what == "Python" else one == other
+    return first.split(".")[:2] == second.split(".")[:2] if what == "Python" else first == second
 
 
 def _reach(sites: list[Site], unreached: list[UnreachedHost]) -> Finding:

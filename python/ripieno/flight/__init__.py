@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 VARIABLE = "RIPIENO_FLIGHT"
 SUFFIX = ".flight.json"
 # Number of records that an error carries, and number of records shown with it.
-CARRIED_COUNT = 64
+ATTACHED_COUNT = 64
 SHOWN_COUNT = 3
 
 
-def prepared(options: Mapping[str, Any]) -> dict[str, Any]:
+def with_flight_folder(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return communicator options with the folder that the environment sets; raise `InputError` if it is unusable."""
     folder = options.get("flight_folder") or os.environ.get(VARIABLE)
     if not folder:
@@ -43,7 +43,7 @@ def prepared(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def attach(error: BaseException, flight: Mapping[str, Any]) -> None:
     """Attach a rank's records to an error of a collective: all as ``error.flight``, the latest as notes."""
-    error.flight = flight["records"][-CARRIED_COUNT:]  # type: ignore[attr-defined]
+    error.flight = flight["records"][-ATTACHED_COUNT:]  # type: ignore[attr-defined]
     for line in lines(flight["rank"], flight["records"]):
         error.add_note(line)
     if flight["folder"] is not None:
@@ -55,7 +55,7 @@ def attach_latest(error: BaseException, native: NativeCommunicator | None) -> No
     if native is not None and not hasattr(error, "flight"):
         with suppress(CommunicatorClosed):
             is_written = native.flight(0)["folder"] is not None
-            attach(error, native.flight(None if is_written else CARRIED_COUNT))
+            attach(error, native.flight(None if is_written else ATTACHED_COUNT))
 
 
 def lines(rank: int, records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -63,7 +63,7 @@ def lines(rank: int, records: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"rank {rank}: {record['text']}" for record in records[-SHOWN_COUNT:]]
 
 
-def leave_file(native: NativeCommunicator) -> None:
+def write_file(native: NativeCommunicator) -> None:
     """Write all records to the folder, if one is set."""
     if native.flight(0)["folder"] is not None:
         _write(native.flight())

@@ -1,4 +1,4 @@
-"""Offsets between the clocks of several hosts, estimated from collectives of both hosts.
+"""Offsets between the clocks of several hosts, estimated from collectives in which both hosts take part.
 
 No rank leaves an allreduce or a barrier before the last rank has entered. Let the clocks of hosts A and B differ by an
 unknown offset. Every such collective gives ``end on B - offset >= start on A``, and the same with A and B exchanged.
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MEETINGS = ("allreduce", "barrier")
+SYNCHRONIZING = ("allreduce", "barrier")
 
 Dump = dict[str, Any]
 
@@ -54,14 +54,14 @@ def _extreme(dumps: Iterable[Dump], field: str, pick: Any) -> dict[tuple[str, in
     found: dict[tuple[str, int], float] = {}
     for dump in dumps:
         for record in dump["records"]:
-            if _is_meeting(record):
+            if _is_synchronizing(record):
                 key = (dump["job"], record["sequence"])
                 found[key] = pick(found.get(key, record[field]), record[field])
     return found
 
 
-def _is_meeting(record: dict[str, Any]) -> bool:
-    of_all = record["collective"] in MEETINGS and record["communicator"] == 0 and record["bytes"] > 0
+def _is_synchronizing(record: dict[str, Any]) -> bool:
+    of_all = record["collective"] in SYNCHRONIZING and record["communicator"] == 0 and record["bytes"] > 0
     return of_all and record["outcome"] == "done" and record["start_s"] is not None
 
 

@@ -58,7 +58,7 @@ class Trace:
 
 @contextmanager
 def traced(path: str | os.PathLike[str] | None) -> Iterator[None]:
-    """Trace all jobs that this process runs meanwhile; None traces nothing."""
+    """Trace all jobs that this process runs within the block; None traces nothing."""
     if path is None:
         yield
         return
@@ -86,10 +86,10 @@ def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:
 def write(dumps: Sequence[Dump], path: str | os.PathLike[str]) -> None:
     """Write the trace; the file appears complete or not at all."""
     with new_file(Path(path)) as part, open(part, "w") as file:
-        json.dump(picture(dumps), file)
+        json.dump(chrome_trace(dumps), file)
 
 
-def picture(dumps: Sequence[Dump]) -> dict[str, Any]:
+def chrome_trace(dumps: Sequence[Dump]) -> dict[str, Any]:
     """Return the trace of these ranks, with times in microseconds since their first activity."""
     clocks = offsets(dumps)
     starts = [
@@ -123,7 +123,7 @@ class _Tracks:
         self._free_at_us: list[float] = []
 
     def place(self, start_us: float, end_us: float) -> dict[str, int]:
-        """Return the first track that is free from `start_us` on; collectives must be added in order of start."""
+        """Return the first track that is free from `start_us` on; add collectives in order of start."""
         level = next((at for at, free_us in enumerate(self._free_at_us) if free_us <= start_us), None)
         if level is None:
             level = len(self._free_at_us)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-# A rank stands out if it caused this many times more waiting than any other rank.
+# A rank stands out if it caused this many times as much waiting as any other rank.
 DISTINCT = 2.0
 
 

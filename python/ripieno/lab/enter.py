@@ -34,7 +34,7 @@ def enter(namespace: str, host: str, hosts_file: str) -> None:
     _check(_libc.sethostname(name, len(name)), "sethostname")
 
 
-def become(command: list[str]) -> int:
+def execute(command: list[str]) -> int:
     """Execute `command` in this process. Returns an exit code only if that fails."""
     # Prefer commands of this Python's environment, even if sudo reset PATH.
     os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
@@ -81,7 +81,7 @@ def main(namespace: str, host: str, rack: str, hosts_file: str, *command: str) -
     except OSError as error:
         return _fail(f"cannot enter {host}: {error.args[1]}", NOT_RUNNABLE)
     os.environ.update(HOSTNAME=host, RACK=rack)
-    return become(list(command))
+    return execute(list(command))
 
 
 if __name__ == "__main__":

@@ -41,10 +41,10 @@ _FAILED_LINE = re.compile(r"Command failed [^:\s]*:(\d+)")
 
 
 def why_not() -> str | None:
-    """Return the reason why this machine cannot make a lab, with a remedy, or None. Leaves nothing behind."""
-    lacking = _missing_requirement()
-    if lacking is not None:
-        return lacking
+    """Return the reason why this machine cannot make a lab, with a remedy, or None. It leaves no namespace."""
+    missing = _missing_requirement()
+    if missing is not None:
+        return missing
     found: list[str | None] = []
     # The trial's namespace belongs to the thread and ends with it.
     thread = threading.Thread(target=lambda: found.append(_try()))
@@ -61,9 +61,9 @@ def require_rights() -> None:
     LabError
         If this is not Linux, not root, or has no iproute2.
     """
-    lacking = _missing_requirement()
-    if lacking is not None:
-        raise LabError(lacking)
+    missing = _missing_requirement()
+    if missing is not None:
+        raise LabError(missing)
 
 
 def _missing_requirement() -> str | None:
@@ -105,30 +105,30 @@ def inside(namespace: str) -> Iterator[None]:
         target = os.open(NAMESPACES / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise LabError(f"the network namespace {namespace} is gone: take the lab down and up again") from None
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    original = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         setns(target, CLONE_NEWNET)
         try:
             yield
         finally:
-            setns(home, CLONE_NEWNET)
+            setns(original, CLONE_NEWNET)
     finally:
         os.close(target)
-        os.close(home)
+        os.close(original)
 
 
 @contextmanager
-def new_process_numbers() -> Iterator[None]:
+def new_pid_namespace() -> Iterator[None]:
     """Run the processes that this thread starts meanwhile in one PID namespace, which ends with its first process."""
-    home = os.open("/proc/thread-self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+    original = os.open("/proc/thread-self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
         unshare(CLONE_NEWPID)
         try:
             yield
         finally:
-            setns(home, CLONE_NEWPID)
+            setns(original, CLONE_NEWPID)
     finally:
-        os.close(home)
+        os.close(original)
 
 
 def batch(tool: str, lines: Sequence[str]) -> None:

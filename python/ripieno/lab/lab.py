@@ -97,7 +97,7 @@ class Lab:
         return self.spec.hosts
 
     def up(self) -> None:
-        """Make the lab, which stays until `down`, even beyond the end of this process."""
+        """Create the lab. It exists until `down`, also after the end of this process."""
         self._make()
         record = registry.read(self.name)
         assert record is not None, "a lab that was just made is registered"
@@ -207,7 +207,7 @@ class Lab:
         registry.store(self.name, COUNTERS, {name: asdict(counters) for name, counters in now.items()})
 
     def fail(self, name: str, *, kill: bool = False) -> int:
-        """Pull the cable of a host, or the uplink of a rack: traffic stops, and connections stay open for some time.
+        """Disconnect a host's cable or a rack's uplink: traffic stops, and connections stay open for some time.
 
         Parameters
         ----------
@@ -221,23 +221,26 @@ class Lab:
         int
             Number of killed processes.
         """
-        links.pull(self._prefix, [self._cable(name)])
+        links.disconnect(self._prefix, [self._link(name)])
         if not kill:
             return 0
-        behind = links.hosts_behind(self.spec, self._cable(name))
+        behind = links.hosts_behind(self.spec, self._link(name))
         return kernel.kill_inside(self._prefix + host.name for host in behind)
 
     def heal(self, name: str) -> None:
-        """Plug in the cable of a host, or the uplink of a rack, again."""
-        links.plug(self._prefix, [self._cable(name)])
+        """Reconnect the cable of a host, or the uplink of a rack."""
+        links.connect(self._prefix, [self._link(name)])
 
     def set_rate(self, name: str, rate: str) -> None:
         """Change the rate of both directions of a host's cable, such as "20mbit"."""
         wiring.set_rate(self._prefix, self.spec, self.host(name), bits_per_s("rate", rate))
 
-    def silent(self) -> set[str]:
-        """Return the names of the pulled links."""
-        return links.silent(self._prefix, self.spec)
+    def disconnected(self) -> set[str]:
+        """Return the names of the disconnected links."""
+        return links.disconnected(self._prefix, self.spec)
+
+    #: Former name of `disconnected`.
+    silent = disconnected
 
     def remote_shell(self) -> str:
         """Return a shell script that runs a command in a host, by name or address, as ``ssh HOST COMMAND…`` would."""
@@ -249,7 +252,7 @@ class Lab:
         choose = 'case "$host" in\n' + "\n".join(cases) + '\nesac\necho "no such host: $host" >&2; exit 1'
         return f"#!/bin/sh\n{skip_options}\nhost=$1; shift\n{choose}\n"
 
-    def _cable(self, name: str) -> str:
+    def _link(self, name: str) -> str:
         if name in self.spec.rack_names:
             return name
         return self.host(name).name
@@ -268,7 +271,7 @@ class Lab:
             if ending is not None:
                 ending.enter_context(Guard(self.name))
                 ending.callback(registry.remove, self.name)
-            wiring.wire(self._prefix, self.spec)
+            wiring.build(self._prefix, self.spec)
         except BaseException:
             registry.remove(self.name)
             raise

@@ -50,7 +50,7 @@ def read_counters(prefix: str, spec: ClusterSpec) -> dict[str, Counters]:
     return counters
 
 
-def silent(prefix: str, spec: ClusterSpec) -> set[str]:
+def disconnected(prefix: str, spec: ClusterSpec) -> set[str]:
     """Return the names of the disconnected links."""
     with inside(prefix + SWITCHES):
         links = json.loads(output("ip", "-json", "link", "show"))
@@ -58,30 +58,30 @@ def silent(prefix: str, spec: ClusterSpec) -> set[str]:
     return {name for name in (*(host.name for host in spec.hosts), *spec.rack_names) if _port(name) in down}
 
 
-def pull(prefix: str, cables: Iterable[str]) -> None:
-    """Disconnect links silently: packets are dropped, also those in queues, and connections are not reset."""
-    _set(prefix, cables, "down")
+def disconnect(prefix: str, links: Iterable[str]) -> None:
+    """Disconnect links without a reset of connections. All packets are dropped, also packets in queues."""
+    _set(prefix, links, "down")
 
 
-def plug(prefix: str, cables: Iterable[str]) -> None:
+def connect(prefix: str, links: Iterable[str]) -> None:
     """Reconnect links, with their previous rates."""
-    _set(prefix, cables, "up")
+    _set(prefix, links, "up")
 
 
-def hosts_behind(spec: ClusterSpec, cable: str) -> list[Host]:
+def hosts_behind(spec: ClusterSpec, link: str) -> list[Host]:
     """Return the host of a link, or all hosts of the rack of an uplink."""
-    return [host for host in spec.hosts if cable in (host.name, spec.rack_names[host.rack])]
+    return [host for host in spec.hosts if link in (host.name, spec.rack_names[host.rack])]
 
 
-def _set(prefix: str, cables: Iterable[str], state: str) -> None:
+def _set(prefix: str, links: Iterable[str], state: str) -> None:
     with inside(prefix + SWITCHES):
-        batch("ip", [f"link set {_port(cable)} {state}" for cable in cables])
+        batch("ip", [f"link set {_port(link)} {state}" for link in links])
 
 
-def _port(cable: str) -> str:
+def _port(link: str) -> str:
     """Return the network interface at the switch's end of a link."""
-    rack = cable.removeprefix("rack")
-    return cable if rack == cable else uplink_ends(int(rack))[0]
+    rack = link.removeprefix("rack")
+    return link if rack == link else uplink_ends(int(rack))[0]
 
 
 def _shapers() -> dict[str, dict[str, Any]]:

@@ -75,8 +75,8 @@ def names() -> list[str]:
     folders: list[str] = []
     with suppress(FileNotFoundError):
         folders = os.listdir(FOLDER)
-    made = [name.removeprefix(NAMESPACE_PREFIX).partition("-")[0] for name in kernel.namespaces(NAMESPACE_PREFIX)]
-    return sorted({name for name in (*folders, *made) if NAME.fullmatch(name)})
+    labs = [name.removeprefix(NAMESPACE_PREFIX).partition("-")[0] for name in kernel.namespaces(NAMESPACE_PREFIX)]
+    return sorted({name for name in (*folders, *labs) if NAME.fullmatch(name)})
 
 
 def claim(name: str, spec: ClusterSpec) -> None:
@@ -87,7 +87,7 @@ def claim(name: str, spec: ClusterSpec) -> None:
     LabError
         If a lab with this name exists.
     """
-    with _alone():
+    with _exclusive():
         for each in names():
             if is_orphan(each):
                 _remove(each, read(each))
@@ -167,7 +167,7 @@ def live_owner(name: str) -> int | None:
 
 
 def is_orphan(name: str) -> bool:
-    """Return whether the remains of a lab are useless: its owner has ended, or its switches are gone."""
+    """Return whether a lab is unusable: its owner has ended, or its switches are gone."""
     record = read(name)
     if record is None:
         return False
@@ -176,22 +176,22 @@ def is_orphan(name: str) -> bool:
     return record.spec is None or not kernel.namespaces(prefix(name) + SWITCHES)
 
 
-def remove(name: str, *, of: int | None = None) -> int:
+def remove(name: str, *, owner_pid: int | None = None) -> int:
     """End every process of a lab, remove its remains, and return the number of processes.
 
-    With `of`, do so only if that process is its owner.
+    With `owner_pid`, do so only if that process is its owner.
     """
-    with _alone():
+    with _exclusive():
         record = read(name)
-        if of is not None and (record is None or record.owner is None or record.owner[0] != of):
+        if owner_pid is not None and (record is None or record.owner is None or record.owner[0] != owner_pid):
             return 0
         return _remove(name, record)
 
 
 def _remove(name: str, record: LabRecord | None) -> int:
-    made = kernel.namespaces(prefix(name))
-    killed = kernel.kill_inside(made)
-    kernel.delete_namespaces(made)
+    namespaces = kernel.namespaces(prefix(name))
+    killed = kernel.kill_inside(namespaces)
+    kernel.delete_namespaces(namespaces)
     shutil.rmtree(folder(name), ignore_errors=True)
     for each in (FOLDER, FOLDER.parent):
         with suppress(OSError):
@@ -202,7 +202,7 @@ def _remove(name: str, record: LabRecord | None) -> int:
 
 
 @contextmanager
-def _alone() -> Iterator[None]:
+def _exclusive() -> Iterator[None]:
     """Lock out other processes that make or remove records. The lock leaves no file."""
     descriptor = os.open(FOLDER.parents[1], os.O_RDONLY | os.O_CLOEXEC)
     try:

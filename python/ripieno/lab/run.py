@@ -27,7 +27,7 @@ from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.output import LinePump
 
 TIMED_OUT = 124
-# It never reaps the processes that it inherits: the kernel does.
+# The kernel reaps the processes that this one inherits.
 _FIRST_PROCESS = ["sh", "-c", "trap '' CHLD; exec cat"]
 
 
@@ -83,7 +83,7 @@ def run(
     """
     ranks: list[_Rank] = []
     pump = LinePump() if program.prefix else None
-    keep_alive_pipe: subprocess.Popen[bytes] | None = None
+    namespace_init: subprocess.Popen[bytes] | None = None
     # Bound but not listening, this socket reserves the port for rank 0.
     with kernel.inside(namespace(program.hosts[0])):
         reservation = socket.socket()
@@ -91,8 +91,8 @@ def run(
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reservation.bind((program.hosts[0].address, 0))
         common = _variables(program, reservation.getsockname()[1])
-        with kernel.new_process_numbers():
-            keep_alive_pipe = subprocess.Popen(
+        with kernel.new_pid_namespace():
+            namespace_init = subprocess.Popen(
                 _FIRST_PROCESS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
             )
             for rank in range(program.world_size):
@@ -101,8 +101,8 @@ def run(
             pump.start()
         failed, unfinished = _wait(ranks, program)
     finally:
-        process.end([each.process for each in ranks], patience_s=0.0)
-        _cut(keep_alive_pipe)
+        process.end([each.process for each in ranks], grace_s=0.0)
+        _end_namespace(namespace_init)
         reservation.close()
         if pump is not None:
             pump.close()
@@ -173,7 +173,7 @@ def _wait(ranks: list[_Rank], program: LabProgram) -> tuple[_Rank | None, list[_
                     if not key.data.process.wait():
                         continue
                     if failed is None and not program.keep_going:
-                        deadline = min(deadline or float("inf"), time.monotonic() + limits.WITNESSES_S)
+                        deadline = min(deadline or float("inf"), time.monotonic() + limits.OTHER_REPORTS_S)
                     if failed is None or (_may_be_victim(failed) and not _may_be_victim(key.data)):
                         failed = key.data
         finally:
@@ -187,13 +187,13 @@ def _may_be_victim(rank: _Rank) -> bool:
     return rank.process.returncode == 1
 
 
-def _cut(keep_alive_pipe: subprocess.Popen[bytes] | None) -> None:
-    if keep_alive_pipe is None:
+def _end_namespace(namespace_init: subprocess.Popen[bytes] | None) -> None:
+    if namespace_init is None:
         return
-    assert keep_alive_pipe.stdin is not None, "the first process is started with a pipe"
-    keep_alive_pipe.stdin.close()
+    assert namespace_init.stdin is not None, "the first process is started with a pipe"
+    namespace_init.stdin.close()
     try:
-        keep_alive_pipe.wait(kernel.KILL_S)
+        namespace_init.wait(kernel.KILL_S)
     except subprocess.TimeoutExpired:
         raise LabError(f"processes of the run do not end, {kernel.KILL_S:g} s after they were killed") from None
 

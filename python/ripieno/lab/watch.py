@@ -9,7 +9,7 @@ from ripieno.lab import registry
 
 
 def wait(owner: int) -> None:
-    """Wait until the owner hangs up or ends. A forked child may hold the pipe open after the owner's end."""
+    """Wait until the owner closes the pipe or ends. A forked child may hold the pipe open after the owner's end."""
     process = os.pidfd_open(owner)
     if os.getppid() == owner:
         end = select.poll()
@@ -23,4 +23,4 @@ if __name__ == "__main__":
     with suppress(ProcessLookupError):
         wait(owner)
     # By now another process may have made a lab with this name.
-    registry.remove(lab, of=owner)
+    registry.remove(lab, owner_pid=owner)

@@ -26,8 +26,8 @@ def uplink_ends(rack: int) -> tuple[str, str]:
     return f"up{rack}", f"down{rack}"
 
 
-def wire(prefix: str, spec: ClusterSpec) -> None:
-    """Make everything; `prefix` is the prefix of all namespace names.
+def build(prefix: str, spec: ClusterSpec) -> None:
+    """Create all namespaces, devices and shapers; `prefix` is the prefix of all namespace names.
 
     Raises
     ------
@@ -110,11 +110,11 @@ def _set_up(prefix: str, spec: ClusterSpec, host: Host, congestion_control: str)
                 "ipv4/tcp_congestion_control": congestion_control,
             }
         )
-        batch("ip", list(_cable(spec, host)))
+        batch("ip", list(_host_interface(spec, host)))
         batch("tc", [_shaper("eth0", spec.rate_bits_per_s, spec.burst_bytes, HOST_QUEUE_BYTES)])
 
 
-def _cable(spec: ClusterSpec, host: Host) -> Iterable[str]:
+def _host_interface(spec: ClusterSpec, host: Host) -> Iterable[str]:
     yield "link set lo up"
     yield f"link set eth0 gso_max_size {spec.packet_bytes}"
     yield f"address add {host.address}/16 dev eth0"

@@ -13,7 +13,7 @@ from ripieno._types import OnFailure
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
 from ripieno.host import cores, usable_cores
-from ripieno.launch.binding import Binding, places
+from ripieno.launch.binding import Binding, cpus_of_ranks
 from ripieno.launch.encryption import wants_tls
 from ripieno.launch.engine.contract import Engine
 from ripieno.launch.engines import ENGINES, engine_of
@@ -23,7 +23,7 @@ from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import check_room
+from ripieno.launch.limits import check_memory
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.replicas import checked as checked_replicas
 from ripieno.launch.script.environment import init
@@ -68,7 +68,7 @@ def launch(
         that communicate through ``comm.replicate(replicas)`` continue while one replica of each logical rank lives.
         `Job.run` returns one result per logical rank.
     on_failure : {"raise", "shrink", "respawn"}, optional
-        What to do if a rank dies or falls silent while a program runs. "raise", the default without `spares`, raises
+        What to do if a rank dies or sends no heartbeats during a program. "raise", the default without `spares`, raises
         an error. Otherwise the remaining ranks join again, locally within milliseconds, and the program restarts with
         its arguments. "shrink" restarts it on the remaining ranks, with new numbers. "respawn" restarts it on as many
         ranks as before, up to 3 times. The program can continue from its checkpoints. An engine restarts all ranks. An
@@ -150,14 +150,14 @@ def launch(
         if prefix_output:
             name = engine if isinstance(engine, str) else engine.NAME
             raise InputError(f"prefix_output=True is for local workers: {name} collects the output of its ranks")
-        if binding.is_asked:
+        if binding.is_requested:
             instead = ", ".join(f"{variable}={value}" for variable, value in binding.environment.items())
             raise InputError(f"{binding}: is for local workers; for ranks of an engine set {instead}")
         where, options = engine_of(engine, options) if isinstance(engine, str) else (engine, options)
         _check_options(options, where.NAME, where.OPTIONS)
         # If the engine has no slots at all, its start reports that.
         workers = workers or max(1, where.slots())
-        return _watched(
+        return _create_job(
             dashboard,
             where.job,
             workers,
@@ -172,14 +172,14 @@ def launch(
     workers = workers or usable_cores()
     threads = threads or max(1, usable_cores() // workers)
     replicas = checked_replicas(replicas, workers)
-    check_room(workers, spares)
-    # Too few cores are reported before any process starts.
-    places(binding, [threads] * workers, cores())
-    if workers == 1 and not binding.is_asked:
+    check_memory(workers, spares)
+    # Raise the error about too few cores before any process starts.
+    cpus_of_ranks(binding, [threads] * workers, cores())
+    if workers == 1 and not binding.is_requested:
         if spares:
             raise InputError(f"spares={spares}: the only rank is the calling process: expected workers=2 or more")
-        return _watched(dashboard, InlineJob, threads=threads, **common, **options)
-    return _watched(
+        return _create_job(dashboard, InlineJob, threads=threads, **common, **options)
+    return _create_job(
         dashboard,
         LocalJob,
         workers,
@@ -194,9 +194,9 @@ def launch(
     )
 
 
-def _watched(is_asked: bool, make: Callable[..., Job], *args: Any, **options: Any) -> Job:
+def _create_job(is_requested: bool, make: Callable[..., Job], *args: Any, **options: Any) -> Job:
     """Create the job, with a dashboard if requested."""
-    watch = JobWatch(is_asked)
+    watch = JobWatch(is_requested)
     try:
         return make(*args, watch=watch, **options)
     except BaseException:

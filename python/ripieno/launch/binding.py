@@ -64,8 +64,8 @@ class Binding:
             raise InputError(f"{', '.join(VARIABLES)}: {error}") from None
 
     @classmethod
-    def taken_from(cls, variables: MutableMapping[str, str]) -> Binding:
-        """Like `of`, but remove the variables: processes that a rank starts are no ranks."""
+    def take_from(cls, variables: MutableMapping[str, str]) -> Binding:
+        """Like `of`, but remove the variables: child processes of a rank are no ranks."""
         found = cls.of(variables)
         for name in VARIABLES:
             variables.pop(name, None)
@@ -74,10 +74,10 @@ class Binding:
     @property
     def environment(self) -> dict[str, str]:
         """Return the environment variables for this binding; none for the default binding."""
-        return dict(zip(VARIABLES, (self.bind, self.thread_affinity), strict=True)) if self.is_asked else {}
+        return dict(zip(VARIABLES, (self.bind, self.thread_affinity), strict=True)) if self.is_requested else {}
 
     @property
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Return whether the binding differs from the default."""
         return self != Binding()
 
@@ -91,7 +91,7 @@ class Binding:
 
 
 @dataclass(frozen=True)
-class BindingPlace:
+class RankCpus:
     """The CPUs of a rank.
 
     Attributes
@@ -116,15 +116,15 @@ class BindingPlace:
     def pin(self) -> None:
         """Pin the threads of kernels."""
         if self.pins:
-            # Imported late, so that scripts without pins do not load the native module early.
+            # Imported here, so that scripts without pins do not load the native module early.
             import ripieno._native as _native
 
             _native.pin_threads(self.pins)
 
 
-def places(
+def cpus_of_ranks(
     binding: Binding, threads: Sequence[int], cores: Sequence[Core], host_name: str = "this host"
-) -> list[BindingPlace]:
+) -> list[RankCpus]:
     """Return the place of each rank of a host, for `threads` threads per rank, if all ranks may use `cores`.
 
     Raises
@@ -145,16 +145,14 @@ def places(
             for index, socket in enumerate(sockets)
         ]
     found = []
-    for here, counts, where in parts:
-        cpus = frozenset(cpu for core in here for cpu in core.cpus)
+    for part_cores, counts, where in parts:
+        cpus = frozenset(cpu for core in part_cores for cpu in core.cpus)
         if binding.bind != "core" and binding.thread_affinity == "inherit":
-            found += [BindingPlace(cpus) for _ in counts]
+            found += [RankCpus(cpus) for _ in counts]
             continue
-        for units in _dealt(binding, counts, here, where):
+        for units in _units_by_rank(binding, counts, part_cores, where):
             own = frozenset(cpu for unit in units for cpu in unit) if binding.bind == "core" else cpus
-            found.append(
-                BindingPlace(own, tuple(unit[0] for unit in units) if binding.thread_affinity == "pin" else ())
-            )
+            found.append(RankCpus(own, tuple(unit[0] for unit in units) if binding.thread_affinity == "pin" else ()))
     return found
 
 
@@ -169,16 +167,16 @@ def bind_together(comm: Communicator, binding: Binding, *, whole_process: bool) 
     InputError
         On every rank: if a host has too few cores, or ranks that are threads of one process pin their threads.
     """
-    if not binding.is_asked:
+    if not binding.is_requested:
         return
-    mine = (comm.nodes[comm.rank], tuple(host.cores()))
-    told = comm.allgather((mine, comm.threads, os.getpid(), comm.hosts[comm.rank]))
-    taken: dict[int, BindingPlace] = {}
-    for group in dict.fromkeys(each[0] for each in told):
-        ranks = [rank for rank, each in enumerate(told) if each[0] == group]
-        if binding.thread_affinity == "pin" and len({told[rank][2] for rank in ranks}) < len(ranks):
+    own = (comm.nodes[comm.rank], tuple(host.cores()))
+    entries = comm.allgather((own, comm.threads, os.getpid(), comm.hosts[comm.rank]))
+    taken: dict[int, RankCpus] = {}
+    for group in dict.fromkeys(each[0] for each in entries):
+        ranks = [rank for rank, each in enumerate(entries) if each[0] == group]
+        if binding.thread_affinity == "pin" and len({entries[rank][2] for rank in ranks}) < len(ranks):
             raise InputError(f"{binding}: ranks {ranks} are threads of one process, whose kernels pin theirs together")
-        found = places(binding, [told[rank][1] for rank in ranks], group[1], told[ranks[0]][3])
+        found = cpus_of_ranks(binding, [entries[rank][1] for rank in ranks], group[1], entries[ranks[0]][3])
         taken |= dict(zip(ranks, found, strict=True))
     place = taken[comm.rank]
     if whole_process:
@@ -189,7 +187,7 @@ def bind_together(comm: Communicator, binding: Binding, *, whole_process: bool) 
 
 
 @contextmanager
-def lent_thread() -> Iterator[None]:
+def restored_affinity() -> Iterator[None]:
     """Restore the CPU affinity of the calling thread at the end, for ranks in threads that belong to other code."""
     import ripieno._native as _native
 
@@ -202,7 +200,9 @@ def lent_thread() -> Iterator[None]:
             _native.pin_threads(pins)
 
 
-def _dealt(binding: Binding, threads: Sequence[int], cores: Sequence[Core], where: str) -> list[list[tuple[int, ...]]]:
+def _units_by_rank(
+    binding: Binding, threads: Sequence[int], cores: Sequence[Core], where: str
+) -> list[list[tuple[int, ...]]]:
     """Return, for each thread of each rank, the CPUs of its own core, or one hardware thread if cores are too few."""
     needed, cpu_count = sum(threads), sum(len(core.cpus) for core in cores)
     if needed > cpu_count:
@@ -211,7 +211,7 @@ def _dealt(binding: Binding, threads: Sequence[int], cores: Sequence[Core], wher
             f"{binding}: {ranks} of {where} with {' + '.join(map(str, threads))} threads need {needed} cores, and may "
             f"use {cpu_count}: take fewer ranks or threads, or leave them unbound and unpinned"
         )
-    whole = [core.cpus for core in cores]
-    units = whole if needed <= len(whole) else [(cpu,) for cpus in whole for cpu in cpus]
+    by_core = [core.cpus for core in cores]
+    units = by_core if needed <= len(by_core) else [(cpu,) for cpus in by_core for cpu in cpus]
     rest = iter(units)
     return [[next(rest) for _ in range(count)] for count in threads]

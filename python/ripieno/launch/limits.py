@@ -8,9 +8,8 @@ from __future__ import annotations
 from ripieno.errors import InputError
 from ripieno.host import memory_limit_bytes, usable_cores
 
-# Ranks wait this long for each other to join, and a launcher for the answer of a host: it covers hosts that import the
-# package from a slow network disk.
-MEETING_S = 60
+# Maximum wait of ranks for each other, and of a launcher for a host. Importing the package from a network disk is slow.
+RENDEZVOUS_TIMEOUT_S = 60
 # A rank without heartbeats for this long has failed. It covers scheduling delays on an overloaded host.
 HEARTBEAT_S = 10.0
 # After so many heartbeat timeouts without an acknowledgement, the connection between launcher and rank is broken. TCP
@@ -19,35 +18,35 @@ DELIVERY_HEARTBEATS = 3
 
 # A rank that others have accused has this long to send its own report, which explains more. A process that has closed
 # its connection has this long to end: the kernel needs some milliseconds, an engine up to two seconds to report it.
-CULPRIT_S = 2.0
+OWN_REPORT_S = 2.0
 # After the failure is known, the other ranks have this long to report what they did. The caller waits meanwhile.
-WITNESSES_S = 1.0
+OTHER_REPORTS_S = 1.0
 # A rank accused of missing heartbeats has this long to object. A live rank answers within milliseconds.
-SILENT_S = 0.3
+OBJECTION_S = 0.3
 # A process that is to become a rank may be stopped this long. Nothing but a signal or a debugger stops a process.
 STOPPED_S = 5.0
 # A script that has announced its exit, or has reported its failure, has this long to run its exit handlers.
 EXIT_S = 10.0
 # A script that has succeeded has this long to join its threads and to free its memory.
 END_S = 60.0
-# Ranks of a script, or on listed hosts, that need not end have this long to end after the ranks that count have ended.
-STRAGGLERS_S = 5.0
+# After the required ranks of a script have ended, the other ranks have this long to end.
+OPTIONAL_RANKS_S = 5.0
 # Interval between two checks for stopped processes: no event reports them.
-LOOK_S = 0.5
+POLL_S = 0.5
 
-# Workers may take this long to start on a busy machine. Then they have `MEETING_S` to join.
+# Workers may take this long to start on a busy machine. Then they have `RENDEZVOUS_TIMEOUT_S` to join.
 START_S = 60.0
 # A listener or scheduler that runs answers within this time, and a peer that it has accepted sends its first message.
 CONNECT_S = 10.0
 # Tasks that an engine has not begun after this long wait for slots that others occupy.
 SLOTS_S = 10.0
 # At the end of a job its ranks have this long to exit, and the last data to leave their processes.
-GOODBYE_S = 5.0
+SHUTDOWN_S = 5.0
 # Tasks of an engine that have not exited by themselves after this long are interrupted or cancelled, and killed after
 # as long again. The engine has `CANCEL_S` for both.
 LEAVE_S = 2.0
 CANCEL_S = 5.0
-# If a program of another thread is aborted, that thread has this long to end the workers, also those of an engine.
+# If another thread's program is aborted, that thread has this long to end the workers, also those of an engine.
 CLOSING_S = 20.0
 # Timeout within a message between a launcher and a rank of the same machine.
 MESSAGE_S = 60.0
@@ -56,7 +55,7 @@ MESSAGE_S = 60.0
 WORKER_BYTES = 20 * 2**20
 
 
-def check_room(workers: int, spares: int = 0) -> None:
+def check_memory(workers: int, spares: int = 0) -> None:
     """Raise `InputError` if the processes of `workers` local ranks and `spares` exceed the memory of this machine."""
     memory_bytes, count = memory_limit_bytes(), workers + spares
     most = max(1, memory_bytes // WORKER_BYTES)

@@ -18,14 +18,14 @@ import numpy as np
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, EngineError, RendezvousError
-from ripieno.launch.binding import Binding, bind_together, lent_thread
+from ripieno.launch.binding import Binding, bind_together, restored_affinity
 from ripieno.launch.engine import remote
 from ripieno.launch.engine.member_server import Invitation, Join, versions
 from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
 from ripieno.launch.job import programs
-from ripieno.launch.job.stand_ins import Here, standing_for
+from ripieno.launch.job.stand_ins import Here, rank_values
 from ripieno.launch.limits import CONNECT_S
-from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.report import FailureReport
 from ripieno.wire import packing
@@ -43,7 +43,7 @@ def serve(
     bind_host: str | None = None,
     rack: str | None = None,
     local: dict[str, Any] | None = None,
-    hung_up: Callable[[], None] | None = None,
+    on_disconnect: Callable[[], None] | None = None,
 ) -> None:
     """Run rank `rank` of the job that sent `invitation`, until the job is over.
 
@@ -66,7 +66,7 @@ def serve(
         The rack of this host as known to the engine, on all ranks or on none.
     local : dict, optional
         The values of `Here` by name.
-    hung_up : callable, optional
+    on_disconnect : callable, optional
         Called in another thread after the connection to the launcher has ended, for any reason.
 
     Raises
@@ -87,75 +87,75 @@ def serve(
     if bind_host is not None:
         options.setdefault("bind_host", bind_host)
     options["rack_by_engine"] = rack
-    with lent_thread():
+    with restored_affinity():
         if exchange is None:
-            _by_server(invitation, rank, attempt, options, local, hung_up)
+            _serve_by_server(invitation, rank, attempt, options, local, on_disconnect)
         else:
-            _by_engine(invitation, rank, exchange, options, local, hung_up)
+            _serve_by_engine(invitation, rank, exchange, options, local, on_disconnect)
 
 
 def _answer(invitation: Invitation, rank: int, attempt: str, bind_host: str | None) -> None:
-    # Imported late: only `ripieno doctor` runs a survey.
+    # Imported here, because only `ripieno doctor` runs a survey.
     from ripieno.launch.engine import survey
 
     with _joined(invitation, rank, attempt) as channel:
         survey.answer(channel, invitation, rank, bind_host)
 
 
-def _by_server(
+def _serve_by_server(
     invitation: Invitation,
     rank: int,
     attempt: str,
     options: dict[str, Any],
     local: dict[str, Any] | None,
-    hung_up: Callable[[], None] | None,
+    on_disconnect: Callable[[], None] | None,
 ) -> None:
     with _joined(invitation, rank, attempt) as channel:
         options.setdefault("bind_host", channel.own_address())
         events = programs.Events()
         try:
-            comm = _meet(invitation, rank, programs.through(channel), events, options)
-        except HungUp:
+            comm = _connect(invitation, rank, programs.through(channel), events, options)
+        except ConnectionClosed:
             raise
         except Exception as error:
             channel.send("error", FailureReport.of(error, rank, socket.gethostname()))
             raise
-        _serve(channel, comm, invitation, options, events, local, hung_up)
+        _serve(channel, comm, invitation, options, events, local, on_disconnect)
 
 
-def _by_engine(
+def _serve_by_engine(
     invitation: Invitation,
     rank: int,
     exchange: programs.Exchange,
     options: dict[str, Any],
     local: dict[str, Any] | None,
-    hung_up: Callable[[], None] | None,
+    on_disconnect: Callable[[], None] | None,
 ) -> None:
     attempts = []
 
-    def noting(text: str) -> list[str]:
+    def recording_exchange(text: str) -> list[str]:
         texts = exchange(text)
         # The text of rank 0 contains its nonce.
         attempts.append(hashlib.sha256(texts[0].encode()).hexdigest())
         return texts
 
     events = programs.Events()
-    comm = _meet(invitation, rank, noting, events, options)
+    comm = _connect(invitation, rank, recording_exchange, events, options)
     try:
         with _joined(invitation, rank, attempts[0]) as channel:
-            _serve(channel, comm, invitation, options, events, local, hung_up)
+            _serve(channel, comm, invitation, options, events, local, on_disconnect)
     finally:
         comm.close()
 
 
-def _meet(
+def _connect(
     invitation: Invitation,
     rank: int,
     exchange: programs.Exchange,
     events: programs.Events,
     options: dict[str, Any],
 ) -> Communicator:
-    comm = programs.meet(
+    comm = programs.connect(
         rank,
         invitation.world_size,
         exchange,
@@ -201,7 +201,7 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
         channel.send("join", Join(rank, socket.gethostname(), os.getpid(), attempt, versions()))
         channel.receive()
         yield channel
-    except HungUp:
+    except ConnectionClosed:
         raise EngineError(
             f"rank {rank}: {where} closed the connection: the job has failed, or its process has ended"
         ) from None
@@ -216,47 +216,47 @@ def _serve(
     options: dict[str, Any],
     events: programs.Events,
     local: dict[str, Any] | None,
-    hung_up: Callable[[], None] | None,
+    on_disconnect: Callable[[], None] | None,
 ) -> None:
     """Serve as `comm.rank`; finally close the latest communicator."""
 
-    def meet(rank: int, world_size: int) -> Communicator:
+    def connect(rank: int, world_size: int) -> Communicator:
         # The engine's own exchange works only at the start; later the launching process exchanges.
-        return _meet(replace(invitation, world_size=world_size), rank, programs.through(channel), events, options)
+        return _connect(replace(invitation, world_size=world_size), rank, programs.through(channel), events, options)
 
     # Events come only from programs, which start now.
     events.send = channel.send
-    seat = programs.RankSession(comm, meet, events=events)
-    watch = threading.Thread(target=_abort_with_launcher, args=(channel, seat, hung_up), daemon=True)
+    session = programs.RankSession(comm, connect, events=events)
+    watch = threading.Thread(target=_abort_with_launcher, args=(channel, session, on_disconnect), daemon=True)
     watch.start()
     try:
-        with standing_for({} if local is None else local):
-            programs.serve(_Relayed(channel, seat), seat)
+        with rank_values({} if local is None else local):
+            programs.serve(_Relayed(channel, session), session)
     except BaseException as error:
-        if not seat.comm.closed:
-            seat.comm.abort(*describe(error))
+        if not session.comm.closed:
+            session.comm.abort(*describe(error))
         raise
     finally:
-        seat.close()
+        session.close()
 
 
 class _Relayed:
     """A channel for rank 0 and the others: large programs arrive on rank 0 only, which broadcasts them."""
 
-    def __init__(self, channel: RemoteChannel, seat: programs.RankSession) -> None:
+    def __init__(self, channel: RemoteChannel, session: programs.RankSession) -> None:
         self._channel = channel
-        self._seat = seat
+        self._session = session
         self.send = channel.send
 
     def receive(self) -> tuple[str, Any]:
         kind, blob = self._channel.receive_blob()
         if kind == "relay":
-            self._seat.comm.broadcast(out=blob)
+            self._session.comm.broadcast(out=blob)
             kind = "run"
         elif kind == "relayed":
             size_bytes = packing.read_blob(blob)
             blob = empty(size_bytes, np.uint8)
-            self._seat.comm.broadcast(out=blob)
+            self._session.comm.broadcast(out=blob)
             kind = "run"
         # As with local workers, arguments that several ranks receive are read-only.
         blob.flags.writeable = False
@@ -264,13 +264,13 @@ class _Relayed:
 
 
 def _abort_with_launcher(
-    channel: RemoteChannel, seat: programs.RankSession, hung_up: Callable[[], None] | None
+    channel: RemoteChannel, session: programs.RankSession, on_disconnect: Callable[[], None] | None
 ) -> None:
-    """Abort the calls of this rank when the launcher hangs up, in any state of the program."""
+    """Abort the calls of this rank when the launcher disconnects, in any state of the program."""
     watch = select.poll()
     watch.register(channel.fileno(), select.POLLRDHUP)
     watch.poll()
     with suppress(CommunicatorClosed):
-        seat.comm.abort("its launcher closed the connection")
-    if hung_up is not None:
-        hung_up()
+        session.comm.abort("its launcher closed the connection")
+    if on_disconnect is not None:
+        on_disconnect()

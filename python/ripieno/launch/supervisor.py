@@ -1,12 +1,12 @@
-"""The supervisor decides which rank of a job or script failed first, why, and when the others need no longer be heard.
+"""The supervisor decides which rank of a job or script failed first, why, and when to stop waiting for the others.
 
 It is a state machine without I/O: a driver passes what it observes, with the time, and calls `tick`. Jobs on this
-machine, jobs in an engine and scripts under ``ripieno run`` differ only in how their drivers start, signal and hear
-processes. `ripieno.launch.limits` has all time limits.
+machine, jobs in an engine and scripts under ``ripieno run`` differ only in how their drivers start processes, send
+signals and receive messages. `ripieno.launch.limits` has all time limits.
 
 The first evidence of a failure opens a window in which the other ranks may still report. The window closes when all of
-them have reported, and otherwise at a limit. Then the evidence is judged, once: what a rank says of itself, or the
-launcher observes, counts more than what ranks say of each other, because a victim cannot distinguish a dead peer from
+them have reported, and otherwise at a limit. Then the evidence is judged, once: a rank's own report, or an observation
+of the launcher, counts more than the accusations of other ranks, because a victim cannot distinguish a dead peer from
 a lost connection.
 """
 
@@ -21,9 +21,9 @@ from ripieno.launch import limits
 from ripieno.launch.replicas import replicas_of
 
 # Cause of the end of a process, if its exit status is unknown.
-HUNG_UP = "its process closed the connection to its launcher"
+DISCONNECTED = "its process closed the connection to its launcher"
 # The same, if it is true of all ranks and no rank has reported a cause.
-ALL_HUNG_UP = (
+ALL_DISCONNECTED = (
     "its process closed the connection to its launcher, and so did all other ranks at about the same time: the engine "
     "has ended them, or the launcher's host was disconnected from the network"
 )
@@ -119,7 +119,7 @@ class Policy:
         Whether failures end no other ranks. The script ends with rank 0.
     stop_limit_s
         How long a process may be stopped; None if the driver cannot detect it.
-    within_s
+    rendezvous_limit_s
         Limit for all ranks to become ready.
     """
 
@@ -128,10 +128,10 @@ class Policy:
     is_script: bool = False
     is_independent: bool = False
     stop_limit_s: float | None = None
-    within_s: float | None = None
+    rendezvous_limit_s: float | None = None
 
     @property
-    def outlives(self) -> bool:
+    def continues_after_loss(self) -> bool:
         """Whether the ranks that are left continue after a loss."""
         return self.on_failure != "raise"
 
@@ -140,7 +140,7 @@ class Ending(Enum):
     """Kinds of verdicts."""
 
     DONE = "all ranks that are needed have finished"
-    FAILED = "a rank failed by itself, or is blamed by others"
+    FAILED = "a rank failed by itself, or others have accused it"
     ENGINE = "the engine has ended the ranks"
     ABSENT = "ranks have not met the others in time"
     ABANDONED = "the driver has given up"
@@ -181,7 +181,7 @@ class _Rank:
     has_met: bool
     cause: str = ""
     # The rank that its report names as the culprit.
-    names: int | None = None
+    culprit: int | None = None
     without: frozenset[int] = frozenset()
     # Whether the driver has the exit status, or expects none.
     has_ended: bool = False
@@ -201,7 +201,7 @@ class _Weight(Enum):
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Evidence of a failure of `rank`: `opens` tells whether it opens the window, `by` which rank has reported it."""
+    """Evidence of a failure of `rank`: `opens`: whether it opens the window; `by`: the rank that has reported it."""
 
     weight: _Weight
     rank: int | None
@@ -213,7 +213,7 @@ class _Evidence:
 
 
 @dataclass(frozen=True)
-class _Apart:
+class _IncompleteReturn:
     """A return without the final collective: the rank, whether another rank caused it, whether the program knew."""
 
     rank: int
@@ -240,10 +240,10 @@ class _Clock:
 class Supervisor:
     """Decides about the ranks of one program, rendezvous or script.
 
-    Inputs: `meets`, `runs`, `returns`, `returns_apart`, `fails`, `garbles`, `leaves`, `ends`, `engine_says`,
-    `inspect`, `stands_still`, `abandon`.
+    Inputs: `meets`, `runs`, `returns`, `returns_incomplete`, `fails`, `sends_unreadable`, `leaves`, `ends`,
+    `engine_reports`, `inspect`, `set_stopped`, `abandon`.
     Time: `tick`, after all inputs of a moment; it is called again after `wait_s`.
-    Outputs: `verdict`, `lost`, `news`, `state`.
+    Outputs: `verdict`, `lost`, `events`, `state`.
 
     Parameters
     ----------
@@ -260,7 +260,7 @@ class Supervisor:
         The result, once it is known. It does not change.
     lost : dict of int to str
         Ranks without which the others continue, or that have failed, and the cause.
-    news : list of (Event, int or None)
+    events : list of (Event, int or None)
         Events that the driver removes.
     """
 
@@ -270,23 +270,23 @@ class Supervisor:
     begin: RankState = RankState.STARTING
     verdict: Verdict | None = field(default=None, init=False)
     lost: dict[int, str] = field(default_factory=dict, init=False)
-    news: list[tuple[Event, int | None]] = field(default_factory=list, init=False)
+    events: list[tuple[Event, int | None]] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._ranks = [_Rank(self.begin, self.begin is RankState.RUNNING) for _ in range(self.world_size)]
         self._evidence: list[_Evidence] = []
-        self._apart: list[_Apart] = []
+        self._incomplete_returns: list[_IncompleteReturn] = []
         self._clock = _Clock(self.now)
-        self._inspect_at = self.now + limits.LOOK_S
-        self._deadline = None if self.policy.within_s is None else self.now + self.policy.within_s
+        self._inspect_at = self.now + limits.POLL_S
+        self._deadline = None if self.policy.rendezvous_limit_s is None else self.now + self.policy.rendezvous_limit_s
         # The first loss that the remaining ranks have to survive.
         self._first_loss: int | None = None
-        # Ranks that others continue without, and that have failed because of another rank. They are not reported.
+        # Ranks that have failed because of another rank, while the others continue. The driver does not report them.
         self._victims: set[int] = set()
         # Time since which only accused ranks are missing.
         self._alone_since: float | None = None
         # With independent ranks: time at which rank 0 exited.
-        self._over_at: float | None = None
+        self._rank_0_exited_at: float | None = None
         # Time since which all ranks that have not ended are stopped, and the last one that was reported.
         self._suspended_at: float | None = None
         self._reported_at: float | None = None
@@ -296,63 +296,67 @@ class Supervisor:
     # Inputs
 
     def meets(self, rank: int) -> None:
-        """Note that a rank waits for the others."""
+        """Record that a rank waits for the others."""
         if self._ranks[rank].state is RankState.STARTING:
             self._ranks[rank].state = RankState.MEETING
 
     def runs(self, rank: int) -> None:
-        """Note that a rank has met the others."""
+        """Record that a rank has met the others."""
         if self._ranks[rank].state in (RankState.STARTING, RankState.MEETING):
             self._ranks[rank].state = RankState.RUNNING
         self._ranks[rank].has_met = True
 
     def returns(self, rank: int, without: Iterable[int] = ()) -> None:
-        """Note that a rank has returned, and without which ranks it has continued."""
+        """Record that a rank has returned, and without which ranks it has continued."""
         each = self._ranks[rank]
         if each.state is RankState.LOST:
             return
         each.state = RankState.FINISHED if self.policy.is_script else RankState.READY
         each.without = frozenset(without)
         for lost in each.without:
-            self._accuse(rank, lost, f"rank {rank} went on without it", opens=False)
+            self._accuse(rank, lost, f"rank {rank} continued without it", opens=False)
         # A rank that has returned lives. A rank that has returned, too, may have accused it in error.
         self._evidence = [e for e in self._evidence if not (e.rank == rank and self._is_doubtful(e))]
 
-    def returns_apart(self, rank: int, cause: str, culprit: int | None, *, was_silent: bool, was_known: bool) -> None:
-        """Note, after `returns`, why a rank has not taken part in the collective that ends a program."""
-        self._apart.append(_Apart(rank, culprit is not None, was_known))
+    def returns_incomplete(
+        self, rank: int, cause: str, culprit: int | None, *, was_silent: bool, was_known: bool
+    ) -> None:
+        """Record, after `returns`, why a rank has not taken part in the collective that ends a program."""
+        self._incomplete_returns.append(_IncompleteReturn(rank, culprit is not None, was_known))
         if culprit is not None and not self._has_returned(culprit):
-            opens = not (self.policy.outlives or self._has_replica(culprit))
+            opens = not (self.policy.continues_after_loss or self._has_replica(culprit))
             self._accuse(rank, culprit, cause, opens=opens, is_silence=was_silent)
 
     def fails(self, rank: int, cause: str, culprit: int | None = None, *, was_silent: bool = False) -> None:
-        """Note the report of a failed rank: its own failure, or a consequence of the failure of `culprit`."""
+        """Record the report of a failed rank: its own failure, or a consequence of the failure of `culprit`."""
         each = self._ranks[rank]
         if each.state is RankState.LOST:
             # The others may have continued without it.
             return
-        can_go_on = self._goes_on_without(rank)
-        each.state, each.cause, each.names = RankState.FAILED, cause, culprit
+        can_continue = self._can_continue_without(rank)
+        each.state, each.cause, each.culprit = RankState.FAILED, cause, culprit
         if culprit is None:
             self._add(_Weight.CERTAIN, rank, cause, by=rank)
             return
         is_spared = self._has_replica(rank) and self._has_replica(culprit)
-        self._accuse(rank, culprit, cause, opens=not (self.policy.outlives or is_spared), is_silence=was_silent)
-        if can_go_on and (self.policy.is_script or (culprit == rank and self._has_replica(rank))):
+        self._accuse(
+            rank, culprit, cause, opens=not (self.policy.continues_after_loss or is_spared), is_silence=was_silent
+        )
+        if can_continue and (self.policy.is_script or (culprit == rank and self._has_replica(rank))):
             # The process of a script ends with the report. Otherwise, the others have continued without the rank.
             self._lose(rank, cause)
 
-    def garbles(self, rank: int, cause: str) -> None:
-        """Note that a message of a rank is unreadable. Its program still runs."""
+    def sends_unreadable(self, rank: int, cause: str) -> None:
+        """Record that a message of a rank is unreadable. Its program still runs."""
         self._add(_Weight.CERTAIN, rank, cause, by=rank)
 
     def leaves(self, rank: int, *, is_announced: bool = False) -> None:
-        """Note that a rank has closed its connection, or has announced its exit."""
+        """Record that a rank has closed its connection, or has announced its exit."""
         each = self._ranks[rank]
         if each.left_at is None:
             each.left_at = self._clock.now
             is_expected = is_announced or each.state is RankState.FAILED
-            each.exit_limit_s = limits.EXIT_S if is_expected else limits.CULPRIT_S
+            each.exit_limit_s = limits.EXIT_S if is_expected else limits.OWN_REPORT_S
         if each.state is RankState.FINISHED:
             each.exit_limit_s = limits.END_S
         if each.state in (*_OPEN, RankState.READY):
@@ -361,38 +365,38 @@ class Supervisor:
                 self._lose(rank, f"its process ended; {self._engine_cause}")
 
     def ends(self, rank: int, cause: str | None, *, was_killed: bool = False) -> None:
-        """Note the end of a process, the cause unless it has succeeded, and whether a signal has ended it."""
+        """Record the end of a process, the cause unless it has succeeded, and whether a signal has ended it."""
         each = self._ranks[rank]
         if each.has_ended:
-            # It was given up before.
+            # The rank was already treated as lost.
             return
         each.has_ended, each.has_succeeded = True, cause is None
         if rank == 0 and self.policy.is_independent and not was_killed:
-            self._over_at = self._clock.now
+            self._rank_0_exited_at = self._clock.now
         if cause is None:
             each.state = RankState.LOST if each.state is RankState.LOST else RankState.FINISHED
         elif not (self.policy.is_script and each.state is RankState.FAILED):
             self._lose(rank, cause)
 
-    def engine_says(self, rank: int | None, cause: str) -> None:
-        """Note that an engine has reported the end of a rank, or of all ranks."""
+    def engine_reports(self, rank: int | None, cause: str) -> None:
+        """Record that an engine has reported the end of a rank, or of all ranks."""
         self._engine_cause, self._engine_named = cause, rank
         leaving = [each for each, found in enumerate(self._ranks) if found.state is RankState.LEAVING]
         if rank in leaving or (rank is None and leaving):
             for each in sorted(leaving, key=lambda other: other != rank):
-                self._lose(each, f"its process ended; {cause}" if each == rank or rank is None else HUNG_UP)
-        elif rank is None or self._ranks[rank].names is None:
+                self._lose(each, f"its process ended; {cause}" if each == rank or rank is None else DISCONNECTED)
+        elif rank is None or self._ranks[rank].culprit is None:
             self._add(_Weight.BY_ENGINE, rank, cause)
 
     def inspect(self, now: float, is_stopped: Callable[[int], bool]) -> None:
-        """Note which processes are stopped, which no event reports; at most one time per `LOOK_S`."""
+        """Record which processes are stopped, which no event reports; at most once per `POLL_S`."""
         if self.policy.stop_limit_s is not None and now >= self._inspect_at:
-            self._inspect_at = now + limits.LOOK_S
+            self._inspect_at = now + limits.POLL_S
             for rank in self.awaited:
-                self.stands_still(rank, is_stopped(rank))
+                self.set_stopped(rank, is_stopped(rank))
 
-    def stands_still(self, rank: int, is_stopped: bool) -> None:
-        """Note whether the process of a rank is stopped."""
+    def set_stopped(self, rank: int, is_stopped: bool) -> None:
+        """Record whether the process of a rank is stopped."""
         each = self._ranks[rank]
         if not is_stopped:
             each.stopped_at = None
@@ -402,7 +406,7 @@ class Supervisor:
             each.stopped_at = self._clock.now
 
     def abandon(self) -> None:
-        """Note that the driver has given up for a reason of its own. The ranks may still report."""
+        """Record that the driver has given up for a reason of its own. The ranks may still report."""
         self._add(_Weight.CERTAIN, None, "")
 
     # Outputs
@@ -447,29 +451,29 @@ class Supervisor:
     # Time
 
     def tick(self, now: float) -> None:
-        """Decide what the inputs so far allow to decide."""
+        """Update the verdict from the inputs so far."""
         self.set_time(now)
         self._clock.wake_at = None
         if self.verdict is not None:
             return
         if self.policy.stop_limit_s is not None:
             self._clock.is_past(self._inspect_at)
-        self._give_up_leaving()
-        self._give_up_stopped()
+        self._lose_leaving()
+        self._lose_stopped()
         self._report_accused()
         if any(each.opens for each in self._evidence):
             if self._window_is_closed():
-                self.verdict = self._judged()
+                self.verdict = self._judge()
             return
-        self._give_up_accused()
+        self._lose_accused()
         if any(each.opens for each in self._evidence):
             self._clock.wake_at = now
         elif not self.awaited or self._may_end_early():
-            self.verdict = self._concluded()
+            self.verdict = self._conclude()
         elif self._deadline is not None and self._clock.is_past(self._deadline):
             self.verdict = Verdict(Ending.ABSENT)
 
-    def _give_up_leaving(self) -> None:
+    def _lose_leaving(self) -> None:
         """Lose ranks that have closed their connections, and whose end is not explained in time."""
         for rank, each in enumerate(self._ranks):
             if each.left_at is None or each.has_ended or not self._is_awaited(each):
@@ -479,9 +483,9 @@ class Supervisor:
             each.has_ended = True
             if each.state is RankState.FINISHED:
                 each.has_succeeded = True
-                self.news.append((Event.KILLED, rank))
+                self.events.append((Event.KILLED, rank))
             elif each.state is not RankState.FAILED:
-                self._lose(rank, ALL_HUNG_UP if self._all_leave() else HUNG_UP)
+                self._lose(rank, ALL_DISCONNECTED if self._all_leave() else DISCONNECTED)
 
     def _all_leave(self) -> bool:
         """Return whether all of several ranks have left and no cause is known, so that none of them is the culprit."""
@@ -491,7 +495,7 @@ class Supervisor:
     def _is_awaited(self, each: _Rank) -> bool:
         return not each.has_ended if self.policy.is_script else each.state in _OPEN
 
-    def _give_up_stopped(self) -> None:
+    def _lose_stopped(self) -> None:
         """Lose ranks whose processes are stopped for too long."""
         limit_s = self.policy.stop_limit_s
         if limit_s is None:
@@ -510,12 +514,12 @@ class Supervisor:
                 self._lose(rank, f"its process has been stopped for {limit_s:g} s{others}")
 
     def _report_accused(self) -> None:
-        """Report ranks that have blamed another one, and that others blame: they were disconnected."""
+        """Report ranks that accuse another one and are accused themselves: they were disconnected."""
         self._report_victims(self._victims & self._accused().keys())
 
     def _report_victims(self, ranks: set[int]) -> None:
         self._victims -= ranks
-        self.news.extend((Event.LOST, rank) for rank in sorted(ranks))
+        self.events.extend((Event.LOST, rank) for rank in sorted(ranks))
 
     def _window_is_closed(self) -> bool:
         opening = [each for each in self._evidence if each.opens]
@@ -524,18 +528,20 @@ class Supervisor:
         if certain:
             # Ranks that have not met each other know nothing of each other.
             can_witness = self.policy.is_script or any(each.has_met for each in self._ranks)
-            closes_at = min(certain) + (limits.WITNESSES_S if can_witness else 0.0)
+            closes_at = min(certain) + (limits.OTHER_REPORTS_S if can_witness else 0.0)
         else:
-            closes_at = first + (limits.WITNESSES_S if all(each.is_silence for each in opening) else limits.CULPRIT_S)
+            closes_at = first + (
+                limits.OTHER_REPORTS_S if all(each.is_silence for each in opening) else limits.OWN_REPORT_S
+            )
             for each in opening:
                 accused = None if each.rank is None else self._at(each.rank)
                 if accused is not None and accused.left_at is not None and self._is_awaited(accused):
                     closes_at = max(closes_at, accused.left_at + accused.exit_limit_s)
-        silent = {e.rank for e in opening if e.is_silence and self._clock.is_past(e.at + limits.SILENT_S)}
+        silent = {e.rank for e in opening if e.is_silence and self._clock.is_past(e.at + limits.OBJECTION_S)}
         missing = [rank for rank in self.awaited if rank not in silent and self._ranks[rank].stopped_at is None]
         return not missing or self._clock.is_past(closes_at)
 
-    def _judged(self) -> Verdict:
+    def _judge(self) -> Verdict:
         """Return the verdict that the evidence supports best."""
         by_weight = {weight: [each for each in self._evidence if each.weight is weight] for weight in _Weight}
         certain, engine, accusations = by_weight.values()
@@ -544,14 +550,14 @@ class Supervisor:
             if first.rank is None:
                 return Verdict(Ending.ABANDONED)
             return Verdict(Ending.FAILED, first.rank, first.cause + self._lost_before(first.rank), first.by)
-        named = [each for each in engine if each.rank is not None and not self._blames(each.rank)]
+        named = [each for each in engine if each.rank is not None and not self._blames_another(each.rank)]
         if named:
             return Verdict(Ending.FAILED, named[0].rank, named[0].cause)
         if not accusations:
             return Verdict(Ending.ENGINE, cause=engine[0].cause)
         votes = Counter(each.rank for each in accusations)
-        # An isolated rank hears none of the others, so it blames one of them while they all blame it.
-        best = max(accusations, key=lambda each: (votes[each.rank], self._blames(each.rank)))
+        # An isolated rank receives nothing, so it accuses another rank while all others accuse it.
+        best = max(accusations, key=lambda each: (votes[each.rank], self._blames_another(each.rank)))
         while not best.is_silence and (deeper := [each for each in accusations if each.by == best.rank != each.rank]):
             # The rank has failed because of another one.
             accusations.remove(best)
@@ -561,7 +567,7 @@ class Supervisor:
             return Verdict(Ending.FAILED, best.rank, accused.cause)
         return Verdict(Ending.FAILED, best.rank, best.cause, best.by)
 
-    def _give_up_accused(self) -> None:
+    def _lose_accused(self) -> None:
         """Lose accused ranks of a job once all others have reported. The processes of a script end by themselves."""
         if self.policy.is_script:
             return
@@ -571,7 +577,7 @@ class Supervisor:
             self._alone_since = None
             return
         self._alone_since = self._clock.now if self._alone_since is None else self._alone_since
-        if self._clock.is_past(self._alone_since + limits.SILENT_S):
+        if self._clock.is_past(self._alone_since + limits.OBJECTION_S):
             for rank in missing:
                 self._lose(rank, accused[rank].cause)
 
@@ -585,94 +591,96 @@ class Supervisor:
         """Return whether a script may end before all of its ranks."""
         if not self.policy.is_script:
             return False
-        if self._over_at is not None:
-            return self._clock.is_past(self._over_at + limits.STRAGGLERS_S)
+        if self._rank_0_exited_at is not None:
+            return self._clock.is_past(self._rank_0_exited_at + limits.OPTIONAL_RANKS_S)
         left = self.awaited
         if any(self._ranks[rank].stopped_at is None for rank in left):
             self._suspended_at = None
             return False
         self._suspended_at = self._clock.now if self._suspended_at is None else self._suspended_at
-        if not self._clock.is_past(self._suspended_at + limits.STRAGGLERS_S):
+        if not self._clock.is_past(self._suspended_at + limits.OPTIONAL_RANKS_S):
             return False
         if self._need_not_end(left):
-            self.news.extend((Event.LEFT, rank) for rank in left)
+            self.events.extend((Event.LEFT, rank) for rank in left)
             return True
         # Each suspension is reported once.
         if self._reported_at != self._suspended_at:
             self._reported_at = self._suspended_at
-            self.news.append((Event.SUSPENDED, None))
+            self.events.append((Event.SUSPENDED, None))
         return False
 
     def _need_not_end(self, left: list[int]) -> bool:
         """Return whether other ranks have succeeded in place of those that are left."""
-        if self.policy.outlives:
+        if self.policy.continues_after_loss:
             return any(each.has_succeeded for each in self._ranks)
         return all(any(self._ranks[other].has_succeeded for other in self._replicas(rank)) for rank in left)
 
-    def _concluded(self) -> Verdict:
+    def _conclude(self) -> Verdict:
         """Return the verdict after all ranks have sent their last messages and no evidence has ended the wait."""
         if self.policy.is_independent and self._evidence:
-            return self._judged()
+            return self._judge()
         returned = [rank for rank in range(self.world_size) if self._has_returned(rank)]
-        self._note_left_behind(returned)
-        self._report_victims({rank for rank in self._victims if self._has_returned(self._ranks[rank].names)})
-        if self._apart and not any(each.was_known for each in self._apart):
-            own = next((each.rank for each in self._apart if not each.is_victim), None)
+        self._lose_left_behind(returned)
+        self._report_victims({rank for rank in self._victims if self._has_returned(self._ranks[rank].culprit)})
+        if self._incomplete_returns and not any(each.was_known for each in self._incomplete_returns):
+            own = next((each.rank for each in self._incomplete_returns if not each.is_victim), None)
             if own is not None:
                 return Verdict(Ending.FAILED, own, "", own)
         failed = [rank for rank, each in enumerate(self._ranks) if each.state is RankState.FAILED]
         if self._first_loss is not None:
             lost = self.lost.keys()
-            went_on = self.policy.is_script or all(lost <= self._ranks[rank].without for rank in returned)
-            if failed or not returned or not went_on or self.policy.on_failure == "respawn":
+            all_continued = self.policy.is_script or all(lost <= self._ranks[rank].without for rank in returned)
+            if failed or not returned or not all_continued or self.policy.on_failure == "respawn":
                 return Verdict(Ending.FAILED, self._first_loss, self.lost[self._first_loss])
         elif failed:
             # All ranks live, but one was reported as failed.
-            return self._judged()
+            return self._judge()
         return Verdict(Ending.DONE)
 
-    def _note_left_behind(self, returned: list[int]) -> None:
+    def _lose_left_behind(self, returned: list[int]) -> None:
         """Lose failed ranks if all ranks that returned have continued without them, or one of their replicas has."""
         for rank, each in enumerate(self._ranks):
             if each.state is not RankState.FAILED or not returned:
                 continue
             if any(other in returned for other in self._replicas(rank)) or (
-                self.policy.outlives and all(rank in self._ranks[other].without for other in returned)
+                self.policy.continues_after_loss and all(rank in self._ranks[other].without for other in returned)
             ):
-                self._lose(rank, each.cause, goes_on=True)
+                self._lose(rank, each.cause, continues=True)
 
     # Losses and evidence
 
-    def _lose(self, rank: int, cause: str, *, goes_on: bool | None = None) -> None:
+    def _lose(self, rank: int, cause: str, *, continues: bool | None = None) -> None:
         """Continue without a rank, or open the window if the others cannot."""
         each = self._ranks[rank]
         if each.state is RankState.LOST:
             return
         has_replica = self._has_replica(rank)
-        goes_on = self._goes_on_without(rank) if goes_on is None else goes_on
+        continues = self._can_continue_without(rank) if continues is None else continues
         # The report of a failed rank is evidence already. The engine ends the other ranks after the one that it names.
-        is_consequence = each.state is RankState.FAILED or (cause == HUNG_UP and self._engine_cause is not None)
+        is_consequence = each.state is RankState.FAILED or (cause == DISCONNECTED and self._engine_cause is not None)
         is_victim = self.policy.is_script and each.state is RankState.FAILED
         each.state, each.cause = RankState.LOST, cause
         self.lost[rank] = cause
-        if goes_on:
+        if continues:
             if not has_replica and not is_victim and self._first_loss is None:
                 self._first_loss = rank
-            if is_victim and self._blames(rank):
+            if is_victim and self._blames_another(rank):
                 self._victims.add(rank)
             else:
-                self.news.append((Event.LOST, rank))
+                self.events.append((Event.LOST, rank))
         elif not is_consequence:
             self._add(_Weight.CERTAIN, rank, cause)
 
-    def _goes_on_without(self, rank: int) -> bool:
+    def _can_continue_without(self, rank: int) -> bool:
         """Return whether the others continue without a rank: it has met them, and they do not need it."""
         if not self._ranks[rank].has_met:
             return False
         if not self.policy.is_script:
-            return self.policy.outlives or self._has_replica(rank)
+            return self.policy.continues_after_loss or self._has_replica(rank)
         others = (other for number, other in enumerate(self._ranks) if number != rank)
-        return self._has_replica(rank) or (self.policy.outlives and any(each.state not in _GONE for each in others))
+        return self._has_replica(rank) or (
+            self.policy.continues_after_loss and any(each.state not in _GONE for each in others)
+        )
 
     def _has_replica(self, rank: int) -> bool:
         """Return whether a live replica that has not failed continues in place of a rank."""
@@ -712,6 +720,6 @@ class Supervisor:
     def _is_doubtful(self, evidence: _Evidence) -> bool:
         return evidence.weight is _Weight.BY_OTHERS and evidence.by is not None and self._has_returned(evidence.by)
 
-    def _blames(self, rank: int | None) -> bool:
+    def _blames_another(self, rank: int | None) -> bool:
         each = None if rank is None else self._at(rank)
-        return each is not None and each.names not in (None, rank)
+        return each is not None and each.culprit not in (None, rank)

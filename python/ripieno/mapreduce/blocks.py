@@ -52,7 +52,7 @@ class Reducer:
             return
         begin = time.perf_counter()
         try:
-            with self._totals.page() as added:
+            with self._totals.collecting() as added:
                 output = _reduced(self._reduce, block)
                 try:
                     result = as_keyed(output)

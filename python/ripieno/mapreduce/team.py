@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ripieno.launch import Job, launch
-from ripieno.launch.job.process_job import RESPAWNS
+from ripieno.launch.job.process_job import RESPAWN_COUNT_MAX
 from ripieno.mapreduce import worker
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Workers(RankTeam):
         self._epoch = -1
         if self._job._on_failure != "raise":
             # A job with ``on_failure="shrink"`` has at most as many failures as ranks.
-            self.restarts = max(RESPAWNS, self._job.workers)
+            self.restarts = max(RESPAWN_COUNT_MAX, self._job.workers)
         try:
             super().__init__(self._job.replicas)
         except BaseException as error:

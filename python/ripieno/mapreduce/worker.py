@@ -317,5 +317,5 @@ def with_note(where: str) -> Iterator[None]:
 
 def _map_task(part: WorkerState, task: Task, data: Any) -> tuple[Task, Any, Amounts]:
     assert part.program is not None, "functions come before the first step"
-    with with_note(f"in {task}"), part.totals.page() as amounts:
+    with with_note(f"in {task}"), part.totals.collecting() as amounts:
         return task, part.program.map(data, part.value), amounts

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.mpi.base import MpiRank
 from ripieno.mpi.buffers import BufferArgument, buffer_of, incoming, is_in_place, native, outgoing
 from ripieno.mpi.operations import SUM, Op
-from ripieno.mpi.place import MpiRank
 from ripieno.wire.arrays import is_native_order, is_plain
 
 

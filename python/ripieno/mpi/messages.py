@@ -10,9 +10,9 @@ import numpy as np
 from ripieno.comm.mailbox import ANY_TAG as ANY_KEPT
 from ripieno.comm.mailbox import Message
 from ripieno.errors import InputError
+from ripieno.mpi.base import MpiRank
 from ripieno.mpi.buffers import BufferArgument, incoming, outgoing
 from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from ripieno.mpi.place import MpiRank
 from ripieno.mpi.requests import Request
 from ripieno.mpi.status import Status, noted
 

@@ -6,7 +6,7 @@ import io
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ripieno.disciplines import AUTO_AT_ONCE, AUTO_WHEN_NEEDED, DISCIPLINES
+from ripieno.disciplines import AUTO_ON_DEMAND, AUTO_STREAMED, DISCIPLINES
 from ripieno.errors import InputError
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.distribution import distribute
@@ -58,7 +58,7 @@ class StrategyExplanation:
     def why(self) -> str:
         """Return a text: the default strategy for each kind of receiver, and the time of the alternative."""
         by_name = {each.strategy: each for each in self.strategies}
-        at_once, others = by_name[AUTO_AT_ONCE], by_name[AUTO_WHEN_NEEDED]
+        at_once, others = by_name[AUTO_STREAMED], by_name[AUTO_ON_DEMAND]
         once = (
             f"{duration_text(at_once.at_once_s)}, with {others.strategy} {_times(others.at_once_s, at_once.at_once_s)}"
         )

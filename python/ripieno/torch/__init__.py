@@ -5,7 +5,7 @@ the process group without further options. `DistributedDataParallel`, FSDP2, dev
 it like Gloo.
 """
 
-from ripieno.torch.meeting import register
+from ripieno.torch.rendezvous import register
 
 __all__ = ["register"]
 

@@ -30,8 +30,8 @@ _REDUCIBLE = (*_NUMBERS, np.number, np.bool_, np.ndarray)
 _BUFFERS = (array.array, memoryview)
 _CONTAINERS = (dict, tuple, list)
 
-# Arrays of at least this size are read in place by a rank of the same host, if it can.
-_ZERO_COPY_BYTES = 1 << 16
+#: Ranks of a host read arrays of at least this size in place, if the system permits it.
+ZERO_COPY_BYTES = 64 << 10
 
 #: Dtypes that NumPy itself provides; bfloat16 is from another package.
 NATIVE_DTYPES = {np.dtype(code) for code in ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")}
@@ -52,7 +52,7 @@ def is_native_order(dtype: np.dtype[Any]) -> bool:
 
 
 def is_plain(value: Any) -> TypeGuard[NDArray[Any]]:
-    """Whether the native module can receive into `value` directly, and reads its form."""
+    """Whether the native module can receive into `value` directly, and can read its form."""
     return type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and value.flags.carray
 
 
@@ -78,7 +78,7 @@ def check_unmasked(value: Any, what: str) -> None:
 
 
 def meant(op: Any, value: Any) -> Any:
-    """Return the name of the operation that `op` means for `value`, or the function that combines such values.
+    """Resolve `op` for `value`: return the name of an operation, or the function that combines such values.
 
     Functions that mean an operation, such as ``sum``, stand for its name with arrays, numbers, and tuples, lists and
     dicts. With other objects, such as sets, they are called.
@@ -238,7 +238,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[
     dtype = np.dtype(dtype)
     shape = tuple(map(operator.index, shape)) if isinstance(shape, Sequence) else (operator.index(shape),)
     size_bytes = math.prod(shape) * dtype.itemsize
-    if size_bytes < _ZERO_COPY_BYTES or dtype.hasobject or min(shape, default=0) < 0:
+    if size_bytes < ZERO_COPY_BYTES or dtype.hasobject or min(shape, default=0) < 0:
         return np.empty(shape, dtype)
     # NumPy's stubs do not accept it as a buffer before Python 3.12.
     memory: Any = _native.pooled(size_bytes)
@@ -277,7 +277,7 @@ def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
 
 
 def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """Return all elements in a dtype that the native module knows, and how many of them form one element."""
+    """Return all elements in a dtype of the native module, and how many of these form one element of the input."""
     if is_native_order(contiguous.dtype):
         return contiguous, 1
     if contiguous.dtype in _COMPLEX_DTYPES:
@@ -287,12 +287,12 @@ def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
 
 
 def line(contiguous: NDArray[Any]) -> NDArray[Any]:
-    """Return all elements along one axis, in a dtype that the native module knows."""
+    """Return all elements along one axis, in a dtype that the native module supports."""
     return known(contiguous)[0].reshape(-1)
 
 
 def row_size(rows: NDArray[Any]) -> int:
-    """Elements per entry of the first axis."""
+    """Return the number of elements per entry of the first axis."""
     return math.prod(rows.shape[1:])
 
 
@@ -367,14 +367,14 @@ def elements(rows: NDArray[Any], counts: list[int]) -> tuple[NDArray[Any], list[
 
 def own(array: NDArray[Any]) -> NDArray[Any]:
     """Return a writable, contiguous copy in this machine's byte order."""
-    if array.nbytes < _ZERO_COPY_BYTES and array.dtype.isnative:
+    if array.nbytes < ZERO_COPY_BYTES and array.dtype.isnative:
         return array.copy()
     return copied(array, array.dtype.newbyteorder("="))
 
 
 def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return a writable, contiguous copy of this dtype. A long copy uses memory of a collected array, if any."""
-    if array.nbytes < _ZERO_COPY_BYTES:
+    """Return a writable, contiguous copy of this dtype. A long copy may reuse memory of a deleted array."""
+    if array.nbytes < ZERO_COPY_BYTES:
         return np.array(array, dtype, order="C", copy=True)
     copy = empty(array.shape, dtype)
     np.copyto(copy, array)

@@ -1,6 +1,6 @@
 """Provide zero-copy sends of arrays: a process of the same machine reads the rows that it needs from the owner.
 
-A process may read the memory of another one if the system lets it trace that process. Cost: one copy, by the reader.
+A process may read another process's memory if the system permits it to trace that process. Cost: one copy.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import SerializationError
+from ripieno.wire.arrays import ZERO_COPY_BYTES
 
-ZERO_COPY_FROM_BYTES = 64 * 1024
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class _Stretch(ctypes.Structure):
-    """The `iovec` of the system."""
+class _IoVec(ctypes.Structure):
+    """The `iovec` structure of the C library."""
 
     _fields_ = (("address", ctypes.c_void_p), ("size_bytes", ctypes.c_size_t))
 
 
 @dataclass(frozen=True)
 class Borrowed:
-    """A C-contiguous array of another process, which waits and does not change it while this process reads.
+    """A C-contiguous array of another process. The owner waits and does not change it while this process reads.
 
     Parameters
     ----------
@@ -63,10 +63,10 @@ class Borrowed:
         row_bytes = self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64))
         done = 0
         while done < found.nbytes:
-            here = _Stretch(found.ctypes.data + done, found.nbytes - done)
-            there = _Stretch(self.address + first * row_bytes + done, found.nbytes - done)
+            local = _IoVec(found.ctypes.data + done, found.nbytes - done)
+            remote = _IoVec(self.address + first * row_bytes + done, found.nbytes - done)
             # A call copies at most 2 GiB.
-            copied = _read(self.pid, ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+            copied = _read(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
             if copied <= 0:
                 reason = os.strerror(ctypes.get_errno())
                 raise SerializationError(f"rows in the memory of process {self.pid} cannot be read: {reason}")
@@ -76,26 +76,26 @@ class Borrowed:
 
 
 class Lendable:
-    """A dataclass from which each receiver reads some rows. Its arrays may be `Borrowed`, which supports slices."""
+    """A dataclass whose rows receivers read in place. Its arrays may be `Borrowed`, which supports slices."""
 
     def lent(self) -> tuple[Any, ...]:
         """Return the field values, with large arrays as descriptors."""
         values: list[Any] = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
-        return tuple(Borrowed.of(value) if _can_be_lent_in_place(value) else value for value in values)
+        return tuple(Borrowed.of(value) if _is_readable_in_place(value) else value for value in values)
 
 
-def can_read(lent: Borrowed, content: NDArray[Any]) -> bool:
+def can_read(borrowed: Borrowed, content: NDArray[Any]) -> bool:
     """Whether this process can read an array of another one."""
     try:
-        return np.array_equal(lent[:], content)
+        return np.array_equal(borrowed[:], content)
     except SerializationError:
         return False
 
 
-def _can_be_lent_in_place(value: Any) -> bool:
+def _is_readable_in_place(value: Any) -> bool:
     # Mapped files are excluded: a receiver opens them by file name.
     is_plain = type(value) is np.ndarray and not value.dtype.hasobject and value.flags.c_contiguous
-    return is_plain and value.nbytes >= ZERO_COPY_FROM_BYTES and not isinstance(_owner(value), np.memmap)
+    return is_plain and value.nbytes >= ZERO_COPY_BYTES and not isinstance(_owner(value), np.memmap)
 
 
 def _owner(array: NDArray[Any]) -> Any:

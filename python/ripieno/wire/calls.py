@@ -20,8 +20,7 @@ _POLL_S = 0.001
 
 
 class NativeCalls(NamedTuple, Generic[R]):
-    """A call with steps that are known in advance: native calls (a name and arguments) and a function for the
-    result."""
+    """A call of known steps: native calls (a name and arguments), and a function that returns the result."""
 
     calls: list[tuple[Any, ...]]
     finish: Callable[[], R]
@@ -126,7 +125,7 @@ class Handle(Generic[R]):
             raise self._error
         return self._result  # type: ignore[return-value]
 
-    def _undone(self) -> list[Any]:
+    def _first_pending(self) -> list[Any]:
         """Return a list with the first part in flight, empty if none is."""
         return [part for part in self._pending if not part.done][:1]
 
@@ -175,7 +174,7 @@ def wait_any(handles: Iterable[Handle[Any]]) -> int:
         for index, handle in enumerate(listed):
             if handle.done:
                 return index
-        parts = [part for handle in listed for part in handle._undone()]
+        parts = [part for handle in listed for part in handle._first_pending()]
         queued = [part._future for part in parts if isinstance(part, QueuedCall)]
         posted = [part for part in parts if isinstance(part, Posted)]
         is_alone = len(parts) in (len(queued), len(posted))
@@ -213,7 +212,7 @@ class CallQueue:
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         #: The latest call, until all have ended.
         self.last: Future[Any] | None = None
-        self._is_served = False
+        self._has_thread = False
 
     @property
     def is_busy(self) -> bool:
@@ -226,8 +225,8 @@ class CallQueue:
         with self._lock:
             self._calls.append((call, future))
             self.last = future
-            if not self._is_served:
-                self._is_served = True
+            if not self._has_thread:
+                self._has_thread = True
                 threading.Thread(target=self._serve, name="ripieno-calls", daemon=True).start()
         return QueuedCall(future)
 
@@ -240,7 +239,7 @@ class CallQueue:
         while True:
             with self._lock:
                 if not self._calls:
-                    self._is_served = False
+                    self._has_thread = False
                     self.last = None  # drops its result, too
                     return
                 call, future = self._calls.popleft()

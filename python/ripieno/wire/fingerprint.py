@@ -69,14 +69,14 @@ def _assigned(code: CodeType) -> frozenset[str]:
     return frozenset(found & set(code.co_freevars))
 
 
-def _of(part: Any, within: tuple[int, ...]) -> str:
-    """Return the digest of a part of the objects with the ids `within`."""
-    if id(part) in within:
+def _of(part: Any, parents: tuple[int, ...]) -> str:
+    """Return the digest of a part. `parents` are the ids of the objects that contain it."""
+    if id(part) in parents:
         return "itself"
-    return _digest(_pieces(part, (*within, id(part))))
+    return _digest(_pieces(part, (*parents, id(part))))
 
 
-def _pieces(part: Any, within: tuple[int, ...]) -> Iterator[str]:
+def _pieces(part: Any, parents: tuple[int, ...]) -> Iterator[str]:
     if isinstance(part, CellType):
         try:
             part = part.cell_contents
@@ -89,31 +89,31 @@ def _pieces(part: Any, within: tuple[int, ...]) -> Iterator[str]:
         yield repr(part)
     elif isinstance(part, np.ndarray | np.generic):
         yield f"{part.dtype!r} {part.shape}"
-        yield _of(part.tolist(), within) if part.dtype.hasobject else _digest((part.tobytes(),))
+        yield _of(part.tolist(), parents) if part.dtype.hasobject else _digest((part.tobytes(),))
     elif isinstance(part, tuple | list):
         for each in part:
-            yield _of(each, within)
+            yield _of(each, parents)
     elif isinstance(part, set | frozenset | dict):
         # Sets, and therefore some dicts, have a different order in each process.
-        yield from sorted(_of(each, within) for each in (part.items() if isinstance(part, dict) else part))
+        yield from sorted(_of(each, parents) for each in (part.items() if isinstance(part, dict) else part))
     elif isinstance(part, CodeType):
         yield f"{part.co_name} {part.co_code.hex()} {part.co_names} {part.co_varnames} {part.co_freevars}"
-        yield _of(part.co_consts, within)
+        yield _of(part.co_consts, parents)
     elif isinstance(part, functools.partial):
-        yield _of((part.func, part.args, part.keywords), within)
+        yield _of((part.func, part.args, part.keywords), parents)
     elif isinstance(part, MethodType):
-        yield _of((part.__func__, part.__self__, _attributes(part.__self__)), within)
+        yield _of((part.__func__, part.__self__, _attributes(part.__self__)), parents)
     elif hasattr(part, "__code__"):
         names = ("__code__", "__defaults__", "__kwdefaults__", "__closure__")
-        yield _of([getattr(part, name, None) for name in names], within)
+        yield _of([getattr(part, name, None) for name in names], parents)
     elif isinstance(part, type):
         yield f"{part.__module__}.{part.__qualname__}"
     elif callable(part):
         yield getattr(part, "__name__", "")
         call = getattr(type(part), "__call__", None)  # noqa: B004
-        yield _of((call if hasattr(call, "__code__") else None, _attributes(part)), within)
+        yield _of((call if hasattr(call, "__code__") else None, _attributes(part)), parents)
     else:
-        yield _of(_attributes(part), within)
+        yield _of(_attributes(part), parents)
 
 
 def _attributes(part: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Describe the form of a rank's data as text: what must agree between ranks besides element count and dtype.
+"""Describe the form of a rank's data as text: the properties besides count and dtype that must agree between ranks.
 
 The native module compares these texts, and the shapes of arrays without text. An array of one axis, with a dtype that
 the module knows, needs no text. The error message shows the texts if ranks differ.
@@ -35,10 +35,10 @@ def of_array(array: NDArray[Any]) -> str | None:
 
 def of_rows(array: NDArray[Any]) -> str | None:
     """Return the form of an array with a number of rows that may differ between ranks."""
-    seen = is_native_order(array.dtype)
-    if seen and array.ndim == 1:
+    is_known = is_native_order(array.dtype)
+    if is_known and array.ndim == 1:
         return None
-    of_dtype = "" if seen else f" of {_name(array.dtype)}"
+    of_dtype = "" if is_known else f" of {_name(array.dtype)}"
     return f"one element{of_dtype}" if array.ndim == 0 else f"rows{of_dtype} of shape {array.shape[1:]}"
 
 

@@ -1,4 +1,4 @@
-"""Provide collectives of arbitrary objects on top of native collectives of bytes: a header first, then the rest.
+"""Provide collectives of arbitrary objects on top of native collectives of bytes: a header first, then the data.
 
 Cost: one small collective before the data, or no data phase at all if all objects fit into the header.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
 
 #: Up to this many ranks, gather and scatter use header messages unless a call names an algorithm. For more ranks,
-#: sizes are far smaller.
+#: an exchange of sizes is far smaller.
 _FEW_RANKS = 64
 
 #: Contents of a header message: its kind, and the bytes or the number of bytes that follow.
@@ -51,7 +51,7 @@ def _raise(message: str) -> NoReturn:
 
 
 def _unsendable(native: NativeCommunicator, value: Any) -> Unsendable | None:
-    """Return the replacement for `value`, or None if it can be pickled, so that another rank's value has failed."""
+    """Return the replacement for `value`, or None if it can be pickled: then another rank's value has failed."""
     try:
         packing.pack(movable(value))
     except SerializationError as error:
@@ -151,8 +151,8 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
     try:
         is_done, rest = _native.gather_objects(native, value, None, algorithm, form)
     except SerializationError:
-        if not isinstance(value, Unsendable) and (instead := _unsendable(native, value)) is not None:
-            allgather(native, instead, algorithm, form)
+        if not isinstance(value, Unsendable) and (replacement := _unsendable(native, value)) is not None:
+            allgather(native, replacement, algorithm, form)
         raise
     if is_done:
         found: list[Any] = rest
@@ -171,8 +171,8 @@ def gather(
     try:
         return _gather(native, value, root, algorithm, form)
     except SerializationError:
-        if (instead := _unsendable(native, value)) is not None:
-            _gather(native, instead, root, algorithm, form)
+        if (replacement := _unsendable(native, value)) is not None:
+            _gather(native, replacement, root, algorithm, form)
         raise
 
 
@@ -200,8 +200,8 @@ def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int,
     try:
         return _scatter(native, values, root, algorithm)
     except SerializationError:
-        if native.rank == root and (instead := _unsendable(native, values)) is not None:
-            _scatter(native, [instead] * native.world_size, root, algorithm)
+        if native.rank == root and (replacement := _unsendable(native, values)) is not None:
+            _scatter(native, [replacement] * native.world_size, root, algorithm)
         raise
 
 
@@ -291,7 +291,7 @@ def _announced(native: NativeCommunicator, peers: Sequence[tuple[int, int]]) -> 
 def _announced_by(
     native: NativeCommunicator, peers: Sequence[tuple[int, int]], sources: Sequence[int]
 ) -> list[tuple[int, int]]:
-    """Return the same as `_announced`, if these ranks send."""
+    """Return the same as `_announced`, if `sources` are the sending ranks."""
     sizes_array, in_sizes_array = np.array([size for _, size in peers], np.int64), np.zeros(len(sources), np.int64)
     to, of = [(peer, 1) for peer, _ in peers], [(peer, 1) for peer in sorted(sources)]
     native.neighbour_exchange(sizes_array, to, in_sizes_array, of, None, OBJECT)

@@ -69,7 +69,7 @@ class Elementwise:
         if isinstance(left, dict):
             return {key: self(left[key], right[key]) for key in left}
         if isinstance(left, tuple | list):
-            parts = [self(one, other) for one, other in zip(left, right, strict=True)]
+            parts = [self(first, second) for first, second in zip(left, right, strict=True)]
             return type(left)(*parts) if hasattr(left, "_fields") else type(left)(parts)
         result = self.ufunc(left, right)
         if isinstance(left, np.ndarray | np.generic):
@@ -131,7 +131,7 @@ def name_of(function: Any) -> str:
 
 
 def description_of(function: Any) -> str:
-    """Return the name of a function with a mark of its code, which ranks compare to see whether it is the same."""
+    """Return the name of a function with a digest of its code, which ranks compare."""
     code = code_of(function)
     return name_of(function) if code is None else f"{name_of(function)} of code {code[:8]}"
 

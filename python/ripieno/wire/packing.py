@@ -27,7 +27,7 @@ HEAD_BYTES = 16
 
 
 @dataclass
-class Spent:
+class SerializationTime:
     """Cost of serialization in this process.
 
     Attributes
@@ -39,12 +39,12 @@ class Spent:
     seconds: float = 0.0
 
 
-SPENT = Spent()
+TIME = SerializationTime()
 
 
 def spent_s() -> float:
     """Return the seconds that this process has spent on serializing and deserializing values."""
-    return SPENT.seconds + _native.seconds_serializing()
+    return TIME.seconds + _native.seconds_serializing()
 
 
 class PackedValue(NamedTuple):
@@ -54,8 +54,8 @@ class PackedValue(NamedTuple):
     buffers: list[NDArray[Any]]
 
 
-def pack(value: Any, within_bytes: int = _native.MAX_INLINE_BYTES) -> PackedValue:
-    """Pickle `value`. Contiguous buffers stay in place unless they have at most `within_bytes`.
+def pack(value: Any, inline_bytes: int = _native.MAX_INLINE_BYTES) -> PackedValue:
+    """Pickle `value`. Contiguous buffers of more than `inline_bytes` stay in place.
 
     The standard pickler is several times faster, so it is tried first. Classes and functions that exist only in
     ``__main__`` need cloudpickle.
@@ -66,16 +66,16 @@ def pack(value: Any, within_bytes: int = _native.MAX_INLINE_BYTES) -> PackedValu
     for dumps in (pickle.dumps, cloudpickle.dumps):
         buffers: list[NDArray[Any]] = []
 
-        def is_within(buffer: pickle.PickleBuffer, buffers: list[NDArray[Any]] = buffers) -> bool:
+        def is_inline(buffer: pickle.PickleBuffer, buffers: list[NDArray[Any]] = buffers) -> bool:
             raw = buffer.raw()
-            if raw.nbytes <= within_bytes:
+            if raw.nbytes <= inline_bytes:
                 return True
             buffers.append(np.frombuffer(raw, np.uint8))
             return False
 
         try:
-            pickled = dumps(value, protocol=5, buffer_callback=is_within)
-            SPENT.seconds += time.perf_counter() - start_s
+            pickled = dumps(value, protocol=5, buffer_callback=is_inline)
+            TIME.seconds += time.perf_counter() - start_s
             return PackedValue(pickled, buffers)
         except Exception as error:
             failure = error
@@ -88,7 +88,7 @@ def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
     """Return the value. Its arrays use the memory of `buffers` and are writable if these are."""
     start_s = time.perf_counter()
     value = pickle.loads(pickled, buffers=buffers)
-    SPENT.seconds += time.perf_counter() - start_s
+    TIME.seconds += time.perf_counter() - start_s
     return value
 
 

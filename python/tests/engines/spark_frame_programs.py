@@ -79,7 +79,7 @@ def arrow_bytes_of_a_fit(comm, batch_count: int, options) -> list[int]:
         for _ in range(batch_count):
             yield pa.record_batch({"c0": pa.array(np.random.default_rng(0).random((1000, 4)).tolist())})
 
-    batches = task.named(rows(), pa.schema([("point", pa.list_(pa.float64()))]))
+    batches = task.with_names(rows(), pa.schema([("point", pa.list_(pa.float64()))]))
     held, fit = [pa.total_allocated_bytes()], kmeans_program.fit
     with mock.patch.object(kmeans_program, "fit", counting):
         kmeans_ranks.fit_rows(comm, batches, options)

@@ -64,7 +64,7 @@ def test_a_rank_that_loses_its_launcher_is_reported_by_dask(dask_client):
         if comm.rank == 1:
             for each in gc.get_objects():
                 if isinstance(each, RemoteChannel):
-                    each.hang_up()
+                    each.shut_down()
         comm.recv(1 - comm.rank)
 
     with (

@@ -92,7 +92,7 @@ def test_ranks_that_die_while_objects_are_waited_for_end_the_wait(ray_nodes):
         return 1
 
     with launch(2) as job:
-        doomed = job._hold.run.actors[1]
+        doomed = job._resources.run.actors[1]
         dying = threading.Timer(0.2, lambda: ray.kill(doomed))
         dying.start()
         with pytest.raises(RankFailed, match=r"rank 1 on .* ray says: its actor died"):

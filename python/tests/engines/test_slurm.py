@@ -190,7 +190,7 @@ def test_room_is_counted_in_the_partition_that_srun_takes(slurm, monkeypatch):
 
 
 def test_messages_of_srun_itself_are_no_failure_of_a_rank(slurm):
-    tells = started.matching(engine._FAILURE)
+    tells = started.failure_parser(engine._FAILURE)
 
     assert tells("srun: error: n2: task 3: Killed\n") == (3, "Killed")
     assert tells("srun: error: n2: tasks 1,3: Exited with exit code 1\n") == (None, "Exited with exit code 1")

@@ -33,15 +33,15 @@ def test_an_older_version_is_refused(version):
     ("schema", "rows"),
     [
         ("x double, s string, t struct<u: int>", 0),
-        ("x double, v array<double>", internals.MOST_LISTS),
+        ("x double, v array<double>", internals.LIST_ROWS_MAX),
         ("v array<double> not null", 0),
-        ("v array<array<double>> not null, m map<string, int>", internals.MOST_LISTS),
+        ("v array<array<double>> not null, m map<string, int>", internals.LIST_ROWS_MAX),
         ("t struct<v: array<double> not null> not null", 0),
-        ("t struct<v: array<double> not null>", internals.MOST_LISTS),
+        ("t struct<v: array<double> not null>", internals.LIST_ROWS_MAX),
     ],
 )
 def test_batches_are_bounded_by_rows_only_where_lists_may_be_null(spark_local, schema, rows):
-    assert internals.most_rows(StructType.fromDDL(schema)) == rows
+    assert internals.rows_max(StructType.fromDDL(schema)) == rows
 
 
 def test_batches_of_vectors_have_few_rows(spark_local):
@@ -102,5 +102,5 @@ def test_missing_classes_of_the_jvm_are_reported_with_its_version(spark_local, c
     spark = spark_local.sparkContext
 
     said = rf"^Spark {spark.version} lacks internals that ripieno .* uses \(.*{why}.*\)"
-    with pytest.raises(EngineError, match=said), internals._known(spark):
+    with pytest.raises(EngineError, match=said), internals._naming_version(spark):
         missing(spark)

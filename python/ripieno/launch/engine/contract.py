@@ -24,12 +24,12 @@ from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, 
 from ripieno.launch.engine.remote import RemoteChannel
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import ProcessJob
-from ripieno.launch.job.programs import RunRequest, elsewhere
-from ripieno.launch.job.result_collector import RankConnection, tell
+from ripieno.launch.job.programs import RunRequest, without_rank_0_values
+from ripieno.launch.job.result_collector import RankConnection, try_send
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import GOODBYE_S, HEARTBEAT_S, MEETING_S
-from ripieno.launch.process.channel import HungUp
-from ripieno.launch.process.interruption import held_back, interruptible
+from ripieno.launch.limits import HEARTBEAT_S, RENDEZVOUS_TIMEOUT_S, SHUTDOWN_S
+from ripieno.launch.process.channel import ConnectionClosed
+from ripieno.launch.process.interruption import deferred_interrupt, interruptible
 from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 
@@ -79,7 +79,7 @@ class Engine(ABC):
         """
 
     def handover(self) -> Handover:
-        """Return how invitations, which contain the token, travel to tasks."""
+        """Return how the engine sends invitations, which contain the token, to its tasks."""
         return Handover(f"as {self.NAME} sends its tasks", False, False, f"see how {self.NAME} can be made to encrypt")
 
     def job(self, workers: int, **options: Any) -> EngineJob:
@@ -97,7 +97,7 @@ class Handover:
 
     Attributes
     ----------
-    way : str
+    transport : str
         Name of the connection.
     is_authentic, is_encrypted : bool
         Whether both ends authenticate each other, and whether the connection is encrypted.
@@ -105,7 +105,7 @@ class Handover:
         How to add the missing properties, in the engine's terms.
     """
 
-    way: str
+    transport: str
     is_authentic: bool
     is_encrypted: bool
     advice: str = ""
@@ -122,8 +122,8 @@ class Run(ABC):
 
     def __init__(self) -> None:
         self.failure: tuple[int | None, str] | None = None
-        self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._unheard = weakref.finalize(self, os.close, self._heard)
+        self._failure_event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._close_event = weakref.finalize(self, os.close, self._failure_event)
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -131,20 +131,20 @@ class Run(ABC):
 
     def fileno(self) -> int:
         """Return a descriptor that is readable after the engine has reported a failure."""
-        return self._heard
+        return self._failure_event
 
     def failed(self, rank: int | None, cause: str) -> None:
         """Record a failure that the engine reports. Only the first one is kept."""
         with self._lock:
-            if self.failure is None and self._unheard.alive:
+            if self.failure is None and self._close_event.alive:
                 self.failure = (rank, cause)
-                os.eventfd_write(self._heard, 1)
+                os.eventfd_write(self._failure_event, 1)
 
     def close(self) -> None:
         """End the tasks and stop listening. Repeated calls have no effect."""
         self.end()
         with self._lock:
-            self._unheard()
+            self._close_event()
 
     @abstractmethod
     def end(self) -> None:
@@ -155,8 +155,8 @@ class Run(ABC):
 
 
 @dataclass
-class _Hold:
-    """Resources that must be released, whatever the state of the job."""
+class _Resources:
+    """Resources that the end of the job releases, in any state of the job."""
 
     server: MemberServer | None = None
     run: Run | None = None
@@ -200,7 +200,9 @@ class EngineJob(ProcessJob[RemoteMember]):
         if spares:
             raise InputError(f"spares={spares}: an engine starts replacements on demand: leave it out")
         if trace is not None:
-            raise InputError("trace= is for workers of this machine: an engine's ranks leave their records elsewhere")
+            raise InputError(
+                "trace= is for workers of this machine: an engine's ranks leave their records without_rank_0_values"
+            )
         if replicas != 1:
             raise InputError(
                 f"replicas={replicas}: engines end all ranks with the first that dies; only local ones do not"
@@ -210,50 +212,50 @@ class EngineJob(ProcessJob[RemoteMember]):
         )
         self.engine = engine
         self._options = options
-        self._hold = _Hold()
-        weakref.finalize(self, _end_members, self.members, self._hold, self._owner_pid)
-        self._form_first()
+        self._resources = _Resources()
+        weakref.finalize(self, _end_members, self.members, self._resources, self._owner_pid)
+        self._start_or_close()
 
     def _start(self, invitation: Invitation) -> Run:
         return self.engine.start(self.workers, invitation)
 
-    def _patience_s(self) -> float:
+    def _join_limit_s(self) -> float:
         """Return how long tasks may take to join."""
-        return self._meeting_s()
+        return self._rendezvous_s()
 
     @property
     def _place(self) -> str:
         return self.engine.NAME
 
-    def _meeting_s(self) -> float:
-        meeting_s: float = self._options.get("rendezvous_timeout_s", MEETING_S)
-        return meeting_s
+    def _rendezvous_s(self) -> float:
+        rendezvous_s: float = self._options.get("rendezvous_timeout_s", RENDEZVOUS_TIMEOUT_S)
+        return rendezvous_s
 
-    def _form(self) -> None:
+    def _start_members(self) -> None:
         token = secrets.token_bytes(32)
         host = self.engine.host()
         try:
             heartbeat_s = self._options.get("heartbeat_timeout_s", HEARTBEAT_S)
             server = MemberServer(host, token, tls=self._options.get("tls"), heartbeat_s=heartbeat_s)
-            self._hold.server = server
+            self._resources.server = server
         except OSError as error:
             raise EngineError(
                 f"ranks in {self.engine.NAME} must reach this process at {host}, where it cannot listen: "
                 f"{error.strerror or error}; see docs/engines for how to name another address of this machine"
             ) from None
         invitation = Invitation(host, server.port, token, self.workers, self.threads, self._options, _own_folders())
-        self._hold.run = self._start(invitation)
-        self.members[:] = self._gathered(server, self._hold.run)
+        self._resources.run = self._start(invitation)
+        self.members[:] = self._accept_members(server, self._resources.run)
         # Later connections belong to no rank of this job.
         server.close()
         for member in self.members:
-            tell(member, "welcome")
-        self._replies("ready", self._meeting_s())
+            try_send(member, "welcome")
+        self._replies("ready", self._rendezvous_s())
 
-    def _gathered(self, server: MemberServer, run: Run) -> list[RemoteMember]:
+    def _accept_members(self, server: MemberServer, run: Run) -> list[RemoteMember]:
         """Return a member for every rank, all from one attempt."""
-        patience_s = self._patience_s()
-        deadline = time.monotonic() + patience_s
+        join_limit_s = self._join_limit_s()
+        deadline = time.monotonic() + join_limit_s
         attempts: dict[str, dict[int, RemoteMember]] = {}
         try:
             with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
@@ -262,10 +264,10 @@ class EngineJob(ProcessJob[RemoteMember]):
                 while True:
                     left_s = deadline - time.monotonic()
                     if left_s <= 0:
-                        raise EngineError(self._absent(attempts, patience_s, server.shortage))
+                        raise EngineError(self._missing_message(attempts, join_limit_s, server.shortage))
                     for key, _ in ready(left_s):
                         if key.fileobj is run:
-                            raise self._alarmed()
+                            raise self._engine_error()
                     for join, channel in server.joined():
                         members = attempts.setdefault(join.attempt, {})
                         earlier = members.pop(join.rank, None)
@@ -294,105 +296,107 @@ class EngineJob(ProcessJob[RemoteMember]):
                 f"rank {join.rank} on {join.host} has joined a job of {self.workers} ranks: "
                 f"{self.engine.NAME} started more tasks than workers= allows"
             )
-        for name, mine in versions().items():
-            if join.versions.get(name) != mine:
+        for name, version in versions().items():
+            if join.versions.get(name) != version:
                 raise EngineError(
                     f"rank {join.rank} on {join.host} has {name} {join.versions.get(name)}, the process that launches "
-                    f"it has {name} {mine}: install the same there"
+                    f"it has {name} {version}: install the same there"
                 )
 
-    def _absent(self, attempts: dict[str, dict[int, RemoteMember]], patience_s: float, shortage: str | None) -> str:
+    def _missing_message(
+        self, attempts: dict[str, dict[int, RemoteMember]], join_limit_s: float, shortage: str | None
+    ) -> str:
         best = max(attempts.values(), key=len, default={})
         missing = [str(rank) for rank in range(self.workers) if rank not in best]
-        told = (
-            f"{len(best)} of {self.workers} ranks have joined within {patience_s:g} s, missing are "
+        summary = (
+            f"{len(best)} of {self.workers} ranks have joined within {join_limit_s:g} s, missing are "
             f"{', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}"
         )
         if shortage is not None:
-            return f"{told}: this process cannot accept them: {shortage}"
+            return f"{summary}: this process cannot accept them: {shortage}"
         return (
-            f"{told}: check whether {self.engine.NAME} has room for "
+            f"{summary}: check whether {self.engine.NAME} has room for "
             f"all of them at once, and whether its tasks can reach {self.engine.host()} (ripieno doctor --engine "
             f"{self.engine.NAME}), or raise rendezvous_timeout_s"
         )
 
     def _send(self, request: RunRequest) -> None:
         packed = pack(request, files_by_name=self._SHARES_FILES, read_only=True)
-        rest = elsewhere(request)
+        rest = without_rank_0_values(request)
         if rest is not request:
-            theirs = pack(rest, files_by_name=self._SHARES_FILES, read_only=True)
+            rest_packed = pack(rest, files_by_name=self._SHARES_FILES, read_only=True)
             for member in self.members:
-                with suppress(HungUp):
-                    member.channel.send_packed("run", packed if member.rank == 0 else theirs)
+                with suppress(ConnectionClosed):
+                    member.channel.send_packed("run", packed if member.rank == 0 else rest_packed)
             return
         size_bytes = packing.blob_bytes(packed)
         relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
         for member in self.members:
             # If the member has ended, a later receive reports it with the cause.
-            with suppress(HungUp):
+            with suppress(ConnectionClosed):
                 if not relayed:
                     member.channel.send_packed("run", packed)
                 elif member.rank > 0:
                     member.channel.send("relayed", size_bytes)
         if relayed:
-            with suppress(HungUp):
+            with suppress(ConnectionClosed):
                 self.members[0].channel.send_packed("relay", packed)
 
     def _alarm(self) -> Run | None:
-        return self._hold.run
+        return self._resources.run
 
-    def _hear_alarm(self) -> None:
-        self._heard.supervisor.engine_says(*self._engine_failure())
+    def _handle_alarm(self) -> None:
+        self._collector.supervisor.engine_reports(*self._engine_failure())
 
     def _engine_failure(self) -> tuple[int | None, str]:
         """Return the failure that the engine has reported: the rank, if known, and the cause."""
         failure = self._started.failure
-        assert failure is not None, "the engine has said what failed"
+        assert failure is not None, "the engine has reported a failure"
         rank, cause = failure
         return rank, f"{self.engine.NAME} {'has ended the ranks' if rank is None else 'says'}: {cause}"
 
     @property
     def _started(self) -> Run:
         """Return the tasks of the ranks."""
-        assert self._hold.run is not None, "ranks are heard of once tasks were started"
-        return self._hold.run
+        assert self._resources.run is not None, "tasks were started before any rank reports"
+        return self._resources.run
 
     def _check_ranks(self) -> None:
         """Raise the failure of a rank, if one has failed, during a wait for another event."""
         if self._was_closed or self._started.failure is not None:
             with self._recovering():
-                raise CommunicatorClosed("the job was closed") if self._was_closed else self._alarmed()
+                raise CommunicatorClosed("the job was closed") if self._was_closed else self._engine_error()
 
-    def _alarmed(self) -> BaseException:
+    def _engine_error(self) -> BaseException:
         rank, cause = self._engine_failure()
         if rank is None:
             return EngineError(cause)
         host = next((member.host for member in self.members if member.rank == rank), "")
         return RankFailed(rank, host, cause)
 
-    def _part(self) -> None:
-        failure = None if self._hold.run is None else self._hold.run.failure
+    def _disconnect_members(self) -> None:
+        failure = None if self._resources.run is None else self._resources.run.failure
         for member in self.members:
             if failure is not None and member.rank == failure[0]:
                 member.loss = member.loss or failure[1]
-        super()._part()
+        super()._disconnect_members()
 
-    def _is_whole(self) -> bool:
-        return self._hold.run is not None and self._hold.run.failure is None
+    def _is_intact(self) -> bool:
+        return self._resources.run is not None and self._resources.run.failure is None
 
-    def _say_goodbye(self) -> None:
+    def _request_exit(self) -> None:
         """Ask the members to exit. A member with a broken connection assumes that the launching process died."""
         for member in self.members:
-            tell(member, "close")
-        deadline = time.monotonic() + GOODBYE_S
+            try_send(member, "close")
+        deadline = time.monotonic() + SHUTDOWN_S
         for member in self.members:
-            with suppress(HungUp):
+            with suppress(ConnectionClosed):
                 while (left_s := deadline - time.monotonic()) > 0:
                     member.channel.receive(left_s)
 
     def _end(self) -> None:
-        with held_back():
-            _end_members(self.members, self._hold, self._owner_pid)
+        with deferred_interrupt():
+            _end_members(self.members, self._resources, self._owner_pid)
 
 
 def _own_folders() -> tuple[str, ...]:
@@ -403,14 +407,14 @@ def _own_folders() -> tuple[str, ...]:
     return tuple(str(folder) for folder in folders if not any(map(folder.is_relative_to, installed)))
 
 
-def _end_members(members: list[Any], hold: _Hold, owner_pid: int) -> None:
+def _end_members(members: list[Any], resources: _Resources, owner_pid: int) -> None:
     """Close all connections, tasks and threads. Repeated calls have no effect."""
     if os.getpid() != owner_pid:
         return  # a fork of the launcher owns no ranks
     for member in members:
         member.channel.close()
     members.clear()
-    if hold.server is not None:
-        hold.server.close()
-    if hold.run is not None:
-        hold.run.close()
+    if resources.server is not None:
+        resources.server.close()
+    if resources.run is not None:
+        resources.run.close()

@@ -15,7 +15,7 @@ from typing import Any
 from ripieno._version import __version__
 from ripieno.launch.engine.remote import MemberAcceptor, RemoteChannel
 from ripieno.launch.limits import CONNECT_S, HEARTBEAT_S
-from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.channel import ConnectionClosed
 
 # Maximum size of the `Join` message.
 JOIN_BYTES = 1 << 16
@@ -105,15 +105,15 @@ class MemberServer:
         self._listener = socket.create_server((host, 0), family=family, backlog=1024)
         self.port: int = self._listener.getsockname()[1]
         self._acceptor: MemberAcceptor | None = MemberAcceptor(self._listener, token, tls=tls, heartbeat_s=heartbeat_s)
-        self._heard = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._join_event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
         # Peers that have proved that they know the token, but have not sent `Join` yet.
-        self._newcomers: set[RemoteChannel] = set()
+        self._pending: set[RemoteChannel] = set()
         threading.Thread(target=self._receive, name="ripieno-members", daemon=True).start()
 
     def fileno(self) -> int:
         """Return a descriptor that is readable after a member has joined."""
-        return self._heard
+        return self._join_event
 
     @property
     def shortage(self) -> str | None:
@@ -124,7 +124,7 @@ class MemberServer:
     def joined(self) -> Iterator[tuple[Join, RemoteChannel]]:
         """Yield the members that have joined since the last call."""
         with suppress(BlockingIOError):
-            os.eventfd_read(self._heard)
+            os.eventfd_read(self._join_event)
         while self._joined:
             yield self._joined.popleft()
 
@@ -134,58 +134,58 @@ class MemberServer:
             if self._closed:
                 return
             self._closed = True
-            os.close(self._heard)
+            os.close(self._join_event)
             # Each shutdown wakes the thread that waits on the socket.
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
-            for channel in self._newcomers:
-                channel.hang_up()
+            for channel in self._pending:
+                channel.shut_down()
         for _, channel in self._joined:
             channel.close()
 
     def _receive(self) -> None:
         acceptor = self._acceptor
-        assert acceptor is not None, "it is there until nobody is received any more"
+        assert acceptor is not None, "the acceptor exists while this thread runs"
         with self._listener:
             for channel in acceptor.members():
-                self._hear(channel)
+                self._begin_join(channel)
         # Closes all connections that are not authenticated.
         self._acceptor = None
 
-    def _hear(self, channel: RemoteChannel) -> None:
-        thread = threading.Thread(target=self._greet, args=(channel,), name="ripieno-members", daemon=True)
+    def _begin_join(self, channel: RemoteChannel) -> None:
+        thread = threading.Thread(target=self._receive_join, args=(channel,), name="ripieno-members", daemon=True)
         with self._lock:
-            is_welcome = not self._closed
-            if is_welcome:
-                self._newcomers.add(channel)
+            is_open = not self._closed
+            if is_open:
+                self._pending.add(channel)
         try:
-            if is_welcome:
+            if is_open:
                 thread.start()
                 return
         except RuntimeError:
             # The thread limit is reached. The rejected member connects again.
             pass
-        self._send_away(channel)
+        self._reject(channel)
 
-    def _greet(self, channel: RemoteChannel) -> None:
+    def _receive_join(self, channel: RemoteChannel) -> None:
         try:
             kind, join = channel.receive(CONNECT_S, JOIN_BYTES)
-        except HungUp:
+        except ConnectionClosed:
             # The peer is no member. It sees the end of the connection.
-            self._send_away(channel)
+            self._reject(channel)
             return
         except BaseException:
-            self._send_away(channel)
+            self._reject(channel)
             raise
         with self._lock:
             if not self._closed and kind == "join":
-                self._newcomers.discard(channel)
+                self._pending.discard(channel)
                 self._joined.append((join, channel))
-                os.eventfd_write(self._heard, 1)
+                os.eventfd_write(self._join_event, 1)
                 return
-        self._send_away(channel)
+        self._reject(channel)
 
-    def _send_away(self, channel: RemoteChannel) -> None:
+    def _reject(self, channel: RemoteChannel) -> None:
         with self._lock:
-            self._newcomers.discard(channel)
+            self._pending.discard(channel)
         channel.close()

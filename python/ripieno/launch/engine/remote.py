@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.launch.limits import DELIVERY_HEARTBEATS, GOODBYE_S, HEARTBEAT_S, MESSAGE_S
-from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.limits import DELIVERY_HEARTBEATS, HEARTBEAT_S, MESSAGE_S, SHUTDOWN_S
+from ripieno.launch.process.channel import Channel, ConnectionClosed
 from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
@@ -69,7 +69,7 @@ class RemoteChannel(Channel):
         super().close()
         if self._tunnel is not None and self._send_s is None:
             # A member's process may exit next, which would end the tunnel before all data is sent.
-            self._tunnel.wait(GOODBYE_S)
+            self._tunnel.wait(SHUTDOWN_S)
 
     def send(self, kind: str, value: Any = None) -> None:
         self.send_packed(kind, pack(value, files_by_name=False))
@@ -79,17 +79,17 @@ class RemoteChannel(Channel):
         with self._sending:
             try:
                 size_bytes = packing.blob_bytes(packed)
-                self._put(_HEADER.pack(kind.encode(), size_bytes))
+                self._send_all(_HEADER.pack(kind.encode(), size_bytes))
                 sent = 0
                 for offset, piece in packing.blob_pieces(packed):
-                    self._put(bytes(offset - sent))
-                    self._put(piece)
+                    self._send_all(bytes(offset - sent))
+                    self._send_all(piece)
                     sent = offset + piece.nbytes
-                self._put(bytes(size_bytes - sent))
+                self._send_all(bytes(size_bytes - sent))
             except OSError as error:
-                raise HungUp(f"the other process no longer listens: {error}") from error
+                raise ConnectionClosed(f"the other process has closed the connection: {error}") from error
 
-    def _put(self, data: bytes | NDArray[Any]) -> None:
+    def _send_all(self, data: bytes | NDArray[Any]) -> None:
         view = data.data if isinstance(data, np.ndarray) else memoryview(data)
         while view:
             try:
@@ -97,45 +97,45 @@ class RemoteChannel(Channel):
             except BlockingIOError:
                 self._wait(select.POLLOUT, self._send_s)
 
-    def receive(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, Any]:
-        kind, blob = self.receive_blob(patience_s, most_bytes)
+    def receive(self, timeout_s: float | None = None, max_bytes: int | None = None) -> tuple[str, Any]:
+        kind, blob = self.receive_blob(timeout_s, max_bytes)
         return kind, packing.read_blob(blob)
 
     def receive_packed(self) -> tuple[str, Callable[[], Any]]:
         kind, blob = self.receive_blob()
         return kind, partial(packing.read_blob, blob)
 
-    def receive_blob(self, patience_s: float | None = None, most_bytes: int | None = None) -> tuple[str, NDArray[Any]]:
+    def receive_blob(self, timeout_s: float | None = None, max_bytes: int | None = None) -> tuple[str, NDArray[Any]]:
         """Return the next message, packed, in memory that ranks of the same host can read without a copy."""
-        # `patience_s` limits the wait for a message, `MESSAGE_S` each pause within a message.
+        # `timeout_s` limits the wait for a message, `MESSAGE_S` each pause within a message.
         header = bytearray(_HEADER.size)
-        self._fill(memoryview(header), patience_s)
+        self._fill(memoryview(header), timeout_s)
         kind, size_bytes = _HEADER.unpack(header)
-        if most_bytes is not None and size_bytes > most_bytes:
-            raise HungUp(f"the other process would send {size_bytes} bytes, more than {most_bytes}")
+        if max_bytes is not None and size_bytes > max_bytes:
+            raise ConnectionClosed(f"the other process would send {size_bytes} bytes, more than {max_bytes}")
         blob = empty(size_bytes, np.uint8)
         self._fill(blob.data, MESSAGE_S)
         return kind.rstrip(b"\0").decode(), blob
 
-    def _fill(self, view: memoryview, patience_s: float | None) -> None:
+    def _fill(self, view: memoryview, timeout_s: float | None) -> None:
         while view:
             try:
                 received = self._socket.recv_into(view)
             except BlockingIOError:
-                self._wait(select.POLLIN, patience_s)
+                self._wait(select.POLLIN, timeout_s)
                 continue
             except OSError as error:
-                raise HungUp(str(error)) from error
+                raise ConnectionClosed(str(error)) from error
             if not received:
-                raise HungUp("the other process is gone")
+                raise ConnectionClosed("the other process has ended")
             view = view[received:]
-            patience_s = MESSAGE_S
+            timeout_s = MESSAGE_S
 
     def _wait(self, event: int, timeout_s: float | None) -> None:
         watch = select.poll()
         watch.register(self._socket, event)
         if not watch.poll(None if timeout_s is None else timeout_s * 1000):
-            raise HungUp(f"the other process has made no progress for {timeout_s:g} s")
+            raise ConnectionClosed(f"the other process has made no progress for {timeout_s:g} s")
 
 
 def connect(
@@ -220,7 +220,7 @@ def _channel(
 ) -> RemoteChannel:
     tunnel, near = (None, end) if tunneled is None else (tunneled[0], socket.socket(fileno=tunneled[1]))
     try:
-        _limit_silence(end, heartbeat_s)
+        _set_timeouts(end, heartbeat_s)
         address = str(end.getsockname()[0])
     except OSError:
         near.close()
@@ -231,7 +231,7 @@ def _channel(
     return RemoteChannel(near, send_s, address, tunnel)
 
 
-def _limit_silence(end: socket.socket, heartbeat_s: float) -> None:
+def _set_timeouts(end: socket.socket, heartbeat_s: float) -> None:
     """Set the time after which the system ends a connection whose other host acknowledges nothing."""
     limit_s = DELIVERY_HEARTBEATS * heartbeat_s
     # The system counts whole seconds. It sends the first probe after a third of the limit.

@@ -22,7 +22,7 @@ from ripieno.launch.engine import remote
 from ripieno.launch.engine.contract import Engine, EngineJob, Run
 from ripieno.launch.engine.member_server import Invitation, Join
 from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
-from ripieno.launch.job.result_collector import tell
+from ripieno.launch.job.result_collector import try_send
 
 PACKAGES = ("numpy", "pyarrow")
 # Reported as the version of a package that is not installed.
@@ -30,7 +30,7 @@ MISSING = "missing"
 # Timeout of one connection attempt.
 REACH_S = 3.0
 # Number of concurrent connection attempts of a task.
-TRIES_AT_ONCE = 16
+CONCURRENT_TRIES_MAX = 16
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def answer(channel: RemoteChannel, invitation: Invitation, rank: int, bind_host:
         channel.receive()
         channel.send("site", Site(rank, socket.gethostname(), address, port, sys.executable, versions()))
         _, targets = channel.receive()
-        with ThreadPoolExecutor(TRIES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(CONCURRENT_TRIES_MAX) as pool:
             causes = pool.map(lambda target: _try(target, invitation), targets)
             channel.send("tried", list(zip(targets, causes, strict=True)))
         # The other tasks may still connect to this one.
@@ -124,8 +124,8 @@ class _Survey(EngineJob):
 
     def result(self) -> tuple[list[Site], list[UnreachedHost]]:
         with self._recovering():
-            sites = self._asked("site")
-            tried = self._asked("tried", _one_at_each_address(sites))
+            sites = self._request("site")
+            tried = self._request("tried", _one_at_each_address(sites))
         unreached = [
             UnreachedHost(site, target, cause)
             for site, tries in zip(sites, tried, strict=True)
@@ -134,9 +134,9 @@ class _Survey(EngineJob):
         ]
         return sites, unreached
 
-    def _asked(self, what: str, value: Any = None) -> list[Any]:
+    def _request(self, what: str, value: Any = None) -> list[Any]:
         for member in self.members:
-            tell(member, what, value)
+            try_send(member, what, value)
         return self._replies(what)
 
 
@@ -149,17 +149,17 @@ def _listening(address: str, invitation: Invitation) -> Iterator[int]:
     """Provide a port that answers peers that know the token."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family, backlog=1024) as listener:
-        greeter = threading.Thread(target=_greet, args=(listener, invitation), name="ripieno-survey", daemon=True)
-        greeter.start()
+        acceptor = threading.Thread(target=_accept_all, args=(listener, invitation), name="ripieno-survey", daemon=True)
+        acceptor.start()
         try:
             yield listener.getsockname()[1]
         finally:
             # The shutdown wakes the thread that accepts connections.
             listener.shutdown(socket.SHUT_RDWR)
-            greeter.join()
+            acceptor.join()
 
 
-def _greet(listener: socket.socket, invitation: Invitation) -> None:
+def _accept_all(listener: socket.socket, invitation: Invitation) -> None:
     for channel in remote.MemberAcceptor(listener, invitation.token, tls=invitation.tls).members():
         channel.close()
 

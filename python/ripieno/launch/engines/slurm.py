@@ -114,7 +114,7 @@ class SlurmEngine(Engine):
         return started.StartedRun(
             [self._srun, *options, *size, *own, *where, *self._arguments],
             invitation,
-            started.matching(_FAILURE),
+            started.failure_parser(_FAILURE),
         )
 
     def _cpus(self) -> tuple[int, int]:

@@ -34,7 +34,7 @@ VARIABLES = (VARIABLE, *processes.THREAD_VARIABLES)
 ANSWER_S = 20.0
 
 #: Returns the rank and the cause from a line of a launcher's output, or None if the line reports no failure.
-Account = Callable[[str], tuple[int | None, str] | None]
+FailureParser = Callable[[str], tuple[int | None, str] | None]
 
 
 def program(name: str, engine: str) -> str:
@@ -53,7 +53,7 @@ class StartedRun(Run):
     command : sequence of str
         Command line of the launcher. The command of a rank is appended.
     invitation : Invitation
-    account_of : callable
+    parse_failure : callable
         Parses a line of the launcher's standard error.
     wrapper : sequence of str
         Command that runs a rank; the rank's own command is appended. It may append an argument for the rank: the id of
@@ -66,13 +66,13 @@ class StartedRun(Run):
         self,
         command: Sequence[str],
         invitation: Invitation,
-        account_of: Account,
+        parse_failure: FailureParser,
         wrapper: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self._name = os.path.basename(command[0])
-        self._account_of = account_of
+        self._parse_failure = parse_failure
         text = base64.b64encode(pickle.dumps(invitation)).decode()
         # If this process is a rank of another job, its ranks must not inherit the variables of that job.
         own = (*environment.VARIABLES, *launchers.MPI_VARIABLES)
@@ -81,7 +81,7 @@ class StartedRun(Run):
         environ = {**kept, **processes.package_path(), **threads, **(variables or {}), VARIABLE: text}
         rank = [sys.executable, "-P", "-m", "ripieno.launch.engines.started"]
         self._process = subprocess.Popen(
-            processes.ended_with_this([*command, *wrapper, *rank]),
+            processes.wrapped_to_die_with_parent([*command, *wrapper, *rank]),
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=environ,
@@ -93,7 +93,7 @@ class StartedRun(Run):
 
     def end(self) -> None:
         """Wait for the launcher; if it does not exit, ask it to end its ranks, then kill it."""
-        processes.end([self._process], patience_s=LEAVE_S, step_s=CANCEL_S)
+        processes.end([self._process], grace_s=LEAVE_S, step_s=CANCEL_S)
         self._watch.join(CANCEL_S)
 
     def _listen(self) -> None:
@@ -102,9 +102,9 @@ class StartedRun(Run):
         with self._process.stderr as pipe:
             for line in pipe:
                 text = line.decode(errors="replace")
-                account = self._account_of(text)
-                if account is not None:
-                    self.failed(*account)
+                failure = self._parse_failure(text)
+                if failure is not None:
+                    self.failed(*failure)
                 last = text.strip(" -\n") or last
                 # Standard error may be missing or closed. The ranks must not be held up by that.
                 with suppress(AttributeError, OSError, ValueError):
@@ -114,43 +114,43 @@ class StartedRun(Run):
             self.failed(None, f"{self._name}: {processes.ending(status)}: {last}")
 
 
-def matching(pattern: str) -> Account:
-    """Return an `Account` from a regular expression with the groups ``rank`` and ``cause``."""
+def failure_parser(pattern: str) -> FailureParser:
+    """Return a `FailureParser` from a regular expression with the groups ``rank`` and ``cause``."""
 
-    def account_of(line: str) -> tuple[int | None, str] | None:
+    def parse_failure(line: str) -> tuple[int | None, str] | None:
         found = re.search(pattern, line)
         if found is None:
             return None
         return None if found["rank"] is None else int(found["rank"]), found["cause"].strip()
 
-    return account_of
+    return parse_failure
 
 
 def main() -> None:
     """Run a rank of the job that sent the invitation in the environment."""
     if len(sys.argv) > 1:
-        processes.die_with(int(sys.argv[1]))
+        processes.die_with_parent(int(sys.argv[1]))
     place = launchers.detect(os.environ)
     text = os.environ.pop(VARIABLE, None)
     if place is None or text is None:
         sys.exit(f"ripieno: no launcher has started this process as a rank, or it has not passed {VARIABLE} on")
     invitation = pickle.loads(base64.b64decode(text))
-    left = threading.Event()
+    has_left = threading.Event()
 
-    def hung_up() -> None:
+    def on_disconnect() -> None:
         # This process belongs to the rank alone, so it may exit in any state of the program.
-        if not left.wait(LEAVE_S):
+        if not has_left.wait(LEAVE_S):
             os._exit(1)
 
     try:
-        serve(invitation, place.rank, attempt=place.job or "", hung_up=hung_up)
+        serve(invitation, place.rank, attempt=place.job or "", on_disconnect=on_disconnect)
     except RendezvousError as error:
         sys.exit(f"ripieno: {error}")
     except EngineError:
         # The caller of the job gets the error.
         sys.exit(1)
     finally:
-        left.set()
+        has_left.set()
 
 
 if __name__ == "__main__":

@@ -79,8 +79,8 @@ class JobAccumulator(Accumulator):
 class Adder:
     """An accumulator as seen by a task."""
 
-    def __init__(self, ledger: AccumulatorTotals, number: int, shape: tuple[int, ...], op: str) -> None:
-        self._ledger = ledger
+    def __init__(self, totals: AccumulatorTotals, number: int, shape: tuple[int, ...], op: str) -> None:
+        self._totals = totals
         self._number = number
         self._shape = shape
         self._op = op
@@ -90,7 +90,7 @@ class Adder:
         _check_number(amount)
         if np.shape(amount) != self._shape:
             raise InputError(f"accumulator.add: the shape is {np.shape(amount)}: expected {self._shape}")
-        amounts = self._ledger.amounts()
+        amounts = self._totals.amounts()
         before = amounts.get(self._number)
         # An array is copied, because the task may modify it later.
         amounts[self._number] = np.array(amount) if before is None and self._shape else amount
@@ -100,7 +100,7 @@ class Adder:
     @property
     def value(self) -> NoReturn:
         """Raise `InputError`: a task cannot read the value."""
-        raise InputError(f"{self._ledger.rule}: read it where it was made, later")
+        raise InputError(f"{self._totals.rule}: read it where it was made, later")
 
 
 class AccumulatorTotals:
@@ -121,7 +121,7 @@ class AccumulatorTotals:
         return Adder(self, number, shape, op)
 
     @contextmanager
-    def page(self) -> Iterator[Amounts]:
+    def collecting(self) -> Iterator[Amounts]:
         """Collect the amounts that this thread adds meanwhile, by the number of the accumulator."""
         amounts: Amounts = {}
         # A program that runs in the calling process may itself run other programs.

@@ -10,10 +10,10 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ripieno.comm.broadcast_variables import check_strategy, checked_for
+from ripieno.comm.broadcast_variables import check_strategy, places_for
 from ripieno.errors import InputError, SerializationError
 from ripieno.launch.job.programs import ForRank0
-from ripieno.launch.job.stand_ins import local, standing_for
+from ripieno.launch.job.stand_ins import local, rank_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ class Broadcast(Generic[T]):
 
     def __init__(self, job: Job, value: T, strategy: str, places: Place | Sequence[Place]) -> None:
         check_strategy(strategy)
-        self._places = checked_for(strategy, places)
+        self._places = places_for(strategy, places)
         self._key = f"broadcast {next(_numbers)}"
         self._job: Job | None = job
         self._value: T | None = value
@@ -50,7 +50,7 @@ class Broadcast(Generic[T]):
         self._dropping = weakref.finalize(self, job._dropped.append, self._key)
         self._dropping.atexit = False
         try:
-            program, args, kwargs = self.sent_again()
+            program, args, kwargs = self.store_request()
             job.run(program, *args, **kwargs)
         except BaseException as error:
             # Some ranks may have received the value.
@@ -60,7 +60,7 @@ class Broadcast(Generic[T]):
                     f"broadcast: a {type(value).__name__} cannot be sent: {_cause(error)}"
                 ) from error
             raise
-        job._kept.add(self)
+        job._live_broadcasts.add(self)
 
     @property
     def value(self) -> T:
@@ -75,19 +75,23 @@ class Broadcast(Generic[T]):
         """
         job, self._job, self._value = self._job, None, None
         if job is not None:
-            job._kept.discard(self)
+            job._live_broadcasts.discard(self)
             self._dropping()
-            job._forget_now()
+            job._forget_if_idle()
 
-    def sent_again(self) -> tuple[Any, ...]:
+    def store_request(self) -> tuple[Any, ...]:
         """Return the program, with its arguments, that stores the value on all ranks, including replacements."""
         assert self._job is not None, "a value that was released is not sent"
         job, kind = self._job, type(self._value).__name__
         # A single rank, or ranks with replicas, receive the value itself: they do not relay it.
-        sealed = job._sealed(self._value) if job.workers > 1 and job.replicas == 1 else None
-        if sealed is None:
-            return _keep, (self._key, kind, self._value), {}
-        return _expect, (self._key, kind, ForRank0(sealed), self._strategy, self._places, job._broadcast_generation), {}
+        packed = job._packed(self._value) if job.workers > 1 and job.replicas == 1 else None
+        if packed is None:
+            return _store_value, (self._key, kind, self._value), {}
+        return (
+            _store_variable,
+            (self._key, kind, ForRank0(packed), self._strategy, self._places, job._broadcast_generation),
+            {},
+        )
 
     def __repr__(self) -> str:
         if self._job is None:
@@ -104,10 +108,10 @@ class Broadcast(Generic[T]):
     def __reduce__(self) -> tuple[Any, ...]:
         if self._job is None:
             raise InputError("this broadcast value was released")
-        return _received, (self._key,)
+        return _restored, (self._key,)
 
 
-class Received:
+class RankBroadcast:
     """A `Broadcast` as seen by programs."""
 
     def __init__(self, kind: str, value: Any = None, variable: BroadcastVariable[Any] | None = None) -> None:
@@ -124,7 +128,7 @@ class Received:
             raise InputError("this broadcast value was released")
         if self._variable is None:
             return self._value
-        with standing_for(self._local):
+        with rank_values(self._local):
             return self._variable.value
 
     def release(self) -> None:
@@ -143,28 +147,28 @@ class Received:
         self.release()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Received, (self._kind, self.value)
+        return RankBroadcast, (self._kind, self.value)
 
 
-def _received(key: str) -> Received:
+def _restored(key: str) -> RankBroadcast:
     found: dict[str, Any] = local()
     if key not in found:
         raise SerializationError(
             "a broadcast value of another job: a value is kept by the ranks of the job that sent it"
         )
-    received: Received = found[key]
+    received: RankBroadcast = found[key]
     return received
 
 
-def _keep(comm: Communicator, key: str, kind: str, value: Any) -> None:
-    local()[key] = Received(kind, value)
+def _store_value(comm: Communicator, key: str, kind: str, value: Any) -> None:
+    local()[key] = RankBroadcast(kind, value)
 
 
-def _expect(
+def _store_variable(
     comm: Communicator, key: str, kind: str, given: ForRank0, strategy: str, places: list[str], generation: int
 ) -> None:
-    sealed = given.value if comm.rank == 0 else None
-    local()[key] = Received(kind, variable=comm._lasting_variable(sealed, strategy, places, generation))
+    packed = given.value if comm.rank == 0 else None
+    local()[key] = RankBroadcast(kind, variable=comm._lasting_variable(packed, strategy, places, generation))
 
 
 def _cause(error: SerializationError) -> BaseException:

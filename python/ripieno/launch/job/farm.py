@@ -1,4 +1,4 @@
-"""A task farm: ranks take items one by one as they become free, and results are returned as they are found.
+"""A task farm: idle ranks request items one by one, and results are returned as they arrive.
 
 All ranks compute, including rank 0. A thread on rank 0 hands out item numbers in ascending order. Each rank sends a
 result to the launching process at once.
@@ -61,12 +61,12 @@ def _wave(
     job: Job, function: Callable[[Item], Result], items: Sequence[Item], first: int
 ) -> Generator[tuple[int, Any], None, None]:
     """Process `items`, all of them in flight; yield the number and the result of each as they arrive."""
-    came: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+    events: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
     failure: list[BaseException] = []
 
     def listen(event: dict[str, Any]) -> None:
         if _KEY in event:
-            came.put(event)
+            events.put(event)
 
     def run() -> None:
         try:
@@ -74,14 +74,14 @@ def _wave(
                 job.run(_work, function, items)
         except BaseException as error:
             failure.append(error)
-        came.put(None)
+        events.put(None)
 
     runner = threading.Thread(target=run, name="ripieno-map", daemon=True)
     runner.start()
     seen: set[int] = set()
     failed: Callable[[], NoReturn] | None = None
     try:
-        while (event := _next_event(job, came)) is not None:
+        while (event := _next_event(job, events)) is not None:
             index = event[_KEY]
             # A program that restarts on fewer ranks computes some results again.
             if index in seen or failed is not None:
@@ -119,10 +119,10 @@ def _throw_unreadable(error: Exception, where: str) -> NoReturn:
     ) from error
 
 
-def _next_event(job: Job, came: queue.SimpleQueue[dict[str, Any] | None]) -> dict[str, Any] | None:
+def _next_event(job: Job, events: queue.SimpleQueue[dict[str, Any] | None]) -> dict[str, Any] | None:
     if os.getpid() != job._owner_pid:
         raise CommunicatorClosed("this process was forked from the one that reads the results of map")
-    return came.get()
+    return events.get()
 
 
 #: The key of the item number in the events of a farm.
@@ -137,13 +137,13 @@ def _work(comm: Communicator, function: Callable[[Any], Any], items: Sequence[An
         server = threading.Thread(target=counter.serve, args=(comm,), name="ripieno-map")
         server.start()
     has_failed = False
-    while (index := counter.take() if comm.rank == 0 else _asked_for(comm, has_failed)) != _NO_MORE:
+    while (index := counter.take() if comm.rank == 0 else _request_item(comm, has_failed)) != _NO_MORE:
         value: FailureReport | NDArray[Any]
         try:
-            value = _sealed(function(items[index]))
+            value = _packed_blob(function(items[index]))
         except Exception as error:
             has_failed = True
-            # The traceback starts in the user's function.
+            # Drop this module's frame: the traceback starts in the user's function.
             inner = error.__traceback__ and error.__traceback__.tb_next
             value = FailureReport.of(error.with_traceback(inner), comm.rank, comm.hosts[comm.rank])
         comm.emit({_KEY: index, "failed": has_failed, "value": value})
@@ -154,7 +154,7 @@ def _work(comm: Communicator, function: Callable[[Any], Any], items: Sequence[An
         counter.check()
 
 
-def _asked_for(comm: Communicator, has_failed: bool) -> int:
+def _request_item(comm: Communicator, has_failed: bool) -> int:
     """Request the next item for an idle rank."""
     comm.send(has_failed, 0, tag=_REQUEST)
     index: int = comm.recv(0, tag=_GRANT)
@@ -204,7 +204,7 @@ class _Counter:
             raise self._error
 
 
-def _sealed(value: Any) -> NDArray[Any]:
+def _packed_blob(value: Any) -> NDArray[Any]:
     packed = shared_message.pack(value)
     blob = np.empty(packing.blob_bytes(packed), np.uint8)
     packing.write_blob(packed, blob)

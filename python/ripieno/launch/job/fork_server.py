@@ -1,7 +1,7 @@
 """A process that starts workers by fork: ``python -m ripieno.launch.job.fork_server <descriptor> <launcher>``.
 
-It has imported what a worker needs, so that a worker starts in milliseconds instead of importing NumPy and this package
-anew. It ends when its launcher hangs up.
+It has imported NumPy and this package, so a forked worker starts in milliseconds. It ends when its launcher
+disconnects.
 
 Protocol: the launcher sends one byte and six descriptors: a file with the names of modules to import first and the
 worker's environment, its channel, its standard output and error, its current folder, and the write end of a pipe. The
@@ -37,7 +37,7 @@ def main(fd: int, launcher_pid: int) -> None:
     """
     processes.ignore_interrupts()
     if launcher_pid:
-        processes.die_with(launcher_pid)
+        processes.die_with_parent(launcher_pid)
     channel = _Server(fd).serve()
     if channel is not None:
         worker.main(channel)
@@ -60,7 +60,7 @@ class _Server:
         gc.freeze()
 
     def serve(self) -> int | None:
-        """Fork on request until the launcher hangs up. In a worker, return the descriptor of its channel."""
+        """Fork on request until the launcher disconnects. In a worker, return the descriptor of its channel."""
         while True:
             for fd, _ in self._watch.poll():
                 if fd == self._woken:
@@ -106,7 +106,7 @@ class _Server:
         return None
 
     def _become_worker(self, channel: int, stdout: int, stderr: int, folder: int) -> None:
-        processes.die_with(self._pid)
+        processes.die_with_parent(self._pid)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, self._sigchld)
         os.dup2(stdout, 1)

@@ -17,10 +17,10 @@ from ripieno.flight.trace import Trace
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.job import EventListener, Job, unsendable
 from ripieno.launch.job.programs import Events, RankSession
-from ripieno.launch.job.stand_ins import forget, standing_for
+from ripieno.launch.job.stand_ins import forget, rank_values
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.running import running
-from ripieno.launch.process.shared_message import handed_over
+from ripieno.launch.process.shared_message import as_received
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.supervisor import RankState, RankStatus
 
@@ -41,36 +41,40 @@ class InlineJob(Job):
         options |= {} if trace is None else {"flight_folder": trace.folder}
         events = Events()
         events.send = self._hear
-        meet = partial(single_rank, threads=threads, on_event=events, **options)
-        self._seat = RankSession(meet(), meet, events=events)
+        connect = partial(single_rank, threads=threads, on_event=events, **options)
+        self._session = RankSession(connect(), connect, events=events)
         self._local: dict[str, Any] = {}
-        self._watch.leave_lines()
-        self._watch.begins(type(self).__name__, self._place, threads, self._seat.comm.hosts)
+        self._watch.stop_lines()
+        self._watch.begins(type(self).__name__, self._place, threads, self._session.comm.hosts)
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        if self._seat.comm.closed:
-            self._seat.meet_again()
-        self._seat.comm._fits.clear()
-        self._seat.comm._memory.clear()
-        with standing_for(self._local):
+        if self._session.comm.closed:
+            self._session.reconnect()
+        self._session.comm._fits.clear()
+        self._session.comm._memory.clear()
+        with rank_values(self._local):
             try:
-                args, kwargs = handed_over((args, kwargs))
+                args, kwargs = as_received((args, kwargs))
             except SerializationError as error:
                 raise unsendable(program, error) from error
             try:
-                comm, hearing = self._seat.comm, self._watch.hearing(True, 1)
-                with self._seat.events.of_program(comm, hearing), running(comm), PROGRAMS.page() as self._added[0]:
+                comm, event_options = self._session.comm, self._watch.event_options(True, 1)
+                with (
+                    self._session.events.of_program(comm, event_options),
+                    running(comm),
+                    PROGRAMS.collecting() as self._added[0],
+                ):
                     result = program(comm, *args, **kwargs)
             except BaseException as error:
                 if os.getpid() != self._owner_pid:
                     # A process that the program has forked is no rank.
                     raise
-                self._part()
-                _raise_as_of_a_rank(error)
+                self._disconnect_members()
+                _raise_from_rank_failed(error)
         try:
-            self._seat.end_program()
+            self._session.end_program()
         except (CommunicatorClosed, RankFailed):
-            self._part()
+            self._disconnect_members()
         return [result]
 
     def _rank_states(self) -> list[RankStatus]:
@@ -81,11 +85,11 @@ class InlineJob(Job):
         if kind == "pulse":
             self._watch.pulse(0, value)
         else:
-            self._tell_all({"rank": 0, **value})
+            self._notify_listeners({"rank": 0, **value})
 
-    def _part(self) -> None:
+    def _disconnect_members(self) -> None:
         self.epoch += 1
-        self._seat.comm.close()
+        self._session.comm.close()
 
     def _resize(self, workers: int) -> None:
         raise InputError(
@@ -93,14 +97,14 @@ class InlineJob(Job):
         )
 
     def _forget(self, names: list[str]) -> None:
-        with standing_for(self._local):
+        with rank_values(self._local):
             forget(names)
 
     def _close(self) -> None:
-        self._seat.close()
+        self._session.close()
 
 
-def _raise_as_of_a_rank(error: BaseException) -> NoReturn:
+def _raise_from_rank_failed(error: BaseException) -> NoReturn:
     failed = RankFailed(0, socket.gethostname(), describe(error)[0])
     failed.results = {}
     if isinstance(error, SystemExit):
@@ -117,6 +121,6 @@ def single_rank(
     import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None))
-    options = flight.prepared(options)
+    options = flight.with_flight_folder(options)
     native = _native.Communicator.connect(0, 1, lambda text: [text], token=secrets.token_bytes(32), **options)
     return Communicator(native, threads=threads, on_event=on_event)

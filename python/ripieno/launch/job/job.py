@@ -79,7 +79,7 @@ class Job(ABC):
         self.replicas = replicas
         self.lost: dict[int, str] = {}
         # The broadcast values that the ranks keep.
-        self._kept: WeakSet[Broadcast[Any]] = WeakSet()
+        self._live_broadcasts: WeakSet[Broadcast[Any]] = WeakSet()
         # Increases when the ranks may hold different broadcast values.
         self._broadcast_generation = 0
         self.epoch = 0
@@ -92,9 +92,9 @@ class Job(ABC):
         self._added: dict[int, Amounts] = {}
         # Broadcast values without a handle that the ranks still keep.
         self._dropped: deque[str] = deque()
-        self._over: str | None = None
+        self._end_reason: str | None = None
         # The holder of the lock runs one or more programs, while other threads wait.
-        self._turn = threading.RLock()
+        self._run_lock = threading.RLock()
         self._running = False
         self._was_closed = False
         self._idle = threading.Event()
@@ -156,13 +156,13 @@ class Job(ABC):
         """
         if not callable(program):
             raise InputError(f"program: a {type(program).__name__}: expected a function of a communicator")
-        with self._turn:
+        with self._run_lock:
             if self._running:
                 raise InputError(
                     "this job is already running a program; neither the program nor its event functions can call it"
                 )
-            if self._over is not None:
-                raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
+            if self._end_reason is not None:
+                raise CommunicatorClosed(f"this job is over: {self._end_reason}; launch another one")
             self._forget_dropped()
             self._running = True
             self._idle.clear()
@@ -260,13 +260,13 @@ class Job(ABC):
             If the ranks could not join, or one ended before. The next program gets new ranks, as many as before.
         """
         check_count("workers", workers)
-        with self._turn:
+        with self._run_lock:
             if self._running:
                 raise InputError(
                     "resize: this job is running a program; neither the program nor its event functions can call it"
                 )
-            if self._over is not None:
-                raise CommunicatorClosed(f"this job is over: {self._over}; launch another one")
+            if self._end_reason is not None:
+                raise CommunicatorClosed(f"this job is over: {self._end_reason}; launch another one")
             if self.replicas > 1:
                 raise InputError(f"resize: the job has {self.replicas} replicas of each rank, whose number is fixed")
             if workers != self.workers:
@@ -275,7 +275,13 @@ class Job(ABC):
     def __repr__(self) -> str:
         workers = "worker" if self.workers == 1 else "workers"
         lost = f", {len(self.lost)} lost" if self.lost else ""
-        state = f"over: {self._over}" if self._over is not None else "running a program" if self._running else "ready"
+        state = (
+            f"over: {self._end_reason}"
+            if self._end_reason is not None
+            else "running a program"
+            if self._running
+            else "ready"
+        )
         return f"<{type(self).__name__} of {self.workers} {workers} in {self._place}{lost}, {state}>"
 
     @property
@@ -392,7 +398,7 @@ class Job(ABC):
         """
         listeners = [] if listener is None else [listener]
         # Events of other threads' programs are not for this listener.
-        with self._turn:
+        with self._run_lock:
             self._listeners.extend(listeners)
             try:
                 yield
@@ -422,7 +428,7 @@ class Job(ABC):
         ...     [str(each.state) for each in job.ranks]
         ['ready', 'ready']
         """
-        return [] if self._over is not None else self._rank_states()
+        return [] if self._end_reason is not None else self._rank_states()
 
     @abstractmethod
     def _rank_states(self) -> list[RankStatus]:
@@ -431,7 +437,7 @@ class Job(ABC):
     @property
     def over(self) -> bool:
         """Whether the job was closed or could not be formed."""
-        return self._over is not None
+        return self._end_reason is not None
 
     def close(self) -> None:
         """End the workers. Repeated calls have no effect."""
@@ -445,14 +451,14 @@ class Job(ABC):
     ) -> None:
         self._close_once()
 
-    def _forget_now(self) -> None:
+    def _forget_if_idle(self) -> None:
         """Delete dropped values on the ranks if they wait for a program; otherwise leave it to the next program."""
-        if self._turn.acquire(blocking=False):
+        if self._run_lock.acquire(blocking=False):
             try:
-                if not self._running and self._over is None:
+                if not self._running and self._end_reason is None:
                     self._forget_dropped()
             finally:
-                self._turn.release()
+                self._run_lock.release()
 
     def _forget_dropped(self) -> None:
         names = []
@@ -463,13 +469,13 @@ class Job(ABC):
 
     def _close_once(self) -> None:
         with self._lock:
-            if self._over is not None:
+            if self._end_reason is not None:
                 return
-            self._over = "it was closed"
+            self._end_reason = "it was closed"
             self._was_closed = True
             is_running = self._running
         # If another thread waits for a program, abort the program. That thread then ends the workers.
-        if is_running and self._hang_up() and self._idle.wait(CLOSING_S):
+        if is_running and self._abort_program() and self._idle.wait(CLOSING_S):
             return
         self._close()
         self._finish()
@@ -480,7 +486,7 @@ class Job(ABC):
         if self._trace is not None:
             self._trace.finish()
 
-    def _tell_all(self, event: dict[str, Any]) -> None:
+    def _notify_listeners(self, event: dict[str, Any]) -> None:
         """Pass an event of a rank to all listeners."""
         self._watch.event(event)
         for listener in self._listeners:
@@ -488,10 +494,10 @@ class Job(ABC):
 
     def _disown(self) -> None:
         """Mark the job as over in a forked process. It continues in the process that launched it."""
-        self._over = self._over or "it belongs to the process from which this one was forked"
+        self._end_reason = self._end_reason or "it belongs to the process from which this one was forked"
         self._running = False
         # Threads that do not exist in this process may hold the old locks.
-        self._turn, self._lock = threading.RLock(), threading.Lock()
+        self._run_lock, self._lock = threading.RLock(), threading.Lock()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Job:
         # Cloned estimators share the job.
@@ -505,7 +511,7 @@ class Job(ABC):
     @abstractmethod
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
 
-    def _sealed(self, value: Any) -> PackedValue:
+    def _packed(self, value: Any) -> PackedValue:
         """Pack a value as rank 0 relays it, or raise `SerializationError`."""
         return shared_message.pack(value, files_by_name=self._SHARES_FILES, read_only=True)
 
@@ -520,7 +526,7 @@ class Job(ABC):
     @abstractmethod
     def _close(self) -> None: ...
 
-    def _hang_up(self) -> bool:
+    def _abort_program(self) -> bool:
         """Abort the program that another thread waits for; return whether that was possible."""
         return False
 

@@ -23,18 +23,18 @@ from ripieno import host
 from ripieno._types import OnFailure
 from ripieno.flight.trace import Trace
 from ripieno.launch import limits
-from ripieno.launch.binding import Binding, places
+from ripieno.launch.binding import Binding, cpus_of_ranks
 from ripieno.launch.job.job import EventListener
 from ripieno.launch.job.process_job import JobState, ProcessJob
 from ripieno.launch.job.programs import RunRequest
-from ripieno.launch.job.result_collector import RankConnection, tell
+from ripieno.launch.job.result_collector import RankConnection, try_send
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import check_room
+from ripieno.launch.limits import check_memory
 from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
-from ripieno.launch.process.channel import HungUp, pair
+from ripieno.launch.process.channel import ConnectionClosed, pair
 from ripieno.launch.process.forked import ForkedProcess, fork
-from ripieno.launch.process.interruption import held_back
+from ripieno.launch.process.interruption import deferred_interrupt
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.shared_message import SharedMessage
 from ripieno.launch.replicas import replicas_environment
@@ -59,7 +59,7 @@ class _Worker(RankConnection):
         except subprocess.TimeoutExpired:
             return None
 
-    def stands_still(self) -> bool:
+    def is_stopped(self) -> bool:
         return process.is_stopped(self.process.pid)
 
 
@@ -105,7 +105,7 @@ class LocalJob(ProcessJob[_Worker]):
         # Initial options of all members.
         self._setup: dict[str, Any] = {}
         weakref.finalize(self, _end_workers, self.members, self._spares, self._pumps, self._owner_pid)
-        self._form_first()
+        self._start_or_close()
 
     @property
     def pids(self) -> list[int]:
@@ -116,7 +116,7 @@ class LocalJob(ProcessJob[_Worker]):
     def _place(self) -> str:
         return f"processes of {self._host}"
 
-    def _form(self) -> None:
+    def _start_members(self) -> None:
         self.members.clear()
         self._pumps.clear()
         self._setup = {
@@ -132,14 +132,14 @@ class LocalJob(ProcessJob[_Worker]):
         self._start("rank", range(self.workers), self.members)
         self._keep_spares()
         for member in self.members:
-            tell(member, "meet", (member.rank, self.workers))
-        self._replies("ready", self._meeting_s() + limits.START_S)
+            try_send(member, "meet", (member.rank, self.workers))
+        self._replies("ready", self._rendezvous_s() + limits.START_S)
 
-    def _still_s(self, awaited: str) -> float:
+    def _stop_limit_s(self, awaited: str) -> float:
         heartbeat_s: float = self._options.get("heartbeat_timeout_s", limits.HEARTBEAT_S)
         return limits.STOPPED_S if awaited == "ready" else heartbeat_s
 
-    def _starting_s(self) -> float:
+    def _start_limit_s(self) -> float:
         return limits.START_S
 
     def _keep_spares(self) -> None:
@@ -147,12 +147,12 @@ class LocalJob(ProcessJob[_Worker]):
         self._spares[:] = [spare for spare in self._spares if spare.process.poll() is None]
         self._start("spare", range(len(self._spares), self._spare_count), self._spares)
 
-    def _close_ranks(self, lost: list[_Worker]) -> bool:
+    def _replace_lost(self, lost: list[_Worker]) -> bool:
         if self._on_failure == "raise" or len(lost) == len(self.members):
             return False
         _end_workers(lost, [], [], self._owner_pid)
         if self._on_failure == "shrink":
-            self._take_places([member for member in self.members if member.loss is None])
+            self._renumber([member for member in self.members if member.loss is None])
             return True
         self._keep_spares()
         substitutes = self._spares[: len(lost)]
@@ -164,39 +164,39 @@ class LocalJob(ProcessJob[_Worker]):
         self._keep_spares()
         return True
 
-    def _take_places(self, members: list[_Worker]) -> None:
+    def _renumber(self, members: list[_Worker]) -> None:
         """Make `members` the members of the job, and number them."""
         self.members[:] = members
         for rank, member in enumerate(members):
             member.rank = rank
 
     def _resize(self, workers: int) -> None:
-        check_room(workers, self._spare_count)
-        # Too few cores are reported before any member leaves.
-        places(self._binding, [self.threads] * workers, host.cores())
-        if self._state not in (JobState.READY, JobState.APART):
+        check_memory(workers, self._spare_count)
+        # Raise the error about too few cores before any member leaves.
+        cpus_of_ranks(self._binding, [self.threads] * workers, host.cores())
+        if self._state not in (JobState.READY, JobState.DISCONNECTED):
             super()._resize(workers)
             return
         self.epoch += 1
-        with held_back():
+        with deferred_interrupt():
             leaving = self.members[workers:]
             for member in leaving:
-                tell(member, "close")
+                try_send(member, "close")
             _end_workers(leaving, [], [], self._owner_pid)
             staying = self.members[:workers]
             self._start("rank", range(len(staying), workers), staying)
-            self._take_places(staying)
+            self._renumber(staying)
             self.workers = workers
-        self._state, self._has_others = JobState.APART, True
+        self._state, self._has_replacements = JobState.DISCONNECTED, True
         with self._recovering():
-            self._come_together()
+            self._make_ready()
 
     def _dismiss(self, member: _Worker) -> None:
-        process.end([member.process], patience_s=0.0, step_s=0.0)
+        process.end([member.process], grace_s=0.0, step_s=0.0)
 
-    def _meeting_s(self) -> float:
-        meeting_s: float = self._options.get("rendezvous_timeout_s", limits.MEETING_S)
-        return meeting_s
+    def _rendezvous_s(self) -> float:
+        rendezvous_s: float = self._options.get("rendezvous_timeout_s", limits.RENDEZVOUS_TIMEOUT_S)
+        return rendezvous_s
 
     def _start(self, name: str, numbers: Iterable[int], workers: list[_Worker]) -> None:
         """Start one worker per number, and append it to `workers`."""
@@ -217,27 +217,27 @@ class LocalJob(ProcessJob[_Worker]):
             pump.add(name, child)
         message = {
             "sys_path": sys.path,
-            "main": main_module.of_this_process(),
+            "main": main_module.current_main(),
             "communicator": self._setup,
-            "lent": (Borrowed.of(_PROBE), _PROBE),
+            "probe": (Borrowed.of(_PROBE), _PROBE),
         }
-        tell(worker, "setup", message)
+        try_send(worker, "setup", message)
         return worker
 
     def _send(self, request: RunRequest) -> None:
         lend = all(worker.can_read for worker in self._living())
-        with SharedMessage(request, lend=lend) as parcel:
+        with SharedMessage(request, lend=lend) as message:
             for worker in self._living():
                 # If the member has ended, a later receive reports it with the cause.
-                with suppress(HungUp):
-                    worker.channel.send_parcel("run", parcel)
+                with suppress(ConnectionClosed):
+                    worker.channel.send_message("run", message)
 
-    def _say_goodbye(self) -> None:
+    def _request_exit(self) -> None:
         for worker in (*self.members, *self._spares):
-            tell(worker, "close")
-        deadline = time.monotonic() + limits.GOODBYE_S
+            try_send(worker, "close")
+        deadline = time.monotonic() + limits.SHUTDOWN_S
         for worker in self.members:
-            if worker.stands_still():
+            if worker.is_stopped():
                 continue
             try:
                 worker.process.wait(max(0.0, deadline - time.monotonic()))

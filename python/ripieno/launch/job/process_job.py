@@ -20,14 +20,14 @@ from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, Seri
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
 from ripieno.launch.job.programs import RunRequest, current_directory
-from ripieno.launch.job.result_collector import RankConnection, ResultCollector, tell
+from ripieno.launch.job.result_collector import RankConnection, ResultCollector, try_send
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.process.interruption import held_back, interruptible
+from ripieno.launch.process.interruption import deferred_interrupt, interruptible
 from ripieno.launch.process.report import other_rank
 from ripieno.launch.supervisor import Policy, RankState, RankStatus
 
-# With on_failure="respawn" a program restarts at most this often after losses. Then the program counts as their cause.
-RESPAWNS = 3
+# With on_failure="respawn" a program restarts at most this often after losses.
+RESPAWN_COUNT_MAX = 3
 
 
 M = TypeVar("M", bound=RankConnection)
@@ -37,9 +37,9 @@ class JobState(Enum):
     """State of a job's ranks."""
 
     READY = "its ranks wait for programs"
-    BUSY = "its ranks run a program or meet, and have not all replied"
-    APART = "its ranks wait, and must meet anew before a program that communicates"
-    GONE = "its ranks have ended, and others must be started"
+    BUSY = "its ranks run a program or join each other, and have not all replied"
+    DISCONNECTED = "its ranks wait, and must connect again before a program that communicates"
+    ENDED = "its ranks have ended, and others must be started"
 
 
 class ProcessJob(Job, Generic[M]):
@@ -71,15 +71,15 @@ class ProcessJob(Job, Generic[M]):
         # Hosts of the lost ranks, by their initial numbers.
         self._lost_hosts: dict[int, str] = {}
         # The thread that waits, or last waited, for a program.
-        self._runner = 0
-        self._state = JobState.GONE
+        self._runner_thread = 0
+        self._state = JobState.ENDED
         # Whether new ranks have replaced ranks that held kept values.
-        self._has_others = False
+        self._has_replacements = False
         # Collector of the current or last program.
-        self._heard = ResultCollector("result", [], Policy(replicas))
+        self._collector = ResultCollector("result", [], Policy(replicas))
 
     @abstractmethod
-    def _form(self) -> None:
+    def _start_members(self) -> None:
         """Start the members and let them join."""
 
     @abstractmethod
@@ -87,56 +87,58 @@ class ProcessJob(Job, Generic[M]):
         """Send a program to all live members; raise `SerializationError` only if no member has received any part."""
 
     @abstractmethod
-    def _say_goodbye(self) -> None:
-        """Ask the waiting members to exit."""
+    def _request_exit(self) -> None:
+        """Request the waiting members to exit."""
 
     @abstractmethod
     def _end(self) -> None:
         """End all members in any state and release all resources. Repeated calls have no effect."""
 
     @abstractmethod
-    def _meeting_s(self) -> float:
+    def _rendezvous_s(self) -> float:
         """Return how long live members may take to join."""
 
-    def _close_ranks(self, lost: list[M]) -> bool:
+    def _replace_lost(self, lost: list[M]) -> bool:
         """Replace lost members or renumber the others, as configured; return False if all must be restarted.
 
         All other members wait, and join again next.
         """
         return False
 
-    def _begin(self, awaited: str, within_s: float | None = None) -> None:
+    def _begin(self, awaited: str, rendezvous_limit_s: float | None = None) -> None:
         """Begin to collect one message of the kind `awaited` from every member."""
         # An engine ends all its ranks when the first one ends.
         on_failure = self._on_failure if awaited == "result" and self._SURVIVES else "raise"
-        policy = Policy(self.replicas, on_failure, stop_limit_s=self._still_s(awaited), within_s=within_s)
-        self._heard = ResultCollector(awaited, self.members, policy, on_pulse=self._watch.pulse)
+        policy = Policy(
+            self.replicas, on_failure, stop_limit_s=self._stop_limit_s(awaited), rendezvous_limit_s=rendezvous_limit_s
+        )
+        self._collector = ResultCollector(awaited, self.members, policy, on_pulse=self._watch.pulse)
 
-    def _still_s(self, awaited: str) -> float | None:
+    def _stop_limit_s(self, awaited: str) -> float | None:
         """Return how long members may be stopped before they send `awaited`; None if the launcher cannot detect it."""
         return None
 
-    def _form_first(self) -> None:
-        """Form the job, or end it."""
+    def _start_or_close(self) -> None:
+        """Start the members; close the job if that fails."""
         try:
-            self._form()
+            self._start_members()
         except BaseException as error:
-            self._over = f"its ranks did not start: {error}".partition("\n")[0]
+            self._end_reason = f"its ranks did not start: {error}".partition("\n")[0]
             self._end()
             self._finish()
             raise
         self._state = JobState.READY
-        self._tell_hosts()
+        self._report_joined()
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-        self._runner = threading.get_ident()
+        self._runner_thread = threading.get_ident()
         for attempt in itertools.count():
             with self._recovering():
-                self._come_together()
+                self._make_ready()
             try:
-                return self._ask(program, args, kwargs, goes_on=attempt > 0)
+                return self._run_once(program, args, kwargs, keeps_checkpoints=attempt > 0)
             except RankFailed as failed:
-                if not self._begins_again(attempt):
+                if not self._may_restart(attempt):
                     raise
                 ranks = "rank" if self.workers == 1 else "ranks"
                 self._watch.note(f"{name_of(program)} begins again on {self.workers} {ranks}")
@@ -147,121 +149,126 @@ class ProcessJob(Job, Generic[M]):
                 )
         raise AssertionError("one attempt returns or raises")
 
-    def _begins_again(self, attempt: int) -> bool:
+    def _may_restart(self, attempt: int) -> bool:
         """Return, after a failure, whether the program may restart: only losses have occurred, and ranks are left."""
-        if self._on_failure == "raise" or self._was_closed or self._heard.has_culprit:
+        if self._on_failure == "raise" or self._was_closed or self._collector.has_culprit:
             return False
         if self.workers == 0:
-            self._over = "all of its ranks have died"
+            self._end_reason = "all of its ranks have died"
             return False
-        return attempt < RESPAWNS + (len(self.lost) if self._on_failure == "shrink" else 0)
+        return attempt < RESPAWN_COUNT_MAX + (len(self.lost) if self._on_failure == "shrink" else 0)
 
-    def _ask(
-        self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, goes_on: bool = True
+    def _run_once(
+        self,
+        program: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        keeps_checkpoints: bool = True,
     ) -> list[Any]:
-        """Return the results of ready members; with `goes_on` they keep checkpoints of earlier programs in memory."""
+        """Return the results of ready members; `keeps_checkpoints` keeps the checkpoints of earlier programs."""
         with self._recovering():
             try:
-                hearing = self._watch.hearing(bool(self._listeners), self.workers)
+                event_options = self._watch.event_options(bool(self._listeners), self.workers)
                 self._state = JobState.BUSY
                 self._begin("result")
                 directory = current_directory() if self._SHARES_FILES else None
-                self._send((program, args, kwargs, hearing, goes_on, directory))
+                self._send((program, args, kwargs, event_options, keeps_checkpoints, directory))
                 unsent = None
             except SerializationError as error:
                 self._state = JobState.READY
                 unsent = error
             if unsent is None:
-                return self._collected()
+                return self._collect()
         # No member has started the program.
         raise unsendable(program, unsent) from unsent
 
-    def _come_together(self) -> None:
+    def _make_ready(self) -> None:
         """Make the job ready: live members join again, and new members replace ended ones."""
-        if self._state is JobState.APART:
+        if self._state is JobState.DISCONNECTED:
             # A member may have died since.
             self._state = JobState.BUSY
             with suppress(RankFailed, RendezvousError):
                 for member in self.members:
-                    tell(member, "meet", (member.rank, len(self.members)))
-                self._replies("ready", self._meeting_s() + self._starting_s())
+                    try_send(member, "meet", (member.rank, len(self.members)))
+                self._replies("ready", self._rendezvous_s() + self._start_limit_s())
                 self._state = JobState.READY
-                self._tell_hosts()
-                self._give_again(self._has_others)
+                self._report_joined()
+                self._resend_broadcasts(self._has_replacements)
         if self._state is not JobState.READY:
-            self._form_again()
+            self._restart_members()
 
-    def _give_again(self, are_others: bool) -> None:
+    def _resend_broadcasts(self, were_replaced: bool) -> None:
         """Send broadcast values again if any rank was replaced."""
-        if are_others:
+        if were_replaced:
             self._broadcast_generation += 1
-            self._has_others = False
-            for each in list(self._kept):
-                self._ask(*each.sent_again())
+            self._has_replacements = False
+            for each in list(self._live_broadcasts):
+                self._run_once(*each.store_request())
 
-    def _tell_hosts(self) -> None:
+    def _report_joined(self) -> None:
         """Report that the members have joined."""
         self._watch.begins(type(self).__name__, self._place, self.threads, [member.host for member in self.members])
 
-    def _starting_s(self) -> float:
+    def _start_limit_s(self) -> float:
         """Return how long members may take to start, before they join."""
         return 0.0
 
-    def _form_again(self) -> None:
+    def _restart_members(self) -> None:
         """End the members and start new ones, which receive the values that `broadcast` has sent before."""
         self.epoch += 1
-        with held_back():
+        with deferred_interrupt():
             if self._state is JobState.READY:
-                self._say_goodbye()
+                self._request_exit()
             self._end()
-        self._state = JobState.GONE
+        self._state = JobState.ENDED
         if self._on_failure == "raise":
             self.lost.clear()
         try:
-            self._form()
+            self._start_members()
         except BaseException:
             self._end()
             raise
         self._state = JobState.READY
-        self._tell_hosts()
-        self._give_again(True)
+        self._report_joined()
+        self._resend_broadcasts(True)
 
     @contextmanager
     def _recovering(self) -> Iterator[None]:
-        """On an error, collect what the ranks were doing, and leave a job that can run the next program."""
+        """On an error, collect the states of the ranks, and leave a job that can run the next program."""
         try:
             yield
         except BaseException as error:
-            if self._state is not JobState.GONE and any(member.channel.closed for member in self._living()):
+            if self._state is not JobState.ENDED and any(member.channel.closed for member in self._living()):
                 # Another thread has closed the members' channels during the wait.
-                self._state = JobState.GONE
+                self._state = JobState.ENDED
                 raise CommunicatorClosed("the job was closed: its process ends") from None
-            if self._state is not JobState.GONE:
-                # In any case, no reply of this program may be taken for a reply of the next one.
+            if self._state is not JobState.ENDED:
+                # The next program must not receive replies of this one.
                 try:
                     if isinstance(error, Exception) and not self._was_closed:
-                        if self._heard.verdict is None:
-                            self._heard.supervisor.abandon()
+                        if self._collector.verdict is None:
+                            self._collector.supervisor.abandon()
                             self._listen(passes_events=False)
-                        self._add_what_is_known(error)
+                        self._add_details(error)
                 finally:
-                    self._part()
+                    self._disconnect_members()
             raise
 
-    def _part(self) -> None:
+    def _disconnect_members(self) -> None:
         """Handle failed ranks: live members can join again if all of them wait; otherwise they are ended."""
         self.epoch += 1
         lost = [member for member in self.members if member.loss is not None]
-        all_wait = all(member.rank in self._heard.supervisor.waiting for member in self._living())
+        all_wait = all(member.rank in self._collector.supervisor.waiting for member in self._living())
         if self._on_failure == "shrink":
             self.workers -= len(lost)
-        if self._was_closed or not self._is_whole() or not all_wait or (lost and not self._close_ranks(lost)):
-            self._state = JobState.GONE
+        if self._was_closed or not self._is_intact() or not all_wait or (lost and not self._replace_lost(lost)):
+            self._state = JobState.ENDED
             self._end()
         else:
-            self._has_others |= bool(lost)
-            self._state = JobState.APART
-        self._heard.replies.clear()
+            self._has_replacements |= bool(lost)
+            self._state = JobState.DISCONNECTED
+        self._collector.replies.clear()
 
     def _rank_states(self) -> list[RankStatus]:
         # Another thread may replace members meanwhile.
@@ -277,10 +284,10 @@ class ProcessJob(Job, Generic[M]):
         return current + past
 
     def _state_of(self, member: M) -> RankState:
-        supervisor = self._heard.supervisor
+        supervisor = self._collector.supervisor
         if supervisor.verdict is None and member.rank < supervisor.world_size:
             return supervisor.state(member.rank)
-        is_gone = self._state is JobState.GONE or member.loss is not None
+        is_gone = self._state is JobState.ENDED or member.loss is not None
         return RankState.LOST if is_gone else RankState.READY
 
     def _note_lost(self) -> None:
@@ -297,16 +304,16 @@ class ProcessJob(Job, Generic[M]):
 
     def _dismiss(self, member: M) -> None:
         """End a member in any state, also a stopped one. Repeated calls have no effect."""
-        member.channel.hang_up()
+        member.channel.shut_down()
 
-    def _is_whole(self) -> bool:
+    def _is_intact(self) -> bool:
         """Return whether no source other than the members has reported the end of a member."""
         return True
 
-    def _add_what_is_known(self, error: Exception) -> None:
+    def _add_details(self, error: Exception) -> None:
         failed = other_rank(error)
         if failed is not None:
-            failed.results = dict(sorted(self._heard.replies.items()))
+            failed.results = dict(sorted(self._collector.replies.items()))
         for line in self._flight_lines():
             if line not in getattr(error, "__notes__", ()):
                 error.add_note(line)
@@ -315,70 +322,70 @@ class ProcessJob(Job, Generic[M]):
         before, self.workers = self.workers, workers
         try:
             with self._recovering():
-                self._form_again()
+                self._restart_members()
         except BaseException:
             self.workers = before
             raise
 
     def _forget(self, names: list[str]) -> None:
-        if self._state is not JobState.GONE:
+        if self._state is not JobState.ENDED:
             for member in self._living():
-                tell(member, "forget", names)
+                try_send(member, "forget", names)
 
-    def _hang_up(self) -> bool:
-        if self._runner == threading.get_ident():
+    def _abort_program(self) -> bool:
+        if self._runner_thread == threading.get_ident():
             return False
         for member in self.members:
-            member.channel.hang_up()
+            member.channel.shut_down()
         return True
 
     def _close(self) -> None:
-        with held_back():
-            if self._state in (JobState.READY, JobState.APART):
-                self._say_goodbye()
-            self._state = JobState.GONE
+        with deferred_interrupt():
+            if self._state in (JobState.READY, JobState.DISCONNECTED):
+                self._request_exit()
+            self._state = JobState.ENDED
             self._end()
 
     def _living(self) -> list[Any]:
         return [member for member in self.members if member.loss is None]
 
     def _alarm(self) -> Any:
-        """Return another object to poll, or None; when it is ready, `_hear_alarm` is called."""
+        """Return another object to poll, or None; when it is ready, `_handle_alarm` is called."""
         return None
 
-    def _hear_alarm(self) -> None:
-        """Pass on what the alarm means to the supervisor."""
+    def _handle_alarm(self) -> None:
+        """Report the event of the alarm to the supervisor."""
         raise AssertionError("a job with an alarm handles it")
 
     def _flight_lines(self) -> list[str]:
         """Return the last flight records of the ranks that have reported."""
-        return [line for _, report in sorted(self._heard.reports.items()) for line in report.flight]
+        return [line for _, report in sorted(self._collector.reports.items()) for line in report.flight]
 
-    def _replies(self, kind: str, within_s: float | None = None) -> list[Any]:
+    def _replies(self, kind: str, rendezvous_limit_s: float | None = None) -> list[Any]:
         """Return one message of `kind` from every member; serve exchanges and events meanwhile; raise on failure."""
-        self._begin(kind, within_s)
-        return self._collected()
+        self._begin(kind, rendezvous_limit_s)
+        return self._collect()
 
-    def _collected(self) -> list[Any]:
-        """Return what the members reply in the conversation that has begun."""
-        heard = self._heard
-        self._added = heard.added
+    def _collect(self) -> list[Any]:
+        """Collect the replies of the members and return them."""
+        collector = self._collector
+        self._added = collector.added
         try:
             self._listen()
-            results = heard.results()
+            results = collector.results()
         finally:
             self._note_lost()
-        if heard.apart or (self.replicas == 1 and len(self._living()) < len(self.members)):
-            self._part()
+        if collector.end_failures or (self.replicas == 1 and len(self._living()) < len(self.members)):
+            self._disconnect_members()
         elif self._state is JobState.BUSY:
             self._state = JobState.READY
         # The replies belong to the caller, which may free them before the next program.
-        heard.replies.clear()
+        collector.replies.clear()
         return results
 
     def _listen(self, *, passes_events: bool = True) -> None:
         """Receive messages until the supervisor has decided."""
-        heard = self._heard
+        collector = self._collector
         with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
             for member in self._living():
                 for source in member.sources:
@@ -390,23 +397,23 @@ class ProcessJob(Job, Generic[M]):
             alarm = self._alarm()
             if alarm is not None:
                 selector.register(alarm, selectors.EVENT_READ, None)
-            heard.tick()
-            while heard.verdict is None:
-                for key, _ in ready(heard.wait_s()):
+            collector.tick()
+            while collector.verdict is None:
+                for key, _ in ready(collector.wait_s()):
                     if key.data is None:
                         selector.unregister(key.fileobj)
-                        self._hear_alarm()
+                        self._handle_alarm()
                         continue
-                    has_ended, events = heard.hear(key.data, key.fileobj)
+                    has_ended, events = collector.receive(key.data, key.fileobj)
                     if has_ended:
                         selector.unregister(key.fileobj)
                     for event in events if passes_events else ():
-                        self._tell_all(event)
+                        self._notify_listeners(event)
                         if self._was_closed:
                             raise CommunicatorClosed("a listener has closed the job")
                 if self._was_closed:
                     raise CommunicatorClosed("the job was closed")
-                heard.tick()
-                self._watch.states(heard.supervisor)
+                collector.tick()
+                self._watch.states(collector.supervisor)
                 for key in [each for each in selector.get_map().values() if each.data and each.data.loss is not None]:
                     selector.unregister(key.fileobj)

@@ -17,7 +17,7 @@ from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, S
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.limits import HEARTBEAT_S
-from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.channel import Channel, ConnectionClosed
 from ripieno.launch.process.processes import end_fork, flush_output
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
@@ -52,7 +52,7 @@ def through(channel: Channel) -> Exchange:
     return exchange
 
 
-def meet(
+def connect(
     rank: int,
     world_size: int,
     exchange: Exchange,
@@ -68,7 +68,7 @@ def meet(
     options["rack"] = rack_of_this_host(racks, by_engine=options.pop("rack_by_engine", None))
     heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
 
-    native = _native.Communicator.connect(rank, world_size, exchange, **flight.prepared(options))
+    native = _native.Communicator.connect(rank, world_size, exchange, **flight.with_flight_folder(options))
     comm = Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
     if racks == FIND and None in comm.racks and (found := found_racks(comm)) is not None:
         comm.adopt_racks(found)
@@ -102,13 +102,13 @@ class EventOptions(NamedTuple):
 
     Attributes
     ----------
-    is_heard
+    has_listener
         Whether the launcher listens to emitted events.
     pulse_s
         Interval between pulses of each rank in seconds; None without a dashboard.
     """
 
-    is_heard: bool
+    has_listener: bool
     pulse_s: float | None = None
 
 
@@ -124,13 +124,13 @@ class ForRank0:
     value: Any
 
 
-def elsewhere(request: RunRequest) -> RunRequest:
-    """Return the request for ranks other than 0: without values for rank 0, or unchanged if it has none."""
-    program, args, kwargs, hearing, goes_on, directory = request
+def without_rank_0_values(request: RunRequest) -> RunRequest:
+    """Return the request for ranks other than 0, without values for rank 0. If it has none, return it unchanged."""
+    program, args, kwargs, event_options, keeps_checkpoints, directory = request
     if not any(isinstance(each, ForRank0) for each in args):
         return request
     args = tuple(ForRank0(None) if isinstance(each, ForRank0) else each for each in args)
-    return program, args, kwargs, hearing, goes_on, directory
+    return program, args, kwargs, event_options, keeps_checkpoints, directory
 
 
 class Events:
@@ -140,38 +140,38 @@ class Events:
     ----------
     send : callable
         Sends a message of a kind to the launcher.
-    hearing : Hearing
+    event_options : EventOptions
         Which events the launcher listens to.
     """
 
     send: Callable[[str, Any], None]
 
     def __init__(self) -> None:
-        self.hearing = EventOptions(False)
+        self.event_options = EventOptions(False)
         self._pulse: Telemetry | None = None
 
     def __call__(self, event: dict[str, Any]) -> None:
-        if self.hearing.is_heard:
+        if self.event_options.has_listener:
             self.send("event", event)
-        elif self.hearing.pulse_s is not None and self._pulse is not None:
+        elif self.event_options.pulse_s is not None and self._pulse is not None:
             self._pulse.event(event)
 
     @contextmanager
-    def of_program(self, comm: Communicator, hearing: EventOptions) -> Iterator[None]:
-        """Forward events while a program runs, as `hearing` requests."""
-        end = self.begin(comm, hearing)
+    def of_program(self, comm: Communicator, event_options: EventOptions) -> Iterator[None]:
+        """Forward events while a program runs, as `event_options` requests."""
+        end = self.begin(comm, event_options)
         try:
             yield
         finally:
             end()
 
-    def begin(self, comm: Communicator, hearing: EventOptions) -> Callable[[], None]:
+    def begin(self, comm: Communicator, event_options: EventOptions) -> Callable[[], None]:
         """Begin to forward events like `of_program`, and return the function that ends it."""
-        self.hearing = hearing
-        if hearing.pulse_s is None:
+        self.event_options = event_options
+        if event_options.pulse_s is None:
             return _nothing
         self._pulse = self._pulse or Telemetry(lambda kind, value: self.send(kind, value))
-        self._pulse.begin(comm, hearing.pulse_s)
+        self._pulse.begin(comm, event_options.pulse_s)
         return self._pulse.end
 
 
@@ -185,9 +185,9 @@ class RankSession:
     Parameters
     ----------
     comm : Communicator
-        Communicator of the first rendezvous.
-    meet : callable
-        Joins other ranks; takes the arguments of `meet_again`.
+        The first communicator.
+    connect : callable
+        Connects to the other ranks; takes the arguments of `reconnect`.
     replicas : int
         Number of replicas of each logical rank.
     events : Events, optional
@@ -204,27 +204,27 @@ class RankSession:
     def __init__(
         self,
         comm: Communicator,
-        meet: Callable[..., Communicator],
+        connect: Callable[..., Communicator],
         replicas: int = 1,
         events: Events | None = None,
         begins_again: bool = False,
     ) -> None:
         self.events = events or Events()
-        self._meet = meet
+        self._connect = connect
         self._replicas = replicas
         self._begins_again = begins_again
         # The caller's directory, as last received.
         self._directory = current_directory()
         self._take(comm)
 
-    def meet_again(self, *place: int) -> None:
+    def reconnect(self, *place: int) -> None:
         """Close the communicator in any state and join again; keep broadcast values and checkpoints.
 
         `place` is the new rank and the number of ranks, unless the job has only one rank.
         """
         self.comm.close()
         lasting, memory = self.comm._lasting, self.comm._memory
-        self._take(self._meet(*place))
+        self._take(self._connect(*place))
         self.comm._lasting, self.comm._memory = lasting, memory
 
     def enter(self, directory: str | None) -> None:
@@ -271,70 +271,74 @@ def current_directory() -> str | None:
         return None
 
 
-def serve(channel: ProgramSource, seat: RankSession) -> None:
-    """Handle messages from `channel` until one ends the service; raise `HungUp` if the channel closes before."""
-    _ready(channel, seat)
-    while _serve_one(channel, seat):
+def serve(channel: ProgramSource, session: RankSession) -> None:
+    """Handle messages until one ends the service; raise `ConnectionClosed` if the channel closes first."""
+    _ready(channel, session)
+    while _serve_one(channel, session):
         flush_output()
 
 
-def _ready(channel: ProgramSource, seat: RankSession) -> None:
-    channel.send("ready", seat.comm.hosts[seat.comm.rank])
+def _ready(channel: ProgramSource, session: RankSession) -> None:
+    channel.send("ready", session.comm.hosts[session.comm.rank])
 
 
-def _serve_one(channel: ProgramSource, seat: RankSession) -> bool:
+def _serve_one(channel: ProgramSource, session: RankSession) -> bool:
     """Handle one message; return False if it ends the service. Drop the request and its result before returning."""
     try:
         kind, value = channel.receive()
         if kind == "close":
             return False
         if kind == "meet":
-            seat.meet_again(*value)
-            _ready(channel, seat)
+            session.reconnect(*value)
+            _ready(channel, session)
         elif kind == "forget":
             forget(value)
         else:
-            _run(channel, seat, *value)
-    except HungUp:
+            _run(channel, session, *value)
+    except ConnectionClosed:
         raise
     except BaseException as error:
-        seat.follow()
-        _fail(channel, seat.comm, _in_terms_of_programs(error))
+        session.follow()
+        _fail(channel, session.comm, _with_readable_end(error))
     return True
 
 
 def _run(
     channel: ProgramSource,
-    seat: RankSession,
+    session: RankSession,
     program: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
-    hearing: EventOptions,
-    goes_on: bool,
+    event_options: EventOptions,
+    keeps_checkpoints: bool,
     directory: str | None,
 ) -> None:
-    seat.enter(directory)
-    rank, host = seat.comm.rank, seat.comm.hosts[seat.comm.rank]
-    seat.comm._fits.clear()
-    if not goes_on:
-        seat.comm._memory.clear()
-    with seat.events.of_program(seat.comm, hearing), running(seat.comm), PROGRAMS.page() as amounts:
-        result = _call(program, seat.comm, *args, **kwargs)
+    session.enter(directory)
+    rank, host = session.comm.rank, session.comm.hosts[session.comm.rank]
+    session.comm._fits.clear()
+    if not keeps_checkpoints:
+        session.comm._memory.clear()
+    with (
+        session.events.of_program(session.comm, event_options),
+        running(session.comm),
+        PROGRAMS.collecting() as amounts,
+    ):
+        result = _call_program(program, session.comm, *args, **kwargs)
     if amounts:
         channel.send("added", amounts)
     try:
-        seat.end_program()
+        session.end_program()
     except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:
-        report = FailureReport.of(_in_terms_of_programs(error), rank, host)
-        seat.comm._withdraw()
-        _send_result(channel, rank, "returned", result, Returned(result, report, seat.knew_of_failure()))
+        report = FailureReport.of(_with_readable_end(error), rank, host)
+        session.comm._withdraw()
+        _send_result(channel, rank, "returned", result, Returned(result, report, session.knew_of_failure()))
     else:
-        without = tuple(seat.comm.lost_ranks)
+        without = tuple(session.comm.lost_ranks)
         kind, message = ("returned", Returned(result, without=without)) if without else ("result", result)
         _send_result(channel, rank, kind, result, message)
 
 
-def _call(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call_program(program: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Call the program. If the program forks, the child process ends with the program and reports nothing."""
     rank_pid = os.getpid()
     try:
@@ -356,7 +360,7 @@ def _send_result(channel: ProgramSource, rank: int, kind: str, result: Any, mess
         raise SerializationError(sentence) from None
 
 
-def _in_terms_of_programs(error: BaseException) -> BaseException:
+def _with_readable_end(error: BaseException) -> BaseException:
     """Replace the name of the final collective in an error message by a statement that ranks have returned."""
     if isinstance(error, CollectiveMismatch):
         error.args = tuple(_END_IS_CALLED.sub("has returned from its program", str(each)) for each in error.args)
@@ -373,7 +377,7 @@ def _fail(channel: ProgramSource, comm: Communicator, error: BaseException) -> N
     if comm.first_ranks != list(range(comm.world_size)):
         # After a shrink, ranks have other numbers than the report uses. The program decides whether to continue again.
         report = replace(report, victim=None)
-    report = report.told_to_all(comm)
+    report = report.announce(comm)
     comm._withdraw()
     flush_output()
     channel.send("error", report)

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from ripieno.errors import EngineError, RankFailed, RendezvousError, SerializationError
 from ripieno.launch.job.programs import Returned
-from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.channel import Channel, ConnectionClosed
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.replicas import replicas_of
 from ripieno.launch.supervisor import Ending, Policy, RankState, Supervisor, Verdict
@@ -60,14 +60,14 @@ class RankConnection:
         """Return in one line why the process has ended; None if it has not, or if its status is unknown here."""
         return None
 
-    def stands_still(self) -> bool:
+    def is_stopped(self) -> bool:
         """Return whether the process is known to be stopped, so that it cannot send anything."""
         return False
 
 
-def tell(member: RankConnection, kind: str, value: Any = None) -> None:
+def try_send(member: RankConnection, kind: str, value: Any = None) -> None:
     """Send a message. A broken connection is ignored here and detected by the receiving side."""
-    with suppress(HungUp):
+    with suppress(ConnectionClosed):
         member.channel.send(kind, value)
 
 
@@ -91,7 +91,7 @@ class ResultCollector:
         By rank.
     reports : dict of int to FailureReport
         Reports of failed ranks.
-    apart : dict of int to FailureReport
+    end_failures : dict of int to FailureReport
         Why ranks that have returned could not end the program together with the others.
     added : dict of int to object
         Values that ranks have added to accumulators.
@@ -113,7 +113,7 @@ class ResultCollector:
         self.supervisor = Supervisor(len(members), policy, time.monotonic(), begin)
         self.replies: dict[int, Any] = {}
         self.reports: dict[int, FailureReport] = {}
-        self.apart: dict[int, FailureReport] = {}
+        self.end_failures: dict[int, FailureReport] = {}
         # Reports about messages that this process cannot unpickle.
         self._garbled: dict[int, FailureReport] = {}
         self.added: dict[int, Any] = {}
@@ -146,7 +146,7 @@ class ResultCollector:
 
     def _throw(self, verdict: Verdict) -> NoReturn:
         if verdict.witness is not None:
-            (self.apart | self.reports | self._garbled)[verdict.witness].throw()
+            (self.end_failures | self.reports | self._garbled)[verdict.witness].throw()
         if verdict.ending is Ending.ENGINE:
             raise EngineError(verdict.cause)
         if verdict.culprit is not None:
@@ -156,15 +156,15 @@ class ResultCollector:
         ranks = ", ".join(f"{member.rank} on {member.host}" for member in missing[:8])
         raise RendezvousError(
             f"{len(missing)} of {len(self._members)} ranks have not met the others within "
-            f"{self.supervisor.policy.within_s:g} s: {ranks}{' …' if len(missing) > 8 else ''}; they stand still, or "
-            "cannot reach each other: raise rendezvous_timeout_s if they only need longer"
+            f"{self.supervisor.policy.rendezvous_limit_s:g} s: {ranks}{' …' if len(missing) > 8 else ''}; "
+            "they stand still, or cannot reach each other: raise rendezvous_timeout_s if they only need longer"
         )
 
     def tick(self) -> None:
         """Observe stopped processes, and let the supervisor decide."""
         now = time.monotonic()
         self.supervisor.set_time(now)
-        self.supervisor.inspect(now, lambda rank: self._members[rank].stands_still())
+        self.supervisor.inspect(now, lambda rank: self._members[rank].is_stopped())
         self.supervisor.tick(now)
         for rank, cause in self.supervisor.lost.items():
             self._members[rank].loss = cause
@@ -173,7 +173,7 @@ class ResultCollector:
         """Return how long to wait for the next message."""
         return self.supervisor.wait_s(time.monotonic())
 
-    def hear(self, member: RankConnection, source: Any) -> tuple[bool, list[dict[str, Any]]]:
+    def receive(self, member: RankConnection, source: Any) -> tuple[bool, list[dict[str, Any]]]:
         """Handle the messages of `member` that have arrived, or the end of its process; return its events.
 
         The first value is whether `source` has nothing more to report.
@@ -184,9 +184,9 @@ class ResultCollector:
             # A process that has ended may have left messages. Read them before the process is declared dead.
             count = 0
             while _readable(member.channel) and (count < MESSAGE_COUNT or source is not member.channel):
-                self._hear_one(member, events)
+                self._receive_one(member, events)
                 count += 1
-        except HungUp:
+        except ConnectionClosed:
             self.supervisor.leaves(member.rank)
         else:
             if source is member.channel:
@@ -196,7 +196,7 @@ class ResultCollector:
             self.supervisor.ends(member.rank, cause)
         return True, events
 
-    def _hear_one(self, member: RankConnection, events: list[dict[str, Any]]) -> None:
+    def _receive_one(self, member: RankConnection, events: list[dict[str, Any]]) -> None:
         kind, load = member.channel.receive_packed()
         try:
             value = load()
@@ -226,7 +226,7 @@ class ResultCollector:
         report = _unreadable_report(member, kind, error)
         if kind not in _LAST_MESSAGES:
             self._garbled.setdefault(member.rank, report)
-            self.supervisor.garbles(member.rank, report.cause)
+            self.supervisor.sends_unreadable(member.rank, report.cause)
             return
         self.reports[member.rank] = report
         # After "returned" the member knows of another failed rank. The report of that rank explains more.
@@ -238,12 +238,12 @@ class ResultCollector:
         self.supervisor.returns(member.rank, returned.without)
         failure = returned.failure
         if failure is not None:
-            self.apart[member.rank] = failure
-            self.supervisor.returns_apart(member.rank, **failure.blame, was_known=returned.was_known)
+            self.end_failures[member.rank] = failure
+            self.supervisor.returns_incomplete(member.rank, **failure.accusation, was_known=returned.was_known)
 
     def _reported(self, member: RankConnection, report: FailureReport) -> None:
         self.reports[member.rank] = report
-        self.supervisor.fails(member.rank, **report.blame)
+        self.supervisor.fails(member.rank, **report.accusation)
 
     def _exchanged(self, member: RankConnection, text: str) -> None:
         self.supervisor.meets(member.rank)
@@ -252,7 +252,7 @@ class ResultCollector:
             texts = [self._exchange[rank] for rank in range(len(self._members))]
             self._exchange.clear()
             for each in self._members:
-                tell(each, "exchange", texts)
+                try_send(each, "exchange", texts)
 
 
 def _unreadable_report(member: RankConnection, kind: str, error: Exception) -> FailureReport:

@@ -32,7 +32,7 @@ class Here:
 
 
 @contextmanager
-def standing_for(local: dict[str, Any]) -> Iterator[None]:
+def rank_values(local: dict[str, Any]) -> Iterator[None]:
     """Unpickle stand-ins in this thread, which belongs to one rank, as the values of `local`."""
     before = getattr(_place, "local", None)
     _place.local = local

@@ -14,7 +14,7 @@ from ripieno.launch.process.telemetry import PULSE_VARIABLE, LogLines
 from ripieno.launch.supervisor import RankState, Supervisor
 
 #: States in which a rank sends no pulses.
-_QUIET = (RankState.STARTING, RankState.MEETING, RankState.STOPPED, RankState.SILENT, RankState.LEAVING)
+_INACTIVE = (RankState.STARTING, RankState.MEETING, RankState.STOPPED, RankState.SILENT, RankState.LEAVING)
 
 logger = logging.getLogger("ripieno.launch")
 
@@ -29,17 +29,17 @@ class JobWatch:
 
     Parameters
     ----------
-    is_asked
+    is_requested
         Whether to open a dashboard for this job.
     """
 
-    def __init__(self, is_asked: bool = False) -> None:
-        self.dashboard, self._is_own = current(is_asked)
+    def __init__(self, is_requested: bool = False) -> None:
+        self.dashboard, self._is_own = current(is_requested)
         self._lines = LogLines()
         # Lost ranks since the last rendezvous.
         self._lost: set[int] = set()
         # Ranks that send nothing, as last reported.
-        self._quiet: dict[int, RankState] = {}
+        self._inactive: dict[int, RankState] = {}
         if self.dashboard is not None:
             self._lines.begin()
 
@@ -47,11 +47,11 @@ class JobWatch:
     def _board(self) -> Any:
         return None if self.dashboard is None else self.dashboard.board
 
-    def hearing(self, is_heard: bool, workers: int) -> EventOptions:
+    def event_options(self, has_listener: bool, workers: int) -> EventOptions:
         """Return which events a program on `workers` ranks is to send."""
         if self.dashboard is None:
-            return EventOptions(is_heard)
-        return EventOptions(is_heard, pulse_s(workers))
+            return EventOptions(has_listener)
+        return EventOptions(has_listener, pulse_s(workers))
 
     def environment(self, workers: int) -> dict[str, str]:
         """Return the environment variables that request pulses from the ranks of a script."""
@@ -90,10 +90,10 @@ class JobWatch:
         if self.dashboard is not None:
             self._board.iterations.begin(name, most)
 
-    def pulse(self, rank: int, told: Mapping[str, Any]) -> None:
+    def pulse(self, rank: int, pulse: Mapping[str, Any]) -> None:
         """Report the pulse of a rank."""
         if self.dashboard is not None:
-            self._board.record_telemetry(rank, told)
+            self._board.record_telemetry(rank, pulse)
             self._take_lines()
 
     def event(self, event: Mapping[str, Any]) -> None:
@@ -121,11 +121,11 @@ class JobWatch:
         """Report the states of ranks that send nothing. Repeated calls have no effect."""
         if self.dashboard is None:
             return
-        now = {rank: state for rank in supervisor.awaited if (state := supervisor.state(rank)) in _QUIET}
+        now = {rank: state for rank in supervisor.awaited if (state := supervisor.state(rank)) in _INACTIVE}
         for rank, state in now.items():
-            if self._quiet.get(rank) is not state:
+            if self._inactive.get(rank) is not state:
                 self._board.record_state(rank, str(state))
-        self._quiet = now
+        self._inactive = now
 
     def note(self, text: str) -> None:
         """Report an event as text."""
@@ -142,7 +142,7 @@ class JobWatch:
             if self._is_own:
                 self.dashboard.end()
 
-    def leave_lines(self) -> None:
+    def stop_lines(self) -> None:
         """Stop collecting log lines here: the rank in this process reports them."""
         self._lines.end()
 

@@ -1,6 +1,6 @@
 """A worker process of the local engine, forked by `ripieno.launch.job.fork_server`.
 
-It joins its peers through the launcher, then runs programs until the launcher ends the job or hangs up.
+It joins its peers through the launcher, then runs programs until the launcher ends the job or disconnects.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from ripieno import log
 from ripieno.comm.communicator import Communicator
 from ripieno.host import Core
-from ripieno.launch.binding import Binding, places
+from ripieno.launch.binding import Binding, cpus_of_ranks
 from ripieno.launch.job import programs
-from ripieno.launch.job.stand_ins import standing_for
+from ripieno.launch.job.stand_ins import rank_values
 from ripieno.launch.process import main_module
-from ripieno.launch.process.channel import Channel, HungUp, inherited
+from ripieno.launch.process.channel import Channel, ConnectionClosed, inherited
 from ripieno.launch.process.report import FailureReport
 from ripieno.wire.borrowed import can_read
 
@@ -32,11 +32,11 @@ def main(fd: int) -> None:
         assert kind == "setup", "the first message of the launcher names this worker"
         threading.Thread(target=_end_with_launcher, args=(channel,), daemon=True).start()
         sys.path[:] = setup["sys_path"]
-        main_module.stand_in(setup["main"])
+        main_module.replace_main(setup["main"])
         log.show_if_set()
-        channel.send("can-read", can_read(*setup["lent"]))
+        channel.send("can-read", can_read(*setup["probe"]))
         _serve(channel, **setup["communicator"])
-    except HungUp:
+    except ConnectionClosed:
         os._exit(1)
 
 
@@ -46,11 +46,11 @@ def _serve(
     events = programs.Events()
     events.send = channel.send
 
-    def meet(rank: int, world_size: int) -> Communicator:
+    def connect(rank: int, world_size: int) -> Communicator:
         # The cores are divided anew among the current number of ranks.
-        if binding.is_asked:
-            places(binding, [options["threads"]] * world_size, cores)[rank].take()
-        return programs.meet(
+        if binding.is_requested:
+            cpus_of_ranks(binding, [options["threads"]] * world_size, cores)[rank].take()
+        return programs.connect(
             rank,
             world_size,
             programs.through(channel),
@@ -63,20 +63,20 @@ def _serve(
     if kind == "close":
         return  # a spare that was not needed
     try:
-        comm = meet(*place)
+        comm = connect(*place)
     except Exception as error:
         channel.send("error", FailureReport.of(error, place[0], socket.gethostname()))
-        # The launcher ends this process. An exit of its own could be taken for the cause of the failure.
+        # The launcher ends this process. It could mistake an earlier exit for the cause of the failure.
         threading.Event().wait()
         return
-    seat = programs.RankSession(comm, meet, replicas, events, begins_again)
-    with standing_for({}):
-        programs.serve(channel, seat)
-    seat.close()
+    session = programs.RankSession(comm, connect, replicas, events, begins_again)
+    with rank_values({}):
+        programs.serve(channel, session)
+    session.close()
 
 
 def _end_with_launcher(channel: Channel) -> None:
-    """End this process when the launcher hangs up, in any state of the program."""
+    """End this process when the launcher disconnects, in any state of the program."""
     watch = select.poll()
     watch.register(channel.fileno(), select.POLLRDHUP)
     watch.poll()

@@ -21,7 +21,7 @@ from ripieno.launch.process.shared_message import SharedMessage, open_inline, op
 _HEADER = struct.Struct("<16sQ??")
 
 
-class HungUp(Exception):
+class ConnectionClosed(Exception):
     """Raised if the process at the other end has ended, or has closed the channel."""
 
 
@@ -44,31 +44,31 @@ class Channel:
 
     def send(self, kind: str, value: Any = None) -> None:
         """Pack and send `value`."""
-        with SharedMessage(value, writable=True) as parcel:
-            self.send_parcel(kind, parcel)
+        with SharedMessage(value, writable=True) as message:
+            self.send_message(kind, message)
 
-    def send_parcel(self, kind: str, parcel: SharedMessage) -> None:
+    def send_message(self, kind: str, message: SharedMessage) -> None:
         """Send a packed message, which may be sent to other receivers as well."""
-        header = _HEADER.pack(kind.encode(), parcel.size_bytes, parcel.fd is not None, parcel.writable)
+        header = _HEADER.pack(kind.encode(), message.size_bytes, message.fd is not None, message.writable)
         with self._sending:
             try:
-                self._send(header, parcel)
+                self._send(header, message)
             except OSError as error:
-                raise HungUp(f"the other process no longer listens: {error}") from error
+                raise ConnectionClosed(f"the other process has closed the connection: {error}") from error
 
     def receive(self) -> tuple[str, Any]:
-        """Return the next message, or raise `HungUp`. Exceptions of unpickling are passed on."""
+        """Return the next message, or raise `ConnectionClosed`. Exceptions of unpickling are passed on."""
         kind, load = self.receive_packed()
         return kind, load()
 
     def receive_packed(self) -> tuple[str, Callable[[], Any]]:
-        """Return the kind of the next message, and a function that unpickles its value; or raise `HungUp`."""
+        """Return the kind of the next message, and a function that unpickles its value; or raise `ConnectionClosed`."""
         try:
             start, fds, _, _ = socket.recv_fds(self._socket, _HEADER.size, 1, socket.MSG_CMSG_CLOEXEC)
         except OSError as error:
-            raise HungUp(str(error)) from error
+            raise ConnectionClosed(str(error)) from error
         if not start:
-            raise HungUp("the other process is gone")
+            raise ConnectionClosed("the other process has ended")
         header = bytearray(start) + self._exactly(_HEADER.size - len(start))
         kind, size_bytes, shared, writable = _HEADER.unpack(header)
         name = kind.rstrip(b"\0").decode()
@@ -76,7 +76,7 @@ class Channel:
             return name, partial(open_shared, fds[0], size_bytes)
         return name, partial(open_inline, self._exactly(size_bytes), writable=writable)
 
-    def hang_up(self) -> None:
+    def shut_down(self) -> None:
         """Shut down the connection for both ends, even if a forked process still holds this end."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -87,16 +87,16 @@ class Channel:
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        """Hang up and close the descriptor."""
-        self.hang_up()
+        """Shut down the connection and close the descriptor."""
+        self.shut_down()
         self._socket.close()
 
-    def _send(self, header: bytes, parcel: SharedMessage) -> None:
-        if parcel.inline is not None:
-            self._socket.sendall(header + parcel.inline)
+    def _send(self, header: bytes, message: SharedMessage) -> None:
+        if message.inline is not None:
+            self._socket.sendall(header + message.inline)
             return
-        assert parcel.fd is not None, "a parcel is sent before it is closed"
-        sent = socket.send_fds(self._socket, [header], [parcel.fd])
+        assert message.fd is not None, "a message is sent before it is closed"
+        sent = socket.send_fds(self._socket, [header], [message.fd])
         self._socket.sendall(header[sent:])
 
     def _exactly(self, size_bytes: int) -> bytearray:
@@ -106,9 +106,9 @@ class Channel:
             try:
                 received = self._socket.recv_into(view)
             except OSError as error:
-                raise HungUp(str(error)) from error
+                raise ConnectionClosed(str(error)) from error
             if not received:
-                raise HungUp("the other process is gone")
+                raise ConnectionClosed("the other process has ended")
             view = view[received:]
         return data
 
@@ -116,9 +116,9 @@ class Channel:
 def pair(timeout_s: float) -> tuple[Channel, socket.socket]:
     """Return this process's channel, with `timeout_s` within a message, and the socket that a child inherits."""
     fill_standard_descriptors()
-    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    mine.settimeout(timeout_s)
-    return Channel(mine), theirs
+    own, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    own.settimeout(timeout_s)
+    return Channel(own), theirs
 
 
 def inherited(fd: int) -> Channel:

@@ -47,7 +47,7 @@ class ForkedProcess:
     ) -> None:
         self.pid, self.stdout, self.stderr = pid, stdout, stderr
         self.args = server.args
-        #: None while the process runs; `processes.UNKNOWN` if the server has ended without a report of the status.
+        #: None while the process runs; `processes.UNKNOWN_STATUS` if the server ended without reporting the status.
         self.returncode: int | None = None
         # The server ends with its last reference.
         self._server = server
@@ -73,7 +73,7 @@ class ForkedProcess:
                 if not _readable(self._status, timeout):
                     raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
                 reported = os.read(self._status, NUMBER.size)
-                self.returncode = NUMBER.unpack(reported)[0] if reported else processes.UNKNOWN
+                self.returncode = NUMBER.unpack(reported)[0] if reported else processes.UNKNOWN_STATUS
             return self.returncode
 
     def fileno(self) -> int:

@@ -27,16 +27,16 @@ def interruptible(selector: selectors.DefaultSelector) -> Iterator[Wait]:
         # Other threads run no handlers.
         yield selector.select
         return
-    heard, written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signals, written = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = signal.set_wakeup_fd(written, warn_on_full_buffer=False)
     waiting = select.poll()
-    for descriptor in (selector.fileno(), heard):
+    for descriptor in (selector.fileno(), signals):
         waiting.register(descriptor, select.POLLIN)
 
     def wait(timeout_s: float | None) -> list[tuple[selectors.SelectorKey, Any]]:
         ready = waiting.poll(None if timeout_s is None else max(0.0, timeout_s) * 1000)
-        if any(descriptor == heard for descriptor, _ in ready):
-            numbers = os.read(heard, 1 << 16)
+        if any(descriptor == signals for descriptor, _ in ready):
+            numbers = os.read(signals, 1 << 16)
             if before >= 0:
                 os.write(before, numbers)
         return selector.select(0)
@@ -45,22 +45,22 @@ def interruptible(selector: selectors.DefaultSelector) -> Iterator[Wait]:
         yield wait
     finally:
         signal.set_wakeup_fd(before)
-        os.close(heard)
+        os.close(signals)
         os.close(written)
 
 
 @contextmanager
-def held_back() -> Iterator[None]:
+def deferred_interrupt() -> Iterator[None]:
     """Defer Ctrl-C until a short critical section has ended."""
     before = signal.getsignal(signal.SIGINT)
     if not processes.on_main_thread() or not callable(before):
         yield
         return
-    heard: list[tuple[Any, ...]] = []
-    signal.signal(signal.SIGINT, lambda *arguments: heard.append(arguments))
+    signals: list[tuple[Any, ...]] = []
+    signal.signal(signal.SIGINT, lambda *arguments: signals.append(arguments))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if heard:
-            before(*heard[0])
+        if signals:
+            before(*signals[0])

@@ -1,6 +1,6 @@
 """`__main__` of the launching process, in the processes of its ranks.
 
-Objects defined in `__main__` travel by value. If a rank has its own process, they are also set as attributes of
+Objects defined in `__main__` are pickled by value. If a rank has its own process, they are also set as attributes of
 `__main__` there: `pickle` finds them by name, as programs, joblib and multiprocessing require. A process that serves
 several jobs, such as a Dask worker, sets no attributes, because a name could have two meanings there.
 """
@@ -30,7 +30,7 @@ class MainModule(NamedTuple):
     name: str | None
 
 
-def of_this_process() -> MainModule:
+def current_main() -> MainModule:
     """Return the main module of this process."""
     main = sys.modules["__main__"]
     spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
@@ -38,7 +38,7 @@ def of_this_process() -> MainModule:
     return MainModule(path, None if spec is None else spec.name)
 
 
-def stand_in(launching: MainModule) -> None:
+def replace_main(launching: MainModule) -> None:
     """Replace `__main__` of a rank's own process by an empty module that names the launching main module as its origin.
 
     A child process of multiprocessing imports its parent's main script, and thus finds the launching script.
@@ -52,14 +52,14 @@ def stand_in(launching: MainModule) -> None:
     sys.modules["__main__"] = main
 
 
-def by_value() -> None:
-    """Make objects of the main module of a multiprocessing child travel by value, like objects of `__main__`."""
+def pickle_main_by_value() -> None:
+    """Pickle objects of a multiprocessing child's main module by value, like objects of `__main__`."""
     main = sys.modules.get(_OF_MULTIPROCESSING)
     if main is not None and _OF_MULTIPROCESSING not in cloudpickle.list_registry_pickle_by_value():
         cloudpickle.register_pickle_by_value(main)
 
 
-def named(obj: Any, reduced: Any) -> Any:
+def by_name(obj: Any, reduced: Any) -> Any:
     """Extend `reduced`, cloudpickle's reduction of `obj`, so that objects of `__main__` are set by name on a rank."""
     is_of_main = getattr(obj, "__module__", None) in ("__main__", _OF_MULTIPROCESSING)
     if not isinstance(obj, type | FunctionType) or not is_of_main or obj.__qualname__ != obj.__name__:

@@ -26,7 +26,7 @@ from ripieno.errors import RipienoError
 STEP_S = 1.0
 _PR_SET_PDEATHSIG = 1
 # Exit status of a process whose status was lost with its fork server.
-UNKNOWN = 1 << 16
+UNKNOWN_STATUS = 1 << 16
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
@@ -53,7 +53,7 @@ def start(
     """Start ``python flags -m module arguments``, with `environment` added to the environment of this process."""
     if not sys.executable:
         raise RipienoError("sys.executable is not set: this Python is embedded and cannot start worker processes")
-    with _interrupt_held_back():
+    with _interrupt_blocked():
         return subprocess.Popen(
             [sys.executable, "-P", *flags, "-m", module, *arguments],
             env={**os.environ, **package_path(), **environment},
@@ -97,7 +97,7 @@ def ignore_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def die_with(launcher_pid: int) -> None:
+def die_with_parent(launcher_pid: int) -> None:
     """Request, in a child, that the kernel kill it when the launcher dies.
 
     The kernel watches the *thread* that started the child, so this works only for children of the main thread.
@@ -107,10 +107,10 @@ def die_with(launcher_pid: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def ended_with_this(command: Sequence[str]) -> list[str]:
+def wrapped_to_die_with_parent(command: Sequence[str]) -> list[str]:
     """Wrap `command` so that it gets SIGTERM when this process dies; unchanged unless called on the main thread.
 
-    For programs that cannot call `die_with`: the kernel keeps the setting across exec.
+    For programs that cannot call `die_with_parent`: the kernel keeps the setting across exec.
     """
     if not on_main_thread():
         return list(command)
@@ -126,25 +126,25 @@ def on_main_thread() -> bool:
     return threading.current_thread() is threading.main_thread()
 
 
-def end(processes: Iterable[Child], *, patience_s: float = STEP_S, step_s: float = STEP_S) -> None:
-    """Wait for `patience_s`, then send SIGTERM, and after `step_s` SIGKILL; afterwards all processes are reaped.
+def end(processes: Iterable[Child], *, grace_s: float = STEP_S, step_s: float = STEP_S) -> None:
+    """Wait for `grace_s`, then send SIGTERM, and after `step_s` SIGKILL; afterwards all processes are reaped.
 
     An exception, such as a second Ctrl-C, shortens the wait, but all processes still end.
     """
     remaining = list(processes)
     try:
-        remaining = _end_gently(remaining, patience_s, step_s)
+        remaining = _end_gently(remaining, grace_s, step_s)
     finally:
         for process in remaining:
             process.kill()
             process.wait()
 
 
-def _end_gently(processes: list[Child], patience_s: float, step_s: float) -> list[Child]:
+def _end_gently(processes: list[Child], grace_s: float, step_s: float) -> list[Child]:
     """Return the processes that are left after the wait and SIGTERM."""
     # A stopped process does not exit during the wait.
     _terminate(process for process in processes if is_stopped(process.pid))
-    remaining = _running(processes, patience_s)
+    remaining = _running(processes, grace_s)
     _terminate(remaining)
     return _running(remaining, step_s)
 
@@ -208,7 +208,7 @@ def ending(status: int | None) -> str:
             "its process ended with an unknown status, because the launching process ignores SIGCHLD or waits for all "
             "of its children elsewhere"
         )
-    if status == UNKNOWN:
+    if status == UNKNOWN_STATUS:
         return "its process ended with an unknown status, because the process that started it ended first"
     if status >= 0:
         return f"its process exited with status {status}"
@@ -258,7 +258,7 @@ def in_this_process(function: Callable[[], object]) -> Callable[[], None]:
 
 
 @contextmanager
-def _interrupt_held_back() -> Iterator[None]:
+def _interrupt_blocked() -> Iterator[None]:
     """Start children with SIGINT blocked: a Ctrl-C before they can ignore it must not end them with a traceback."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -14,8 +14,8 @@ from ripieno.comm.rank import describe
 from ripieno.errors import RankFailed
 
 
-class Blame(TypedDict):
-    """The rank that a report names as the culprit, if it is another one, and what it has done."""
+class Accusation(TypedDict):
+    """A report's cause, the other rank that it accuses, if any, and whether that rank sent no heartbeats."""
 
     cause: str
     culprit: int | None
@@ -55,13 +55,13 @@ class FailureReport:
         return cls(rank, host, cause, text, other_rank(error), _pickled(error))
 
     @property
-    def blame(self) -> Blame:
-        """Return what the report says about the first failure."""
+    def accusation(self) -> Accusation:
+        """Return the first failure as this rank knows it."""
         if self.victim is None:
             return {"cause": self.cause, "culprit": None, "was_silent": False}
         return {"cause": self.victim.cause, "culprit": self.victim.rank, "was_silent": self.victim.was_silent}
 
-    def told_to_all(self, comm: Communicator | None) -> FailureReport:
+    def announce(self, comm: Communicator | None) -> FailureReport:
         """Abort `comm` if the failure is this rank's own; return the report with the rank's flight records."""
         if comm is None or comm.closed:
             return self

@@ -53,7 +53,7 @@ class SharedMessage:
             packing.write_blob(packed, blob)
             self.inline = blob.tobytes()
         else:
-            self.fd = _in_memory(packed, self.size_bytes, writable)
+            self.fd = _memfd_of(packed, self.size_bytes, writable)
 
     def close(self) -> None:
         """Close this process's descriptor of the shared memory; receivers keep theirs."""
@@ -98,13 +98,13 @@ def pack(
 ) -> packing.PackedValue:
     """Pickle `value` for another process, without copying the memory of its arrays.
 
-    `persistent_id` is defined in `pickle.Pickler`: named objects are left out, and the receiver inserts them. A process
-    on another machine may not find files by name, and receives their contents. With `read_only` the receiver cannot
-    write to arrays in read-only buffers, whatever their kind. With `lend` rows stay in this process.
+    `persistent_id` is defined in `pickle.Pickler`: objects with an id are left out, and the receiver inserts them.
+    Without `files_by_name`, a process on another machine receives the contents of files. With `read_only` the receiver
+    cannot write to arrays of any kind. With `lend` rows stay in this process, and receivers read them there.
     """
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
-    main_module.by_value()
+    main_module.pickle_main_by_value()
     try:
         pickler = _Pickler(stream, protocol=5, buffer_callback=buffers.append)
         pickler.files_by_name, pickler.read_only, pickler.lend = files_by_name, read_only, lend
@@ -116,8 +116,8 @@ def pack(
     return packing.PackedValue(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
 
 
-def handed_over(value: Any) -> Any:
-    """Return `value` as another process would receive it: a copy, but with read-only views of arrays.
+def as_received(value: Any) -> Any:
+    """Return a copy of `value` as another process would receive it, with read-only views of its arrays.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def handed_over(value: Any) -> Any:
     return opener.load()
 
 
-def _in_memory(packed: packing.PackedValue, size_bytes: int, writable: bool) -> int:
+def _memfd_of(packed: packing.PackedValue, size_bytes: int, writable: bool) -> int:
     fd = os.memfd_create("ripieno-parcel", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fd, size_bytes)
@@ -171,7 +171,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
             reduced = self._array(obj)
             if reduced is not None:
                 return reduced
-        return main_module.named(obj, super().reducer_override(obj))
+        return main_module.by_name(obj, super().reducer_override(obj))
 
     def _array(self, array: NDArray[Any]) -> tuple[Any, ...] | None:
         """Return the reduction of `array`; None leaves it to NumPy."""
@@ -182,18 +182,18 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no
             array = np.asarray(array if array.flags.forc else np.ascontiguousarray(array))
             if array.dtype.kind in "mM":
                 # NumPy exports no buffer of dates and times.
-                return _viewed, (array.view(np.int64), array.dtype)
+                return _as_dtype, (array.view(np.int64), array.dtype)
         reduced: Any = array.__reduce_ex__(5)
         if self.read_only and not any(isinstance(each, pickle.PickleBuffer) for each in reduced[1]):
-            return _locked, reduced[:3]
+            return _read_only_array, reduced[:3]
         return reduced if type(array) is np.ndarray else None
 
 
-def _viewed(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _as_dtype(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return numbers.view(dtype)
 
 
-def _locked(make: Callable[..., NDArray[Any]], args: tuple[Any, ...], state: Any = None) -> NDArray[Any]:
+def _read_only_array(make: Callable[..., NDArray[Any]], args: tuple[Any, ...], state: Any = None) -> NDArray[Any]:
     array = make(*args)
     if state is not None:
         array.__setstate__(state)

@@ -1,4 +1,4 @@
-"""The pulse of a rank: statistics sent to the launcher at intervals while a program runs and a dashboard is open.
+"""Pulses of a rank: statistics that it sends to the launcher while a program runs and a dashboard is open.
 
 Events and log lines are collected and sent with the next pulse, so a program cannot increase the number of messages.
 Cost: one message of a few hundred bytes and 0.2 ms of processor time per pulse.
@@ -17,9 +17,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ripieno import log
-from ripieno.comm.broadcast_variables import under_way
+from ripieno.comm.broadcast_variables import transfers_in_progress
 from ripieno.errors import CommunicatorClosed
-from ripieno.launch.process.channel import HungUp
+from ripieno.launch.process.channel import ConnectionClosed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -57,8 +57,8 @@ class Telemetry:
         self._comm: Communicator | None = None
         self._interval_s = 1.0
         # Identifies the sender: its rank may change, and another process may get that rank.
-        self._teller = secrets.token_hex(8)
-        self._begun_s = self._told_s = 0.0
+        self._sender_id = secrets.token_hex(8)
+        self._begun_s = self._last_pulse_s = 0.0
         self._cpu_s = time.process_time()
         # Time inside programs that have ended.
         self._busy_s = 0.0
@@ -66,7 +66,7 @@ class Telemetry:
         self._events: deque[tuple[float, dict[str, Any]]] = deque(maxlen=EVENT_COUNT)
         self._lines = LogLines()
         # Sums per peer as of the last pulse.
-        self._told: dict[str, dict[int, float]] = {"waited_for_s": {}, "sent_to": {}}
+        self._last_sums: dict[str, dict[int, float]] = {"waited_for_s": {}, "sent_to": {}}
 
     def begin(self, comm: Communicator, interval_s: float) -> None:
         """Start pulses for a program that communicates over `comm`."""
@@ -87,8 +87,8 @@ class Telemetry:
             now = time.monotonic()
             # Pulses skip some of many short programs, but cover a long program completely.
             is_long = now - self._begun_s >= self._interval_s
-            if self._comm is not None and (is_long or now - self._told_s >= self._interval_s / 2):
-                self._tell(now)
+            if self._comm is not None and (is_long or now - self._last_pulse_s >= self._interval_s / 2):
+                self._send_pulse(now)
             self._busy_s += now - self._begun_s
             self._comm = None
             self._lines.end()
@@ -108,27 +108,27 @@ class Telemetry:
         with self._changed:
             while True:
                 self._changed.wait_for(lambda: self._comm is not None)
-                left_s = max(self._told_s, self._begun_s) + self._interval_s - time.monotonic()
+                left_s = max(self._last_pulse_s, self._begun_s) + self._interval_s - time.monotonic()
                 if not self._changed.wait_for(lambda: self._comm is None, max(left_s, 0.0)):
-                    self._tell(time.monotonic())
+                    self._send_pulse(time.monotonic())
 
-    def _tell(self, now: float) -> None:
-        self._told_s = now
+    def _send_pulse(self, now: float) -> None:
+        self._last_pulse_s = now
         events = [(now - at, event) for at, event in _emptied(self._events)]
-        told = {
-            "teller": self._teller,
+        pulse = {
+            "teller": self._sender_id,
             "at_s": now,
             "busy_s": self._busy_s + now - self._begun_s,
             "cpu_s": time.process_time() - self._cpu_s,
             "memory_bytes": _memory_bytes(),
             "events": events,
             "lines": self._lines.taken(now),
-            "broadcasts": under_way(),
+            "broadcasts": transfers_in_progress(),
             **self._reading(now),
         }
         # If the launcher has ended, this process ends as well.
-        with suppress(HungUp):
-            self._send("pulse", told)
+        with suppress(ConnectionClosed):
+            self._send("pulse", pulse)
 
     def _reading(self, now: float) -> dict[str, Any]:
         comm = None if self._comm is None else self._comm._latest
@@ -139,8 +139,8 @@ class Telemetry:
             reading = native.traffic(now)
         except CommunicatorClosed:
             return {}
-        for name, told in self._told.items():
-            reading[name] = _most_grown(told, reading[name])
+        for name, last_sums in self._last_sums.items():
+            reading[name] = _most_grown(last_sums, reading[name])
         return reading
 
 
@@ -188,14 +188,14 @@ def _emptied(notes: deque[T]) -> list[T]:
     return [notes.popleft() for _ in range(len(notes))]
 
 
-def _most_grown(told: dict[int, float], sums: list[float]) -> dict[int, float]:
-    """Return the increases since the last pulse of the peers with the largest increases, and update `told`."""
-    if any(sums[place] < before for place, before in told.items() if place < len(sums)):
+def _most_grown(last_sums: dict[int, float], sums: list[float]) -> dict[int, float]:
+    """Return the increases since the last pulse of the peers with the largest increases, and update `last_sums`."""
+    if any(sums[place] < before for place, before in last_sums.items() if place < len(sums)):
         # The sums belong to another communicator.
-        told.clear()
-    grown = sorted(((now - told.get(place, 0), place) for place, now in enumerate(sums)), reverse=True)
+        last_sums.clear()
+    grown = sorted(((now - last_sums.get(place, 0), place) for place, now in enumerate(sums)), reverse=True)
     most = {place: growth for growth, place in grown[:PEER_COUNT] if growth > 0}
-    told.update({place: sums[place] for place in most})
+    last_sums.update({place: sums[place] for place in most})
     return most
 
 

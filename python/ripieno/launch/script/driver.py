@@ -1,4 +1,4 @@
-"""The driver of a script: hears its ranks on this machine, and asks the supervisor which of them has failed."""
+"""The driver of a script: receives messages of its ranks on this machine, and passes them to the supervisor."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ripieno.launch import limits
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
-from ripieno.launch.process.channel import Channel, HungUp
+from ripieno.launch.process.channel import Channel, ConnectionClosed
 from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.supervisor import Ending, Event, Policy, Supervisor
@@ -45,7 +45,7 @@ class ScriptRank:
 
 
 class ScriptDriver:
-    """Hears the ranks of a script, and reports lost and stopped ranks on stderr.
+    """Receives messages of a script's ranks, and reports lost and stopped ranks on stderr.
 
     Parameters
     ----------
@@ -71,8 +71,8 @@ class ScriptDriver:
         )
         self._supervisor = Supervisor(len(ranks), policy, time.monotonic())
 
-    def until_the_end(self) -> ScriptRank | None:
-        """Wait until the supervisor has decided; return the rank that tells the first failure, if one has failed."""
+    def wait(self) -> ScriptRank | None:
+        """Wait until the supervisor has decided; return the rank whose report explains the first failure, if any."""
         supervisor = self._supervisor
         with self._selector, ExitStack() as ends, interruptible(self._selector) as ready:
             for each in self._ranks:
@@ -80,7 +80,7 @@ class ScriptDriver:
             while supervisor.verdict is None:
                 for key, _ in ready(supervisor.wait_s(time.monotonic())):
                     supervisor.set_time(time.monotonic())
-                    self._hear(key, ends)
+                    self._receive(key, ends)
                 now = time.monotonic()
                 supervisor.inspect(now, lambda rank: process.is_stopped(self._ranks[rank].process.pid))
                 supervisor.tick(now)
@@ -88,7 +88,7 @@ class ScriptDriver:
                 self._report_news()
         return self._culprit()
 
-    def _hear(self, key: selectors.SelectorKey, ends: ExitStack) -> None:
+    def _receive(self, key: selectors.SelectorKey, ends: ExitStack) -> None:
         """Handle one message of a rank, the end of its channel, or the end of its process."""
         rank: ScriptRank = key.data
         if key.fileobj is not rank.channel:
@@ -99,7 +99,7 @@ class ScriptDriver:
             return
         try:
             kind, value = rank.channel.receive()
-        except HungUp:
+        except ConnectionClosed:
             self._selector.unregister(key.fileobj)
             # The kernel closes the channel when the process exits, so the wait for the process is short.
             self._supervisor.leaves(rank.rank)
@@ -119,7 +119,7 @@ class ScriptDriver:
             self._supervisor.leaves(rank.rank, is_announced=True)
         else:
             rank.report = value
-            self._supervisor.fails(rank.rank, **value.blame)
+            self._supervisor.fails(rank.rank, **value.accusation)
             if value.victim is None:
                 self._watch.lost(rank.rank, value.cause)
 
@@ -127,30 +127,30 @@ class ScriptDriver:
         """Report events in the supervisor's order, and end a process that does not exit after its success."""
         for rank, cause in self._supervisor.lost.items():
             self._watch.lost(rank, cause)
-        for event, number in self._supervisor.news:
+        for event, number in self._supervisor.events:
             if event is Event.SUSPENDED:
                 pids = " ".join(str(self._ranks[rank].process.pid) for rank in self._supervisor.awaited)
                 what = f"all ranks of {self._script.target} that have not ended are stopped"
-                self._say(f"ripieno: {what}: resume them by kill -CONT {pids}, or interrupt this")
+                self._print(f"ripieno: {what}: resume them by kill -CONT {pids}, or interrupt this")
                 continue
-            assert number is not None, "all other events are those of a rank"
-            name = named(number, self._script)
+            assert number is not None, "all other events belong to a rank"
+            name = name_of_rank(number, self._script)
             if event is Event.LOST:
                 replica = self._supervisor.replica_of(number)
                 others = (
                     "the others continue without it" if replica is None else f"its replica, rank {replica}, continues"
                 )
-                self._say(f"{name}: {self._supervisor.lost[number]}; {others}")
+                self._print(f"{name}: {self._supervisor.lost[number]}; {others}")
             elif event is Event.KILLED:
                 self._ranks[number].process.kill()
                 self._ranks[number].process.wait()
-                self._say(
+                self._print(
                     f"{name}: its script has ended, but its process had not {limits.END_S:g} s later, and was killed; "
                     "the result counts"
                 )
             else:
-                self._say(f"{name}: it is stopped; the others have ended without it")
-        self._supervisor.news.clear()
+                self._print(f"{name}: it is stopped; the others have ended without it")
+        self._supervisor.events.clear()
 
     def _culprit(self) -> ScriptRank | None:
         """Return the rank with the report of the first failure, or with the status of its process."""
@@ -164,10 +164,10 @@ class ScriptDriver:
             rank.report = FailureReport(number, socket.gethostname(), verdict.cause, "")
         return rank
 
-    def _say(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def named(rank: int, script: Script) -> str:
+def name_of_rank(rank: int, script: Script) -> str:
     """Return the name of a rank in messages."""
     return f"ripieno: rank {rank} of {script.target} on {socket.gethostname()}"

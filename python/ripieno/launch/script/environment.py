@@ -1,7 +1,7 @@
 """`init`: creates a communicator for a script, from the environment of its launcher.
 
-`ripieno.launch.script.launchers` reads rank and world size. `ripieno.launch.script.meeting` selects the rendezvous and
-the token. docs/environment.md lists all variables.
+`ripieno.launch.script.launchers` reads rank and world size. `ripieno.launch.script.rendezvous` selects the
+rendezvous and the token. docs/environment.md lists all variables.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.encryption import wants_tls
 from ripieno.launch.job.inline import single_rank
 from ripieno.launch.job.programs import EventOptions, Events
-from ripieno.launch.limits import HEARTBEAT_S, MEETING_S
+from ripieno.launch.limits import HEARTBEAT_S, RENDEZVOUS_TIMEOUT_S
 from ripieno.launch.process import running
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.racks import rack_of_this_host
-from ripieno.launch.script import exit_message, launchers, meeting
+from ripieno.launch.script import exit_message, launchers, rendezvous
 from ripieno.launch.script.host_names import await_name
 
 # Environment variables that only ranks have.
@@ -80,12 +80,12 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     if _events is not None:
         # Exit handlers run in reverse order, so events end before the communicator is closed.
         atexit.register(_events.begin(_current, EventOptions(False, _pulse_s)))
-    _tell_peers_of_uncaught_exceptions()
-    bind_together(_current, Binding.taken_from(os.environ), whole_process=True)
+    _abort_on_uncaught_exception()
+    bind_together(_current, Binding.take_from(os.environ), whole_process=True)
     return _current
 
 
-def watched(send: Callable[[str, Any], None], pulse_s: str | None) -> None:
+def report_to(send: Callable[[str, Any], None], pulse_s: str | None) -> None:
     """Report to the script's launcher: the wait for other ranks, the end of the wait, and pulses at this interval."""
     global _events, _pulse_s, _send
     _send = send
@@ -100,7 +100,7 @@ def current() -> Communicator | None:
     return latest if latest is not None and not latest.closed else None
 
 
-def has_met() -> bool:
+def was_initialized() -> bool:
     """Return whether `init` was called in this process."""
     return _current is not None
 
@@ -117,7 +117,7 @@ def from_environment(
 ) -> Communicator:
     """Create a communicator from `variables`."""
     place = launchers.detect(variables)
-    options = flight.prepared(options)
+    options = flight.with_flight_folder(options)
     if options.get("tls") is None:
         options["tls"] = wants_tls(variables)
     if threads is None:
@@ -135,22 +135,22 @@ def from_environment(
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
     options.setdefault("replicas", launchers.number(variables, "RIPIENO_REPLICAS", 1))
     options.setdefault("bind_host", variables.get("RIPIENO_BIND_HOST") or ("127.0.0.1" if place.on_one_host else None))
-    timeout_s = launchers.number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", MEETING_S)
+    timeout_s = launchers.number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", RENDEZVOUS_TIMEOUT_S)
     options.setdefault("rendezvous_timeout_s", timeout_s)
-    with meeting.arranged(place, variables, options["rendezvous_timeout_s"]) as how:
-        if place.rank == 0 and place.world_size > 1 and "tcp_store" in how:
-            await_name(how["tcp_store"][0], options["rendezvous_timeout_s"])
-        native = _native.Communicator.connect(place.rank, place.world_size, None, **how, **options)
+    with rendezvous.joined(place, variables, options["rendezvous_timeout_s"]) as rendezvous_options:
+        if place.rank == 0 and place.world_size > 1 and "tcp_store" in rendezvous_options:
+            await_name(rendezvous_options["tcp_store"][0], options["rendezvous_timeout_s"])
+        native = _native.Communicator.connect(place.rank, place.world_size, None, **rendezvous_options, **options)
     heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
     return Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
 
 
-def _tell_peers_of_uncaught_exceptions() -> None:
+def _abort_on_uncaught_exception() -> None:
     before = sys.excepthook
 
     def hook(kind: type[BaseException], error: BaseException, trace: Any) -> None:
         comm = current()
-        if exit_message.said_by(error):
+        if exit_message.is_reported_by_another(error):
             return
         before(kind, error, trace)
         if comm is not None:

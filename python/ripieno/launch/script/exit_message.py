@@ -18,11 +18,11 @@ from ripieno.launch.script import launchers
 # How long a rank that ends because of another rank waits until the launcher ends it.
 LAUNCHER_S = 1.0
 # How long a rank with an error common to all ranks waits for the rank that prints it, which may have started later.
-SPEAKER_S = 5.0
+FIRST_RANK_S = 5.0
 
 
-def said_by(error: BaseException) -> bool:
-    """Return whether another rank reports the `error` that ends this rank, because that rank has failed."""
+def is_reported_by_another(error: BaseException) -> bool:
+    """Return whether another rank, which has failed, reports the `error` that ends this rank."""
     failed = other_rank(error)
     place = launchers.detect(launchers.own_variables())
     if failed is None or place is None or not place.one_terminal:
@@ -34,15 +34,15 @@ def said_by(error: BaseException) -> bool:
     return True
 
 
-def said_by_first() -> bool:
+def is_reported_by_first() -> bool:
     """Return whether the first rank of this host reports an error common to the host, after giving it time to do so."""
-    if is_first_here():
+    if is_first_on_host():
         return False
-    _leave_to_launcher(SPEAKER_S)
+    _leave_to_launcher(FIRST_RANK_S)
     return True
 
 
-def is_first_here() -> bool:
+def is_first_on_host() -> bool:
     """Return whether this process is no rank of a launcher, or is the first rank of this host."""
     with suppress(RendezvousError):
         place = launchers.detect(launchers.own_variables())

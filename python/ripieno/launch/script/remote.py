@@ -19,13 +19,13 @@ from pathlib import Path
 
 from ripieno.errors import InputError
 from ripieno.launch.encryption import TLS_VARIABLE
-from ripieno.launch.limits import MEETING_S, STRAGGLERS_S
+from ripieno.launch.limits import OPTIONAL_RANKS_S, RENDEZVOUS_TIMEOUT_S
 from ripieno.launch.process import processes as process
 
 #: Batch mode: without a terminal a password cannot be entered.
 SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10"
 #: Number of concurrent probes.
-ASKED_MAX = 64
+PROBE_COUNT_MAX = 64
 
 
 def read_hosts(path: str) -> list[str]:
@@ -49,21 +49,21 @@ def read_hosts(path: str) -> list[str]:
     return hosts
 
 
-def who_answers(hosts: Sequence[str], shell: str, python: str) -> dict[str, str]:
+def unusable_hosts(hosts: Sequence[str], shell: str, python: str) -> dict[str, str]:
     """Return for each host why it is unusable, or an empty string."""
 
     shell_words = _split(shell)
 
     def answer(host: str) -> str:
-        asked = [*shell_words, host, f"{shlex.quote(python)} -c 'import ripieno'"]
+        command = [*shell_words, host, f"{shlex.quote(python)} -c 'import ripieno'"]
         try:
-            found = subprocess.run(asked, stdin=subprocess.DEVNULL, capture_output=True, timeout=MEETING_S)
+            found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=RENDEZVOUS_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return f"no answer within {MEETING_S:g} s"
-        said = found.stderr.decode(errors="replace").strip().splitlines()
-        return "" if found.returncode == 0 else (said[-1] if said else process.ending(found.returncode))
+            return f"no answer within {RENDEZVOUS_TIMEOUT_S:g} s"
+        errors = found.stderr.decode(errors="replace").strip().splitlines()
+        return "" if found.returncode == 0 else (errors[-1] if errors else process.ending(found.returncode))
 
-    with ThreadPoolExecutor(min(len(hosts), ASKED_MAX)) as pool:
+    with ThreadPoolExecutor(min(len(hosts), PROBE_COUNT_MAX)) as pool:
         return dict(zip(hosts, pool.map(answer, hosts), strict=True))
 
 
@@ -100,7 +100,7 @@ def ranks_on(
 ) -> Iterator[None]:
     """Run ``python -m ripieno WORDS`` on each of `hosts` while this process is rank 0.
 
-    Inside the context, the environment configures `ripieno.init`. At the end the other ranks have a grace period.
+    Inside the context, the environment configures `ripieno.init`. At the end the other ranks must exit in time.
     """
     address = address or own_address(hosts[0])
     with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as reservation:
@@ -118,15 +118,15 @@ def ranks_on(
             "RIPIENO_RACKS": "",
         }
         token = secrets.token_hex(32)
-        told = {name: os.environ[name] for name in (TLS_VARIABLE,) if name in os.environ}
+        variables = {name: os.environ[name] for name in (TLS_VARIABLE,) if name in os.environ}
         ranks: list[subprocess.Popen[bytes]] = []
         try:
             for rank, host in enumerate(hosts, 1):
-                ranks.append(_start(shell, host, python, words, {**told, **world, "RANK": str(rank)}, token))
+                ranks.append(_start(shell, host, python, words, {**variables, **world, "RANK": str(rank)}, token))
             with _environment({**world, "RANK": "0", "RIPIENO_TOKEN": token}):
                 yield
         finally:
-            process.end(ranks, patience_s=STRAGGLERS_S)
+            process.end(ranks, grace_s=OPTIONAL_RANKS_S)
 
 
 def _start(
@@ -136,7 +136,7 @@ def _start(
     program = shlex.join([python, "-m", "ripieno", *words])
     command = f"read -r RIPIENO_TOKEN; export RIPIENO_TOKEN {assigned}; exec {program}"
     child = subprocess.Popen(
-        process.ended_with_this([*_split(shell), host, f"exec sh -c {shlex.quote(command)}"]),
+        process.wrapped_to_die_with_parent([*_split(shell), host, f"exec sh -c {shlex.quote(command)}"]),
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,

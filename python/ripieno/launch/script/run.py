@@ -14,7 +14,7 @@ from typing import Literal
 
 from ripieno.host import cores, usable_cores
 from ripieno.launch import limits
-from ripieno.launch.binding import Binding, places
+from ripieno.launch.binding import Binding, cpus_of_ranks
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
@@ -22,7 +22,7 @@ from ripieno.launch.process.channel import pair
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.replicas import replicas_environment
 from ripieno.launch.script import launchers
-from ripieno.launch.script.driver import ScriptDriver, ScriptRank, named
+from ripieno.launch.script.driver import ScriptDriver, ScriptRank, name_of_rank
 
 # Number of attempts if another process takes the port reserved for rank 0.
 PORT_ATTEMPT_COUNT = 3
@@ -122,7 +122,7 @@ def run(script: Script, world_size: int, watch: JobWatch | None = None) -> int:
     InputError
         If there are too few cores for the binding.
     """
-    places(script.binding, [script.threads or max(1, usable_cores() // world_size)] * world_size, cores())
+    cpus_of_ranks(script.binding, [script.threads or max(1, usable_cores() // world_size)] * world_size, cores())
     watch = watch or JobWatch()
     try:
         for _ in range(PORT_ATTEMPT_COUNT):
@@ -164,9 +164,9 @@ def _run_once(script: Script, world_size: int, ranks: list[ScriptRank], watch: J
                 pump.start()
             watch.begins(script.target, f"processes of {socket.gethostname()}", 0, [socket.gethostname()] * world_size)
             with watch.program(script.target):
-                return ScriptDriver(ranks, script, watch).until_the_end()
+                return ScriptDriver(ranks, script, watch).wait()
         finally:
-            process.end([each.process for each in ranks], patience_s=0.0)
+            process.end([each.process for each in ranks], grace_s=0.0)
             for each in ranks:
                 each.channel.close()
             if pump is not None:
@@ -203,13 +203,13 @@ def _explain(failed: ScriptRank, ranks: list[ScriptRank], script: Script) -> int
     report, status = failed.report, failed.status
     if report is None:
         assert status, "a rank that failed without a report has ended with a status"
-        text, end = "", f"{named(failed.rank, script)} failed: {process.ending(status)}"
+        text, end = "", f"{name_of_rank(failed.rank, script)} failed: {process.ending(status)}"
     elif report.victim is None:
-        text, end = report.traceback.rstrip(), f"{named(failed.rank, script)} failed: {report.cause}"
+        text, end = report.traceback.rstrip(), f"{name_of_rank(failed.rank, script)} failed: {report.cause}"
     else:
         victim = report.victim
         cause = f"{victim.cause or 'cause unknown'}, as rank {failed.rank} has noticed"
-        text, end = victim.traceback.rstrip(), f"{named(victim.rank, script)} failed: {cause}"
+        text, end = victim.traceback.rstrip(), f"{name_of_rank(victim.rank, script)} failed: {cause}"
     flight = [line for each in ranks if each.report is not None for line in each.report.flight if line not in text]
     print("\n".join([text, *flight, end]).lstrip(), file=sys.stderr)
     if status and status < 0 and report is None:

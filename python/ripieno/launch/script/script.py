@@ -20,7 +20,7 @@ from ripieno import host, log
 from ripieno.launch import binding
 from ripieno.launch.binding import Binding
 from ripieno.launch.process import processes
-from ripieno.launch.process.channel import Channel, HungUp, inherited
+from ripieno.launch.process.channel import Channel, ConnectionClosed, inherited
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.telemetry import PULSE_VARIABLE
 from ripieno.launch.script import environment
@@ -32,10 +32,10 @@ _STARTING = ("runpy", "importlib", "importlib._bootstrap", "importlib._bootstrap
 def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments: list[str]) -> None:
     """Run `target` and report a failure over `channel`."""
     processes.ignore_interrupts()
-    processes.die_with(launcher_pid)
+    processes.die_with_parent(launcher_pid)
     log.show_if_set()
     _bind()
-    environment.watched(channel.send, os.environ.pop(PULSE_VARIABLE, None))
+    environment.report_to(channel.send, os.environ.pop(PULSE_VARIABLE, None))
     sys.argv = [target, *arguments]
     try:
         if kind == "module":
@@ -46,16 +46,16 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
             runpy.run_path(target, run_name="__main__")
     except SystemExit as error:
         if error.code:
-            report = FailureReport.of(error, *_whoami()).told_to_all(environment.current())
-            with suppress(HungUp):
+            report = FailureReport.of(error, *_rank_and_host()).announce(environment.current())
+            with suppress(ConnectionClosed):
                 # The status of the process says more about its own failure than the report.
                 channel.send(*(("exiting",) if report.victim is None else ("error", report)))
         else:
             channel.send("done")
         raise
     except BaseException as error:
-        report = FailureReport.of(error.with_traceback(_from_target(error.__traceback__)), *_whoami())
-        _tell(channel, report.told_to_all(environment.current()))
+        report = FailureReport.of(error.with_traceback(_from_target(error.__traceback__)), *_rank_and_host())
+        _send_report(channel, report.announce(environment.current()))
         sys.exit(1)
     finally:
         _warn_of_separate_worlds(kind, target)
@@ -64,17 +64,17 @@ def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments:
 
 def _bind() -> None:
     """Bind this rank to its cores, before threads or arrays exist. The launcher has checked the number of cores."""
-    wanted = Binding.taken_from(os.environ)
-    if wanted.is_asked:
+    wanted = Binding.take_from(os.environ)
+    if wanted.is_requested:
         threads = [int(os.environ["RIPIENO_THREADS"])] * int(os.environ["LOCAL_WORLD_SIZE"])
-        binding.places(wanted, threads, host.cores())[int(os.environ["LOCAL_RANK"])].take()
+        binding.cpus_of_ranks(wanted, threads, host.cores())[int(os.environ["LOCAL_RANK"])].take()
 
 
 def _warn_of_separate_worlds(kind: str, target: str) -> None:
     """Print a warning on rank 0 if the script used mpi4py, where each process is a world of its own."""
     count = os.environ["WORLD_SIZE"]
     is_first_of_several = os.environ["RANK"] == "0" and count != "1"
-    if is_first_of_several and "mpi4py.MPI" in sys.modules and not environment.has_met():
+    if is_first_of_several and "mpi4py.MPI" in sys.modules and not environment.was_initialized():
         instead = f"-m ripieno.mpi {target}" if kind == "file" else f"a script by -m ripieno.mpi, not -m {target}"
         print(
             f"ripieno: warning: the script imported mpi4py, and no rank called rp.init: mpi4py saw {count} worlds of "
@@ -83,26 +83,26 @@ def _warn_of_separate_worlds(kind: str, target: str) -> None:
         )
 
 
-def _whoami() -> tuple[int, str]:
+def _rank_and_host() -> tuple[int, str]:
     return int(os.environ["RANK"]), socket.gethostname()
 
 
-def _tell(channel: Channel, report: FailureReport) -> None:
+def _send_report(channel: Channel, report: FailureReport) -> None:
     processes.flush_output()
     try:
         channel.send("error", report)
-    except HungUp:
+    except ConnectionClosed:
         print(report.traceback, file=sys.stderr)
 
 
 def _from_target(trace: TracebackType | None) -> TracebackType | None:
     """Return the part of a traceback that starts in the script; None if the script has not started."""
-    while trace is not None and _is_of_the_start(trace.tb_frame.f_globals):
+    while trace is not None and _precedes_target(trace.tb_frame.f_globals):
         trace = trace.tb_next
     return trace
 
 
-def _is_of_the_start(variables: dict[str, Any]) -> bool:
+def _precedes_target(variables: dict[str, Any]) -> bool:
     # The script also has the name "__main__", so this module is recognized by its globals.
     return variables is globals() or variables.get("__name__") in _STARTING
 

@@ -30,7 +30,7 @@ logger = logging.getLogger("ripieno.launch")
 _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 # Longer than another job takes to remove an unused folder.
-_SWEEPING_S = 5.0
+_REMOVAL_S = 5.0
 # Names of a job's entries in a shared directory: its token, under its identity, and the folder of the native exchange.
 _TOKEN = re.compile("token-[0-9a-f]{16}")
 _FOLDER = re.compile("ripieno-[0-9a-f]{16}-[0-9a-f]{16}")
@@ -55,7 +55,7 @@ def directory_of_job(path: Path) -> Iterator[None]:
 
 def _locked_folder(path: Path) -> int:
     """Return a descriptor of the folder, created if missing. If the file system has locks, rank 0 holds one on it."""
-    deadline = time.monotonic() + _SWEEPING_S
+    deadline = time.monotonic() + _REMOVAL_S
     while True:
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
@@ -72,7 +72,7 @@ def _locked_folder(path: Path) -> int:
         except BlockingIOError:
             os.close(descriptor)
             if time.monotonic() > deadline:
-                raise _others_meet(path) from None
+                raise _in_use_error(path) from None
             time.sleep(_FIRST_PAUSE_S)
             continue
         except OSError:
@@ -90,13 +90,13 @@ def check_private(path: Path) -> None:
     reason = access_problem(found, ANY_ACCESS) if stat.S_ISDIR(found.st_mode) else "is no directory"
     if reason is not None:
         raise RendezvousError(
-            f"{path}: not a directory of this user alone: the name is taken by what {reason}; remove it, or set "
+            f"{path}: not a directory of this user alone: an entry with this name {reason}; remove it, or set "
             "RIPIENO_DIRECTORY to another"
         )
 
 
 def secret_of_user() -> bytes:
-    """Return random bytes that only this user can read, equal on each call; empty if the user has no place for files.
+    """Return random bytes that only this user can read, equal on each call; empty if the user has no writable folder.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def secret_of_user() -> bytes:
             _make_secret(path)
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except (OSError, RuntimeError) as error:
-        logger.info("no secret for the names of folders where ranks meet: %s", error)
+        logger.info("no secret for the names of rendezvous folders: %s", error)
         return b""
     with open(descriptor, "rb") as file:
         reason = access_problem(os.fstat(descriptor), ANY_ACCESS)
@@ -131,7 +131,7 @@ def _make_secret(path: Path) -> None:
         os.unlink(hidden)
 
 
-def sweep(parent: Path, prefix: str) -> None:
+def remove_abandoned(parent: Path, prefix: str) -> None:
     """Remove entries in `parent` that jobs of this user have left because their ranks were killed while joining."""
     for path in parent.glob(f"{prefix}*"):
         with suppress(OSError, RendezvousError):
@@ -153,18 +153,18 @@ def _remove_unlocked(path: Path) -> None:
         os.close(descriptor)
 
 
-def sweep_shared(directory: Path) -> None:
-    """Remove, like `sweep`, entries of a shared directory that have a job's name and a lock without a holder."""
+def remove_abandoned_shared(directory: Path) -> None:
+    """Remove entries of a shared directory that have a job's name and a lock without a holder."""
     for path in directory.iterdir():
         with suppress(OSError, RendezvousError):
             if _TOKEN.fullmatch(path.name) and not _is_held(path):
                 path.unlink()
-            elif _FOLDER.fullmatch(path.name) and _is_left(path):
+            elif _FOLDER.fullmatch(path.name) and _is_abandoned(path):
                 shutil.rmtree(path)
 
 
 @contextmanager
-def token_through(path: Path, rank: int, timeout_s: float, *, own: bool = False) -> Iterator[str]:
+def exchange_token(path: Path, rank: int, timeout_s: float, *, own: bool = False) -> Iterator[str]:
     """Yield the token that rank 0 creates and passes on in the file `path`, which rank 0 removes at the end.
 
     With `own` the folder belongs to this job, and only its user may access it.
@@ -175,14 +175,14 @@ def token_through(path: Path, rank: int, timeout_s: float, *, own: bool = False)
         If no token has arrived within `timeout_s`, or the file belongs to another user or job.
     """
     if rank == 0:
-        with _handed_over(path) as token:
+        with _create_token(path) as token:
             yield token
     else:
-        yield _awaited(path, rank, timeout_s, own=own)
+        yield _await_token(path, rank, timeout_s, own=own)
 
 
 @contextmanager
-def _handed_over(path: Path) -> Iterator[str]:
+def _create_token(path: Path) -> Iterator[str]:
     token = secrets.token_hex(32)
     hidden = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}")
     descriptor = os.open(hidden, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -192,7 +192,7 @@ def _handed_over(path: Path) -> Iterator[str]:
             os.write(descriptor, token.encode())
             # A network file system may show the name before the contents.
             os.fsync(descriptor)
-            _show(hidden, path)
+            _publish(hidden, path)
         finally:
             hidden.unlink()
         try:
@@ -203,7 +203,7 @@ def _handed_over(path: Path) -> Iterator[str]:
         os.close(descriptor)
 
 
-def _show(hidden: Path, path: Path) -> None:
+def _publish(hidden: Path, path: Path) -> None:
     if path.exists():
         _check_unused(path)
         path.unlink()
@@ -212,30 +212,30 @@ def _show(hidden: Path, path: Path) -> None:
 
 def _check_unused(path: Path) -> None:
     if _is_held(path):
-        raise _others_meet(path)
+        raise _in_use_error(path)
 
 
-def _others_meet(path: Path) -> RendezvousError:
+def _in_use_error(path: Path) -> RendezvousError:
     return RendezvousError(
-        f"{path}: another job meets here; give each its own RIPIENO_DIRECTORY, or its own RIPIENO_TOKEN"
+        f"{path}: another job connects here; give each its own RIPIENO_DIRECTORY, or its own RIPIENO_TOKEN"
     )
 
 
-def _awaited(path: Path, rank: int, timeout_s: float, *, own: bool) -> str:
+def _await_token(path: Path, rank: int, timeout_s: float, *, own: bool) -> str:
     deadline = time.monotonic() + timeout_s
     pause_s = _FIRST_PAUSE_S
     while True:
-        is_there = _is_listed(path.parent)
-        if is_there and own:
+        is_visible = _is_listed(path.parent)
+        if is_visible and own:
             with suppress(FileNotFoundError):
                 check_private(path.parent)
-        token = _token_in(path) if is_there and _is_listed(path) else None
+        token = _token_in(path) if is_visible and _is_listed(path) else None
         if token:
             return token
         if time.monotonic() > deadline:
             raise RendezvousError(
-                f"rank {rank} on {socket.gethostname()}: rank 0 did not hand over the job's token by {path} within "
-                f"{timeout_s:g} s: it did not come, or its host does not share this directory; set RIPIENO_DIRECTORY "
+                f"rank {rank} on {socket.gethostname()}: rank 0 did not write the job's token to {path} within "
+                f"{timeout_s:g} s: it did not start, or its host does not share this directory; set RIPIENO_DIRECTORY "
                 "to one that all hosts share, or RIPIENO_TOKEN, MASTER_ADDR and MASTER_PORT"
             )
         time.sleep(pause_s)
@@ -250,7 +250,7 @@ def _is_listed(path: Path) -> bool:
         return False
 
 
-def _is_left(folder: Path) -> bool:
+def _is_abandoned(folder: Path) -> bool:
     """Return whether the folder belongs to this user and all its ranks have died. Rank 0 locks a file there first."""
     if folder.lstat().st_uid != os.geteuid():
         return False

@@ -28,7 +28,7 @@ from ripieno.launch.limits import CONNECT_S
 from ripieno.launch.process.processes import in_this_process
 
 # Maximum wait for the lock while other jobs select workers.
-CHOOSING_S = 30.0
+LOCK_S = 30.0
 
 _KEYS = "ripieno-rank-"
 _ADVICE = "a rank takes a worker; wait until other jobs and tasks have ended, request fewer ranks or add workers"
@@ -72,10 +72,10 @@ class DaskEngine(Engine):
 
     def host(self) -> str:
         hosts = [worker["host"] for worker in self._workers().values()]
-        distant = [host for host in hosts if not _is_loopback(host)]
-        if not distant or self._client.scheduler.address.startswith("inproc:"):
+        remote_hosts = [host for host in hosts if not _is_loopback(host)]
+        if not remote_hosts or self._client.scheduler.address.startswith("inproc:"):
             return "127.0.0.1"
-        return str(get_ip(distant[0]))
+        return str(get_ip(remote_hosts[0]))
 
     def handover(self) -> Handover:
         address = self._client.scheduler.address
@@ -91,8 +91,8 @@ class DaskEngine(Engine):
         run = DaskRun(self._client, f"{_KEYS}{uuid.uuid4().hex[:12]}", self._ended)
         try:
             self._await_workers(workers)
-            with self._choosing():
-                waiting = run.begin(self._places(workers), invitation)
+            with self._cluster_lock():
+                waiting = run.begin(self._free_workers(workers), invitation)
             if waiting:
                 raise TooFewSlots(self.NAME, workers, workers - waiting, len(self._workers()), _ADVICE)
         except BaseException:
@@ -133,13 +133,13 @@ class DaskEngine(Engine):
         return {address: worker for address, worker in workers.items() if worker["status"] == "running"}
 
     @contextmanager
-    def _choosing(self) -> Iterator[None]:
+    def _cluster_lock(self) -> Iterator[None]:
         """Hold the cluster's lock, so that no other job selects workers."""
         lock = Lock("ripieno-choosing", scheduler_rpc=self._client.scheduler, loop=self._client.loop)
         try:
-            if not lock.acquire(timeout=CHOOSING_S):
+            if not lock.acquire(timeout=LOCK_S):
                 raise EngineError(
-                    f"another job has been choosing Dask workers for {CHOOSING_S:g} s; if its process has died, its "
+                    f"another job has been choosing Dask workers for {LOCK_S:g} s; if its process has died, its "
                     "lock ends after distributed.scheduler.locks.lease-timeout: try again then"
                 )
             try:
@@ -151,7 +151,7 @@ class DaskEngine(Engine):
             if (refresh := getattr(lock, "refresh_callback", None)) is not None:
                 self._client.loop.add_callback(refresh.stop)
 
-    def _places(self, needed: int) -> list[str]:
+    def _free_workers(self, needed: int) -> list[str]:
         """Return the addresses of workers without a rank, with the fewest tasks first, grouped by host.
 
         If all threads of a worker are busy, the rank starts on the next free thread.
@@ -161,7 +161,7 @@ class DaskEngine(Engine):
         candidates = [each for each in workers if not _ranks(processing.get(each, ()))]
         self._check_versions(candidates)
         load = {}
-        for worker, (executing, seceded) in self._asked(_tasks, candidates).items():
+        for worker, (executing, seceded) in self._run_on_workers(_tasks, candidates).items():
             if not _ranks(executing | seceded):
                 load[worker] = len((processing.get(worker, set()) - seceded) | executing) / workers[worker]["nthreads"]
         if len(load) < needed:
@@ -178,21 +178,21 @@ class DaskEngine(Engine):
 
     def _check_versions(self, workers: list[str]) -> None:
         # A task of this package would end a worker that cannot unpickle it, so a standard function checks first.
-        versions = self._asked(pydoc.locate, workers, "ripieno.__version__")
+        versions = self._run_on_workers(pydoc.locate, workers, "ripieno.__version__")
         found = {f"worker {worker}": version for worker, version in versions.items()}
         # The scheduler unpickles tasks as well.
         found["scheduler"] = self._client.run_on_scheduler(pydoc.locate, "ripieno.__version__")
-        for who, version in found.items():
+        for process, version in found.items():
             if version != __version__:
                 is_broken = isinstance(version, Exception)
                 has = f"cannot import ripieno: {version}" if is_broken else f"has ripieno {version}"
                 has = "has no ripieno" if version is None else has
                 raise EngineError(
-                    f"the Dask {who} {has}, the process that launches the job has ripieno {__version__}: "
+                    f"the Dask {process} {has}, the process that launches the job has ripieno {__version__}: "
                     "install the same there"
                 )
 
-    def _asked(self, function: Any, workers: list[str], *args: Any) -> dict[str, Any]:
+    def _run_on_workers(self, function: Any, workers: list[str], *args: Any) -> dict[str, Any]:
         """Run `function` in each worker's process, outside of its threads; return the available results."""
         if not workers:
             return {}

@@ -27,7 +27,7 @@ from ripieno.errors import InputError
 from ripieno.launch.engine.contract import Engine, EngineJob
 from ripieno.launch.engines.dask.run import DaskRun
 from ripieno.launch.job.stand_ins import local
-from ripieno.launch.limits import LOOK_S
+from ripieno.launch.limits import POLL_S
 
 
 class DaskJob(EngineJob):
@@ -37,12 +37,17 @@ class DaskJob(EngineJob):
         self._client = client
         super().__init__(engine, workers, **options)
 
-    def _ask(
-        self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, goes_on: bool = True
+    def _run_once(
+        self,
+        program: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        keeps_checkpoints: bool = True,
     ) -> list[Any]:
         args = tuple(self._shared(value) for value in args)
         kwargs = {name: self._shared(value) for name, value in kwargs.items()}
-        return super()._ask(program, args, kwargs, goes_on=goes_on)
+        return super()._run_once(program, args, kwargs, keeps_checkpoints=keeps_checkpoints)
 
     def _shared(self, value: Any) -> Any:
         """Return `value`, or for Dask data an object that becomes a rank's share on the rank."""
@@ -52,19 +57,19 @@ class DaskJob(EngineJob):
         if any(future.client is not self._client for future in futures_of(value)):
             raise InputError(f"a {type(value).__name__} of another Dask client: launch with client= and that client")
         if is_list:
-            return self._placed(list, list(value))
+            return self._share_of(list, list(value))
         if isinstance(value, Future | Delayed):
             future = self._client.compute(value) if isinstance(value, Delayed) else value
             self._await([future])
             return _Share(itemgetter(0), [[future.key]] * self.workers, [future])
-        join = _joining(value)
+        join = _join_function(value)
         # If persisted again, Dask would rename the chunks, and might move them.
         if not all(isinstance(chunk, Future) for chunk in dict(value.__dask_graph__()).values()):
             value = self._client.persist(value)
         # A key consists of a name and the position of the chunk.
-        return self._placed(join, sorted(futures_of(value), key=lambda future: future.key[1:]))
+        return self._share_of(join, sorted(futures_of(value), key=lambda future: future.key[1:]))
 
-    def _placed(self, join: Callable[[list[Any]], Any], futures: list[Future]) -> _Share:
+    def _share_of(self, join: Callable[[list[Any]], Any], futures: list[Future]) -> _Share:
         self._await(futures)
         run = self._started
         assert isinstance(run, DaskRun), "ranks in Dask are tasks of Dask"
@@ -79,7 +84,7 @@ class DaskJob(EngineJob):
         for future in futures:
             while not future.done():
                 with suppress(TimeoutError):
-                    future.exception(timeout=LOOK_S)
+                    future.exception(timeout=POLL_S)
                 self._check_ranks()
             # `result` of a finished future would transfer the value.
             if future.exception() is not None:
@@ -88,20 +93,20 @@ class DaskJob(EngineJob):
 
 def shares(holders: Sequence[Sequence[int]], rank_count: int) -> list[list[int]]:
     """Return the chunks of each rank, in ascending order; ``holders[i]`` lists the ranks that hold chunk i."""
-    given: list[list[int]] = [[] for _ in range(rank_count)]
+    assigned: list[list[int]] = [[] for _ in range(rank_count)]
     for chunk, ranks in enumerate(holders):
         if ranks:
-            min((given[rank] for rank in ranks), key=len).append(chunk)
+            min((assigned[rank] for rank in ranks), key=len).append(chunk)
     for chunk, ranks in enumerate(holders):
         if not ranks:
-            min(given, key=len).append(chunk)
-    poor = [share for share in given if not share]
-    while poor:
-        least, most = min(poor, key=len), max(given, key=len)
+            min(assigned, key=len).append(chunk)
+    without_own = [share for share in assigned if not share]
+    while without_own:
+        least, most = min(without_own, key=len), max(assigned, key=len)
         if len(most) - len(least) <= 1:
             break
         least.append(most.pop())
-    return [sorted(share) for share in given]
+    return [sorted(share) for share in assigned]
 
 
 class _Share:
@@ -125,9 +130,9 @@ def _opened(join: Callable[[list[Any]], Any], chunks: list[list[Any]]) -> Any:
 async def _read(worker: Any, keys: list[Any]) -> list[Any]:
     """Return the values under `keys`: local values of this worker, and copies of values on other workers."""
     values = {key: worker.data[key] for key in keys if key in worker.data}
-    absent = [key for key in keys if key not in values]
-    if absent:
-        has = await worker.scheduler.who_has(keys=absent)
+    missing_keys = [key for key in keys if key not in values]
+    if missing_keys:
+        has = await worker.scheduler.who_has(keys=missing_keys)
         copies, missing, failed, _ = await gather_from_workers(has, rpc=worker.rpc, who=worker.address)
         if missing or failed:
             raise LookupError(f"no Dask worker can give {(missing + failed)[0]!r} any more: compute it again")
@@ -135,7 +140,7 @@ async def _read(worker: Any, keys: list[Any]) -> list[Any]:
     return [values[key] for key in keys]
 
 
-def _joining(value: Any) -> Callable[[list[Any]], Any]:
+def _join_function(value: Any) -> Callable[[list[Any]], Any]:
     """Return the function that joins a rank's chunks of `value`."""
     if _is(value, "dask.array", "Array"):
         if not isinstance(value._meta, np.ndarray) or value.ndim == 0:

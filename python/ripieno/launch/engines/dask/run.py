@@ -26,7 +26,7 @@ RESTART_S = 10.0
 PRIORITY = 1_000_000
 # Events of a task for subscribers to its worker: it has begun; its launcher closed the connection.
 BEGUN = "ripieno-rank-begun"
-HUNG_UP = "ripieno-rank-hung-up"
+DISCONNECTED = "ripieno-rank-hung-up"
 
 logger = logging.getLogger("ripieno.dask")
 
@@ -44,16 +44,16 @@ class DaskRun(Run):
         self._futures: list[Future] = []
         self._subscriptions: list[EventSubscription] = []
         self._waiting: set[int] = set()
-        self._staying: set[int] = set()
+        self._unfinished: set[int] = set()
         self._change = threading.Condition()
 
     def begin(self, places: list[str], invitation: Invitation) -> int:
         """Start rank i on the worker ``places[i]``; return how many tasks still wait for a thread after `SLOTS_S`."""
         self.places = places
         self._waiting = set(range(len(places)))
-        self._staying = set(range(len(places)))
+        self._unfinished = set(range(len(places)))
         self._subscriptions = [
-            EventSubscription(self._client, worker, partial(self._heard_of, rank)) for rank, worker in enumerate(places)
+            EventSubscription(self._client, worker, partial(self._on_event, rank)) for rank, worker in enumerate(places)
         ]
         for rank, worker in enumerate(places):
             future = self._client.submit(
@@ -76,7 +76,7 @@ class DaskRun(Run):
     def abandon(self) -> None:
         """End the tasks before the job exists; tasks that have begun wait for its server."""
         with self._change:
-            self._staying.clear()
+            self._unfinished.clear()
         self.close()
 
     def end(self) -> None:
@@ -85,12 +85,12 @@ class DaskRun(Run):
         self._is_over = True
         try:
             with self._change:
-                self._change.wait_for(lambda: not self._staying, CANCEL_S)
-                still = [self.places[rank] for rank in self._staying]
+                self._change.wait_for(lambda: not self._unfinished, CANCEL_S)
+                stuck = [self.places[rank] for rank in self._unfinished]
             # A stopped process receives nothing, and Dask notices after minutes. Its nanny can end it.
-            if still and self._client.status == "running":
+            if stuck and self._client.status == "running":
                 with suppress(Exception):
-                    self._client.restart_workers(still, timeout=RESTART_S)
+                    self._client.restart_workers(stuck, timeout=RESTART_S)
         finally:
             for subscription in self._subscriptions:
                 subscription.close()
@@ -104,11 +104,11 @@ class DaskRun(Run):
     def _key(self, rank: int) -> str:
         return f"{self._name}-{rank}"
 
-    def _heard_of(self, rank: int, event: tuple[float, Any]) -> None:
+    def _on_event(self, rank: int, event: tuple[float, Any]) -> None:
         what = event[1]
         if what == {"action": BEGUN, "key": self._key(rank)}:
             self._has_begun(rank)
-        elif what == {"action": HUNG_UP, "key": self._key(rank)}:
+        elif what == {"action": DISCONNECTED, "key": self._key(rank)}:
             self.failed(rank, f"its task on {self.places[rank]} has lost the connection to its launcher")
         elif isinstance(what, dict) and what.get("action") == "remove-worker":
             by_itself = "its process ended, or its nanny has ended it"
@@ -133,7 +133,7 @@ class DaskRun(Run):
 
     def _left(self, rank: int) -> None:
         with self._change:
-            self._staying.discard(rank)
+            self._unfinished.discard(rank)
             # Once a rank has left, the job need not wait for others to begin.
             self._waiting.clear()
             self._change.notify_all()
@@ -148,15 +148,15 @@ class EventSubscription:
     _open: ClassVar[dict[tuple[str, str], list[EventSubscription]]] = {}
     _lock = threading.Lock()
 
-    def __init__(self, client: Client, worker: str, hear: Callable[[tuple[float, Any]], None]) -> None:
+    def __init__(self, client: Client, worker: str, handle: Callable[[tuple[float, Any]], None]) -> None:
         self._client = client
         self._worker = worker
-        self._hear = hear
+        self._handle = handle
         with self._lock:
             subscriptions = self._open.setdefault((client.id, worker), [])
             subscriptions.append(self)
             if len(subscriptions) == 1:
-                client.subscribe_topic(worker, partial(_tell_all, subscriptions))
+                client.subscribe_topic(worker, partial(_notify_listeners, subscriptions))
 
     def close(self) -> None:
         """End the subscription."""
@@ -171,10 +171,10 @@ class EventSubscription:
                 self._client.unsubscribe_topic(self._worker)
 
     def __call__(self, event: tuple[float, Any]) -> None:
-        self._hear(event)
+        self._handle(event)
 
 
-def _tell_all(subscriptions: list[EventSubscription], event: tuple[float, Any]) -> None:
+def _notify_listeners(subscriptions: list[EventSubscription], event: tuple[float, Any]) -> None:
     for subscription in list(subscriptions):
         subscription(event)
 
@@ -184,22 +184,22 @@ def _rank(invitation: Invitation, rank: int) -> None:
     worker = get_worker()
     key = worker.get_current_task()
     worker.log_event(worker.address, {"action": BEGUN, "key": key})
-    stay = _Stay(rank, has_nanny=worker.nanny is not None)
+    guard = _RankGuard(rank, has_nanny=worker.nanny is not None)
     secede()
     try:
-        serve(invitation, rank, local={"rank": rank}, hung_up=stay.end)
+        serve(invitation, rank, local={"rank": rank}, on_disconnect=guard.end)
     except EngineError:
         # The caller knows the cause. An exception would add a traceback per rank to the worker's log.
-        worker.log_event(worker.address, {"action": HUNG_UP, "key": key})
+        worker.log_event(worker.address, {"action": DISCONNECTED, "key": key})
     finally:
-        stay.is_over()
+        guard.has_left()
 
 
 class _Overdue(BaseException):
     """Raised in the thread of a rank that still computes after its launcher has ended."""
 
 
-class _Stay:
+class _RankGuard:
     """Ends a rank that occupies a thread of this worker. Dask itself cannot end a running task."""
 
     def __init__(self, rank: int, *, has_nanny: bool) -> None:
@@ -209,7 +209,7 @@ class _Stay:
         self._left = threading.Event()
         self._lock = threading.Lock()
 
-    def is_over(self) -> None:
+    def has_left(self) -> None:
         """Record that the rank has left."""
         with self._lock:
             self._left.set()

@@ -20,7 +20,7 @@ from ripieno._checks import check_count
 from ripieno.errors import InputError, TooFewSlots
 from ripieno.launch.engine.contract import Engine, EngineJob, Handover
 from ripieno.launch.engine.member_server import Invitation
-from ripieno.launch.engines.ray.objects import handed_out
+from ripieno.launch.engines.ray.objects import objects_on_actors
 from ripieno.launch.engines.ray.run import RayRun
 from ripieno.launch.engines.ray.session import Session, one_line
 from ripieno.launch.process.processes import in_this_process
@@ -83,17 +83,17 @@ class RayEngine(Engine):
         self._bundle = {"CPU": float(cpus_per_worker), **(resources or {})}
         self._runtime_env = dict(runtime_env or {})
         self._placement_timeout_s = placement_timeout_s
-        self._leave: weakref.finalize[[], RayEngine] | None = None
-        self._hold()
+        self._disconnect: weakref.finalize[[], RayEngine] | None = None
+        self._connect()
 
     def slots(self) -> int:
         """Return how many ranks fit if nothing else runs."""
-        self._hold()
-        return self._room(node["Resources"] for node in ray.nodes() if node["Alive"])
+        self._connect()
+        return self._rank_capacity(node["Resources"] for node in ray.nodes() if node["Alive"])
 
     def host(self) -> str:
         """Return the address by which Ray's nodes reach this node."""
-        self._hold()
+        self._connect()
         address: str = ray.util.get_node_ip_address()
         return address
 
@@ -119,11 +119,11 @@ class RayEngine(Engine):
         InputError
             If Ray rejects the resources or the runtime environment.
         """
-        self._hold()
+        self._connect()
         # From here on the job closes the connection.
-        if self._leave is not None:
-            self._leave.detach()
-        self._leave = None
+        if self._disconnect is not None:
+            self._disconnect.detach()
+        self._disconnect = None
         try:
             group = placement_group([self._bundle] * workers, strategy=self._strategy)
             try:
@@ -144,11 +144,11 @@ class RayEngine(Engine):
         """Return a job of `workers` ranks here; Ray objects among the arguments of its programs stay in Ray's store."""
         return RayJob(self, workers, **options)
 
-    def _hold(self) -> None:
+    def _connect(self) -> None:
         """Connect to Ray until a job takes over the connection or this engine is deleted."""
-        if self._leave is None:
+        if self._disconnect is None:
             self._actors_env = _session.join(self._address, self._runtime_env)
-            self._leave = weakref.finalize(self, in_this_process(_session.leave))
+            self._disconnect = weakref.finalize(self, in_this_process(_session.leave))
 
     def _needs(self) -> dict[str, Any]:
         native = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
@@ -156,12 +156,12 @@ class RayEngine(Engine):
         needs["resources"] = {name: count for name, count in self._bundle.items() if name not in native}
         return needs | ({"runtime_env": self._actors_env} if self._actors_env else {})
 
-    def _room(self, nodes: Iterable[Mapping[str, float]]) -> int:
+    def _rank_capacity(self, nodes: Iterable[Mapping[str, float]]) -> int:
         """Return how many ranks fit on nodes with these resources."""
-        rooms = [min(int(node.get(name, 0) // count) for name, count in self._bundle.items()) for node in nodes]
+        capacities = [min(int(node.get(name, 0) // count) for name, count in self._bundle.items()) for node in nodes]
         if self._strategy == "STRICT_PACK":
-            return max(rooms, default=0)
-        return sum(map(bool, rooms)) if self._strategy == "STRICT_SPREAD" else sum(rooms)
+            return max(capacities, default=0)
+        return sum(map(bool, capacities)) if self._strategy == "STRICT_SPREAD" else sum(capacities)
 
     def _too_few_slots(self, workers: int) -> TooFewSlots:
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
@@ -169,8 +169,8 @@ class RayEngine(Engine):
         return TooFewSlots(
             self.NAME,
             workers,
-            self._room(available_resources_per_node().values()),
-            self._room(nodes),
+            self._rank_capacity(available_resources_per_node().values()),
+            self._rank_capacity(nodes),
             f"a rank takes {each}, and {len(nodes)} nodes are to be shared by {self._strategy}; wait until others have "
             "ended, launch fewer workers or give Ray more (ray start --num-cpus=…, ray.init(num_cpus=…)); "
             f"placement_timeout_s waits longer than {self._placement_timeout_s:g} s",
@@ -180,10 +180,15 @@ class RayEngine(Engine):
 class RayJob(EngineJob):
     """A job with ranks that are Ray actors."""
 
-    def _ask(
-        self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *, goes_on: bool = True
+    def _run_once(
+        self,
+        program: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        keeps_checkpoints: bool = True,
     ) -> list[Any]:
         run = self._started
         assert isinstance(run, RayRun), "ranks in Ray are actors"
-        with handed_out(run.actors, args, kwargs, self._check_ranks) as (args, kwargs):
-            return super()._ask(program, args, kwargs, goes_on=goes_on)
+        with objects_on_actors(run.actors, args, kwargs, self._check_ranks) as (args, kwargs):
+            return super()._run_once(program, args, kwargs, keeps_checkpoints=keeps_checkpoints)

@@ -21,13 +21,13 @@ from ray.util import placement_group_table
 
 from ripieno.errors import EngineError, InputError
 from ripieno.launch.job.stand_ins import Here
-from ripieno.launch.limits import LOOK_S
+from ripieno.launch.limits import POLL_S
 
 _numbers = itertools.count()
 
 
 @dataclass(frozen=True)
-class _Handout:
+class _ObjectArgument:
     """The objects of one argument, per rank, and whether they are blocks of a table."""
 
     name: str
@@ -36,7 +36,7 @@ class _Handout:
 
 
 @contextmanager
-def handed_out(
+def objects_on_actors(
     actors: list[Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], check: Callable[[], None]
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Return the arguments with stand-ins for Ray objects. Meanwhile each actor holds the objects under their names.
@@ -52,54 +52,54 @@ def handed_out(
     Exception
         Raised by the task that computes an object.
     """
-    handouts: list[_Handout] = []
+    arguments: list[_ObjectArgument] = []
 
-    def stand_in(value: Any) -> Any:
-        handout = _handout(value, len(actors))
-        if handout is None:
+    def placeholder(value: Any) -> Any:
+        argument = _object_argument(value, len(actors))
+        if argument is None:
             return value
-        handouts.append(handout)
-        return Here(handout.name)
+        arguments.append(argument)
+        return Here(argument.name)
 
-    args, kwargs = tuple(map(stand_in, args)), {name: stand_in(value) for name, value in kwargs.items()}
+    args, kwargs = tuple(map(placeholder, args)), {name: placeholder(value) for name, value in kwargs.items()}
     try:
-        _await({ref for handout in handouts for share in handout.shares for ref in share}, check)
+        _await({ref for argument in arguments for share in argument.shares for ref in share}, check)
         # The job detects dead actors with a better cause by other means.
         with suppress(RayActorError):
             ray.get(
                 [
-                    actor.take.remote(handout.name, handout.blocks, *share)
-                    for handout in handouts
-                    for actor, share in zip(actors, handout.shares, strict=True)
+                    actor.take.remote(argument.name, argument.blocks, *share)
+                    for argument in arguments
+                    for actor, share in zip(actors, argument.shares, strict=True)
                 ]
             )
         yield args, kwargs
     finally:
         # Without this check, a call after shutdown would start Ray again.
         if ray.is_initialized():
-            for handout, actor in itertools.product(handouts, actors):
-                actor.drop.remote(handout.name)
+            for argument, actor in itertools.product(arguments, actors):
+                actor.drop.remote(argument.name)
 
 
-def _handout(value: Any, workers: int) -> _Handout | None:
+def _object_argument(value: Any, workers: int) -> _ObjectArgument | None:
     name = f"ray {next(_numbers)}"
     if isinstance(value, ray.ObjectRef):
-        return _Handout(name, [[value]] * workers)
+        return _ObjectArgument(name, [[value]] * workers)
     if isinstance(value, (list, tuple)) and value and all(isinstance(each, ray.ObjectRef) for each in value):
         if len(value) != workers:
             raise InputError(f"{len(value)} objects of Ray for {workers} workers: expected one for each")
-        return _Handout(name, [[ref] for ref in value])
+        return _ObjectArgument(name, [[ref] for ref in value])
     data = sys.modules.get("ray.data")
     if data is not None and isinstance(value, data.Dataset):
-        return _Handout(name, _blocks(value, workers), blocks=True)
+        return _ObjectArgument(name, _blocks(value, workers), blocks=True)
     return None
 
 
 def _blocks(dataset: Any, workers: int) -> list[list[ray.ObjectRef]]:
     from ray.data.dataset import MaterializedDataset
 
-    there = isinstance(dataset, MaterializedDataset) and isinstance(dataset.schema().base_schema, pa.Schema)
-    if not there and not _cpus_outside_of_gangs():
+    is_stored = isinstance(dataset, MaterializedDataset) and isinstance(dataset.schema().base_schema, pa.Schema)
+    if not is_stored and not _free_cpus():
         raise EngineError(
             "this Dataset does not lie in Ray's store as Arrow blocks yet, and all CPUs belong to gangs, so that none "
             "is left to compute it: before launching, call its materialize() (if it was made of pandas frames: "
@@ -117,17 +117,17 @@ def _await(refs: set[ray.ObjectRef], check: Callable[[], None]) -> None:
     _, missing = ray.wait(list(refs), num_returns=len(refs), timeout=0, fetch_local=False)
     if not missing:
         return
-    if not _cpus_outside_of_gangs():
+    if not _free_cpus():
         raise EngineError(
             f"{len(missing)} of {len(refs)} objects of Ray are not there yet, and all CPUs belong to gangs, so that "
             "none is left to make them: wait for them before launching (ray.wait), or launch fewer workers"
         )
     while missing:
-        _, missing = ray.wait(missing, num_returns=len(missing), timeout=LOOK_S, fetch_local=False)
+        _, missing = ray.wait(missing, num_returns=len(missing), timeout=POLL_S, fetch_local=False)
         check()
 
 
-def _cpus_outside_of_gangs() -> int:
+def _free_cpus() -> int:
     """Return the number of whole CPUs on which tasks outside of placement groups can run, now or later."""
     groups = placement_group_table().values()
     taken = sum(

@@ -58,8 +58,8 @@ class RayRun(Run):
             for rank in range(len(group.bundle_specs))
         ]
         super().__init__()
-        said = pickle.dumps(invitation)
-        calls = [actor.serve.remote(rank, said, __version__) for rank, actor in enumerate(self.actors)]
+        pickled = pickle.dumps(invitation)
+        calls = [actor.serve.remote(rank, pickled, __version__) for rank, actor in enumerate(self.actors)]
         # Ray's own wait functions block forever once this process has disconnected from Ray.
         self._serving = [call.future() for call in calls]
         for rank, serving in enumerate(self._serving):
@@ -101,10 +101,10 @@ class RayRun(Run):
     def _served(self, rank: int, serving: Future[None]) -> None:
         error = serving.exception()
         if error is not None:
-            self.failed(rank, _account(error))
+            self.failed(rank, _cause_of(error))
 
 
-def _account(error: BaseException) -> str:
+def _cause_of(error: BaseException) -> str:
     """Return in one line why an actor ended."""
     if isinstance(error, RayTaskError):
         return f"{type(error.cause).__name__}: {one_line(error.cause)}"

@@ -28,7 +28,7 @@ class Session:
         # A finalizer may call `leave` while this thread is in `join`.
         self._lock = threading.RLock()
         self._users = 0
-        self._made_here = False
+        self._is_connected_here = False
         self.is_own = False
 
     def join(self, address: str | None, runtime_env: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Session:
                     raise EngineError(f"address={address!r}, but this process is in the Ray at {joined} already")
             else:
                 _init(address, runtime_env)
-                self._made_here, runtime_env = True, {}
+                self._is_connected_here, runtime_env = True, {}
                 self.is_own = worker._global_node.is_head()
             self._users += 1
             return runtime_env
@@ -60,8 +60,8 @@ class Session:
         """End one use of the connection. Must be called once for each `join`."""
         with self._lock:
             self._users -= 1
-            if self._made_here and not self._users:
-                self._made_here = self.is_own = False
+            if self._is_connected_here and not self._users:
+                self._is_connected_here = self.is_own = False
                 ray.shutdown()
 
 

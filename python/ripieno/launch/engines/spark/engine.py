@@ -72,7 +72,7 @@ class SparkEngine(Engine):
         if is_local(self._context.master):
             return Handover("to the Python processes of this machine's Spark", True, True)
         conf = self._context.getConf()
-        knows, tls, aes, sasl = (
+        is_authenticated, tls, aes, sasl = (
             conf.get(f"spark.{name}", "false") == "true"
             for name in (
                 "authenticate",
@@ -85,13 +85,15 @@ class SparkEngine(Engine):
             "set spark.authenticate=true with spark.network.crypto.enabled=true or spark.ssl.rpc.enabled=true, and "
             "spark.io.encryption.enabled=true for what Spark spills to disks"
         )
-        return Handover("in the closures of Spark's tasks", knows, tls or (knows and (aes or sasl)), advice)
+        return Handover(
+            "in the closures of Spark's tasks", is_authenticated, tls or (is_authenticated and (aes or sasl)), advice
+        )
 
     def start(self, workers: int, invitation: Invitation) -> StageRun:
         """Start ranks without data."""
         await_slots(self._context, workers, self.slots_timeout_s)
-        be_rank = task.plain(invitation, shipped(self._context), racks(self._context))
-        tasks = self._context.parallelize(range(workers), workers).barrier().mapPartitions(be_rank)
+        run_rank = task.plain(invitation, shipped(self._context), racks(self._context))
+        tasks = self._context.parallelize(range(workers), workers).barrier().mapPartitions(run_rank)
         return self._started(workers, tasks.collect)
 
     def start_on(
@@ -99,10 +101,10 @@ class SparkEngine(Engine):
     ) -> StageRun:
         """Start ranks with the rows of `frame`. With `output` they return rows, and the result is a DataFrame."""
         await_slots(self._context, workers, self.slots_timeout_s)
-        rows = frames.mapped(frame, workers, invitation, _NOTHING if output is None else output)
+        rows = frames.rows_on_ranks(frame, workers, invitation, _NOTHING if output is None else output)
         if output is None:
             return self._started(workers, rows.collect)
-        return self._started(workers, lambda: frames.kept(rows, workers))
+        return self._started(workers, lambda: frames.checkpointed(rows, workers))
 
     def _started(self, workers: int, action: Callable[[], Any]) -> StageRun:
         run = StageRun(self.session, workers, action)
@@ -152,8 +154,8 @@ class SparkJob(EngineJob):
             return super()._start(invitation)
         return self.engine.start_on(self._frame, self.workers, invitation, self._output)
 
-    def _patience_s(self) -> float:
-        return super()._patience_s() if self._frame is None else ROWS_S
+    def _join_limit_s(self) -> float:
+        return super()._join_limit_s() if self._frame is None else ROWS_S
 
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         frame = _only_frame([*args, *kwargs.values()])
@@ -161,7 +163,7 @@ class SparkJob(EngineJob):
             frames.check(frame)
             self._frame = frame
             with self._recovering():
-                self._form_again()
+                self._restart_members()
         here = Here(task.ROWS)
         args = tuple(here if isinstance(each, DataFrame) else each for each in args)
         kwargs = {name: here if isinstance(each, DataFrame) else each for name, each in kwargs.items()}

@@ -15,15 +15,15 @@ from ripieno.errors import InputError
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.spark import task
 from ripieno.launch.engines.spark.archive import shipped
-from ripieno.launch.engines.spark.internals import partition_count, racks, tuned, untuned
+from ripieno.launch.engines.spark.internals import partition_count, racks, with_rank_settings, with_user_settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def mapped(frame: DataFrame, workers: int, invitation: Invitation, output: StructType) -> DataFrame:
+def rows_on_ranks(frame: DataFrame, workers: int, invitation: Invitation, output: StructType) -> DataFrame:
     """Return the result of ranks with the rows of `frame`. The evaluation of the result runs the ranks."""
-    rows = tuned(frame)
+    rows = with_rank_settings(frame)
     if partition_count(rows) != workers:
         rows = rows.repartition(workers)
     context = frame.sparkSession.sparkContext
@@ -38,16 +38,16 @@ def numbered(columns: Sequence[str]) -> list[str]:
     return [f"c{number}" for number in range(len(columns))]
 
 
-def kept(mapped: DataFrame, workers: int) -> DataFrame:
+def checkpointed(frame: DataFrame, workers: int) -> DataFrame:
     """Run the ranks once, and keep their results on the executors: one partition per rank.
 
     Spark cannot run a barrier stage partially or reduce its partitions in the same stage, as `first` and `coalesce`
-    do. A shuffle therefore separates the stage from the kept result.
+    do. A shuffle therefore separates the stage from the checkpointed result.
     """
     # No user column has this name.
     rank = f"rank {secrets.token_hex(8)}"
-    by_rank = mapped.withColumn(rank, F.spark_partition_id()).repartitionById(workers, rank).drop(rank)
-    return untuned(by_rank.localCheckpoint(eager=True))
+    by_rank = frame.withColumn(rank, F.spark_partition_id()).repartitionById(workers, rank).drop(rank)
+    return with_user_settings(by_rank.localCheckpoint(eager=True))
 
 
 def arrow_schema(schema: StructType, session: SparkSession) -> pa.Schema:

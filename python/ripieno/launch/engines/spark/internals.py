@@ -27,7 +27,7 @@ BATCH_BYTES = 64 << 20
 # Spark asks for the size of a batch after every row. Arrow then scans each list column back to its last non-null row,
 # which takes minutes in a batch of many rows. The indices of Spark ML vectors are such a list, and null in all dense
 # vectors; other list columns may be null as well.
-MOST_VECTORS, MOST_LISTS = 1 << 10, 1 << 16
+VECTOR_ROWS_MAX, LIST_ROWS_MAX = 1 << 10, 1 << 16
 # Optimizer rules that remove the partitions, and thus the ranks, of an empty input.
 _NO_ROWS_NO_PARTITIONS = {
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.PropagateEmptyRelation",
@@ -47,7 +47,7 @@ def check_version(version: str) -> None:
 
 
 @contextmanager
-def _known(spark: SparkContext | SparkSession) -> Iterator[None]:
+def _naming_version(spark: SparkContext | SparkSession) -> Iterator[None]:
     """Convert errors about missing internals to an `EngineError` with the version of Spark."""
     try:
         yield
@@ -56,35 +56,35 @@ def _known(spark: SparkContext | SparkSession) -> Iterator[None]:
         if isinstance(error, Py4JError) and type(error) is not Py4JError:
             raise
         text = str(error)
-        lacking = next((line for line in text.splitlines() if "does not exist" in line), text.partition("\n")[0])
+        missing = next((line for line in text.splitlines() if "does not exist" in line), text.partition("\n")[0])
         raise EngineError(
-            f"Spark {spark.version} lacks internals that ripieno {__version__} uses ({lacking.strip()}): use another "
+            f"Spark {spark.version} lacks internals that ripieno {__version__} uses ({missing.strip()}): use another "
             "version of one of them"
         ) from error
 
 
 def is_stopped(context: SparkContext) -> bool:
     """Return whether the context was stopped, here or in the JVM."""
-    with _known(context):
+    with _naming_version(context):
         return context._jsc is None or context._jsc.sc().isStopped()
 
 
 def has_pinned_threads(context: SparkContext) -> bool:
     """Return whether each Python thread has its own thread in the JVM, and thus its own job groups."""
-    with _known(context):
+    with _naming_version(context):
         return isinstance(context._gateway, ClientServer)
 
 
 def folder(context: SparkContext) -> str:
     """Return a local folder that is removed with the session."""
-    with _known(context):
+    with _naming_version(context):
         temporary: str = context._temp_dir
     return temporary
 
 
 def slots(context: SparkContext) -> tuple[int, int]:
     """Return the number of free slots, and the total number of slots, on the current executors."""
-    with _known(context):
+    with _naming_version(context):
         scala = context._jsc.sc()
         total = scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile())
         running = scala.taskScheduler().runningTasksByExecutors().values().mkString(",")
@@ -93,7 +93,7 @@ def slots(context: SparkContext) -> tuple[int, int]:
 
 def racks(context: SparkContext) -> dict[str, str]:
     """Return the racks by executor host, as tasks name the hosts: on YARN the racks of Hadoop's topology."""
-    with _known(context):
+    with _naming_version(context):
         scala = context._jsc.sc()
         executors = scala.getExecutorMemoryStatus().keys().mkString(" ").split()
         hosts = {executor.rpartition(":")[0] for executor in executors}
@@ -107,7 +107,7 @@ def running_tasks(context: SparkContext, stages: Iterable[int]) -> list[tuple[bo
 
     The scheduler provides current data; Spark's status tracker lags behind.
     """
-    with _known(context):
+    with _naming_version(context):
         scheduler = context._jsc.sc().taskScheduler()
         attempts = itertools.product(stages, range(_STAGE_ATTEMPTS))
         found = itertools.starmap(scheduler.taskSetManagerForAttempt, attempts)
@@ -115,42 +115,42 @@ def running_tasks(context: SparkContext, stages: Iterable[int]) -> list[tuple[bo
         return [(each.isBarrier(), each.runningTasks()) for each in managers if not each.isZombie()]
 
 
-def tuned(frame: DataFrame) -> DataFrame:
+def with_rank_settings(frame: DataFrame) -> DataFrame:
     """Return the same query in a session with the same tables and settings, but larger batches and empty partitions.
 
     This session exists in Java only: a new Python session would become the session of ``RDD.toDF``.
     """
     session = frame.sparkSession
-    with _known(session):
+    with _naming_version(session):
         clone = session._jsparkSession.cloneSession()
         batch_bytes = min(BATCH_BYTES, clone.sessionState().conf().arrowMaxBytesPerBatch())
-        clone.conf().set("spark.sql.execution.arrow.maxRecordsPerBatch", f"{most_rows(frame.schema)}")
+        clone.conf().set("spark.sql.execution.arrow.maxRecordsPerBatch", f"{rows_max(frame.schema)}")
         clone.conf().set("spark.sql.execution.arrow.maxBytesPerBatch", f"{batch_bytes}b")
         for name, rule in _NO_ROWS_NO_PARTITIONS.items():
             excluded = clone.conf().get(name, "")
             clone.conf().set(name, f"{excluded},{rule}" if excluded else rule)
-        return _in(clone, frame)
+        return _in_session(clone, frame)
 
 
-def most_rows(kind: DataType, *, nullable: bool = False) -> int:
+def rows_max(kind: DataType, *, nullable: bool = False) -> int:
     """Return how many rows of this type a batch may have, or 0 without a limit."""
     if isinstance(kind, UserDefinedType):
-        return MOST_VECTORS if most_rows(kind.sqlType(), nullable=nullable) else 0
+        return VECTOR_ROWS_MAX if rows_max(kind.sqlType(), nullable=nullable) else 0
     if isinstance(kind, StructType):
-        found = (most_rows(field.dataType, nullable=nullable or field.nullable) for field in kind.fields)
+        found = (rows_max(field.dataType, nullable=nullable or field.nullable) for field in kind.fields)
         return min(filter(None, found), default=0)
     if isinstance(kind, ArrayType) and not nullable:
-        return most_rows(kind.elementType, nullable=kind.containsNull)
-    return MOST_LISTS if isinstance(kind, ArrayType | MapType) else 0
+        return rows_max(kind.elementType, nullable=kind.containsNull)
+    return LIST_ROWS_MAX if isinstance(kind, ArrayType | MapType) else 0
 
 
-def untuned(frame: DataFrame) -> DataFrame:
+def with_user_settings(frame: DataFrame) -> DataFrame:
     """Return the same query in the user's session."""
-    with _known(frame.sparkSession):
-        return _in(frame.sparkSession._jsparkSession, frame)
+    with _naming_version(frame.sparkSession):
+        return _in_session(frame.sparkSession._jsparkSession, frame)
 
 
-def _in(java_session: Any, frame: DataFrame) -> DataFrame:
+def _in_session(java_session: Any, frame: DataFrame) -> DataFrame:
     session = frame.sparkSession
     datasets = session.sparkContext._jvm.org.apache.spark.sql.classic.Dataset
     return DataFrame(datasets.ofRows(java_session, frame._jdf.logicalPlan()), session)
@@ -158,7 +158,7 @@ def _in(java_session: Any, frame: DataFrame) -> DataFrame:
 
 def partition_count(frame: DataFrame) -> int | None:
     """Return the number of partitions; None if Spark decides it at run time, or refuses a barrier stage on them."""
-    with _known(frame.sparkSession):
+    with _naming_version(frame.sparkSession):
         execution = frame._jdf.queryExecution()
         plan = execution.executedPlan()
         if not plan.nodeName().startswith("AdaptiveSparkPlan"):

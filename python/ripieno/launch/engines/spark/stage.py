@@ -20,7 +20,7 @@ from ripieno.launch.engines.spark.internals import running_tasks, slots
 from ripieno.launch.limits import CANCEL_S, LEAVE_S
 
 # Spark does not report when tasks begin or end, so its status is polled at this interval.
-ASK_S = 0.05
+POLL_S = 0.05
 
 
 _FAILED_TASK = re.compile(r"(?:ResultTask|ShuffleMapTask)\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", re.DOTALL)
@@ -53,7 +53,7 @@ class StageRun(Run):
         self._workers = workers
         self._action = action
         self._group = f"ripieno-{self._context.applicationId}-{next(_numbers)}"
-        self._over = threading.Event()
+        self._has_ended = threading.Event()
         self._is_kept = False
         self.result: Any = None
         self.error: Exception | None = None
@@ -69,9 +69,9 @@ class StageRun(Run):
             self.failed(None, "its job is over, and there were fewer tasks than ranks")
         except Exception as error:
             self.error = error
-            self.failed(*account(error))
+            self.failed(*failure_of(error))
         finally:
-            self._over.set()
+            self._has_ended.set()
 
     def await_tasks(self, timeout_s: float) -> None:
         """Return when the ranks run, or the job is over.
@@ -82,7 +82,7 @@ class StageRun(Run):
             If other jobs have taken the slots meanwhile: no task has run for longer than `timeout_s`.
         """
         waiting_since = time.monotonic()
-        while not self._over.wait(ASK_S):
+        while not self._has_ended.wait(POLL_S):
             found = running_tasks(self._context, self._stages())
             if (True, self._workers) in found:
                 return
@@ -101,12 +101,12 @@ class StageRun(Run):
     def finish(self) -> Any:
         """Wait without limit until Spark has received the ranks' results, and return the result of the action."""
         try:
-            self._over.wait()
+            self._has_ended.wait()
         finally:
             self._is_kept = False
             self.end()
         if self.error is not None:
-            raise EngineError(f"spark rejected the results of the ranks: {account(self.error)[1]}") from self.error
+            raise EngineError(f"spark rejected the results of the ranks: {failure_of(self.error)[1]}") from self.error
         return self.result
 
     def keep(self) -> None:
@@ -114,15 +114,15 @@ class StageRun(Run):
         self._is_kept = True
 
     def end(self) -> None:
-        if self._is_kept or self._over.wait(LEAVE_S):
+        if self._is_kept or self._has_ended.wait(LEAVE_S):
             return
         # The driver's JVM may have ended already.
         with suppress(Py4JError, OSError):
             self._context.cancelJobGroup(self._group)
-        self._over.wait(CANCEL_S)
+        self._has_ended.wait(CANCEL_S)
 
 
-def account(error: Exception) -> tuple[int | None, str]:
+def failure_of(error: Exception) -> tuple[int | None, str]:
     """Return the rank that Spark names as failed, if any, and the cause in one line."""
     message = str(error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else error)
     found = _FAILED_TASK.search(message)
@@ -150,7 +150,7 @@ def await_slots(context: Any, workers: int, timeout_s: float) -> None:
         # The number of slots of a local master is constant.
         if time.monotonic() > deadline or (total < workers and is_local(context.master)):
             raise too_few(workers, free, total)
-        time.sleep(ASK_S)
+        time.sleep(POLL_S)
 
 
 def is_local(master: str) -> bool:

@@ -27,7 +27,7 @@ def plain(
     """Return the task of a rank without data; `archive` was shipped, `racks` maps executor hosts to racks."""
     pickled = pickle.dumps(invitation)
 
-    def be_rank(_: Iterable[Any]) -> Iterable[Any]:
+    def run_rank(_: Iterable[Any]) -> Iterable[Any]:
         find_ripieno()
         from ripieno.launch.engines.spark import task
 
@@ -35,7 +35,7 @@ def plain(
         return ()
 
     find_ripieno = _finder(archive)
-    return be_rank
+    return run_rank
 
 
 def with_rows(
@@ -47,22 +47,22 @@ def with_rows(
     """
     pickled, serialized = pickle.dumps(invitation), schema.serialize().to_pybytes()
 
-    def be_rank(rows: Iterable[Any]) -> Iterator[Any]:
+    def run_rank(rows: Iterable[Any]) -> Iterator[Any]:
         find_ripieno()
         import pyarrow
 
         from ripieno.launch.engines.spark import task
 
-        own = task.named(rows, pyarrow.ipc.read_schema(pyarrow.py_buffer(serialized)))
+        own = task.with_names(rows, pyarrow.ipc.read_schema(pyarrow.py_buffer(serialized)))
         output: list[pyarrow.RecordBatch] = []
         task.serve(pickle.loads(pickled), racks, {task.ROWS: own, task.OUTPUT: output})
         yield from output
 
     find_ripieno = _finder(archive)
-    return be_rank
+    return run_rank
 
 
-def named(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batches:
+def with_names(rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> Batches:
     """Return the batches from Spark with the column names of `schema`."""
     import pyarrow as pa
 

@@ -135,10 +135,12 @@ def _links() -> Iterator[Finding]:
     for links in LINKS:
         other = next(each for each in LINKS if each != links)
         # Shared memory needs no encryption. The check below tests encrypted TCP.
-        yield work(
+        yield check_workers(
             f"2 workers over {links}", f"the other kind of link may work: pass links={other!r}", links=links, tls=False
         )
-    yield work(f"2 workers over {encrypted()}", "pass tls=False, on a network that you trust", links="tcp", tls=True)
+    yield check_workers(
+        f"2 workers over {encrypted()}", "pass tls=False, on a network that you trust", links="tcp", tls=True
+    )
     yield _encryption()
 
 
@@ -161,14 +163,14 @@ def encrypted() -> str:
     return f"TLS 1.3 ({_native.tls_cipher()})"
 
 
-def work(name: str, advice: str, **options: Any) -> Finding:
+def check_workers(name: str, advice: str, **options: Any) -> Finding:
     """Check that two workers launched with `options` compute a correct result, and measure their communication."""
     from ripieno.launch import launch
 
     started = time.monotonic()
     try:
         with launch(workers=2, **options) as job:
-            met_s = time.monotonic() - started
+            connected_s = time.monotonic() - started
             try:
                 (right, latency_s, bandwidth), _ = job.run(_measure_exchange)
             except Exception as error:
@@ -179,11 +181,11 @@ def work(name: str, advice: str, **options: Any) -> Finding:
         notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
         return Finding(name, f"{type(error).__name__}: {error}{notes}", BAD, advice)
     found = (
-        f"met in {met_s:.2f} s, allreduce of 8 B {latency_s * 1e6:.1f} µs, {bandwidth / 1e9:.2f} GB/s one way; "
-        f"then {states}"
+        f"connected in {connected_s:.2f} s, allreduce of 8 B {latency_s * 1e6:.1f} µs, "
+        f"{bandwidth / 1e9:.2f} GB/s one way; then {states}"
     )
     if not right:
-        return Finding(name, f"the sum of two vectors came out wrong; {found}", BAD, "report this as a bug")
+        return Finding(name, f"the sum of two vectors is wrong; {found}", BAD, "report this as a bug")
     return Finding(name, found)
 
 
@@ -197,7 +199,7 @@ def _measure_exchange(comm: Communicator) -> tuple[bool, float, float]:
 
     block = np.ones(_BANDWIDTH_BYTES, np.uint8)
 
-    def there_and_back() -> None:
+    def ping_pong() -> None:
         if comm.rank == 0:
             comm.send_into(block, to=1)
             comm.recv(1, out=block)
@@ -205,7 +207,7 @@ def _measure_exchange(comm: Communicator) -> tuple[bool, float, float]:
             comm.recv(0, out=block)
             comm.send_into(block, to=0)
 
-    return right, latency_s, 2 * _BANDWIDTH_BYTES / _median_s(there_and_back, _BANDWIDTH_ROUND_COUNT)
+    return right, latency_s, 2 * _BANDWIDTH_BYTES / _median_s(ping_pong, _BANDWIDTH_ROUND_COUNT)
 
 
 def _median_s(step: Callable[[], Any], round_count: int) -> float:

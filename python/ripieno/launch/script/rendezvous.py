@@ -37,7 +37,7 @@ _PORT_COUNT = 10_000
 
 
 @dataclass(frozen=True)
-class MeetingPlace:
+class RendezvousPlace:
     """The rendezvous of ranks: a store (host and port of rank 0), or a directory, which may belong to the job."""
 
     directory: Path = Path()
@@ -45,7 +45,7 @@ class MeetingPlace:
     store: tuple[str, int] | None = None
 
 
-def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> MeetingPlace:
+def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> RendezvousPlace:
     """Return where the ranks of `job` join; equal on all ranks.
 
     Raises
@@ -55,24 +55,24 @@ def choose(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -
     """
     has_token = bool(variables.get("RIPIENO_TOKEN"))
     if variables.get("RIPIENO_DIRECTORY"):
-        return MeetingPlace(Path(variables["RIPIENO_DIRECTORY"]))
+        return RendezvousPlace(Path(variables["RIPIENO_DIRECTORY"]))
     host = variables.get("MASTER_ADDR") or place.root
     if has_token and host:
-        return MeetingPlace(store=(host, _port(place, variables, job)))
+        return RendezvousPlace(store=(host, _port(place, variables, job)))
     if job is None:
-        raise RendezvousError(_what_is_missing(place, variables))
+        raise RendezvousError(_missing_variables_text(place, variables))
     if not place.on_one_host:
-        return MeetingPlace(Path.home() / f"{_prefix(place)}{_digest(place, job).hex()[:16]}", own=True)
+        return RendezvousPlace(Path.home() / f"{_prefix(place)}{_digest(place, job).hex()[:16]}", own=True)
     # Other users can create folders there and know the job names. The name of the next folder must be unpredictable.
     digest = hmac.digest(token_file.secret_of_user(), _digest(place, job), "sha256")
-    return MeetingPlace(Path(tempfile.gettempdir()) / f"{_prefix(place)}{digest.hex()[:16]}", own=True)
+    return RendezvousPlace(Path(tempfile.gettempdir()) / f"{_prefix(place)}{digest.hex()[:16]}", own=True)
 
 
 @contextmanager
-def arranged(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
+def joined(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float) -> Iterator[dict[str, Any]]:
     """Yield the rendezvous options of `Communicator.connect`; leave the context after the ranks have joined."""
     job = place.job or (_ancestor() if place.launcher == launchers.PMI and place.on_one_host else None)
-    meeting = choose(place, variables, job)
+    rendezvous = choose(place, variables, job)
     token, secret = variables.get("RIPIENO_TOKEN", ""), variables.get("RIPIENO_SECRET", "")
     if token:
         check_token(token)
@@ -80,9 +80,9 @@ def arranged(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float
         # In pods the token consists of the secret and the known number of the attempt.
         check_token(secret, "RIPIENO_SECRET")
     with ExitStack() as stack:
-        if meeting.store is not None:
+        if rendezvous.store is not None:
             try:
-                yield {"tcp_store": meeting.store, "token": token.encode()}
+                yield {"tcp_store": rendezvous.store, "token": token.encode()}
             except RendezvousError as error:
                 if os.strerror(errno.EADDRINUSE) in str(error):
                     raise RendezvousError(f"{error}; set MASTER_PORT to another one, for all ranks") from None
@@ -90,24 +90,26 @@ def arranged(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float
             return
         try:
             stack.enter_context(_leaving_on_sigterm())
-            if meeting.own and place.rank == 0:
-                token_file.sweep(meeting.directory.parent, _prefix(place))
-                stack.enter_context(token_file.directory_of_job(meeting.directory))
+            if rendezvous.own and place.rank == 0:
+                token_file.remove_abandoned(rendezvous.directory.parent, _prefix(place))
+                stack.enter_context(token_file.directory_of_job(rendezvous.directory))
             elif place.rank == 0:
-                token_file.sweep_shared(meeting.directory)
-            if meeting.own or not token:
-                path = meeting.directory / ("token" if job is None else f"token-{_digest(place, job).hex()[:16]}")
-                token = stack.enter_context(token_file.token_through(path, place.rank, timeout_s, own=meeting.own))
+                token_file.remove_abandoned_shared(rendezvous.directory)
+            if rendezvous.own or not token:
+                path = rendezvous.directory / ("token" if job is None else f"token-{_digest(place, job).hex()[:16]}")
+                token = stack.enter_context(token_file.exchange_token(path, place.rank, timeout_s, own=rendezvous.own))
         except OSError as error:
-            raise RendezvousError(f"rank {place.rank}: the ranks cannot meet in {meeting.directory}: {error}") from None
-        yield {"directory": str(meeting.directory), "token": token.encode()}
+            raise RendezvousError(
+                f"rank {place.rank}: the ranks cannot meet in {rendezvous.directory}: {error}"
+            ) from None
+        yield {"directory": str(rendezvous.directory), "token": token.encode()}
 
 
 def _port(place: LaunchedRank, variables: Mapping[str, str], job: str | None) -> int:
     if variables.get("MASTER_PORT") and not place.has_store:
         return launchers.number(variables, "MASTER_PORT")
     if job is None:
-        raise RendezvousError(_what_is_missing(place, variables))
+        raise RendezvousError(_missing_variables_text(place, variables))
     return _FIRST_PORT + int.from_bytes(_digest(place, job)[:4]) % _PORT_COUNT
 
 
@@ -133,14 +135,16 @@ def _digest(place: LaunchedRank, job: str) -> bytes:
     return hashlib.sha256(f"{place.launcher} {job}".encode()).digest()
 
 
-def _what_is_missing(place: LaunchedRank, variables: Mapping[str, str]) -> str:
+def _missing_variables_text(place: LaunchedRank, variables: Mapping[str, str]) -> str:
     known = [name for name in ("RIPIENO_TOKEN", "MASTER_ADDR", "MASTER_PORT") if variables.get(name)]
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT", "RIPIENO_TOKEN") if name not in known]
-    who = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot meet the others: "
-    said = f"{', '.join(known)} set, but not {', '.join(missing)}" if known else f"{', '.join(missing)} not set"
+    rank_text = f"rank {place.rank} of {place.world_size}, started by {place.launcher}, cannot meet the others: "
+    variables_text = (
+        f"{', '.join(known)} set, but not {', '.join(missing)}" if known else f"{', '.join(missing)} not set"
+    )
     how = f" ({MAKE_TOKEN} before the launcher starts, and see that it is passed on)"
     token = "" if "RIPIENO_TOKEN" in known else how
-    return f"{who}{said}{token}; or set RIPIENO_DIRECTORY to a new directory that all hosts share"
+    return f"{rank_text}{variables_text}{token}; or set RIPIENO_DIRECTORY to a new directory that all hosts share"
 
 
 def _ancestor() -> str | None:
