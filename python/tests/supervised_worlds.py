@@ -228,7 +228,9 @@ class World:
         if self.kind == "engine":
             self.notify(self.jitter_s(), self.supervisor.leaves, dead, is_evidence=True)
             if self.random.random() < 0.7:
-                self.notify(self.random.uniform(0.0, 1.5), self.supervisor.engine_reports, dead, cause, is_evidence=True)
+                self.notify(
+                    self.random.uniform(0.0, 1.5), self.supervisor.engine_reports, dead, cause, is_evidence=True
+                )
                 if self.random.random() < 0.5:
                     # It ends the others, too.
                     for other in range(self.size):

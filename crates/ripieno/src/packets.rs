@@ -109,7 +109,10 @@ struct Packets {
 
 impl Packets {
     fn to_many(comm: &Communicator, bytes: usize) -> Packets {
-        Packets { bytes, peer_count: (comm.world_size() - 1).min(UNCONTENDED_PEER_COUNT).min((MAX_CALL_BYTES / bytes).max(1)) }
+        Packets {
+            bytes,
+            peer_count: (comm.world_size() - 1).min(UNCONTENDED_PEER_COUNT).min((MAX_CALL_BYTES / bytes).max(1)),
+        }
     }
 
     /// Time a call in seconds.

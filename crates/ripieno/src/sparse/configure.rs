@@ -115,7 +115,11 @@ pub(super) fn malformed(error: MalformedKeySets) -> Error {
 }
 
 /// Fail on every rank if any rank has found requested indices that no rank contributes.
-pub(super) fn check_missing(comm: &Communicator, missing: &MissingKeys, permutation: &Permutation) -> Result<(), Error> {
+pub(super) fn check_missing(
+    comm: &Communicator,
+    missing: &MissingKeys,
+    permutation: &Permutation,
+) -> Result<(), Error> {
     let [count] = combined(comm, [missing.count], Op::Sum)?;
     if count == 0 {
         return Ok(());
