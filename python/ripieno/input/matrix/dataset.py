@@ -108,10 +108,10 @@ class RowShare:
 
     @property
     def missing_hint(self) -> str:
-        """The end of messages about a missing value: what to do if it is in a file."""
+        """The end of messages about a missing value: what to do about it."""
         given = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
         if not given:
-            return ""
+            return "; leave such rows out, or fill them, as sklearn.impute.SimpleImputer does"
         return MISSING_HINT if given == {None} else "; a target is not replaced by a mean: pass missing='drop'"
 
     def describe(self, row: int, column: int) -> str:
