@@ -6,7 +6,8 @@ import re
 
 from ripieno.errors import InputError
 
-_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmg])bit")
+# "GBps" is bytes, so only the prefix may be in upper case.
+_RATE = re.compile(r"(\d+(?:\.\d+)?) *([kKmMgG])(?:bit|bit/s|bits/s|bps|b/s)")
 _RATE_FACTORS = {"k": 10**3, "m": 10**6, "g": 10**9}
 _SIZE = re.compile(r"([0-9]*\.?[0-9]+) *([A-Za-z]*)")
 _SIZE_FACTORS = {"": 1, "b": 1} | {
@@ -14,12 +15,12 @@ _SIZE_FACTORS = {"": 1, "b": 1} | {
     for power, prefix in enumerate("kmgt")
     for end, base in (("", 1000), ("b", 1000), ("ib", 1024))
 }
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|us|µs|ns)?")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|ms|us|µs|ns)")
 _EXPONENTS = {"s": "", "ms": "e-3", "us": "e-6", "µs": "e-6", "ns": "e-9"}
 
 
 def bits_per_s(name: str, rate: object, least: int = 10**5, most: int = 10**12) -> int:
-    """Parse a rate such as ``100mbit``; `name` is the parameter's name for the error.
+    """Parse a rate such as ``100mbit``, ``10Gbit/s`` or ``10Gbps``; `name` is the parameter's name for the error.
 
     Raises
     ------
@@ -27,10 +28,10 @@ def bits_per_s(name: str, rate: object, least: int = 10**5, most: int = 10**12) 
         If it is no rate, or is outside `least` … `most`.
     """
     match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
-    number = int(float(match[1]) * _RATE_FACTORS[match[2]]) if match else 0
+    number = int(float(match[1]) * _RATE_FACTORS[match[2].lower()]) if match else 0
     if not least <= number <= most:
         raise InputError(
-            f"{name}={rate!r}: expected a number and kbit, mbit or gbit, such as 100mbit, "
+            f"{name}={rate!r}: expected a number and kbit, mbit or gbit, such as 100mbit or 10Gbit/s, "
             f"from {_rate_text(least)} to {_rate_text(most)}"
         )
     return number
@@ -44,17 +45,19 @@ def _rate_text(rate_bits_per_s: int) -> str:
 
 
 def seconds_of(name: str, text: str) -> float:
-    """Parse a duration such as ``5us``, ``0.2 s`` or a number of seconds; `name` is the parameter's name for the error.
+    """Parse a duration such as ``5us`` or ``0.2 s``; `name` is the parameter's name for the error.
 
     Raises
     ------
     InputError
         If it is no duration.
     """
+    if text.strip() == "0":
+        return 0.0
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise InputError(f"{name}={text!r}: expected a number and s, ms, us or ns, such as 5us")
-    return float(match[1] + _EXPONENTS[match[2] or "s"])
+    return float(match[1] + _EXPONENTS[match[2]])
 
 
 def size_of(name: str, text: str) -> int:

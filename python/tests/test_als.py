@@ -477,3 +477,19 @@ def test_fractional_ratings_beyond_the_sample_of_a_file_are_read(tmp_path, monke
         model = rp.ALS(rank=2, max_iter=2, random_state=0).fit(tmp_path / name)
         assert model.report_.rating_count == len(rows)
         assert model.objective_ == pytest.approx(expected)
+
+
+def test_pairs_are_predicted_from_a_table_and_several_users_get_recommendations():
+    users, items, ratings = [1, 1, 2, 2, 3, 3, 3], ["x", "y", "y", "z", "x", "y", "z"], [5.0, 3, 4, 1, 2, 5, 3]
+    model = rp.ALS(2, max_iter=3, random_state=0).fit((users, items, ratings))
+    expected = model.predict(users, items)
+    frame = pd.DataFrame({"item_id": items, "userId": users})
+    assert np.array_equal(model.predict(frame), expected)
+
+    found, scores = model.recommend([1, 3], filter_rated=True)
+    assert found.tolist() == [["z"], [""]] and np.isnan(scores[1, 0])
+    assert np.array_equal(found[0], model.recommend(1)[0]) and np.array_equal(scores[0], model.recommend(1)[1])
+    with pytest.raises(rp.InputError, match="user 9 had no ratings"):
+        model.recommend([1, 9])
+    with pytest.raises(rp.InputError, match="expected users and items"):
+        model.predict([1, 2, 3])

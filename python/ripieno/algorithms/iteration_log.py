@@ -41,7 +41,7 @@ class FitStep(IterationTime):
     measures: Measures
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class FitReport(ShownReport):
     """Fields that all reports of fits to rows share; the parameters are described in `RunReport`."""
 
@@ -63,7 +63,7 @@ class FitReport(ShownReport):
         return sum(each.seconds for each in self.iterations)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RunReport(FitReport):
     """The report of a fit.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import resource
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -125,8 +125,18 @@ class About:
     row_clusters: NDArray[np.int64] | None = None
 
 
+def _shortened(value: object) -> str:
+    """Return a value as text; of a sequence or mapping, its length."""
+    return repr(value) if isinstance(value, str) or not isinstance(value, Sized) else f"<{len(value)}>"
+
+
 class ShownReport:
     """A report that renders itself in a notebook and can be saved to a file."""
+
+    def __repr__(self) -> str:
+        entries = ((each.name, getattr(self, each.name)) for each in fields(self))  # type: ignore[arg-type]
+        shown = (f"{name}={_shortened(value)}" for name, value in entries if value is not None and name != "about")
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def _repr_html_(self) -> str:
         from ripieno.report import framed
@@ -154,7 +164,7 @@ class ShownReport:
             Path(part).write_text(html, encoding="utf-8", errors="backslashreplace")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class PlainReport(ShownReport):
     """The report of a fit without iteration records.
 

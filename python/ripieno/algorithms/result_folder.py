@@ -12,10 +12,13 @@ from typing import IO, Any, ClassVar, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
 
+from ripieno._version import __version__
 from ripieno.errors import InputError
 from ripieno.files import sources
 from ripieno.files.npy import read_array
+from ripieno.files.results import ResultPath, check_new_folder, new_folder, save_array
 from ripieno.files.sources import PathLike
 
 Value = TypeVar("Value")
@@ -108,14 +111,53 @@ def _read(path: str, read: Callable[[IO[bytes]], Value]) -> Value:
 
 
 class FromResult(BaseEstimator):
-    """An estimator that can be restored from its command's result folder."""
+    """An estimator that can be saved, and restored from the result folder of its command."""
 
     #: Name of the command.
     _command: ClassVar[str]
 
+    def save(self, folder: ResultPath, *, overwrite: bool = False) -> None:
+        """Write the fitted estimator to a folder, which `load` and ``ripieno predict`` read.
+
+        The folder holds numbers, as model.json and .npy files, and no code. It appears as a whole or not at all.
+        Parameters that are arrays or objects, such as an array for ``init``, are left out.
+
+        Parameters
+        ----------
+        folder : path or URL
+            Folder to write.
+        overwrite : bool, default=False
+            Replace a model in the folder. Other files there are an error.
+
+        Raises
+        ------
+        InputError
+            The folder cannot be written, or has contents.
+        NotFittedError
+            The estimator is not fitted.
+        """
+        check_is_fitted(self)
+        arrays, facts = self._saved_arrays(), self._saved_facts()
+        names = (*(f"{name}.npy" for name in arrays), "model.json") if overwrite else ()
+        check_new_folder(folder, names)
+        known = set(self._get_param_names()).difference(_OF_THE_RUN)
+        parameters = {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        description = {
+            "algorithm": self._command,
+            "ripieno_version": __version__,
+            "parameters": {name: plain for name, value in parameters.items() if _is_plain(plain := _unboxed(value))},
+            "column_names": list(getattr(self, "feature_names_in_", [])) or None,
+            "column_count": self.n_features_in_,
+            **facts,
+        }
+        with new_folder(folder, names) as part:
+            for name, array in arrays.items():
+                save_array(part / f"{name}.npy", array)
+            (part / "model.json").write_text(json.dumps(description, indent=2) + "\n")
+
     @classmethod
     def load(cls, folder: PathLike) -> Self:
-        """Restore the fitted estimator from its command's result folder.
+        """Restore the fitted estimator from a folder that `save` or its command has written.
 
         The restored estimator makes the same predictions as the original. Workers, threads and engine have the defaults
         of a new estimator. It has no `report_`. The folder contains the report as a page.
@@ -150,5 +192,21 @@ class FromResult(BaseEstimator):
         return model
 
     @abstractmethod
+    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the fitted arrays that `_restore` reads, by name."""
+
+    @abstractmethod
+    def _saved_facts(self) -> dict[str, Any]:
+        """Return the fitted numbers and names that `_restore` reads, by name."""
+
+    @abstractmethod
     def _restore(self, result: ResultFolder) -> None:
         """Set the fitted attributes from the contents of the folder."""
+
+
+def _unboxed(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)

@@ -222,14 +222,16 @@ def write_model(
     output: FitOutput,
 ) -> str:
     """Write arrays and model.json as a whole or not at all, then report.html; return the path to print."""
+    from ripieno.algorithms.result_folder import FromResult
     from ripieno.report import write_fit_report
 
     report = model.report_
     parameters = listed_parameters(model)
+    facts = {**(model._saved_facts() if isinstance(model, FromResult) else {}), **output.facts}
     with new_folder(out, names) as folder:
         for name, array in arrays.items():
             save_array(folder / f"{name}.npy", array)
-        description = _description(output, report, parameters, inputs, model)
+        description = _description(output, facts, report, parameters, inputs, model)
         (folder / "model.json").write_text(json.dumps(description, indent=2) + "\n")
 
     def write(part: Path) -> None:
@@ -282,6 +284,7 @@ def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
 
 def _description(
     output: FitOutput,
+    facts: Mapping[str, Any],
     report: RunReport | PlainReport,
     parameters: Mapping[str, Any],
     inputs: Sequence[str],
@@ -294,7 +297,7 @@ def _description(
         "inputs": list(inputs),
         "column_names": list(getattr(model, "feature_names_in_", [])) or None,
         **of_report(report),
-        **output.facts,
+        **facts,
         **_times(report, output.what),
     }
 

@@ -215,8 +215,8 @@ def _open(
 
 
 def _write(folder: Path, model: KMeans, names: Sequence[str]) -> None:
-    save_array(folder / "centroids.npy", model.cluster_centers_)
-    save_array(folder / "labels.npy", model.labels_)
+    for name, array in model._saved_arrays().items():
+        save_array(folder / f"{name}.npy", array)
     (folder / "model.json").write_text(json.dumps(_description(model, names), indent=2) + "\n")
 
 
@@ -248,12 +248,8 @@ def _description(model: KMeans, names: Sequence[str]) -> dict[str, Any]:
         "parameters": _parameters(model),
         "inputs": list(names),
         "column_names": list(getattr(model, "feature_names_in_", [])) or None,
-        "first_column": model.first_column_,
         **of_report(model.report_),
-        "inertia": model.inertia_,
-        "assignment_recall": model.assignment_recall_,
-        "inertia_gap": model.inertia_gap_,
-        "iteration_count": model.n_iter_,
+        **model._saved_facts(),
         **_times(model.report_),
     }
 

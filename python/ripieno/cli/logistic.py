@@ -110,18 +110,10 @@ def logistic_command(
         algorithm="logistic",
         title="Logistic regression",
         what="iteration",
-        facts={
-            "target": target if isinstance(y, str) else None,
-            "libsvm": y is None,
-            "first_column": model.first_column_,
-            "objective": model.objective_,
-            "accuracy": share,
-            "iteration_count": model.n_iter_,
-        },
+        facts={"accuracy": share},
         page=lambda: _page(model, share),
     )
-    arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
-    written = write_model(out, names, model, arrays, inputs, described)
+    written = write_model(out, names, model, model._saved_arrays(), inputs, described)
     result = f"{share:.2%} correct after {model.n_iter_} iterations, objective {model.objective_:.8g}"
     print_end(console, written, model.report_, described, result)
 

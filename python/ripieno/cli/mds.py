@@ -45,7 +45,7 @@ EMBEDDING, INTERPOLATED = "embedding", "interpolated"
     aliases=["--n-components"],
     type=click.IntRange(1, MOST_DIMENSIONS),
     metavar="COUNT",
-    default=3,
+    default=2,
     show_default=True,
     help="Dimensions of the positions.",
 )

@@ -109,13 +109,7 @@ def pca_command(
         algorithm="pca",
         title="Principal components",
         what="stage",
-        facts={
-            "component_count": model.n_components_,
-            "solver": model.solver_,
-            "resumed_from": model.resumed_from_,
-            "explained_variance_ratio": model.explained_variance_ratio_.tolist(),
-            "noise_variance": model.noise_variance_,
-        },
+        facts={"resumed_from": model.resumed_from_},
         page=lambda: _page(model, share),
     )
     written = write_model(out, names, model, arrays, files, described)

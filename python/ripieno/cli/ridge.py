@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
 from ripieno._types import OnFailure
 from ripieno.algorithms.methods import RIDGE_SOLVERS
@@ -94,14 +93,8 @@ def ridge_command(
         algorithm="ridge",
         title="Linear regression",
         what="stage",
-        facts={
-            "target": target if isinstance(y, str) else None,
-            "target_count": None if model.coef_.ndim == 1 else len(model.coef_),
-            "r2": share,
-            "solver": model.solver_,
-        },
+        facts={"r2": share},
         page=lambda: ({"R² on these rows": f"{share:.4f}"}, []),
     )
-    arrays = {"coef": model.coef_, "intercept": np.asarray(model.intercept_)}
-    written = write_model(out, names, model, arrays, files, text)
+    written = write_model(out, names, model, model._saved_arrays(), files, text)
     print_end(console, written, model.report_, text, f"R² {share:.4f}")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, TypeVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from ripieno.comm.keyed_data import KeyedData
 from ripieno.comm.local_tasks import LocalTasks
 from ripieno.comm.memory_checkpoints import MemoryCheckpoints
 from ripieno.comm.messages import MessageCalls
+from ripieno.comm.mpi_names import advice
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.comm.thread_statistics import thread_statistics
@@ -132,6 +133,11 @@ class Communicator(
         The communicator is closed, or this process was forked from a rank. A forked process may compute, but it is no
         rank.
     """
+
+    if not TYPE_CHECKING:
+        # Type checkers would accept any name.
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"a Communicator has no attribute {name!r}{advice(name, type(self))}")
 
     # Sparse reductions
 

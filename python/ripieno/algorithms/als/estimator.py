@@ -27,6 +27,7 @@ from ripieno.algorithms.als.table import (
     label_positions,
     numbered,
     opened,
+    pairs_of,
 )
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.methods import ALS_SOLVERS
@@ -47,7 +48,7 @@ CG_RANK = 16
 PREDICTED_PAIR_COUNT = 1 << 18
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ALSReport(RunReport):
     """The report of a fit; rows are users, columns are items.
 
@@ -245,13 +246,14 @@ class ALS(IterativeEstimator, ObservedEstimator):
         self._store_result(parts, time.perf_counter() - begin)
         return self
 
-    def predict(self, users: ArrayLike, items: ArrayLike) -> NDArray[np.float32]:
+    def predict(self, users: Any, items: ArrayLike | None = None) -> NDArray[np.float32]:
         """Predict the ratings of pairs; implicit predictions are near 1 for likely pairs.
 
         Parameters
         ----------
         users, items : array-like of shape (n,), or a single one for all
-            Ids of users and items.
+            Ids of users and items. Without `items`, `users` holds both: a table with a column of each, named as in
+            `fit`, or an array of shape (n, 2).
 
         Returns
         -------
@@ -259,16 +261,18 @@ class ALS(IterativeEstimator, ObservedEstimator):
             NaN where the user or the item had no ratings.
         """
         check_is_fitted(self, "user_factors_")
+        if items is None:
+            users, items = pairs_of(users, self.columns)
         of_users, of_items = np.broadcast_arrays(self._users(users), self._items(items))
         return self._predicted(of_users, of_items)
 
     def recommend(self, user: Any, n: int = 10, *, filter_rated: bool = True) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the items with the highest predicted ratings for a user.
+        """Return the items with the highest predicted ratings for a user, or for each of several users.
 
         Parameters
         ----------
-        user : int or str
-            Id of the user.
+        user : int or str, or array-like of shape (m,)
+            Id of the user, or ids of several.
         n : int, default=10
             Number of items; fewer are returned if not enough exist.
         filter_rated : bool, default=True
@@ -276,19 +280,35 @@ class ALS(IterativeEstimator, ObservedEstimator):
 
         Returns
         -------
-        items : ndarray of shape (n,)
-            Item ids, best first.
-        scores : ndarray of shape (n,), float32
-            Predicted ratings.
+        items : ndarray of shape (n,), or (m, n) for several users
+            Item ids, best first. If fewer items exist for one of several users than for another, -1 or an empty string
+            fills the row.
+        scores : ndarray of the same shape, float32
+            Predicted ratings; NaN in the filled part.
 
         Raises
         ------
         InputError
-            The user had no ratings in the fit.
+            A user had no ratings in the fit.
         """
         check_is_fitted(self, "user_factors_")
         check_count("n", n)
-        place = int(self._users([user])[0])
+        if np.ndim(user) == 0:
+            return self._recommended(user, int(self._users([user])[0]), n, filter_rated)
+        places = zip(np.asarray(user), self._users(user), strict=True)
+        found = [self._recommended(each, int(place), n, filter_rated) for each, place in places]
+        longest = max((len(items) for items, _ in found), default=0)
+        no_item = "" if self.item_ids_.dtype.kind == "U" else -1
+        all_items = np.full((len(found), longest), no_item, self.item_ids_.dtype)
+        all_scores = np.full((len(found), longest), np.nan, np.float32)
+        for row, (items, scores) in enumerate(found):
+            all_items[row, : len(items)], all_scores[row, : len(items)] = items, scores
+        return all_items, all_scores
+
+    def _recommended(
+        self, user: Any, place: int, n: int, filter_rated: bool
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """Return the best items and scores of one user, whose factors are at `place`."""
         if place < 0:
             raise InputError(f"user {user!r} had no ratings when the model was fitted, so nothing can be recommended")
         scores = self.item_factors_ @ self.user_factors_[place]

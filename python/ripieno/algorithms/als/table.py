@@ -197,17 +197,44 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
             lengths = f"{len(found.users)} users, {len(found.items)} items and {len(found.values)} ratings"
             raise InputError(f"ratings: {lengths}: expected equal counts")
         return found
-    if hasattr(ratings, "__arrow_c_stream__") or hasattr(ratings, "iloc"):
-        where = f"the {type(ratings).__module__.partition('.')[0]} {type(ratings).__name__}"
-        try:
-            # The index of a pandas frame is not a column.
-            is_pandas = hasattr(ratings, "iloc")
-            table = pa.Table.from_pandas(ratings, preserve_index=False) if is_pandas else pa.table(ratings)
-            table = table if columns else without_index(table)
-        except (pa.ArrowException, TypeError, ValueError) as error:
-            raise InputError(f"{where} is not a table of ratings: {error}") from error
-        return _from_table(table, columns, where)
+    if _is_frame(ratings):
+        return _from_table(*_in_memory(ratings, columns))
     raise InputError(f"ratings of type {type(ratings).__name__}: {EXPECTED_INPUT}")
+
+
+def pairs_of(pairs: Any, columns: Sequence[str] | None) -> tuple[pa.Array, pa.Array]:
+    """Return the users and items of a table, or of an array of shape (n, 2).
+
+    Raises
+    ------
+    InputError
+        It has no such columns, or is no table.
+    """
+    if _is_frame(pairs):
+        table, columns, where = _in_memory(pairs, columns)
+        user, item = _rating_columns(table.column_names, columns, where, ("user", "item"))
+        users, items = (as_ids(table[name], f"{where}: column {name!r}") for name in (user, item))
+        return users, items
+    array = np.asarray(pairs)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise InputError(f"pairs of shape {array.shape}: expected users and items, a table of both, or shape (n, 2)")
+    return as_ids(array[:, 0], "users"), as_ids(array[:, 1], "items")
+
+
+def _is_frame(ratings: Any) -> bool:
+    return hasattr(ratings, "__arrow_c_stream__") or hasattr(ratings, "iloc")
+
+
+def _in_memory(frame: Any, columns: Sequence[str] | None) -> tuple[pa.Table, Sequence[str] | None, str]:
+    """Return the table of a frame, the names of columns to use, and its name for messages."""
+    where = f"the {type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
+    try:
+        # The index of a pandas frame is not a column.
+        is_pandas = hasattr(frame, "iloc")
+        table = pa.Table.from_pandas(frame, preserve_index=False) if is_pandas else pa.table(frame)
+        return table if columns else without_index(table), columns, where
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(f"{where} is not a table of ratings: {error}") from error
 
 
 def as_ids(ids: Any, what: str) -> pa.Array:
@@ -338,23 +365,25 @@ def _from_table(
     return Triples(users, items, values)
 
 
-def _rating_columns(names: Sequence[str], columns: Sequence[str] | None, where: str) -> Sequence[str]:
-    """Return the columns of users, items and ratings."""
+def _rating_columns(
+    names: Sequence[str], columns: Sequence[str] | None, where: str, kinds: Sequence[str] = tuple(NAMES)
+) -> Sequence[str]:
+    """Return the columns of users, items and ratings, or of the given `kinds`."""
     listed = ", ".join(map(repr, names))
     if columns is not None:
-        missing = next((name for name in columns if name not in names), None)
+        missing = next((name for name in columns[: len(kinds)] if name not in names), None)
         if missing is not None:
             raise InputError(f"columns={missing!r}: {where} has no such column, only {listed}")
-        return columns
+        return columns[: len(kinds)]
     stems = [name.strip().lower().replace("_", "").removesuffix("id") for name in names]
-    found = [next((names[stems.index(name)] for name in known if name in stems), None) for known in NAMES.values()]
+    found = [next((names[stems.index(name)] for name in NAMES[kind] if name in stems), None) for kind in kinds]
     chosen = [name for name in found if name is not None]
-    if len(chosen) == 3:
+    if len(chosen) == len(kinds):
         return chosen
-    if not chosen and len(names) == 3:
+    if not chosen and len(names) == len(kinds):
         return names
     raise InputError(
-        f"{where} has {listed}: the columns of users, items and ratings are unknown: expected these "
+        f"{where} has {listed}: the columns of {', '.join(f'{kind}s' for kind in kinds)} are unknown: expected these "
         "names, or columns=(user, item, rating)"
     )
 

@@ -343,6 +343,19 @@ class KMeans(
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
 
+    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"centroids": self.cluster_centers_, "labels": self.labels_}
+
+    def _saved_facts(self) -> dict[str, Any]:
+        return {
+            "row_count": len(self.labels_),
+            "first_column": self.first_column_,
+            "inertia": self.inertia_,
+            "assignment_recall": self.assignment_recall_,
+            "inertia_gap": self.inertia_gap_,
+            "iteration_count": self.n_iter_,
+        }
+
     def _restore(self, result: ResultFolder) -> None:
         if self.init not in KMEANS_INITS:
             self.init = next(iter(KMEANS_INITS))

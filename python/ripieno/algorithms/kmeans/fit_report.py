@@ -36,7 +36,7 @@ class KMeansIteration(IterationTime):
     gap: float
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class KMeansReport(FitReport):
     """The report of a fit: results and time breakdown.
 

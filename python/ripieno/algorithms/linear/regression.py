@@ -360,6 +360,16 @@ class Ridge(FromResult, LeastSquares):
         self.fit_intercept = fit_intercept
         self.solver = solver
 
+    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"coef": self.coef_, "intercept": np.asarray(self.intercept_)}
+
+    def _saved_facts(self) -> dict[str, Any]:
+        return {
+            "target": getattr(self, "_target_name", None),
+            "target_count": None if self.coef_.ndim == 1 else len(self.coef_),
+            "solver": self.solver_,
+        }
+
     def _restore(self, result: ResultFolder) -> None:
         self._target_name = result.description.get("target")
         count = result.description.get("target_count")

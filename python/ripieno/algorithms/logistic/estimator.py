@@ -387,6 +387,18 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
                 stacklevel=3,
             )
 
+    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
+        return {"coef": self.coef_, "intercept": self.intercept_, "classes": self.classes_}
+
+    def _saved_facts(self) -> dict[str, Any]:
+        return {
+            "target": self._target_name,
+            "libsvm": self._is_libsvm,
+            "first_column": self.first_column_,
+            "objective": self.objective_,
+            "iteration_count": self.n_iter_,
+        }
+
     def _restore(self, result: ResultFolder) -> None:
         self.classes_ = result.array("classes", None)
         count = weight_count(len(self.classes_))

@@ -55,7 +55,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     Parameters
     ----------
-    n_components : int, default=3
+    n_components : int, default=2
         Number of dimensions of the positions, at most 64.
     method : {"smacof", "da-smacof"}, default="smacof"
         Descent method. "smacof" uses majorization alone. "da-smacof" adds deterministic annealing, and then moves
@@ -165,7 +165,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     def __init__(
         self,
-        n_components: int = 3,
+        n_components: int = 2,
         *,
         method: str = "smacof",
         weights: ArrayLike | str | os.PathLike[str] | None = None,

@@ -48,7 +48,7 @@ class PageRankIteration(IterationTime):
     error: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PageRankReport(ShownReport):
     """The report of a fit.
 

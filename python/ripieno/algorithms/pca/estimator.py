@@ -244,6 +244,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     def _n_features_out(self) -> int:
         return len(self.components_)
 
+    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
+        names = ("components", "explained_variance", "mean")
+        return {name: getattr(self, f"{name}_") for name in names}
+
+    def _saved_facts(self) -> dict[str, Any]:
+        return {
+            "row_count": self.n_samples_,
+            "component_count": self.n_components_,
+            "solver": self.solver_,
+            "explained_variance_ratio": self.explained_variance_ratio_.tolist(),
+            "noise_variance": self.noise_variance_,
+        }
+
     def _restore(self, result: ResultFolder) -> None:
         self.n_components_ = count = result.fact("component_count", int)
         self.components_ = result.array("components", count, result.column_count)

@@ -108,10 +108,10 @@ class RowShare:
 
     @property
     def missing_hint(self) -> str:
-        """The end of messages about a missing value in a file, which suggests an option."""
+        """The end of messages about a missing value: what to do about it."""
         modes = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
         if not modes:
-            return ""
+            return "; leave such rows out, or fill them, as sklearn.impute.SimpleImputer does"
         return MISSING_HINT if modes == {None} else "; a target is not replaced by a mean: pass missing='drop'"
 
     def describe(self, row: int, column: int) -> str:
