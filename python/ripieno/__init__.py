@@ -172,4 +172,4 @@ if not TYPE_CHECKING:
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_LATE_MODULES, *(name for name in globals() if name.startswith("__"))})
+    return sorted({*__all__, *_LAZY_MODULES, *(name for name in globals() if name.startswith("__"))})

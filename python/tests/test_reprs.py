@@ -61,3 +61,31 @@ def test_a_graph_states_where_its_edges_are_and_what_they_mean(tmp_path):
 )
 def test_objects_of_jobs_have_a_descriptive_repr(world, make, text):
     assert repr(make(world(1))) == text
+
+
+def test_the_package_lists_its_public_names_only():
+    names = {name for name in dir(rp) if not name.startswith("__")}
+    assert names == {*rp.__all__, "input", "lightgbm", "mpi", "spark", "xgboost"} - {"__version__"}
+
+
+def test_a_report_takes_one_line():
+    report = rp.KMeans(2, random_state=0).fit(np.arange(20.0).reshape(10, 2)).report_
+    text = repr(report)
+    assert text.startswith("KMeansReport(iterations=<") and "row_count=10, column_count=2" in text
+    assert len(text) < 500
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("size", "its name is 'world_size'"),
+        ("bcast", "its name is 'broadcast'"),
+        ("Allreduce", "its name is 'allreduce'"),
+        ("Iallreduce", "its name is 'allreduce_async'"),
+        ("Create_cart", "it exists only in MPI; see the page"),
+        ("nonsense", "has no attribute 'nonsense'"),
+    ],
+)
+def test_names_of_mpi_are_answered_with_ours(world, name, advice):
+    with pytest.raises(AttributeError, match=advice):
+        world(1).run(getattr, name)

@@ -140,7 +140,7 @@ class FromResult(BaseEstimator):
         arrays, facts = self._saved_arrays(), self._saved_facts()
         names = (*(f"{name}.npy" for name in arrays), "model.json") if overwrite else ()
         check_new_folder(folder, names)
-        known = set(self._get_param_names()).difference(_OF_THE_RUN)
+        known = set(self._get_param_names()).difference(_RUN_PARAMETERS)
         parameters = {name: value for name, value in self.get_params(deep=False).items() if name in known}
         description = {
             "algorithm": self._command,
