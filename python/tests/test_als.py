@@ -299,7 +299,7 @@ def _with(value):
         ({}, ([1.5], [1], [1.0]), "users of type double: expected whole numbers or strings"),
         ({}, ([1], ["a"], ["b"]), "ratings: expected numbers"),
         ({}, np.ones((3, 3)), "ratings of type ndarray: expected a sparse matrix"),
-        ({}, pa.table({"a": [1], "b": [2], "c": [3], "d": [4]}), "the columns of users, items and ratings are unknown"),
+        ({}, pa.table({"a": [1], "b": [2], "c": [3], "d": [4]}), "the columns of users, items, ratings are unknown"),
         (
             {"columns": ("a", "x", "c")},
             pa.table({"a": [1], "b": [2], "c": [3]}),

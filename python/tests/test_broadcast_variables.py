@@ -159,7 +159,7 @@ given = right if comm.rank == 0 else None
 variable = comm.broadcast_variable(given, strategy=strategy, block_bytes=block_bytes, per_host=False)
 comm.barrier()
 if comm.rank == victim:
-    native = variable._held()
+    native = variable._require_open()
     native.start_fetch()
     # Once some of it has come, or was given, the others know of this rank.
     while not any(native.progress()[:2]):

@@ -221,8 +221,8 @@ class Hanging(StandIn):
 
 
 class HangingJob(EngineJob):
-    def _gathered(self, *args):
-        members = super()._gathered(*args)
+    def _accept_members(self, *args):
+        members = super()._accept_members(*args)
         self.engine.hanging.send_signal(signal.SIGSTOP)
         self.engine.run.grace_s = 0.1
         return members
@@ -445,7 +445,7 @@ def test_a_shortage_of_the_launching_process_is_reported():
                     taken.enter_context(open(os.devnull))
             waiting.connect((HOST, listening.port))
             assert comes_true_within(timeout_s, lambda: listening.shortage is not None)
-            assert "raise its limit (ulimit -n)" in listening.shortage
+            assert "raise it (ulimit -n)" in listening.shortage
         join_server(listening)
         listening.close()
 
@@ -655,7 +655,7 @@ def test_a_broadcast_value_stays_until_it_is_released(world, workers):
     with pytest.raises(rp.RipienoError, match="was released"):
         job.run(lambda comm, value: value.value, value)
     value.release()
-    assert not job._kept
+    assert not job._live_broadcasts
 
 
 def test_a_broadcast_value_of_another_job_is_reported(world):
@@ -667,7 +667,7 @@ def test_a_broadcast_value_of_another_job_is_reported(world):
 def test_replacement_ranks_have_the_broadcast_values():
     with StandIn().launch(2) as job, job.broadcast(np.arange(100_000)) as value, job.broadcast("other"):
         before = job.run(lambda comm: os.getpid())
-        job._form_again()
+        job._restart_members()
         assert job.run(lambda comm, kept: kept.value[7], value) == [7, 7]
         assert not set(before) & set(job.run(lambda comm: os.getpid()))
 

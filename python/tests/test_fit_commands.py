@@ -268,7 +268,7 @@ def test_layout_reports_its_approximation(folder, capfd):
         (["logistic", "prices.csv"], "prices.csv: "),
         (
             ["als", "prices.csv"],
-            "prices.csv has 'a', 'b', 'c', 'd', 'price': the columns of users, items and ratings are unknown",
+            "prices.csv has 'a', 'b', 'c', 'd', 'price': the columns of users, items, ratings are unknown",
         ),
         (["als", "ratings.csv", "--columns", "viewer,film"], "columns='viewer,film': expected three names"),
         (["als", "ratings.csv", "--columns", "viewer,item,stars"], "ratings.csv has no such column"),

@@ -353,7 +353,7 @@ def test_columns_of_lists_are_matrices_in_files_and_frames(tmp_path):
     pq.write_table(uneven, tmp_path / "uneven.parquet")
     with pytest.raises(rp.InputError, match=r"uneven\.parquet, column 'vector', row 4: a list of 2 values, expected"):
         open_source(tmp_path / "uneven.parquet").read_share(0, 1)
-    with pytest.raises(rp.InputError, match="which of the columns 'vector', 'age' is the matrix"):
+    with pytest.raises(rp.InputError, match="columns 'vector', 'age' could each be the matrix"):
         rp.KMeans(1).fit(uneven.append_column("age", pa.array([0.5] * 5)))
 
 

@@ -300,7 +300,7 @@ def test_other_graphs_need_no_attributes_of_networkx(parameters):
 
 def test_edges_that_weigh_differently_in_each_direction_are_refused(world):
     graph = rp.Graph((np.array([0, 1]), np.array([1, 0]), np.array([1.0, 2.0])), directed=False)
-    with pytest.raises(rp.InputError, match="edges from vertex 0 to 1 weigh"):
+    with pytest.raises(rp.InputError, match="edges from vertex 0 to 1 have weight"):
         rp.FruchtermanReingold(engine=world(2)).fit(graph)
 
 

@@ -210,7 +210,7 @@ class ReplicaReport:
             channel, theirs = pair(GONE_S)
             self.members.append(RankConnection(rank, "host", channel))
             self.theirs.append(Channel(theirs))
-        self.heard = ResultCollector("result", self.members, Policy(replicas=2))
+        self.collector = ResultCollector("result", self.members, Policy(replicas=2))
 
     def __enter__(self):
         return self
@@ -222,8 +222,8 @@ class ReplicaReport:
     def say(self, rank, kind, value=None):
         """Send one message, which the launcher receives immediately."""
         self.theirs[rank].send(kind, value)
-        self.heard.hear(self.members[rank], self.members[rank].channel)
-        self.heard.tick()
+        self.collector.receive(self.members[rank], self.members[rank].channel)
+        self.collector.tick()
 
     def fail_because_of(self, rank, culprit):
         failed = rp.RankFailed(culprit, "host", "its process ended")
@@ -231,9 +231,9 @@ class ReplicaReport:
 
     def end(self, rank):
         self.theirs[rank].close()
-        self.heard.hear(self.members[rank], self.members[rank].channel)
-        self.heard.supervisor.ends(rank, "its process ended")
-        self.heard.tick()
+        self.collector.receive(self.members[rank], self.members[rank].channel)
+        self.collector.supervisor.ends(rank, "its process ended")
+        self.collector.tick()
 
 
 def test_the_wait_ends_when_all_ranks_fail_because_of_one():
@@ -242,7 +242,7 @@ def test_the_wait_ends_when_all_ranks_fail_because_of_one():
             for rank in order:
                 output.end(2) if rank == 2 else output.fail_because_of(rank, 2)
             with pytest.raises(rp.RankFailed, match="rank 2"):
-                output.heard.results()
+                output.collector.results()
 
 
 def test_a_single_failed_rank_is_lost_when_its_replica_returns():
@@ -250,9 +250,9 @@ def test_a_single_failed_rank_is_lost_when_its_replica_returns():
         output.fail_because_of(1, 2)
         output.end(2)
         output.say(0, "result", "of 0")
-        assert output.heard.verdict is None
+        assert output.collector.verdict is None
         output.say(3, "result", "of 3")
-        assert output.heard.results() == ["of 0", "of 3"]
+        assert output.collector.results() == ["of 0", "of 3"]
         assert [member.loss is not None for member in output.members] == [False, True, True, False]
 
 
@@ -262,7 +262,7 @@ def test_a_rank_without_which_others_continue_is_lost_although_alive():
         assert output.members[3].loss == "its process ended"
         for rank in (0, 1, 2):
             output.say(rank, "result", rank)
-        assert output.heard.results() == [0, 1]
+        assert output.collector.results() == [0, 1]
 
 
 def test_a_failed_rank_does_not_count_as_a_live_replica():
@@ -272,7 +272,7 @@ def test_a_failed_rank_does_not_count_as_a_live_replica():
         for rank in (0, 2):
             output.say(rank, "result", rank)
         with pytest.raises(rp.RankFailed, match="rank 3"):
-            output.heard.results()
+            output.collector.results()
 
 
 def differ(comm):

@@ -2,8 +2,8 @@
 //!
 //! Blocks of rows are compared with the packed centroids in f32 ([`Panels`]), which yields the best and the second-best
 //! score of each row. The distance to the best centroid is then computed directly in f64. If rounding may have swapped
-//! the two, all centroids within the error bound are computed in f64 as well ([`ScoreErrorBound`]). So a label is the argmin of
-//! the f64 distances, for any type of points, SIMD level and number of threads.
+//! the two, all centroids within the error bound are computed in f64 as well ([`ScoreErrorBound`]). So a label is the
+//! argmin of the f64 distances, for any type of points, SIMD level and number of threads.
 //!
 //! There are three other methods. For very few rows or centroids only the f64 distances are computed. With few columns,
 //! a row is compared only with the centroids of its region ([`Regions`]) if this is less work. Rows of bytes are

@@ -4,7 +4,8 @@
 //! cache for their contributions to the result. With one column of weights the probability of the second class is the
 //! logistic function of the score. With more columns the probabilities are the softmax of the scores. The last weight
 //! of each column is the intercept.
-//! Cost: `4·k` operations per entry; the sums of each part of the rows, at most [`MAX_PART_COUNT`], are added up in order.
+//! Cost: `4·k` operations per entry; the sums of each part of the rows, at most [`MAX_PART_COUNT`], are added up in
+//! order.
 //! Source: Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008,
 //! section 2.
 
@@ -72,7 +73,8 @@ impl SparseRows<'_> {
 
 /// Return the sum of the losses of the rows. Writes their probabilities, and overwrites the gradient.
 ///
-/// `classes` has the class number of each row; `weights` and `gradient` are `(columns + 1) × k`, `probabilities` rows × k.
+/// `classes` has the class number of each row; `weights` and `gradient` are `(columns + 1) × k`, `probabilities` is
+/// `rows × k`.
 ///
 /// # Panics
 /// If the shapes do not fit.

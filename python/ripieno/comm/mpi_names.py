@@ -20,6 +20,8 @@ _NAMES = {
     "create": "split",
     "abort": "abort",
 }
+#: Attributes of instances, which the class does not have.
+_FIELDS = ("rank", "world_size")
 _MPI_ONLY = ("win", "file", "spawn", "create_cart", "create_graph", "create_intercomm", "get_group", "free")
 
 
@@ -30,7 +32,7 @@ def advice(name: str, known: type) -> str:
     if small.startswith("i"):
         blocking = small[1:]
         candidates.append(f"{_NAMES.get(blocking, blocking)}_async")
-    call = next((each for each in candidates if each != name and hasattr(known, each)), None)
+    call = next((each for each in candidates if each != name and (each in _FIELDS or hasattr(known, each))), None)
     if call is not None:
         return f"; its name is {call!r}, and for mpi4py's own names {_PAGE}"
     return f": it exists only in MPI; {_PAGE}" if small in _MPI_ONLY else ""

@@ -154,8 +154,8 @@ struct NormalSystem<'a> {
 }
 
 impl NormalSystem<'_> {
-    /// Compute the sum of the ratings' factors weighted by `right_weights`, minus the product of the matrix with a vector.
-    /// Returns the product of the weighted sum with the vector. With `FIRST` the factors are gathered.
+    /// Compute the sum of the ratings' factors weighted by `right_weights`, minus the product of the matrix with a
+    /// vector. Returns the product of the weighted sum with the vector. With `FIRST` the factors are gathered.
     #[inline(always)]
     fn left<V: Vector, const FIRST: bool>(&mut self, right_weights: &[f32], vector: &[f32], out: &mut [f32]) -> f64 {
         let width = vector.len();

@@ -33,8 +33,8 @@ pub(super) struct Weights<'a> {
 /// Return the repulsion of the strip on each of the few points, `(x − y)/d²` per pair.
 ///
 /// With `WEIGHTED`, each point of the strip counts with its weight. In more than two dimensions its spread is added to
-/// the squared distance. With `MUTUAL`, the opposite forces are added to `reactions`, `STRIP_POINTS` values per dimension. `K` is
-/// the number of dimensions; if `K` is the maximum, the length of the few positions is used instead.
+/// the squared distance. With `MUTUAL`, the opposite forces are added to `reactions`, `STRIP_POINTS` values per
+/// dimension. `K` is the number of dimensions; if `K` is the maximum, the length of the few positions is used instead.
 #[inline(always)]
 pub(super) fn repel<V: Vector, const K: usize, const TARGETS: usize, const MUTUAL: bool, const WEIGHTED: bool>(
     targets: [&[f32]; TARGETS],

@@ -55,8 +55,8 @@ impl LocalGraph {
     /// If there are too many edges.
     ///
     /// # Panics
-    /// If the lengths differ, or if weights are given with `merge_duplicates`, because the weight of merged edges would be
-    /// ambiguous.
+    /// If the lengths differ, or if weights are given with `merge_duplicates`, because the weight of merged edges would
+    /// be ambiguous.
     pub fn new(
         sources: &[i64],
         targets: &[i64],

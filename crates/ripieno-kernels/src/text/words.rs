@@ -258,8 +258,8 @@ impl WordBoundaries {
         unfinished.then(|| self.positions[self.count] as usize)
     }
 
-    /// Add the boundaries of the block at `from`. `is_preceded_by_blank` and the result state whether the byte before a block is
-    /// blank.
+    /// Add the boundaries of the block at `from`. `is_preceded_by_blank` and the result state whether the byte before a
+    /// block is blank.
     #[inline(always)]
     fn add(&mut self, from: usize, blanks: u64, is_preceded_by_blank: u64) -> u64 {
         // Boundaries are written eight at a time: a loop with an unpredictable count would be slower.

@@ -295,7 +295,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
         check_count("n", n)
         if np.ndim(user) == 0:
             return self._recommended(user, int(self._users([user])[0]), n, filter_rated)
-        places = zip(np.asarray(user), self._users(user), strict=True)
+        places = zip(np.asarray(user).tolist(), self._users(user), strict=True)
         found = [self._recommended(each, int(place), n, filter_rated) for each, place in places]
         longest = max((len(items) for items, _ in found), default=0)
         no_item = "" if self.item_ids_.dtype.kind == "U" else -1
