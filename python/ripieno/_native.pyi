@@ -502,7 +502,7 @@ def compare_groups(
     points: NDArray[Any],
     probing: Probing,
     groups: Any,
-    before: Any,
+    previous: Any,
     labels: NDArray[np.int32],
     squared_distances: NDArray[np.float64],
     threads: int,

@@ -110,7 +110,7 @@ def test_a_spare_that_has_died_itself_is_replaced_first(tmp_path):
 def read_after_the_root_has_died(comm, folder):
     """Read a broadcast variable. On the first run its root dies before another rank has any of the value."""
     root_pid = comm.broadcast(os.getpid())
-    is_first_time = not (folder / "struck-0").exists()
+    is_first_time = not (folder / "signaled-0").exists()
     with comm.broadcast_variable(np.arange(100_000) if comm.rank == 0 else None, strategy="csb") as variable:
         comm.barrier()
         strike_once(comm, folder, (0,))
