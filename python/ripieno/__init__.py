@@ -124,7 +124,8 @@ __all__ = [
     "wait_any",
 ]
 
-# Public names by module. `__getattr__` imports a module on first use: scikit-learn and PyArrow take a second.
+# Public names by module. `__getattr__` imports a module on first use: importing scikit-learn and PyArrow takes a
+# second.
 _LAZY = {
     "KeyedFrame": "ripieno.keyed.frame",
     "Graph": "ripieno.graph",
@@ -162,7 +163,7 @@ _LAZY_MODULES = ("input", "lightgbm", "mpi", "spark", "xgboost")
 
 
 if not TYPE_CHECKING:
-    # Type checkers would accept any name.
+    # Hidden from type checkers: with a module-level `__getattr__` they accept any name.
     def __getattr__(name: str) -> Any:
         if name in _LAZY:
             return getattr(import_module(_LAZY[name]), name)

@@ -78,10 +78,10 @@ def test_a_report_takes_one_line():
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("size", "its name is 'world_size'"),
-        ("bcast", "its name is 'broadcast'"),
-        ("Allreduce", "its name is 'allreduce'"),
-        ("Iallreduce", "its name is 'allreduce_async'"),
+        ("size", "use 'world_size' instead"),
+        ("bcast", "use 'broadcast' instead"),
+        ("Allreduce", "use 'allreduce' instead"),
+        ("Iallreduce", "use 'allreduce_async' instead"),
         ("Create_cart", "it exists only in MPI; see the page"),
         ("nonsense", "has no attribute 'nonsense'"),
     ],

@@ -30,7 +30,7 @@ SEED_LIMIT = 2**31 - 1
 class WorkerEstimator(BaseEstimator):
     """An estimator that runs its programs on workers, or on the ranks of a communicator.
 
-    These are the parameters that all estimators share.
+    All estimators share its parameters.
     """
 
     # Whether a fit is running; set by the decorator `reported`.
@@ -80,7 +80,7 @@ class WorkerEstimator(BaseEstimator):
             outcomes = comm.allgather((self._part_for_other_ranks(result) if rows == "own" else result, facts))
             outcomes[comm.rank] = (result, facts)
             return self._store_facts(outcomes)
-        # Imported here, because algorithms and launchers depend on each other only here.
+        # Imported here to avoid a circular import.
         from ripieno.launch import Job, launch
 
         if alone:

@@ -33,9 +33,9 @@ class RankCheckpoint:
     version
         Increases with each checkpoint.
     world_size
-        The number of ranks at that time.
+        The number of ranks when the checkpoint was stored.
     rank
-        This rank's number at that time.
+        This rank's number when the checkpoint was stored.
     states
         The stored states by rank. For a shared checkpoint, the state of this rank.
     is_shared
@@ -90,7 +90,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             self._memory[name] = [RankCheckpoint(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]
             self._log_stored(name, version + 1, blob)
             return
-        # Replacement ranks know no version.
+        # A replacement rank starts at version 0, so all ranks continue from the highest version.
         version = max(self._allgather_values(call, version)) + 1
         before = (self.rank - 1) % self.world_size
         states = {before: self.rotate(blob), self.rank: blob}

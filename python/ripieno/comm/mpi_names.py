@@ -27,12 +27,12 @@ _MPI_ONLY = ("win", "file", "spawn", "create_cart", "create_graph", "create_inte
 
 def advice(name: str, known: type) -> str:
     """Return the advice for an attribute `name` that the class `known` does not have; empty if no name is similar."""
-    small = name.lower()
-    candidates = [_NAMES.get(small, small)]
-    if small.startswith("i"):
-        blocking = small[1:]
+    lowercase = name.lower()
+    candidates = [_NAMES.get(lowercase, lowercase)]
+    if lowercase.startswith("i"):
+        blocking = lowercase[1:]
         candidates.append(f"{_NAMES.get(blocking, blocking)}_async")
     call = next((each for each in candidates if each != name and (each in _FIELDS or hasattr(known, each))), None)
     if call is not None:
-        return f"; its name is {call!r}, and for mpi4py's own names {_PAGE}"
-    return f": it exists only in MPI; {_PAGE}" if small in _MPI_ONLY else ""
+        return f"; use {call!r} instead. For the names of mpi4py, {_PAGE}"
+    return f": it exists only in MPI; {_PAGE}" if lowercase in _MPI_ONLY else ""

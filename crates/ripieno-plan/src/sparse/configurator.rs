@@ -87,7 +87,8 @@ impl fmt::Display for MalformedKeySets {
 
 impl core::error::Error for MalformedKeySets {}
 
-/// Whether 32-bit row numbers suffice for any union of key sets with `row_count` rows in total and keys below `n`.
+/// Return whether 32-bit row numbers suffice for any union of key sets with `row_count` rows in total and keys below
+/// `n`.
 pub fn fit_row_numbers(row_count: usize, n: u64) -> bool {
     row_count <= u32::MAX as usize || n <= u64::from(u32::MAX)
 }

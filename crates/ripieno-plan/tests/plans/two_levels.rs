@@ -41,7 +41,7 @@ fn checked_plans(
 }
 
 #[test]
-fn every_promise_is_kept_on_any_nodes_for_every_root() {
+fn every_promise_is_kept_on_any_topology_for_every_root() {
     for topology in topologies::random(120, 24) {
         let p = topology.size();
         let layouts = [
@@ -116,7 +116,7 @@ fn busiest(plans: &[Plan], topology: &Topology) -> (usize, usize) {
     (most(|pair| pair.0), most(|pair| pair.1))
 }
 
-/// Grids of nodes and ranks per node that divide a vector evenly, so that theory is exact.
+/// Grids of nodes and ranks per node that divide a vector evenly, so that the theoretical byte counts are exact.
 fn grids() -> impl Iterator<Item = (usize, usize)> {
     (2..=6).flat_map(|nodes| (2..=4).map(move |locals| (nodes, locals)))
 }
@@ -187,7 +187,7 @@ fn every_leader_sends_an_equal_part_of_a_long_allreduce() {
     let vector = Span::whole(Buffer::MAIN, 72_000 * 12, ELEMENT_BYTES);
     let requests = [Request::Allreduce { vector, op: Op::Sum }; 12];
     let plans = topologies::plans(two_level(Collective::Allreduce), &topology, Order::Racks, &requests);
-    // Between ranks as separate nodes, only bytes that leave the real node count.
+    // The identity counts the bytes between any two ranks. Only bytes between different nodes are summed below.
     let between = topologies::crossings(&plans, |rank| rank);
     let sent = |rank: usize| -> usize {
         between

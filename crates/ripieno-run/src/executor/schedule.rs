@@ -17,7 +17,7 @@ pub struct Schedule {
     pub(super) steps: Vec<ScheduleStep>,
     pub(super) dependencies: Vec<StepDependency>,
     pub(super) lanes: Vec<Lane>,
-    /// Minimum size of each buffer in bytes, by number. A run takes as many buffers.
+    /// Minimum size of each buffer in bytes, by number. A run needs one buffer per entry.
     pub(super) buffer_bytes: Vec<usize>,
     pub(super) op: Option<Op>,
     /// Combines rows if the operation is a user function.
@@ -39,7 +39,7 @@ pub(super) struct ScheduleStep {
     pub operation: Operation,
     pub length_bytes: usize,
     pub dependencies: Range<usize>,
-    /// The step, or a step that it waits for, selects rows.
+    /// In at least one dependency of the step, one of the two steps selects rows from the shared span.
     pub involves_rows: bool,
     /// The step may send its bytes without a copy, and then completes when the receiver has read them.
     pub may_be_zero_copy: bool,
@@ -51,7 +51,7 @@ pub(super) struct ScheduleStep {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepDependency {
     pub on: usize,
-    /// Length of the step `on`. Passing it fulfills the dependency.
+    /// Length of the step `on`. The dependency is fulfilled when `on` has processed that many bytes.
     pub length_bytes: usize,
     pub low: usize,
     pub high: usize,

@@ -14,8 +14,8 @@ impl ScheduleRun<'_, '_> {
             Some(waiting) => waiting.seen = now,
             none => {
                 *none = Some(WaitState { since: now, seen: now, is_recorded: false });
-                // A wait that ends before the second clock read was short, unless other processes used the core
-                // meanwhile.
+                // Record a wait only from its second poll on: a shorter wait is negligible, unless other processes used
+                // the core meanwhile.
                 if self.fabric.has_core_per_rank() {
                     return;
                 }

@@ -55,12 +55,15 @@ fn check_invariants(case_text: &str, request: &SwarmRequest, found: &SwarmOutcom
             let (acknowledged, lost) = (settled.acknowledged.contains(&rank), settled.lost.contains(&rank));
             match outcome {
                 RankOutcome::Lost { .. } => {
-                    assert!(lost != acknowledged, "{case_text}: rank {rank} is lost: {settled:?}")
+                    assert!(
+                        lost != acknowledged,
+                        "{case_text}: lost rank {rank} must be reported as lost or as acknowledged, not both: {settled:?}"
+                    )
                 }
                 _ => {
                     assert!(
                         acknowledged || ranks_lost.contains(&rank),
-                        "{case_text}: rank {rank} has the value: {settled:?}"
+                        "{case_text}: the root reports no acknowledgement of rank {rank}: {settled:?}"
                     )
                 }
             }

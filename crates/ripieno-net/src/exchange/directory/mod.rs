@@ -2,8 +2,8 @@
 //!
 //! Rank 0 creates a directory `ripieno-<tag>-<nonce>`. The tag is derived from the token, so that jobs do not mix. A
 //! directory whose rank 0 is dead belongs to an earlier run. Each rank holds a lock on its file `rank-N.lock` while it
-//! lives, so the other ranks detect a killed rank. Strings appear by renaming, so they are complete. Rank 0 removes the
-//! directory at the end.
+//! lives, so the other ranks detect a killed rank. A rank renames its finished file into place, so the other ranks
+//! never read an incomplete string. Rank 0 removes the directory at the end.
 //!
 //! Cost: one read of the directory every few ms at first, and a few per second later. Requires a file system with locks
 //! (`flock`) and atomic renames: every local one, NFS, Lustre, GPFS.
@@ -165,7 +165,8 @@ fn find_dead(directory: &RunDirectory, ranks: impl Iterator<Item = usize>, own: 
     })
 }
 
-/// A bounded wait with growing pauses: changes that other hosts make to a shared directory cause no wake-up.
+/// A bounded wait with growing pauses. It polls, because the system does not report changes that other hosts make to a
+/// shared directory.
 struct BackoffWait {
     started: Instant,
     deadline: Instant,

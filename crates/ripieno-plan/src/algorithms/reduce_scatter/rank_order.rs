@@ -1,8 +1,8 @@
 //! Rank-order reduce-scatter: every rank ends with its chunk of the combination of all vectors.
 //!
-//! Every rank sends chunk `j` directly to rank `j`. In round `i` it sends to the rank `i` before it, so the ranks do
-//! not all send to the same rank at once. Received chunks are stored in scratch, and each is combined once all chunks
-//! of lower ranks have arrived. No message waits for another: one hop.
+//! Every rank sends chunk `j` directly to rank `j`. In round `i` rank `r` sends to rank `r-i` (modulo `p`), so the
+//! ranks do not all send to the same rank at once. Received chunks are stored in scratch, and each is combined once all
+//! chunks of lower ranks have arrived. No message waits for another: one hop.
 //!
 //! Combines in rank order, so the operation need not be commutative. Uses a link between every pair of ranks. Scratch:
 //! `p-1` chunks.

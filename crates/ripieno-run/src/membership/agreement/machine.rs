@@ -327,7 +327,7 @@ impl Agreement {
         }
     }
 
-    /// Query as many further ranks as are silent, because they may be silent as well. The detection time then grows
+    /// Query further ranks, as many as are already silent: they may be silent as well. The detection time then grows
     /// with the logarithm of their number.
     fn query_ahead(&mut self, now: Duration, leader: usize, outputs: &mut Vec<AgreementOutput>) {
         let silent_count = self.members.iter().filter(|&&rank| self.is_silent(rank, now)).count();
