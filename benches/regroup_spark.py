@@ -1,4 +1,4 @@
-"""PySpark as a peer of `regroup.py`: sums of the same rows by key, as an RDD and as a DataFrame, both held in memory.
+"""PySpark baseline for `regroup.py`: sums of the same rows by key, as an RDD and as a DataFrame, both in memory.
 
 regroup_spark.py FOLDER RUNS
 
@@ -22,7 +22,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession, functions
 
 MEMORY = "8g"
-#: Rows that become Python objects at a time.
+#: Number of rows that are converted to Python objects at a time.
 BATCH_ROW_COUNT = 1 << 16
 
 
@@ -30,17 +30,17 @@ def main() -> None:
     """Run Spark with one thread per partition."""
     folder, run_count = Path(sys.argv[1]), int(sys.argv[2])
     files = sorted(str(path) for path in folder.glob("rows-*.parquet"))
-    spark = _started(folder, len(files))
+    spark = _start_spark(folder, len(files))
     seconds = {
-        "RDD": _of_rdd(spark.sparkContext.parallelize(files, len(files)).flatMap(_pairs), folder, run_count),
-        "DataFrame": _of_frame(spark.read.parquet(*files), folder, run_count),
+        "RDD": _time_rdd(spark.sparkContext.parallelize(files, len(files)).flatMap(_pairs), folder, run_count),
+        "DataFrame": _time_dataframe(spark.read.parquet(*files), folder, run_count),
     }
     spark.stop()
     print(json.dumps(seconds))
 
 
-def _started(folder: Path, thread_count: int) -> SparkSession:
-    """Start Spark in this process's JVM, on loopback."""
+def _start_spark(folder: Path, thread_count: int) -> SparkSession:
+    """Start Spark in local mode, on the loopback interface."""
     options = {
         "spark.driver.memory": MEMORY,
         "spark.driver.host": "127.0.0.1",
@@ -61,7 +61,7 @@ def _pairs(file: str) -> Iterator[tuple[int, float]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def _of_rdd(rows: RDD[tuple[int, float]], folder: Path, run_count: int) -> list[float]:
+def _time_rdd(rows: RDD[tuple[int, float]], folder: Path, run_count: int) -> list[float]:
     rows = rows.persist()
     rows.count()
     partition_count = rows.getNumPartitions()
@@ -72,7 +72,7 @@ def _of_rdd(rows: RDD[tuple[int, float]], folder: Path, run_count: int) -> list[
     return seconds
 
 
-def _of_frame(rows: DataFrame, folder: Path, run_count: int) -> list[float]:
+def _time_dataframe(rows: DataFrame, folder: Path, run_count: int) -> list[float]:
     rows = rows.persist()
     rows.count()
     sums = rows.groupBy("key").agg(functions.sum("value").alias("value"))

@@ -1,4 +1,4 @@
-"""An order of functions that places similar functions side by side.
+"""Order functions so that deflate finds common byte strings of neighbors.
 
 The next function is always the one with most in common with the preceding window: short byte strings, which deflate
 finds there. Cost: `n²` for the choices, and for each string that enters or leaves the window, an addition per function
@@ -27,7 +27,7 @@ def similar_order(functions: list[bytes]) -> list[int]:
     has = strings_of(functions)
     found_in = has.T.tocsr()
     sizes = np.array([len(function) for function in functions])
-    # The shared strings favor long functions, and their fraction of a function short ones. This is in between.
+    # The number of shared strings favors long functions; divided by size, short ones. The square root is a compromise.
     worth = 1 / np.sqrt(sizes + 16)
     shared, times = np.zeros(len(functions)), np.zeros(has.shape[1], int)
     window: deque[int] = deque()

@@ -55,7 +55,7 @@ impl Communicator {
     }
 
     /// Run a reduction of `vector` by `function`; the task has the operation [`Op::Function`](crate::Op). Counts are in
-    /// rows. `elements` describes what must be equal on all ranks besides the rows, including the function.
+    /// rows. `elements` describes the element type, the shape and the function, which must be equal on all ranks.
     pub fn run_by(
         &self,
         task: &CollectiveTask<'_>,

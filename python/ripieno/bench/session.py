@@ -74,7 +74,7 @@ class BenchRequest:
         )  # fmt: skip
 
     def cases(self) -> list[BenchCase]:
-        """Return every collective and size, with the default choice, one algorithm, or ("all") the default and each."""
+        """Return a case for each collective, size and requested algorithm; "all" includes the default choice."""
         return [
             case
             for collective in self.collectives
@@ -142,7 +142,7 @@ def joined(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | C
     Raises
     ------
     InputError
-        If peers or numbers of ranks are requested, which the launcher determines. Or if its world does not support
+        If peers or numbers of ranks are requested under a launcher, or the launcher's world does not support
         the algorithm.
     """
     if request.world_sizes is not None:

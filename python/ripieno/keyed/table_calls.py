@@ -1,4 +1,4 @@
-"""Provide collectives of tables: merge the partitions with equal ids of all ranks.
+"""Collectives on tables: merge partitions of all ranks that have equal ids.
 
 Tables with the same ids, shapes and dtypes on all ranks can be reduced like arrays, in one flat array per dtype. In a
 regroup each partition goes to its owner, which combines it in rank order. The text of the call is sent with the
@@ -52,7 +52,7 @@ def regrouped(native: Any, table: Table, partitioner: Partitioner = None) -> tup
     by = partitioners.description_of(partitioner, "hash")
     call = f"regroup of a table by {by}, combine={table.combiner.text}"
     by_owner = [ids[owners == rank].tolist() for rank in range(native.world_size)]
-    leaving = [(call, pack({number: table[number] for number in numbers})) for numbers in by_owner]
+    leaving = [(call, pack({each: table[each] for each in owner_ids})) for owner_ids in by_owner]
     arrived = objects.alltoall(native, leaving, None)
     arrived_s, sent_after = time.perf_counter(), native.statistics()["bytes_sent"]
     result = _agreed(table.combiner, arrived)

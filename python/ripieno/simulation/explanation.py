@@ -30,13 +30,13 @@ class AlgorithmCandidate:
         Seconds of the formula's message (alpha), byte (beta) and combining (gamma) terms; None without a
         formula.
     seconds
-        Time of its plans on the cluster, or the sum of `terms_s` if they are not played; None if neither is known.
+        Simulated time on the cluster, or the sum of `terms_s` if it is not simulated; None if neither is known.
     most_sent_bytes, uplink_bytes
         Maximum bytes sent by one rank, and bytes between racks.
     impossible
         Reason why it cannot run this call, if it cannot.
     unplayed_operations
-        Approximate number of operations of its plans, if they are too large to be played.
+        Approximate number of operations of its plans, if they are too large to simulate.
     """
 
     algorithm: str
@@ -143,7 +143,7 @@ def explain(
     root: int = 0,
     costs: str = "as given",
 ) -> Explanation:
-    """Price and play every algorithm of a collective on a modeled cluster.
+    """Evaluate the cost formula of every algorithm of a collective, and simulate its plans on a modeled cluster.
 
     Parameters
     ----------

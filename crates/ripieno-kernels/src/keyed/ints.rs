@@ -12,7 +12,7 @@ use crate::simd::prefetch;
 
 /// The number of an empty slot.
 const VACANT: u32 = u32::MAX;
-/// Keys per line.
+/// Capacity of a line, in keys.
 const LINE_KEYS: usize = 5;
 /// Average number of keys per line at which the table grows.
 const KEYS_PER_LINE: usize = 3;
@@ -99,7 +99,7 @@ impl IntTable {
     /// Append the numbers of `keys` to `into`. `hashes` holds the hash of each key.
     ///
     /// # Panics
-    /// If `keys` and `hashes` differ in length, or there are 2^32 - 1 distinct keys.
+    /// If `keys` and `hashes` differ in length, or there are more than 2^32 - 1 distinct keys.
     pub fn number_all(&mut self, keys: &[i64], hashes: &[u64], into: &mut Vec<u32>) {
         assert_eq!(keys.len(), hashes.len(), "every key has its hash");
         let mut misses = std::mem::take(&mut self.misses);
@@ -125,7 +125,7 @@ impl IntTable {
     /// Return the number of `key`, which has the given hash. Assign the next number to a new key.
     ///
     /// # Panics
-    /// If there are 2^32 - 1 distinct keys.
+    /// If there are more than 2^32 - 1 distinct keys.
     pub fn number(&mut self, key: i64, hash: u64) -> u32 {
         if self.keys.len() >= self.lines.len() * KEYS_PER_LINE {
             self.grow();
@@ -177,7 +177,7 @@ impl Default for IntTable {
 
 fn next_number(keys: &[i64]) -> u32 {
     let number = u32::try_from(keys.len()).ok().filter(|&number| number != VACANT);
-    number.expect("a table holds fewer than 2^32 - 1 keys")
+    number.expect("a table holds at most 2^32 - 1 keys")
 }
 
 /// Append the number of each key to `into`. Keys without a match in their own line get `VACANT`, and their positions go

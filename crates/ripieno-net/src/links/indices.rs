@@ -23,18 +23,18 @@ const ZERO_COPY: u64 = 1 << 61;
 const STREAMED: u64 = 1 << 60;
 /// Set in an index if the next packet contains the bytes.
 const PACKET: u64 = 1 << 59;
-/// The bits of a slot's index that are no part of the index.
+/// The flag bits of an index word. The other bits are the index.
 const FLAGS: u64 = CLOSED | INLINE | ZERO_COPY | STREAMED | PACKET;
 
 /// Number of slots of a ring. Up to `SLOT_COUNT - 1` publications may be ahead of the consumer.
 pub const SLOT_COUNT: usize = 64;
 /// Number of packets of a ring.
 const PACKET_COUNT: usize = 16;
-/// Number of messages from the message that a lagging consumer reads to the message that it prefetches.
+/// Prefetch distance of a lagging consumer, in messages.
 const PREFETCH_DISTANCE_COUNT: usize = 4;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-/// Limit of the lines of a packet that the producer prefetches. More delay the stores before them.
+/// Maximum number of lines of a packet that the producer prefetches. More prefetches delay the preceding stores.
 const OWNED_LINE_COUNT_MAX: usize = 9;
 
 /// The words of one ring, in shared memory. Lines written by different sides are 128 bytes apart, because x86

@@ -1,7 +1,7 @@
 //! Memory shared through file descriptors: a sealed memfd, mapped once or mirrored.
 //!
 //! A mirrored mapping maps the same pages twice in a row, so a span of a ring that wraps is contiguous. The memfd has
-//! no name and is freed with its last user, even after a crash. It is sealed against shrinking, so no peer can cause an
+//! no path and is freed with its last user, even after a crash. It is sealed against shrinking, so no peer can cause an
 //! access to fault.
 
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -36,7 +36,7 @@ pub fn sealed_len(fd: BorrowedFd<'_>) -> io::Result<usize> {
     usize::try_from(len).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "shared memory of impossible size"))
 }
 
-/// A mapped piece of shared memory, initially zero, writable by every process that maps it.
+/// A mapped piece of shared memory. Other processes may write to it.
 #[derive(Debug)]
 pub struct Mapping {
     address: NonNull<u8>,
@@ -115,7 +115,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: The range is ours since `reserve`, and holders of pointers into it also hold this value.
+        // SAFETY: This value owns the range, and holders of pointers into it also hold this value.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.len) };
     }
 }

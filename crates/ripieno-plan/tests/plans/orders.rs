@@ -27,7 +27,7 @@ fn every_promise_is_kept_in_every_order() {
     }
 }
 
-/// A chain crosses between racks, and between nodes, once less than their number: each receives the vector once.
+/// A chain over `r` racks crosses between racks `r - 1` times, each time with the whole vector; likewise for nodes.
 #[test]
 fn chains_enter_every_rack_and_every_node_once() {
     for topology in topologies::random(80, 24) {
@@ -47,7 +47,7 @@ fn chains_enter_every_rack_and_every_node_once() {
     }
 }
 
-/// A ring crosses between racks as often as there are racks, if there are several. Every uplink carries the bytes that
+/// A ring over `r > 1` racks crosses between racks `r` times; likewise for nodes. Every uplink carries the bytes that
 /// one rank sends.
 #[test]
 fn rings_enter_and_leave_every_rack_and_every_node_once() {
@@ -70,7 +70,7 @@ fn rings_enter_and_leave_every_rack_and_every_node_once() {
     }
 }
 
-/// The case of figure 6: in a random order the same chain uses the uplinks several times as much.
+/// Figure 6 of the Twister paper: in a random order the same chain loads the uplinks several times as much.
 #[test]
 fn a_random_chain_loads_uplinks_more_than_four_times_as_much_as_a_rack_order_chain() {
     let topology =

@@ -62,7 +62,7 @@ impl MembershipTiming {
         self.heartbeat_timeout / 4
     }
 
-    /// Return the silence after which a rank has failed. Its last heartbeat may precede an outage by the interval.
+    /// Return the silence after which a rank has failed. The last heartbeat may be one interval older than an outage.
     pub fn silence_limit(&self) -> Duration {
         self.heartbeat_timeout + self.heartbeat_interval()
     }

@@ -42,7 +42,7 @@ class Objective(Protocol):
         """Return the Hessian at the point of the last `value` call, times a direction."""
 
     def metric(self) -> Reals | None:
-        """Return data for `metric_of` at the point of the last `value` call; None if not worthwhile."""
+        """Return Hessian data for `metric_of` at the point of the last `value` call; None without a preconditioner."""
 
     def metric_of(self, found: Reals) -> Metric:
         """Return the metric built from the result of `metric`."""
@@ -122,7 +122,7 @@ def descend(
 
 
 def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
-    """Take a step along the approximate inverse Hessian times the gradient.
+    """Take a step against the approximate inverse Hessian times the gradient.
 
     Source: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989;
     Nocedal and Wright, "Numerical optimization", algorithms 7.4 and 7.5.
