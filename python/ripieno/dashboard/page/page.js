@@ -264,4 +264,4 @@ byId("time").addEventListener("pointerleave", () => { byId("tip").hidden = true;
 addEventListener("resize", draw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 // With #once the page fetches the state once, for printing or for a screenshot.
-"EventSource" in window && location.hash !== "#once" ? listen() : ask();
+"EventSource" in window && location.hash !== "#once" ? listen() : poll();
