@@ -553,7 +553,7 @@ def test_an_invalid_case_is_refused_before_any_host_is_created(words, message, c
 
 @pytest.mark.exhaustive
 def test_threads_are_compared_in_all_models_and_the_patterns_that_are_requested_and_drawn(tmp_path, monkeypatch):
-    for phases in ("PHASES", "EMPTY_PHASES", "MADE_PHASES"):
+    for phases in ("PHASES", "EMPTY_PHASES", "SPAWN_PHASES"):
         monkeypatch.setattr(threads, phases, 2)
     target, drawn, folder = tmp_path / "figures.json", tmp_path / "page.html", tmp_path / "drawn"
     words = ["--points", "2000", "--centroids", "5,10", "--iterations", "2", "--repetitions", "1", "--patterns", "UT"]

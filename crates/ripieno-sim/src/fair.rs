@@ -14,7 +14,7 @@ pub(crate) const UNLIMITED_BYTES_PER_S: f64 = 1e30;
 /// A flow that requests a rate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Demand {
-    /// PeerLinks used by the flow, each with its seconds per byte.
+    /// Wires used by the flow, each with its seconds per byte.
     pub(crate) wires: Vec<(usize, f64)>,
     /// Upper limit of the rate, in bytes per second.
     pub(crate) limit: f64,
@@ -43,7 +43,7 @@ struct RateFilling<'a> {
     /// For each demand: the demands that may not be faster.
     followers: Vec<Vec<usize>>,
     wires: Vec<WireShare>,
-    /// PeerLinks of each demand in consecutive ranges, and the starts of the ranges.
+    /// Wires of each demand in consecutive ranges, and the starts of the ranges.
     uses: Vec<(usize, f64)>,
     uses_from: Vec<usize>,
     rates: Vec<Option<f64>>,

@@ -190,7 +190,7 @@ def _on_rank(estimator: Any) -> Any:
     model.set_params(
         **{name: value for name, value in _CALLER_DEFAULTS.items() if name in model.get_params(deep=False)}
     )
-    for name in ("_is_fitting", "_facts_rank_resultss", "report_"):
+    for name in ("_is_fitting", "_facts_of_ranks", "report_"):
         model.__dict__.pop(name, None)
     return model
 
@@ -229,6 +229,6 @@ def _fit(
     numbers, counts = model.__dict__.pop("_splits_read")
     parameters = model.get_params(deep=False)
     attributes = {
-        name: value for name, value in vars(model).items() if name not in parameters and name != "_facts_rank_resultss"
+        name: value for name, value in vars(model).items() if name not in parameters and name != "_facts_of_ranks"
     }
     return attributes if comm.rank == 0 else {name: attributes[name] for name in model._row_attributes}, numbers, counts

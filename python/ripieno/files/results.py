@@ -167,7 +167,7 @@ def check_new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Non
     # A current working directory that was removed cannot be the target.
     with suppress(FileNotFoundError):
         if path.resolve() in (Path.cwd(), *Path.cwd().parents):
-            raise InputError(f"{path} is the current folder, or one parent it: choose another one")
+            raise InputError(f"{path} is the current folder, or a parent of it: choose another one")
     _check_contents(path, sorted(entry.name for entry in path.iterdir()) if path.exists() else [], replaceable)
     _check_place(path)
 

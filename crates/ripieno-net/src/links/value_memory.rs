@@ -91,7 +91,7 @@ impl Drop for CountedMemory {
 }
 
 impl ValueMemory {
-    /// Create value memory with a limit of `limit`; values beyond it go to files in `directory`.
+    /// Create value memory with the limit `limit`; values beyond it go to files in `directory`.
     pub fn new(limit: MemoryLimit, directory: PathBuf) -> ValueMemory {
         let state = ValueMemoryState { limit, directory, values: Vec::new(), spilling_bytes: 0, failure: None };
         ValueMemory(Arc::new(Inner {

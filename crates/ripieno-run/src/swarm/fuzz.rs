@@ -91,7 +91,7 @@ impl Link for FuzzLink {
     }
 }
 
-/// PeerLinks with one connected peer. Links to other peers never open.
+/// [`PeerLinks`] with one connected peer. Links to other peers never open.
 struct SinglePeer(usize, FuzzLink, bool);
 
 impl PeerLinks for SinglePeer {
