@@ -57,7 +57,7 @@ fn check_invariants(case_text: &str, request: &SwarmRequest, found: &SwarmOutcom
                 RankOutcome::Lost { .. } => {
                     assert!(
                         lost != acknowledged,
-                        "{case_text}: lost rank {rank} must be reported as lost or as acknowledged, not both: {settled:?}"
+                        "{case_text}: lost rank {rank} is lost or acknowledged, not both: {settled:?}"
                     )
                 }
                 _ => {
