@@ -175,8 +175,9 @@ def launching(engine: Engine) -> None:
         assert_type(job.run(asynchronous, np.zeros(3)), list[int])
         assert_type(job.run(keyed), list[rp.KeyValues])
         assert_type(job.run(lambda comm: comm.rank), list[int])
-        rows = job.accumulator(0, op="sum")
+        rows, names = job.accumulator(0, op="sum"), job.accumulator(set(), add=set.union)
         job.run(lambda comm: rows.add(comm.rank))
+        job.run(lambda comm: names.add({comm.rank}))
         print(rows.value)
         identity: Floats = np.eye(3)
         with job.broadcast(identity, strategy="chain") as table:
