@@ -199,7 +199,7 @@ class SpectralEmbedding(IterativeEstimator):
 
 def check_tolerance(tol: Any) -> None:
     """Raise InputError if `tol` is no number >= 0."""
-    if not isinstance(tol, Real) or not tol >= 0:
+    if not (isinstance(tol, Real) and float(tol) >= 0):
         raise InputError(f"tol={tol!r}: expected a number >= 0")
 
 
