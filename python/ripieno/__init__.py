@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         PageRank,
         Ridge,
         SparseSGD,
+        SpectralClustering,
         SpectralEmbedding,
     )
     from ripieno.algorithms.fruchterman_reingold.layout import layout
@@ -110,6 +111,7 @@ __all__ = [
     "RipienoError",
     "SerializationError",
     "SparseSGD",
+    "SpectralClustering",
     "SpectralEmbedding",
     "SpillError",
     "Table",
@@ -152,6 +154,7 @@ _LAZY = {
         "PageRank",
         "Ridge",
         "SparseSGD",
+        "SpectralClustering",
         "SpectralEmbedding",
     ),
     "ripieno.algorithms",

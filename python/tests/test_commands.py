@@ -40,6 +40,8 @@ RESULTS = {
     "predict --out": ["predict", "none", "none.npy", "--out", "result.npy"],
     "run --trace": ["run", "--trace", "result.json", "script.py"],
     "trace --out": ["trace", "flights", "--out", "result.json"],
+    "spectral-clustering --out": ["spectral-clustering", "none.txt", "-k", "2", "--out", "result.csv"],
+    "spectral-clustering --trace": ["spectral-clustering", "none.txt", "-k", "2", "--trace", "result.json"],
     "wordcount --out": ["wordcount", "none.txt", "--out", "result.csv"],
     "wordcount --trace": ["wordcount", "none.txt", "--trace", "result.json"],
 }
@@ -152,6 +154,7 @@ READING = {
     "pca": ["pca", "INPUT"],
     "ridge": ["ridge", "INPUT", "--target", "y"],
     "run": ["run", "INPUT"],
+    "spectral-clustering": ["spectral-clustering", "INPUT", "--clusters", "2"],
     "split": ["split", "INPUT", "--partitions", "2", "--out", "parts"],
     "split --plan": ["split", "--plan", "INPUT"],
     "trace": ["trace", "INPUT"],
@@ -169,6 +172,7 @@ NUMBERED = (
     "pca",
     "ridge",
     "run",
+    "spectral-clustering",
     "wordcount",
 )
 WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]
@@ -220,7 +224,7 @@ def test_invalid_number_of_workers_is_reported(folder, name, value, capfd):
 
 
 @pytest.mark.parametrize("out", ["nowhere/x.csv", "flights", "script.py/x.csv", "x.doc"])
-@pytest.mark.parametrize("name", ["bfs", "components", "diameter", "pagerank", "wordcount"])
+@pytest.mark.parametrize("name", ["bfs", "components", "diameter", "pagerank", "spectral-clustering", "wordcount"])
 def test_a_path_that_cannot_hold_a_result_is_reported_before_any_work(folder, name, out, capfd):
     assert main([*READING[name], "--out", out]) == 2
 

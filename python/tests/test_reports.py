@@ -43,6 +43,7 @@ FITS = {
     "PageRank": ((), (GRAPH,)),
     "Ridge": ((), (TABLE, TABLE["age"])),
     "SparseSGD": ((), (SPARSE, LABELS)),
+    "SpectralClustering": ((2,), (GRAPH,)),
     "SpectralEmbedding": ((2,), (GRAPH,)),
 }
 

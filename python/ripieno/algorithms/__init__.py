@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ripieno.algorithms.vertices.components import ConnectedComponents
     from ripieno.algorithms.vertices.diameter import EffectiveDiameter
     from ripieno.algorithms.vertices.spectral import SpectralEmbedding
+    from ripieno.algorithms.vertices.spectral_clustering import SpectralClustering
 
 __all__ = [
     "ALS",
@@ -38,6 +39,7 @@ __all__ = [
     "PageRank",
     "Ridge",
     "SparseSGD",
+    "SpectralClustering",
     "SpectralEmbedding",
 ]
 
@@ -57,6 +59,7 @@ _MODULES = {
     "PageRank": "pagerank.estimator",
     "Ridge": "linear.regression",
     "SparseSGD": "sgd.estimator",
+    "SpectralClustering": "vertices.spectral_clustering",
     "SpectralEmbedding": "vertices.spectral",
 }
 

@@ -62,6 +62,7 @@ COMMANDS = {
     "reproduce": ("reproduce:reproduce_command", "Simulate figures of papers, beside the printed values."),
     "run": ("run:run_command", "Run a script as several ranks on this machine."),
     "simulate": ("simulate:simulate_command", "Simulate a collective on a modeled cluster."),
+    "spectral-clustering": ("vertices:spectral_clustering_command", "Cluster the vertices of a graph."),
     "split": ("split:split_command", "Divide files into even partitions, or show their assignment to workers."),
     "topology": ("topology:topology_command", "Find which hosts share a rack."),
     "trace": ("trace:trace_command", "Write a trace of the communication of ranks."),

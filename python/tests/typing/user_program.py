@@ -244,6 +244,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(rp.BFS(source=0, checkpoint="kept", every=None).fit(graph).distances_, NDArray[np.int64])
     assert_type(rp.ConnectedComponents().fit("edges.txt").n_components_, int)
     assert_type(rp.EffectiveDiameter(random_state=1).fit(graph).effective_diameter_, float)
+    assert_type(rp.SpectralClustering(n_clusters=2).fit_predict(graph), NDArray[np.int32])
     assert_type(rp.SpectralEmbedding(n_components=2).fit_transform(graph), Floats)
 
     axes = rp.PCA(n_components=2, workers=2).fit(X)

@@ -171,8 +171,7 @@ class SpectralEmbedding(IterativeEstimator):
         """
         for name in ("n_components", "max_iter"):
             check_count(name, getattr(self, name))
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise InputError(f"tol={self.tol!r}: expected a number >= 0")
+        check_tolerance(self.tol)
         graph = graph_for_fit(graph, comm=comm, rows=rows)
         options = program.SpectralOptions(
             count=self.n_components + bool(self.drop_first),
@@ -190,15 +189,26 @@ class SpectralEmbedding(IterativeEstimator):
         first = parts[0]
         self.eigenvalues_ = first.eigenvalues[bool(self.drop_first) :]
         self.residual_, self.n_iter_, self.resumed_from_ = first.residual, first.step_count, first.resumed_from
-        if first.residual > self.tol:
-            warnings.warn(
-                f"after max_iter={self.max_iter} products the residual is {first.residual:.3g}, more than "
-                f"tol={self.tol:.3g}: allow more iterations, or a higher tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_if_unfinished(self)
         return self
 
     def fit_transform(self, graph: Any, y: object = None) -> NDArray[np.float64]:
         """Compute the embedding and return the coordinates, (n, n_components)."""
         return self.fit(graph).embedding_
+
+
+def check_tolerance(tol: Any) -> None:
+    """Raise InputError if `tol` is no number >= 0."""
+    if not (isinstance(tol, Real) and float(tol) >= 0):
+        raise InputError(f"tol={tol!r}: expected a number >= 0")
+
+
+def warn_if_unfinished(model: Any) -> None:
+    """Warn if the eigenvectors of a fitted model did not reach its `tol`."""
+    if model.residual_ > model.tol:
+        warnings.warn(
+            f"after max_iter={model.max_iter} products the residual is {model.residual_:.3g}, more than "
+            f"tol={model.tol:.3g}: allow more iterations, or a higher tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
