@@ -141,6 +141,8 @@ def test_a_result_is_replaced_if_that_is_requested(folder, capfd):
 READING = {
     "als": ["als", "INPUT"],
     "bfs": ["bfs", "INPUT", "--source", "1"],
+    "clustering": ["clustering", "INPUT"],
+    "communities": ["communities", "INPUT"],
     "components": ["components", "INPUT"],
     "diameter": ["diameter", "INPUT"],
     "features": ["features", "INPUT", "--out", "vectors.npy"],
@@ -152,6 +154,7 @@ READING = {
     "pca": ["pca", "INPUT"],
     "ridge": ["ridge", "INPUT", "--target", "y"],
     "run": ["run", "INPUT"],
+    "shortest-paths": ["shortest-paths", "INPUT", "--source", "1"],
     "split": ["split", "INPUT", "--partitions", "2", "--out", "parts"],
     "split --plan": ["split", "--plan", "INPUT"],
     "trace": ["trace", "INPUT"],
@@ -160,6 +163,8 @@ READING = {
 NUMBERED = (
     "als",
     "bfs",
+    "clustering",
+    "communities",
     "components",
     "diameter",
     "grep",
@@ -169,6 +174,7 @@ NUMBERED = (
     "pca",
     "ridge",
     "run",
+    "shortest-paths",
     "wordcount",
 )
 WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]

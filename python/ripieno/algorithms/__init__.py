@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from ripieno.algorithms.pca.estimator import PCA
     from ripieno.algorithms.sgd.estimator import SparseSGD
     from ripieno.algorithms.vertices.bfs import BFS
+    from ripieno.algorithms.vertices.clustering import ClusteringCoefficients
+    from ripieno.algorithms.vertices.communities import CommunityDetection
     from ripieno.algorithms.vertices.components import ConnectedComponents
     from ripieno.algorithms.vertices.diameter import EffectiveDiameter
+    from ripieno.algorithms.vertices.shortest_paths import ShortestPaths
     from ripieno.algorithms.vertices.spectral import SpectralEmbedding
 
 __all__ = [
@@ -28,6 +31,8 @@ __all__ = [
     "BFS",
     "MDS",
     "PCA",
+    "ClusteringCoefficients",
+    "CommunityDetection",
     "ConnectedComponents",
     "EffectiveDiameter",
     "FruchtermanReingold",
@@ -37,6 +42,7 @@ __all__ = [
     "MiniBatchKMeans",
     "PageRank",
     "Ridge",
+    "ShortestPaths",
     "SparseSGD",
     "SpectralEmbedding",
 ]
@@ -45,6 +51,8 @@ __all__ = [
 _MODULES = {
     "ALS": "als.estimator",
     "BFS": "vertices.bfs",
+    "ClusteringCoefficients": "vertices.clustering",
+    "CommunityDetection": "vertices.communities",
     "ConnectedComponents": "vertices.components",
     "EffectiveDiameter": "vertices.diameter",
     "FruchtermanReingold": "fruchterman_reingold.estimator",
@@ -56,6 +64,7 @@ _MODULES = {
     "PCA": "pca.estimator",
     "PageRank": "pagerank.estimator",
     "Ridge": "linear.regression",
+    "ShortestPaths": "vertices.shortest_paths",
     "SparseSGD": "sgd.estimator",
     "SpectralEmbedding": "vertices.spectral",
 }

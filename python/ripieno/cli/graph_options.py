@@ -50,6 +50,11 @@ _INPUTS = """
 directed_option = click.option(
     "--directed/--undirected", default=True, show_default=True, help="Edges have a direction, or none."
 )
+weighted_option = click.option(
+    "--weighted/--unweighted",
+    default=None,
+    help="Use the third column as weights of edges, or ignore it. Default: use a column named weight.",
+)
 
 
 def print_resumed(model: Any) -> None:

@@ -11,7 +11,7 @@ import click
 
 from ripieno import log
 from ripieno.cli.fits import max_iter_option, tol_option
-from ripieno.cli.graph_options import directed_option, graph_options, print_resumed
+from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option
 from ripieno.cli.options import (
     LocalPath,
     check_files,
@@ -44,11 +44,7 @@ if TYPE_CHECKING:
 @tol_option(1e-12, "Stop when the sum of all changes is less than this times the number of vertices.", "--tolerance")
 @max_iter_option(1000, "--max-iterations")
 @directed_option
-@click.option(
-    "--weighted/--unweighted",
-    default=None,
-    help="Use the third column as weights of edges, or ignore it. Default: use a column named weight.",
-)
+@weighted_option
 @top_option("vertices of the highest ranks")
 @click.option("--report", type=LocalPath(".json"), help="JSON file to write: error and seconds per iteration and rank.")
 @quiet_option
