@@ -1,8 +1,8 @@
 """Measurements of Ripieno's performance targets, each figure compared with its peer and its limit.
 
 benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
-                objects|own-rows|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|wordcount|all]
-                [--case NAME]… [--quick] [--json FILE]
+                objects|own-rows|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|vertices|wordcount|
+                all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ import shuffle  # noqa: E402
 import spark  # noqa: E402
 import torch_steps  # noqa: E402
 import unauthenticated  # noqa: E402
+import vertices  # noqa: E402
 import wordcount  # noqa: E402
 from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
@@ -72,6 +73,7 @@ NAMES = (
     "spark",
     "unauthenticated",
     "torch",
+    "vertices",
     "wordcount",
 )
 
@@ -149,6 +151,7 @@ def _cases(
         "sgd": lambda report, effort: sgd.measured(report, effort, data=data),
         "spark": spark.measured,
         "unauthenticated": unauthenticated.measured,
+        "vertices": vertices.measured,
         "wordcount": wordcount.measured,
     }
     if name in undivided:

@@ -1,6 +1,6 @@
 """Communities by label propagation: `ripieno run -n 4 examples/graph_label_propagation.py edges.txt.gz`.
 
-In every superstep each vertex takes the most frequent label of its neighbors, and the smallest of several.
+In every superstep each vertex takes the most frequent label at the other ends of its edges, the smallest of several.
 """
 
 import sys
@@ -14,6 +14,7 @@ def program(comm: rp.Communicator, graph: rp.Graph, rounds: int = 10) -> tuple[n
     """Return all vertices, ascending, and the label of each."""
     parts = graph.partition(comm, by="target")
     parts.values["label"] = parts.vertices
+    places = np.searchsorted(parts.vertices, parts.edges.targets)
 
     def vote(block):
         if block.number and not block.aggregates["changed"]:
@@ -25,6 +26,8 @@ def program(comm: rp.Communicator, graph: rp.Graph, rounds: int = 10) -> tuple[n
         block.values["label"] = after
         block.aggregate("changed", (after != before) | (block.number == 0))
         block.send_along_edges(after)
+        if graph.directed:
+            block.send_messages(parts.edges.sources, after[places])
 
     parts.superstep(vote, combine="concat", message=np.int64, aggregators={"changed": "or"}, max_supersteps=rounds + 1)
     return parts.allgather("label")

@@ -143,6 +143,8 @@ def test_a_result_is_replaced_if_that_is_requested(folder, capfd):
 READING = {
     "als": ["als", "INPUT"],
     "bfs": ["bfs", "INPUT", "--source", "1"],
+    "clustering": ["clustering", "INPUT"],
+    "communities": ["communities", "INPUT"],
     "components": ["components", "INPUT"],
     "diameter": ["diameter", "INPUT"],
     "features": ["features", "INPUT", "--out", "vectors.npy"],
@@ -154,6 +156,7 @@ READING = {
     "pca": ["pca", "INPUT"],
     "ridge": ["ridge", "INPUT", "--target", "y"],
     "run": ["run", "INPUT"],
+    "shortest-paths": ["shortest-paths", "INPUT", "--source", "1"],
     "spectral-clustering": ["spectral-clustering", "INPUT", "--clusters", "2"],
     "split": ["split", "INPUT", "--partitions", "2", "--out", "parts"],
     "split --plan": ["split", "--plan", "INPUT"],
@@ -163,6 +166,8 @@ READING = {
 NUMBERED = (
     "als",
     "bfs",
+    "clustering",
+    "communities",
     "components",
     "diameter",
     "grep",
@@ -172,6 +177,7 @@ NUMBERED = (
     "pca",
     "ridge",
     "run",
+    "shortest-paths",
     "spectral-clustering",
     "wordcount",
 )

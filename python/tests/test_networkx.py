@@ -21,6 +21,8 @@ OWN_TESTS = (
     "algorithms/components/tests/test_connected.py",
     "algorithms/components/tests/test_weakly_connected.py",
     "algorithms/shortest_paths/tests/test_unweighted.py",
+    "algorithms/shortest_paths/tests/test_weighted.py",
+    "algorithms/tests/test_cluster.py",
 )
 MULTIGRAPH = nx.MultiDiGraph([(0, 1, {"toll": 3}), (0, 1, {"toll": 2}), (1, 2), (2, 0, {"toll": 0.5}), (0, 2)])
 GRAPHS = {
@@ -110,6 +112,29 @@ def test_components_and_distances_match_networkx(graph):
         assert ours == theirs and list(ours.values()) == list(theirs.values())
 
 
+@pytest.mark.parametrize("graph", GRAPHS.values(), ids=GRAPHS)
+def test_weighted_distances_match_networkx(graph):
+    for weight in ("weight", "toll", None):
+        for cutoff in (None, -1, 0, 2.5):
+            first = next(iter(graph))
+            ours, theirs = both("single_source_dijkstra_path_length", graph, first, cutoff=cutoff, weight=weight)
+            assert ours == theirs and list(ours.values()) == list(theirs.values())
+
+
+@pytest.mark.parametrize("name", ["karate", "names", "parts", "loops", "isolated"])
+def test_clustering_coefficients_match_networkx(name):
+    graph = GRAPHS[name]
+    first, *others = graph
+    for function in ("clustering", "triangles"):
+        for nodes in (None, first, [*others, "unknown"]):
+            ours, theirs = both(function, graph, nodes)
+            assert ours == theirs
+            assert nodes == first or list(ours) == list(theirs)
+    assert both("average_clustering", graph)[0] == nx.average_clustering(graph)
+    ours, theirs = both("transitivity", graph, workers=2)
+    assert ours == theirs
+
+
 def test_components_and_distances_by_two_workers():
     ours, theirs = both("connected_components", GRAPHS["parts"], workers=2)
     assert list(ours) == list(theirs)
@@ -127,6 +152,10 @@ def test_input_that_cannot_be_computed_is_declined_with_the_reason():
     ]:
         assert reason in backend.can_run("pagerank", (graph,), words)
     assert "no nodes" in backend.can_run("is_connected", (nx.Graph(),), {})
+    assert "has parallel edges" in backend.can_run("clustering", (MULTIGRAPH,), {})
+    assert "directed" in backend.can_run("triangles", (GRAPHS["directed"],), {})
+    assert "weights" in backend.can_run("average_clustering", (graph,), {"weight": "weight"})
+    assert "a function" in backend.can_run("single_source_dijkstra_path_length", (graph, 0, None, max), {})
     assert "not a node" in backend.can_run("single_source_shortest_path_length", (graph, 9), {})
     with pytest.raises(NotImplementedError, match="not implemented by 'ripieno' backend for the given arguments"):
         nx.pagerank(graph, nstart={0: 1}, backend="ripieno")
@@ -137,6 +166,8 @@ def test_errors_match_networkx_or_our_own_sentences():
         nx.pagerank(GRAPHS["directed"], max_iter=2, tol=1e-12, backend="ripieno")
     with pytest.raises(rp.InputError, match="weights >= 0"):
         nx.pagerank(nx.Graph([(0, 1, {"weight": -1.0})]), backend="ripieno")
+    with pytest.raises(ValueError, match=r"weight -1\.0: ShortestPaths needs weights >= 0"):
+        nx.single_source_dijkstra_path_length(nx.Graph([(0, 1, {"weight": -1})]), 0, backend="ripieno")
 
 
 def test_large_graphs_use_the_backend_if_a_priority_is_set(monkeypatch):

@@ -153,6 +153,18 @@ CASES = {
         {"source": 1},
         ("vertices_", "distances_", "parents_"),
     ),
+    "ShortestPaths": Case(
+        lambda **parameters: rp.ShortestPaths(**{"source": 0} | parameters),
+        {"graph": EDGES},
+        {"source": 1},
+        ("vertices_", "distances_", "parents_"),
+    ),
+    "CommunityDetection": Case(
+        rp.CommunityDetection, {"graph": EDGES}, {"max_iter": 2}, ("vertices_", "labels_", "n_iter_")
+    ),
+    "ClusteringCoefficients": Case(
+        rp.ClusteringCoefficients, {"graph": EDGES}, {}, ("vertices_", "coefficients_", "triangles_", "degrees_")
+    ),
     "ConnectedComponents": Case(rp.ConnectedComponents, {"graph": EDGES}, {}, ("vertices_", "labels_")),
     "EffectiveDiameter": Case(
         lambda **parameters: rp.EffectiveDiameter(**{"random_state": 0} | parameters),

@@ -99,12 +99,20 @@ def test_graphs_with_few_edges_are_connected_and_searched_as_in_networkx(world, 
     components = rp.ConnectedComponents(engine=job).fit(graph)
     search = rp.BFS(0, engine=job).fit(graph)
     diameter = rp.EffectiveDiameter(random_state=0, engine=job).fit(graph)
+    paths = rp.ShortestPaths(0, engine=job).fit(graph)
+    communities = rp.CommunityDetection(max_iter=1, engine=job).fit(graph)
+    clustering = rp.ClusteringCoefficients(engine=job).fit(graph)
 
     expected = {frozenset(component) for component in nx.weakly_connected_components(graph)}
     labels = components.labels_
     assert {frozenset(np.flatnonzero(labels == label).tolist()) for label in set(labels.tolist())} == expected
     distances = nx.single_source_shortest_path_length(graph, 0)
     assert search.distances_.tolist() == [distances.get(vertex, -1) for vertex in search.vertices_.tolist()]
+    distances = nx.single_source_dijkstra_path_length(graph, 0)
+    assert paths.distances_.tolist() == [distances.get(vertex, np.inf) for vertex in paths.vertices_.tolist()]
+    neighbors = [min([*graph.pred[vertex], *graph.succ[vertex]], default=vertex) for vertex in graph]
+    assert communities.labels_.tolist() == neighbors
+    assert not clustering.coefficients_.any() and len(clustering.coefficients_) == len(graph)
     of_one_rank = rp.EffectiveDiameter(random_state=0).fit(graph)
     assert diameter.effective_diameter_ == of_one_rank.effective_diameter_
     np.testing.assert_array_equal(diameter.pairs_, of_one_rank.pairs_)

@@ -31,6 +31,8 @@ RATINGS = (np.array([0, 1, 2, 0]), np.array([0, 1, 2, 2]), np.array([1.0, 2.0, 3
 FITS = {
     "ALS": ((3,), (RATINGS,)),
     "BFS": ((0,), (GRAPH,)),
+    "ClusteringCoefficients": ((), (GRAPH,)),
+    "CommunityDetection": ((), (GRAPH,)),
     "ConnectedComponents": ((), (GRAPH,)),
     "EffectiveDiameter": ((), (GRAPH,)),
     "FruchtermanReingold": ((), (GRAPH,)),
@@ -42,6 +44,7 @@ FITS = {
     "PCA": ((2,), (TABLE,)),
     "PageRank": ((), (GRAPH,)),
     "Ridge": ((), (TABLE, TABLE["age"])),
+    "ShortestPaths": ((0,), (GRAPH,)),
     "SparseSGD": ((), (SPARSE, LABELS)),
     "SpectralClustering": ((2,), (GRAPH,)),
     "SpectralEmbedding": ((2,), (GRAPH,)),

@@ -57,9 +57,9 @@ def propagated(graph: nx.Graph, rounds: int) -> list[int]:
     """Return the labels after some rounds, computed one vertex at a time."""
     nodes = list(graph.nodes)
     labels = {node: place for place, node in enumerate(nodes)}
-    into = graph.predecessors if graph.is_directed() else graph.neighbors
+    rows = [graph.pred, graph.succ] if graph.is_directed() else [graph.adj]
     for _ in range(rounds):
-        votes = {node: Counter(labels[other] for other in into(node)) for node in nodes}
+        votes = {node: Counter(labels[other] for row in rows for other in row[node]) for node in nodes}
         labels = {
             node: min(vote, key=lambda label, vote=vote: (-vote[label], label)) if vote else labels[node]
             for node, vote in votes.items()
@@ -70,6 +70,18 @@ def propagated(graph: nx.Graph, rounds: int) -> list[int]:
 def test_propagated_labels_match_sequential_updates(everywhere):
     for (_, labels), graph in zip(everywhere(of_all_graphs, "label_propagation")[0], GRAPHS.values(), strict=True):
         assert_array_equal(labels, propagated(graph, 10))
+
+
+def test_path_lengths_match_networkx(everywhere):
+    for (_, distances), graph in zip(everywhere(of_all_graphs, "shortest_paths")[0], GRAPHS.values(), strict=True):
+        expected = nx.single_source_dijkstra_path_length(graph, next(iter(graph)))
+        assert_array_equal(distances, [expected.get(node, np.inf) for node in graph])
+
+
+def test_clustering_coefficients_match_networkx(everywhere):
+    for (_, coefficients), graph in zip(everywhere(of_all_graphs, "clustering")[0], GRAPHS.values(), strict=True):
+        if not graph.is_directed():
+            assert_array_equal(coefficients, list(nx.clustering(graph, weight=None).values()))
 
 
 def counted_supersteps(comm):

@@ -33,6 +33,12 @@ def ratings():
     return users, items, random.integers(1, 6, len(users)).astype(np.float32)
 
 
+class ClusteringInBlocks(rp.ClusteringCoefficients):
+    """Exchanges small blocks, so that a small graph takes several iterations."""
+
+    _block_edges = 8
+
+
 @dataclass(frozen=True)
 class SurvivorFit:
     """An estimator with its data, the attribute to compare, and the number of checkpoints before a worker is killed."""
@@ -90,6 +96,13 @@ FITS = {
         event_key=None,
     ),
     "bfs": SurvivorFit(rp.BFS, {"source": 0}, (nx.path_graph(20),), "distances_", exact=True, event_key=None),
+    "shortest-paths": SurvivorFit(
+        rp.ShortestPaths, {"source": 0}, (nx.path_graph(20),), "distances_", exact=True, event_key=None
+    ),
+    "communities": SurvivorFit(rp.CommunityDetection, {}, (nx.path_graph(40),), "labels_", exact=True, event_key=None),
+    "clustering": SurvivorFit(
+        ClusteringInBlocks, {}, (nx.karate_club_graph(),), "coefficients_", exact=True, event_key=None
+    ),
     "components": SurvivorFit(
         rp.ConnectedComponents, {}, (nx.path_graph(2000),), "labels_", exact=True, struck=1, event_key=None
     ),

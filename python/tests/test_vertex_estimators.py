@@ -1,4 +1,4 @@
-"""Components, distances, diameters and embeddings equal networkx, SciPy and scikit-learn, on any workers."""
+"""Results per vertex equal networkx, SciPy and scikit-learn, on any workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,17 @@ import pytest
 import ripieno as rp
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
-from ripieno.algorithms.vertices import bfs, components, diameter, spectral, spectral_clustering
+from ripieno.algorithms.vertices import (
+    bfs,
+    clustering,
+    clustering_program,
+    communities,
+    components,
+    diameter,
+    shortest_paths,
+    spectral,
+    spectral_clustering,
+)
 from ripieno.algorithms.vertices.components_program import _inverse_mixed
 from ripieno.algorithms.vertices.diameter_program import effective_diameter
 from ripieno.kernels.hashing import mixed
@@ -130,6 +140,115 @@ def test_distances_are_the_same_bits_on_any_workers(world):
         assert_array_equal(model.parents_, models[0].parents_)
 
 
+def random_graph(kind: type[nx.Graph]) -> nx.Graph:
+    """Return a graph with loops, parallel edges, isolated and unreachable vertices, and weights of 0."""
+    random = np.random.default_rng(5)
+    graph = kind()
+    graph.add_nodes_from(range(40))
+    ends, weights = random.integers(0, 34, (2, 90)), random.choice([0.0, 0.5, 1.0, 2.25, 1 / 3], 90)
+    graph.add_weighted_edges_from(zip(*ends.tolist(), weights.tolist(), strict=True))
+    return graph
+
+
+every_kind = pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph])
+
+
+@every_kind
+def test_weighted_distances_match_networkx(kind, fitted):
+    graph = random_graph(kind)
+    model, narrow = (fitted(rp.ShortestPaths(0, delta=delta), graph) for delta in (None, 0.1))
+
+    expected = nx.single_source_dijkstra_path_length(graph, 0)
+    assert_array_equal(model.distances_, [expected.get(node, np.inf) for node in graph])
+    assert_array_equal(narrow.distances_, model.distances_)
+    assert narrow.n_iter_ > model.n_iter_
+    for node, parent in zip(graph, model.parents_.tolist(), strict=True):
+        assert (parent == -1) == (node == 0 or node not in expected)
+        if parent >= 0:
+            edges = graph[parent][node].values() if graph.is_multigraph() else [graph[parent][node]]
+            assert expected[parent] + min(edge["weight"] for edge in edges) == expected[node]
+
+
+def test_weighted_distances_and_parents_are_the_same_bits_on_any_workers(world):
+    edges = rmat(9, 3000, seed=2) * 10**15
+    graph = (*edges.T, np.random.default_rng(0).random(len(edges)))
+    models = [world(workers).run(fit, rp.ShortestPaths(0), graph)[0] for workers in (1, 2, 3)]
+
+    for model in models[1:]:
+        assert_array_equal(model.distances_, models[0].distances_)
+        assert_array_equal(model.parents_, models[0].parents_)
+
+
+def propagated(graph: nx.Graph, iterations: int) -> list[int]:
+    """Return the labels after some iterations by the rule of LDBC Graphalytics, computed one vertex at a time."""
+    rows = [graph.pred, graph.succ] if graph.is_directed() else [graph.adj]
+    labels = {node: node for node in graph}
+    for _ in range(iterations):
+        votes: dict[Any, Counter[Any]] = {node: Counter() for node in graph}
+        for node, vote in votes.items():
+            for row in rows:
+                for other, edges in row[node].items():
+                    vote[labels[other]] += len(edges) if graph.is_multigraph() else 1
+        labels = {
+            node: min(vote, key=lambda label, vote=vote: (-vote[label], label)) if vote else labels[node]
+            for node, vote in votes.items()
+        }
+    return list(labels.values())
+
+
+@every_kind
+def test_communities_match_sequential_updates(kind, fitted):
+    graph = random_graph(kind)
+    for iterations in (1, 2, 4):
+        model = fitted(rp.CommunityDetection(max_iter=iterations), graph)
+        assert model.labels_.tolist() == propagated(graph, iterations)
+        assert model.n_iter_ == iterations
+        assert model.n_communities_ == len(set(model.labels_.tolist())) == len(model.sizes_)
+
+
+def test_label_propagation_ends_when_no_label_changes(fitted):
+    model = fitted(rp.CommunityDetection(max_iter=50), nx.barbell_graph(4, 0))
+    assert model.n_iter_ == 3 and model.labels_.tolist() == [0] * 4 + [4] * 4
+
+
+def clustered(graph: nx.Graph) -> list[float]:
+    """Return the local clustering coefficients by the definition of LDBC Graphalytics."""
+    edges = {(a, b) for a, b in nx.DiGraph(graph).edges if a != b}
+    near = {node: {b for a, b in edges if a == node} | {a for a, b in edges if b == node} for node in graph}
+    links = [sum((a, b) in edges for a in others for b in others) for others in near.values()]
+    pairs = [len(others) * (len(others) - 1) for others in near.values()]
+    return [count / possible if possible else 0.0 for count, possible in zip(links, pairs, strict=True)]
+
+
+@every_kind
+def test_clustering_coefficients_match_the_definition_and_networkx(kind, fitted):
+    graph = random_graph(kind)
+    model = fitted(rp.ClusteringCoefficients(), graph)
+
+    assert model.coefficients_.tolist() == clustered(graph)
+    plain = nx.Graph(graph)
+    plain.remove_edges_from(list(nx.selfloop_edges(plain)))
+    assert model.triangles_.tolist() == list(nx.triangles(plain).values())
+    assert model.degrees_.tolist() == [degree for _, degree in plain.degree]
+    if not graph.is_directed():
+        assert model.coefficients_.tolist() == list(nx.clustering(plain).values())
+
+
+def test_triangles_are_counted_in_blocks_and_chunks(world, monkeypatch):
+    monkeypatch.setattr(clustering_program, "CHUNK", 64)
+    edges, model = rmat(8, 2000, seed=3), rp.ClusteringCoefficients()
+    model._block_edges = 100
+    # The single rank is this process.
+    models = [world(2).run(fit, model, edges)[0], model.fit(edges)]
+
+    simple = nx.Graph(edges.tolist())
+    simple.remove_edges_from(list(nx.selfloop_edges(simple)))
+    for model in models:
+        assert model.n_iter_ > 5
+        assert model.triangles_.tolist() == [nx.triangles(simple, node) for node in model.vertices_.tolist()]
+    assert_array_equal(models[0].coefficients_, models[1].coefficients_)
+
+
 def pairs_within(graph: nx.Graph) -> list[int]:
     """Return the numbers of ordered pairs with a path of at most 0, 1, … edges."""
     counts: Counter[int] = Counter()
@@ -226,7 +345,7 @@ def test_an_embedding_that_is_not_finished_is_reported():
     assert model.n_iter_ == 2 and model.residual_ > 1e-6
 
 
-def communities(sizes: list[int], p_in: float, p_out: float, seed: int) -> tuple[nx.Graph, np.ndarray]:
+def community_graph(sizes: list[int], p_in: float, p_out: float, seed: int) -> tuple[nx.Graph, np.ndarray]:
     """Return a random graph of communities, with the probabilities of edges inside and between, and their numbers."""
     return nx.random_partition_graph(sizes, p_in, p_out, seed=seed), np.repeat(np.arange(len(sizes)), sizes)
 
@@ -238,7 +357,7 @@ def communities(sizes: list[int], p_in: float, p_out: float, seed: int) -> tuple
 )
 @pytest.mark.filterwarnings("ignore:Graph is not fully connected")
 def test_communities_are_found_as_by_scikit_learn_with_the_same_labels_on_any_workers(sizes, p_in, p_out, least, world):
-    graph, truth = communities(sizes, p_in, p_out, seed=2)
+    graph, truth = community_graph(sizes, p_in, p_out, seed=2)
     model = rp.SpectralClustering(len(sizes), random_state=0)
     labels = [world(workers).run(fit, model, graph)[-1].labels_ for workers in (1, 2, 3)]
 
@@ -272,6 +391,17 @@ def test_fewer_clusters_than_requested_are_reported():
         (lambda: rp.EffectiveDiameter(n_strings=3).fit(nx.path_graph(3)), "n_strings=3: expected an even number"),
         (lambda: rp.EffectiveDiameter(share=0).fit(nx.path_graph(3)), "share=0: expected a number > 0"),
         (lambda: rp.SpectralEmbedding(3).fit(nx.path_graph(3)), "4 eigenvectors of 3 vertices"),
+        (lambda: rp.ShortestPaths(9).fit(nx.path_graph(3)), "source=9: the graph has no such vertex"),
+        (lambda: rp.ShortestPaths(0, delta=0).fit(nx.path_graph(3)), "delta=0: expected a finite number > 0, or None"),
+        (
+            lambda: rp.ShortestPaths(0).fit(nx.Graph([(0, 1, {"weight": -2})])),
+            "an edge from vertex . has the weight -2.0: ShortestPaths needs weights >= 0",
+        ),
+        (
+            lambda: rp.ShortestPaths(0).fit(([0, 1], [1, 2], [1.0, np.nan])),
+            "edges, edge 1: the weight is nan, expected a finite number",
+        ),
+        (lambda: rp.CommunityDetection(max_iter=0).fit(nx.path_graph(3)), "max_iter=0: expected a whole number >= 1"),
         (
             lambda: rp.SpectralEmbedding(1).fit((np.array([0, 1]), np.array([1, 2]), np.array([1.0, -1.0]))),
             "an edge from vertex . has the weight -1.0: a Laplacian needs weights >= 0",
@@ -293,6 +423,9 @@ def test_impossible_requests_are_reported_by_name_and_value(fit, message):
 RESULTS = [
     (rp.ConnectedComponents(workers=2), "labels_"),
     (rp.BFS(0, workers=2), "distances_"),
+    (rp.ShortestPaths(0, workers=2), "parents_"),
+    (rp.CommunityDetection(workers=2), "sizes_"),
+    (rp.ClusteringCoefficients(workers=2), "coefficients_"),
     (rp.EffectiveDiameter(random_state=0, workers=2), "pairs_"),
     (rp.SpectralEmbedding(1, random_state=0, workers=2), "embedding_"),
     (rp.SpectralClustering(3, random_state=0, workers=2), "labels_"),
@@ -320,7 +453,9 @@ def test_without_a_seed_ranks_use_a_common_random_seed(world):
 
 
 @pytest.mark.parametrize(
-    "module", [bfs, components, diameter, spectral, spectral_clustering], ids=lambda module: module.__name__
+    "module",
+    [bfs, clustering, communities, components, diameter, shortest_paths, spectral, spectral_clustering],
+    ids=lambda module: module.__name__,
 )
 def test_the_examples_of_the_documentation_run(module):
     assert doctest.testmod(module).failed == 0

@@ -1,4 +1,4 @@
-"""``ripieno components``, ``bfs``, ``diameter`` and ``spectral-clustering``: files in, a line and a file out."""
+"""``ripieno components``, ``bfs`` and other commands on vertices: files in, a line and a file out."""
 
 from __future__ import annotations
 
@@ -54,6 +54,38 @@ def test_distances_are_written_for_directed_or_undirected_edges(edges, tmp_path,
     assert pyarrow.csv.read_csv(undirected).to_pydict()["distance"] == [1, 0, 1, 2, -1, -1]
 
 
+def test_weighted_distances_are_written(tmp_path, capsys):
+    edges, out = tmp_path / "edges.csv", tmp_path / "distances.csv"
+    edges.write_text("source,target,weight\n3,5,0.5\n5,8,2\n3,8,4\n20,21,1\n")
+    for words, distances in [([], [0, 0.5, 2.5, np.inf, np.inf]), (["--unweighted"], [0, 1, 1, np.inf, np.inf])]:
+        command = ["shortest-paths", str(edges), "--source", "3", *words, "-n", "2", "-o", str(out), "--overwrite"]
+        assert main(command) == 0
+        assert capsys.readouterr().out == f"3 of 5 vertices are reached, at distances up to {distances[2]:g}\n"
+        assert pyarrow.csv.read_csv(out).to_pydict() == {
+            "vertex": [3, 5, 8, 20, 21],
+            "distance": distances,
+            "parent": [-1, 3, 3 if words else 5, -1, -1],
+        }
+
+
+def test_communities_and_coefficients_are_written(tmp_path, capsys):
+    edges, out = tmp_path / "edges.txt", tmp_path / "out.csv"
+    edges.write_text("2 3\n3 4\n4 2\n4 7\n7 8\n8 9\n9 7\n")
+    assert main(["communities", str(edges), "--undirected", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == "6 vertices, 2 communities after 4 iterations; the largest has 3 vertices\n"
+    table = pyarrow.csv.read_csv(out).to_pydict()
+    assert table == {"vertex": [2, 3, 4, 7, 8, 9], "community": [2, 2, 2, 4, 4, 4]}
+
+    assert main(["clustering", str(edges), "--out", str(out), "--overwrite"]) == 0
+    assert capsys.readouterr().out == "6 vertices, 2 triangles; the mean coefficient is 0.3889\n"
+    assert pyarrow.csv.read_csv(out).to_pydict() == {
+        "vertex": [2, 3, 4, 7, 8, 9],
+        "coefficient": [0.5, 0.5, 1 / 6, 1 / 6, 0.5, 0.5],
+        "triangles": [1] * 6,
+        "degree": [2, 2, 3, 3, 2, 2],
+    }
+
+
 def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, capsys):
     out = tmp_path / "pairs.npz"
     assert (
@@ -82,7 +114,13 @@ def test_clusters_are_written_for_weighted_or_unweighted_edges(tmp_path, capsys)
 @pytest.mark.parametrize(
     "words",
     [
-        *(["components"], ["bfs", "--source", "5"], ["diameter"], ["pagerank", "--top", "0"]),
+        ["components"],
+        ["bfs", "--source", "5"],
+        ["shortest-paths", "--source", "5"],
+        ["communities"],
+        ["clustering"],
+        ["diameter"],
+        ["pagerank", "--top", "0"],
         ["spectral-clustering", "-k", "2"],
     ],
     ids=" ".join,

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from ripieno.algorithms.pca.estimator import PCA
     from ripieno.algorithms.sgd.estimator import SparseSGD
     from ripieno.algorithms.vertices.bfs import BFS
+    from ripieno.algorithms.vertices.clustering import ClusteringCoefficients
+    from ripieno.algorithms.vertices.communities import CommunityDetection
     from ripieno.algorithms.vertices.components import ConnectedComponents
     from ripieno.algorithms.vertices.diameter import EffectiveDiameter
+    from ripieno.algorithms.vertices.shortest_paths import ShortestPaths
     from ripieno.algorithms.vertices.spectral import SpectralEmbedding
     from ripieno.algorithms.vertices.spectral_clustering import SpectralClustering
 
@@ -29,6 +32,8 @@ __all__ = [
     "BFS",
     "MDS",
     "PCA",
+    "ClusteringCoefficients",
+    "CommunityDetection",
     "ConnectedComponents",
     "EffectiveDiameter",
     "FruchtermanReingold",
@@ -38,6 +43,7 @@ __all__ = [
     "MiniBatchKMeans",
     "PageRank",
     "Ridge",
+    "ShortestPaths",
     "SparseSGD",
     "SpectralClustering",
     "SpectralEmbedding",
@@ -47,6 +53,8 @@ __all__ = [
 _MODULES = {
     "ALS": "als.estimator",
     "BFS": "vertices.bfs",
+    "ClusteringCoefficients": "vertices.clustering",
+    "CommunityDetection": "vertices.communities",
     "ConnectedComponents": "vertices.components",
     "EffectiveDiameter": "vertices.diameter",
     "FruchtermanReingold": "fruchterman_reingold.estimator",
@@ -58,6 +66,7 @@ _MODULES = {
     "PCA": "pca.estimator",
     "PageRank": "pagerank.estimator",
     "Ridge": "linear.regression",
+    "ShortestPaths": "vertices.shortest_paths",
     "SparseSGD": "sgd.estimator",
     "SpectralClustering": "vertices.spectral_clustering",
     "SpectralEmbedding": "vertices.spectral",

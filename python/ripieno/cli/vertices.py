@@ -1,4 +1,4 @@
-"""The commands `ripieno components`, `bfs`, `diameter` and `spectral-clustering` on graphs in files."""
+"""The commands that compute properties of the vertices of a graph in files, such as `ripieno components`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ripieno.flight.trace import traced
 from ripieno.launch.engine.contract import Engine
 
 if TYPE_CHECKING:
-    from ripieno.algorithms import BFS
+    from ripieno.algorithms import BFS, ShortestPaths
     from ripieno.input import TableFiles
 
 
@@ -83,9 +83,20 @@ def components_command(**options: Any) -> None:
     )
 
 
+_source_option = click.option(
+    "--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="Start vertex."
+)
+
+
+def _with_parents(model: BFS | ShortestPaths) -> Columns:
+    """Return the distance and parent of each vertex."""
+    parents = np.where(model.parents_ < 0, -1, model.vertices_[model.parents_])
+    return {"vertex": model.vertices_, "distance": model.distances_, "parent": parents}
+
+
 @click.command("bfs")
 @directed_option
-@click.option("--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="Start vertex.")
+@_source_option
 @graph_options()
 def bfs_command(source: int, **options: Any) -> None:
     """Count the edges on shortest paths from one vertex to all others of the graph with the edges in INPUTS.
@@ -99,15 +110,101 @@ def bfs_command(source: int, **options: Any) -> None:
     """
     from ripieno.algorithms import BFS
 
-    def columns(model: BFS) -> Columns:
-        parents = np.where(model.parents_ < 0, -1, model.vertices_[model.parents_])
-        return {"vertex": model.vertices_, "distance": model.distances_, "parent": parents}
-
     def summary(model: BFS) -> str:
         reached = np.count_nonzero(model.distances_ >= 0)
         return f"{reached:,} of {len(model.vertices_):,} vertices are reached, in {model.n_iter_} steps at most"
 
-    _fit(BFS(source), summary, columns, **options)
+    _fit(BFS(source), summary, _with_parents, **options)
+
+
+@click.command("shortest-paths")
+@directed_option
+@weighted_option
+@_source_option
+@click.option(
+    "--delta",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="NUMBER",
+    help="Range of distances that a step handles. Default: about the mean weight.",
+)
+@graph_options(weights=True)
+def shortest_paths_command(source: int, delta: float | None, **options: Any) -> None:
+    """Find the least sum of weights on paths from one vertex to all others of the graph with the edges in INPUTS.
+
+    The result has the columns "vertex", "distance" and "parent", the previous vertex on such a path. The distance of an
+    unreachable vertex is infinite, and its parent is -1.
+
+    \b
+    Example:
+      ripieno shortest-paths roads.csv --source 0 --undirected --workers 4 --out distances.csv
+    """
+    from ripieno.algorithms import ShortestPaths
+
+    def summary(model: ShortestPaths) -> str:
+        reached = model.distances_[np.isfinite(model.distances_)]
+        return (
+            f"{len(reached):,} of {len(model.vertices_):,} vertices are reached, at distances up to {reached.max():.6g}"
+        )
+
+    _fit(ShortestPaths(source, delta=delta), summary, _with_parents, **options)
+
+
+@click.command("communities")
+@directed_option
+@max_iter_option(10)
+@graph_options()
+def communities_command(max_iter: int, **options: Any) -> None:
+    """Find communities of the graph with the edges in INPUTS by label propagation.
+
+    In each iteration every vertex takes the most frequent label of its neighbors, and the smallest of several. The
+    result has the columns "vertex" and "community", the vertex that began with the label.
+
+    \b
+    Example:
+      ripieno communities soc-Slashdot0902.txt.gz --workers 4 --out communities.csv
+    """
+    from ripieno.algorithms import CommunityDetection
+
+    _fit(
+        CommunityDetection(max_iter=max_iter),
+        lambda model: (
+            f"{len(model.vertices_):,} vertices, "
+            f"{model.n_communities_:,} communit{'ies' if model.n_communities_ > 1 else 'y'} after {model.n_iter_} "
+            f"iterations; the largest has {model.sizes_[0]:,} vertices"
+        ),
+        lambda model: {"vertex": model.vertices_, "community": model.labels_},
+        **options,
+    )
+
+
+@click.command("clustering")
+@directed_option
+@graph_options()
+def clustering_command(**options: Any) -> None:
+    """Compute the local clustering coefficients of the graph with the edges in INPUTS, and count its triangles.
+
+    The result has the columns "vertex", "coefficient", "triangles" and "degree", the number of neighbors.
+
+    \b
+    Example:
+      ripieno clustering soc-Slashdot0902.txt.gz --undirected --workers 4 --out coefficients.csv
+    """
+    from ripieno.algorithms import ClusteringCoefficients
+
+    _fit(
+        ClusteringCoefficients(),
+        lambda model: (
+            f"{len(model.vertices_):,} vertices, {model.triangles_.sum() // 3:,} triangles; the mean coefficient is "
+            f"{model.coefficients_.mean():.4g}"
+        ),
+        lambda model: {
+            "vertex": model.vertices_,
+            "coefficient": model.coefficients_,
+            "triangles": model.triangles_,
+            "degree": model.degrees_,
+        },
+        **options,
+    )
 
 
 @click.command("diameter")

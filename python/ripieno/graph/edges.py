@@ -14,6 +14,7 @@ from ripieno.errors import InputError
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
+    import ripieno._native as _native
     from ripieno.comm.communicator import Communicator
 
 #: Relative difference allowed between the weights of two directions: sums of weights depend on their order.
@@ -137,6 +138,13 @@ class Edges:
         order = np.lexsort(ends)
         weights = None if self.weights is None else self.weights[order]
         return Edges(self.sources[order], self.targets[order], weights, self.lone)
+
+
+def matrix_edges(rows: NDArray[np.int64], columns: NDArray[np.int64], matrix: _native.EdgeMatrix) -> Edges:
+    """Return the entries of a matrix with a row per target and a column per source as edges, in their order."""
+    offsets, sources, weights = matrix.entries()
+    begins: NDArray[np.int64] = offsets.astype(np.int64)
+    return Edges(columns[sources], np.repeat(rows, np.diff(begins)), weights)
 
 
 def with_both_directions(comm: Communicator, edges: Edges, *, directed: bool) -> Edges:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.graph.edges import Edges, Redistribution
+from ripieno.graph.edges import Edges, Redistribution, matrix_edges
 from ripieno.graph.owners import Home, VertexOwners
 from ripieno.kernels.lookup import positions_of
 from ripieno.keyed.groups import offsets_of
@@ -86,9 +86,7 @@ class VertexLayout:
 
     def _some_edges(self) -> Edges:
         """Return the edges on this rank, in the order of the matrix."""
-        rows, columns, matrix = self.matrix
-        offsets, sources, weights = matrix.entries()
-        return Edges(columns[sources], np.repeat(rows, _lengths(offsets)), weights)
+        return matrix_edges(*self.matrix)
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ import ripieno._native as _native
 from ripieno._types import Op
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.graph.edges import Edges, Redistribution
+from ripieno.graph.edges import Edges, Redistribution, matrix_edges
 from ripieno.graph.graph import Graph
 from ripieno.kernels.hashing import mixed
 from ripieno.kernels.lookup import positions_of
@@ -68,6 +68,18 @@ class LocalGraph:
     vertices: Vertices
     edge_count: int
 
+    @property
+    def edges(self) -> Edges:
+        """The edges of this rank, in the order of the matrix."""
+        return matrix_edges(self.rows, self.columns, self.matrix)
+
+    def ends(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return both ends of each edge of this rank, as positions in `vertices.ids`."""
+        offsets, sources, _ = self.matrix.entries()
+        rows = positions_of(self.rows, self.vertices.ids).astype(np.int64)
+        begins: NDArray[np.int64] = offsets.astype(np.int64)
+        return sources.astype(np.int64), np.repeat(rows, np.diff(begins))
+
     def product(
         self, x: NDArray[Any], op: Op = "sum", *, out: NDArray[Any] | None = None, threads: int = 1
     ) -> NDArray[Any]:
@@ -93,7 +105,9 @@ class LocalGraph:
         return out
 
 
-def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loops: bool = True) -> LocalGraph:
+def load(
+    comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loops: bool = True, pairs: bool = False
+) -> LocalGraph:
     """Read this rank's share, distribute the edges over the ranks pseudo-randomly, and sort the received ones.
 
     Parameters
@@ -104,6 +118,8 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
         Whether each edge leads both ways. The default is true for undirected graphs.
     loops
         Whether self-loops count.
+    pairs
+        Whether an edge and its reverse have to lie on one rank, as they do if edges lead both ways.
 
     Raises
     ------
@@ -114,7 +130,7 @@ def load(comm: Communicator, graph: Graph, *, both_ways: bool | None = None, loo
     both_ways = not graph.directed if both_ways is None else both_ways
     with agreement(comm):
         edges = graph.read_share(comm.rank, comm.world_size)
-    edges = edges.redistributed(comm, directed=not both_ways)
+    edges = edges.redistributed(comm, directed=not (both_ways or pairs))
     if not loops:
         edges = edges.without_loops()
     if graph.weighted and not graph.directed:

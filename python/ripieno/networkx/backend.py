@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import chain
 from numbers import Integral, Real
@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from ripieno.algorithms import BFS, ConnectedComponents, PageRank
+from ripieno.algorithms import BFS, ClusteringCoefficients, ConnectedComponents, PageRank, ShortestPaths
 from ripieno.graph import Graph
 
+#: Functions of triangles, for undirected graphs without parallel edges.
+TRIANGLES = ("clustering", "average_clustering", "transitivity", "triangles")
 #: With fewer edges networkx is faster, so calls without a named backend are declined.
 EDGES_WORTH_IT = 10_000
 
@@ -36,7 +38,7 @@ class ConvertedGraph:
 
     def __init__(self, original: nx.Graph) -> None:
         self.original = original
-        self._weighted: dict[str | None, Graph] = {}
+        self._weighted: dict[tuple[str | None, Callable[[Iterable[Any]], Any]], Graph] = {}
         self.nodes: list[Any] = list(original)
         self.number: dict[Any, int] = {node: number for number, node in enumerate(self.nodes)}
         # Rows of multigraph views have no length.
@@ -68,22 +70,22 @@ class ConvertedGraph:
         """The edges without weights."""
         return Graph((self.sources, self.targets), vertex_count=len(self.nodes))
 
-    def weighted(self, weight: str | None) -> Graph:
-        """Return the edges with an attribute as weight, 1 by default; weights of parallel edges are added."""
-        if weight not in self._weighted:
-            values = self._weights(weight)
-            self._weighted[weight] = (
+    def weighted(self, weight: str | None, parallel: Callable[[Iterable[Any]], Any] = sum) -> Graph:
+        """Return the edges with an attribute as weight, 1 by default; `parallel` combines weights of parallel edges."""
+        if (weight, parallel) not in self._weighted:
+            values = self._weights(weight, parallel)
+            self._weighted[weight, parallel] = (
                 self.plain
                 if (values == 1).all()
                 else Graph((self.sources, self.targets, values), vertex_count=len(self.nodes))
             )
-        return self._weighted[weight]
+        return self._weighted[weight, parallel]
 
-    def _weights(self, weight: str | None) -> NDArray[np.float64]:
+    def _weights(self, weight: str | None, parallel: Callable[[Iterable[Any]], Any]) -> NDArray[np.float64]:
         value = _one if weight is None else methodcaller("get", weight, 1.0)
         neighbors = chain.from_iterable(row.values() for row in self.original._adj.values())
         if self.is_multigraph():
-            found: Iterator[Any] = (sum(map(value, edges.values())) for edges in neighbors)
+            found: Iterator[Any] = (parallel(map(value, edges.values())) for edges in neighbors)
         else:
             found = map(value, neighbors)
         return np.fromiter(found, np.float64, len(self.targets))
@@ -109,8 +111,12 @@ def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | 
     graph = arguments["G"]
     if not len(graph):
         return "the graph has no nodes"
-    if name == "single_source_shortest_path_length":
+    if name.startswith("single_source_"):
+        if callable(arguments.get("weight")):
+            return "weight is a function"
         return True if arguments["source"] in graph else "the source is not a node"
+    if name in TRIANGLES:
+        return _why_not_triangles(graph, arguments)
     return _why_not_ranked(arguments) if name == "pagerank" else True
 
 
@@ -126,6 +132,12 @@ def _why_not_ranked(arguments: Mapping[str, Any]) -> bool | str:
         if arguments.get(name) is not None and not sum(arguments[name].get(node, 0) for node in arguments["G"]):
             return f"{name} is 0 everywhere"
     return True
+
+
+def _why_not_triangles(graph: Any, arguments: Mapping[str, Any]) -> bool | str:
+    if graph.is_directed() or graph.is_multigraph():
+        return "the graph is directed or has parallel edges"
+    return "weight: triangles have no weights" if arguments.get("weight") is not None else True
 
 
 def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
@@ -204,7 +216,81 @@ def single_source_shortest_path_length(
     distances = BFS(G.number[source], **_worker_options(workers, threads)).fit(G.plain).distances_
     # networkx includes the last step that begins before the cutoff.
     steps = np.inf if cutoff is None else max(np.ceil(cutoff), 0)
-    near = np.flatnonzero((distances >= 0) & (distances <= steps))
+    return _nearest_first(G, distances, (distances >= 0) & (distances <= steps))
+
+
+def single_source_dijkstra_path_length(
+    G: ConvertedGraph,
+    source: Any,
+    cutoff: float | None = None,
+    weight: str | None = "weight",
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+) -> dict[Any, float]:
+    """Compute `networkx.single_source_dijkstra_path_length` with `ShortestPaths`, nearest nodes first."""
+    model = ShortestPaths(G.number[source], **_worker_options(workers, threads)).fit(G.weighted(weight, min))
+    is_near = np.isfinite(model.distances_) & (model.distances_ <= (np.inf if cutoff is None else cutoff))
+    # networkx includes the source in any case.
+    is_near[G.number[source]] = True
+    return _nearest_first(G, model.distances_, is_near)
+
+
+def clustering(
+    G: ConvertedGraph,
+    nodes: Any = None,
+    weight: None = None,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+) -> Any:
+    """Compute `networkx.clustering` with `ClusteringCoefficients`."""
+    return _of_nodes(G, nodes, _triangles(G, workers, threads).coefficients_)
+
+
+def average_clustering(
+    G: ConvertedGraph,
+    nodes: Any = None,
+    weight: None = None,
+    count_zeros: bool = True,
+    *,
+    workers: int | None = None,
+    threads: int | None = None,
+) -> float:
+    """Compute `networkx.average_clustering` with `ClusteringCoefficients`."""
+    found = clustering(G, nodes, workers=workers, threads=threads).values()
+    counted = [value for value in found if count_zeros or value]
+    return float(sum(counted) / len(counted))
+
+
+def transitivity(G: ConvertedGraph, *, workers: int | None = None, threads: int | None = None) -> float:
+    """Compute `networkx.transitivity` with `ClusteringCoefficients`."""
+    model = _triangles(G, workers, threads)
+    triangle_count = int(model.triangles_.sum())
+    return 2 * triangle_count / int(model.degrees_ @ (model.degrees_ - 1)) if triangle_count else 0
+
+
+def triangles(G: ConvertedGraph, nodes: Any = None, *, workers: int | None = None, threads: int | None = None) -> Any:
+    """Compute `networkx.triangles` with `ClusteringCoefficients`."""
+    return _of_nodes(G, nodes, _triangles(G, workers, threads).triangles_)
+
+
+def _triangles(G: ConvertedGraph, workers: int | None, threads: int | None) -> ClusteringCoefficients:
+    return ClusteringCoefficients(**_worker_options(workers, threads)).fit(G.plain)
+
+
+def _of_nodes(G: ConvertedGraph, nodes: Any, values: NDArray[Any]) -> Any:
+    """Return the value of a node, or a dict of some nodes, by default of all."""
+    if nodes is None:
+        return dict(zip(G.nodes, values.tolist(), strict=True))
+    if nodes in G:
+        return values[G.number[nodes]].item()
+    return {node: values[G.number[node]].item() for node in G.original.nbunch_iter(nodes)}
+
+
+def _nearest_first(G: ConvertedGraph, distances: NDArray[Any], where: NDArray[np.bool_]) -> dict[Any, Any]:
+    """Return the distances of the nodes in `where`, ascending."""
+    near = np.flatnonzero(where)
     near = near[np.argsort(distances[near], kind="stable")]
     return {G.nodes[number]: distance for number, distance in zip(near.tolist(), distances[near].tolist(), strict=True)}
 

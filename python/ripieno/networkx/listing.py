@@ -18,6 +18,11 @@ FUNCTIONS = {
     "number_weakly_connected_components": "By `rp.ConnectedComponents`.",
     "is_weakly_connected": "By `rp.ConnectedComponents`.",
     "single_source_shortest_path_length": "By `rp.BFS`.",
+    "single_source_dijkstra_path_length": "By `rp.ShortestPaths`.",
+    "clustering": "By `rp.ClusteringCoefficients`.",
+    "average_clustering": "By `rp.ClusteringCoefficients`.",
+    "transitivity": "By `rp.ClusteringCoefficients`.",
+    "triangles": "By `rp.ClusteringCoefficients`.",
 }
 
 

@@ -1,1 +1,1 @@
-"""Estimators of vertex values by steps along all edges: local matrix products and sparse reductions."""
+"""Estimators of vertex values: along all edges by sparse reductions, or along some edges by messages to owners."""

@@ -24,7 +24,6 @@ from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, colu
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
-from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -84,7 +83,7 @@ def _components(
     """
     is_owned = graph.vertices.is_owned
     vertices, size = graph.vertices.ids, graph.vertices.largest + 1
-    group_count, groups = _groups(*_ends(graph), len(vertices))
+    group_count, groups = _groups(*graph.ends(), len(vertices))
     while True:
         present, places = np.unique(names, return_inverse=True)
         # Merge groups that share a name.
@@ -102,14 +101,6 @@ def _components(
     np.minimum.at(smallest, places, vertices)
     labels = comm.sparse_reduce(present, smallest, present, op="min", size=size)[places]
     return labels, rounds
-
-
-def _ends(graph: LocalGraph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return both ends of each edge of this rank, as positions among the vertices."""
-    offsets, sources, _ = graph.matrix.entries()
-    rows = positions_of(graph.rows, graph.vertices.ids)
-    begins: NDArray[np.int64] = offsets.astype(np.int64)
-    return sources.astype(np.int64), np.repeat(rows, np.diff(begins))
 
 
 def _groups(first: NDArray[np.int64], second: NDArray[np.integer[Any]], count: int) -> tuple[int, NDArray[np.int32]]:

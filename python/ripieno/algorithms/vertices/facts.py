@@ -11,21 +11,29 @@ from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
-    from ripieno.graph import LocalGraph
+    from ripieno.graph import Edges, LocalGraph, PartitionedGraph
 
 
 def facts(comm: Communicator, graph: LocalGraph, **parameters: Any) -> dict[str, Any]:
     """Return facts by name: counts and a digest of the edges that identify the graph, and parameters of the fit."""
-    offsets, columns, weights = graph.matrix.entries()
-    begins: NDArray[np.int64] = offsets.astype(np.int64)
-    targets = np.repeat(graph.rows, np.diff(begins))
-    bits = mixed(mixed(graph.columns[columns]).view(np.int64) + targets).view(np.int64)
-    if weights is not None:
-        bits = bits + weights.view(np.int64)
+    return _facts(comm, graph.edges, graph.vertices.total, graph.edge_count, parameters)
+
+
+def partitioned_facts(comm: Communicator, graph: PartitionedGraph, **parameters: Any) -> dict[str, Any]:
+    """Return `facts` of a partitioned graph."""
+    return _facts(comm, graph.edges, graph.vertex_count, graph.edge_count, parameters)
+
+
+def _facts(
+    comm: Communicator, edges: Edges, vertex_count: int, edge_count: int, parameters: dict[str, Any]
+) -> dict[str, Any]:
+    bits = mixed(mixed(edges.sources).view(np.int64) + edges.targets).view(np.int64)
+    if edges.weights is not None:
+        bits = bits + edges.weights.view(np.int64)
     own: NDArray[np.int64] = np.array([mixed(bits).view(np.int64).sum()])
     return {
-        "the number of vertices": graph.vertices.total,
-        "the number of edges": graph.edge_count,
+        "the number of vertices": vertex_count,
+        "the number of edges": edge_count,
         "the sum of the edges": int(comm.allreduce(own)[0]),
         **parameters,
     }

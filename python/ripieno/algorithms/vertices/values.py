@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 def check_weights(graph: LocalGraph, estimator: str) -> None:
     """Raise InputError if an edge of this rank has a negative weight; the message names the estimator."""
     _, columns, weights = graph.matrix.entries()
-    if weights is not None and weights.min(initial=0) < 0:
-        source = graph.columns[columns[np.argmin(weights)]]
+    if weights is not None:
+        check_edge_weights(graph.columns[columns], weights, estimator)
+
+
+def check_edge_weights(sources: NDArray[np.int64], weights: NDArray[np.float64], estimator: str) -> None:
+    """Raise InputError if a weight is negative; the message names the estimator and the source of the edge."""
+    if weights.min(initial=0) < 0:
+        source = sources[np.argmin(weights)]
         raise InputError(f"an edge from vertex {source} has the weight {weights.min()}: {estimator} needs weights >= 0")
 
 

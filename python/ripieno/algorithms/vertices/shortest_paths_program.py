@@ -1,0 +1,187 @@
+"""The worker program of weighted shortest paths: delta-stepping, with messages to the owners of vertices.
+
+Each rank has the outgoing edges of its vertices. A step follows the edges of all open vertices within `delta` of the
+least open distance, on all ranks at once. A vertex is open if its distance has decreased since its edges were followed.
+A rank sends a distance to the owner of a vertex only if it is below all distances that it has sent there before.
+
+Cost: a step takes one allreduce, and one exchange of the decreased distances. A small `delta` follows few edges more
+than once, and a large one takes few steps.
+Source: Meyer and Sanders, "Delta-stepping: a parallelizable shortest path algorithm", Journal of Algorithms 49, 2003,
+section 2, without the separation of light and heavy edges.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
+from ripieno.algorithms.vertices.facts import partitioned_facts
+from ripieno.algorithms.vertices.values import check_edge_weights
+from ripieno.comm.agreement import agreement
+from ripieno.errors import InputError
+from ripieno.graph import Graph, PartitionedGraph
+from ripieno.graph.edges import Redistribution
+from ripieno.kernels.lookup import positions_of
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+NAME = "shortest-paths"
+NO_PARENT = -1
+
+
+@dataclass(frozen=True)
+class PathsPart:
+    """One worker's part of the result.
+
+    Parameters
+    ----------
+    ids : (h,) int64
+        Vertices that this worker owns.
+    distances : (h,) float64
+        Their distances; infinite for unreachable vertices.
+    parents : (h,) int64
+        The vertices before them on a shortest path, or -1.
+    step_count
+        Number of steps.
+    resumed_from
+        Number of completed steps at which the search resumed, or None.
+    """
+
+    ids: NDArray[np.int64]
+    distances: NDArray[np.float64]
+    parents: NDArray[np.int64]
+    step_count: int
+    resumed_from: int | None
+
+
+@dataclass(frozen=True)
+class _Candidates:
+    """Distances for vertices, which decrease the known ones or not.
+
+    Parameters
+    ----------
+    places : (k,) int64
+        Positions of the vertices.
+    distances : (k,) float64
+    parents : (k,) int64
+        The vertex before each on this path.
+    """
+
+    places: NDArray[np.int64]
+    distances: NDArray[np.float64]
+    parents: NDArray[np.int64]
+
+    def select(self, where: NDArray[np.bool_]) -> _Candidates:
+        """Return some of the candidates."""
+        return _Candidates(self.places[where], self.distances[where], self.parents[where])
+
+    def decrease(self, distances: NDArray[np.float64], parents: NDArray[np.int64]) -> _Candidates:
+        """Decrease the distances, (n,), and update the parents, (n,). Return the candidates that hold now.
+
+        Among candidates of equal distance, the one of the smallest parent holds.
+        """
+        less = self.select(self.distances < distances[self.places])
+        np.minimum.at(distances, less.places, less.distances)
+        least = less.select(less.distances == distances[less.places])
+        # Of repeated assignments to a place, the last one remains.
+        order = np.argsort(-least.parents, kind="stable")
+        parents[least.places[order]] = least.parents[order]
+        return least.select(parents[least.places] == least.parents)
+
+
+def fit(
+    comm: Communicator, graph: Graph, source: int, delta: float | None, checkpoint_options: CheckpointOptions
+) -> PathsPart:
+    """Find the distances from `source`, or resume from saved state. By default `delta` is about the mean weight.
+
+    Raises
+    ------
+    InputError
+        On every rank: invalid input (see `ripieno.graph.Graph.partition`), a negative weight, or the graph does not
+        have the vertex `source`.
+    """
+    parts = graph.partition(comm)
+    weights = parts.edges.weights
+    with agreement(comm):
+        if weights is not None:
+            check_edge_weights(parts.edges.sources, weights, "ShortestPaths")
+    vertices = parts.vertices
+    distances = np.where(vertices == source, 0.0, np.inf)
+    parents = np.full(len(vertices), NO_PARENT)
+    is_open = vertices == source
+    if not comm.allreduce(bool(is_open.any()), op="or"):
+        raise InputError(f"source={source}: the graph has no such vertex")
+    delta = _default_delta(comm, parts) if delta is None else delta
+    out_edges = _OutEdges(comm, parts)
+    fit_facts = {}
+    if checkpoint_options.folder is not None:
+        fit_facts = partitioned_facts(comm, parts, source=source, delta=delta)
+    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
+        saved, steps = states.load(), states.done
+        if saved:
+            distances, parents, is_open = columns_of_ids(vertices, saved)
+        resumed_from = steps or None
+        while True:
+            places = np.flatnonzero(is_open)
+            least = comm.allreduce(float(distances[places].min(initial=np.inf)), op="min")
+            if least == np.inf:
+                return PathsPart(vertices, distances, parents, steps, resumed_from)
+            places = places[distances[places] <= least + delta]
+            is_open[places] = False
+            decreased = out_edges.follow(places, distances).decrease(distances, parents)
+            is_open[decreased.places] = True
+            steps += 1
+            if states.used:
+                states.save(steps, (vertices, distances, parents, is_open))
+
+
+def _default_delta(comm: Communicator, graph: PartitionedGraph) -> float:
+    """Return about the mean weight: a power of two, so that the order of summation does not matter."""
+    weights = graph.edges.weights
+    if not comm.allreduce(weights is not None, op="or"):
+        return 1.0
+    total, count = comm.allreduce((0.0 if weights is None else float(weights.sum()), graph.matrix[2].entry_count))
+    return float(2.0 ** np.round(np.log2(total / count))) if total else 1.0
+
+
+class _OutEdges:
+    """The outgoing edges of this rank's vertices, and the places of their targets at their owners."""
+
+    def __init__(self, comm: Communicator, graph: PartitionedGraph) -> None:
+        self._comm, self._vertices, self._offsets = comm, graph.vertices, graph.offsets
+        targets, edges = graph.matrix[0], graph.edges
+        self._targets = positions_of(edges.targets, targets)
+        self._weights = np.ones(len(edges)) if edges.weights is None else edges.weights
+        self._owners = graph.owner_of(targets)
+        send = Redistribution(comm, self._owners)
+        self._places = send.back(positions_of(send(targets), graph.vertices).astype(np.int64))
+        #: The least distance sent to each target, and the parent.
+        self._distances = np.full(len(targets), np.inf)
+        self._parents = np.full(len(targets), NO_PARENT)
+
+    def follow(self, places: NDArray[np.int64], distances: NDArray[np.float64]) -> _Candidates:
+        """Follow the edges of the vertices at `places`. Return the distances that all ranks found for own vertices."""
+        begins = self._offsets[places]
+        lengths = self._offsets[places + 1] - begins
+        ends = np.cumsum(lengths)
+        entries = np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)
+        found = _Candidates(
+            self._targets[entries],
+            np.repeat(distances[places], lengths) + self._weights[entries],
+            np.repeat(self._vertices[places], lengths),
+        ).decrease(self._distances, self._parents)
+        return self._sent(found)
+
+    def _sent(self, found: _Candidates) -> _Candidates:
+        """Send candidates for targets to the owners, and return the received ones."""
+        columns = (self._places[found.places], found.distances.view(np.int64), found.parents)
+        if self._comm.world_size == 1:
+            return _Candidates(columns[0], found.distances, found.parents)
+        rows = Redistribution(self._comm, self._owners[found.places])(np.column_stack(columns))
+        return _Candidates(rows[:, 0], np.ascontiguousarray(rows[:, 1]).view(np.float64), rows[:, 2])
