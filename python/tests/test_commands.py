@@ -40,6 +40,7 @@ RESULTS = {
     "predict --out": ["predict", "none", "none.npy", "--out", "result.npy"],
     "run --trace": ["run", "--trace", "result.json", "script.py"],
     "trace --out": ["trace", "flights", "--out", "result.json"],
+    "aggregate --out": ["aggregate", "none.csv", "--by", "key", "--out", "result.csv"],
     "wordcount --out": ["wordcount", "none.txt", "--out", "result.csv"],
     "wordcount --trace": ["wordcount", "none.txt", "--trace", "result.json"],
 }
@@ -139,6 +140,7 @@ def test_a_result_is_replaced_if_that_is_requested(folder, capfd):
 
 #: Commands that read files, with their other arguments; INPUT stands for the file.
 READING = {
+    "aggregate": ["aggregate", "INPUT", "--by", "0"],
     "als": ["als", "INPUT"],
     "bfs": ["bfs", "INPUT", "--source", "1"],
     "components": ["components", "INPUT"],
@@ -158,6 +160,7 @@ READING = {
     "wordcount": ["wordcount", "INPUT"],
 }
 NUMBERED = (
+    "aggregate",
     "als",
     "bfs",
     "components",
@@ -220,7 +223,7 @@ def test_invalid_number_of_workers_is_reported(folder, name, value, capfd):
 
 
 @pytest.mark.parametrize("out", ["nowhere/x.csv", "flights", "script.py/x.csv", "x.doc"])
-@pytest.mark.parametrize("name", ["bfs", "components", "diameter", "pagerank", "wordcount"])
+@pytest.mark.parametrize("name", ["aggregate", "bfs", "components", "diameter", "pagerank", "wordcount"])
 def test_a_path_that_cannot_hold_a_result_is_reported_before_any_work(folder, name, out, capfd):
     assert main([*READING[name], "--out", out]) == 2
 
