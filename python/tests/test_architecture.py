@@ -102,6 +102,8 @@ MODULES_OF = {
         "partitions",
         "cutting",
         "assigning",
+        "reading",
+        "aggregating",
         "dividing",
     ),
     "algorithms": (

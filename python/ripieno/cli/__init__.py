@@ -30,6 +30,7 @@ SIGNAL_BASE = 128
 
 #: Module and function of each command, and its summary. Commands are imported on use: some import large libraries.
 COMMANDS = {
+    "aggregate": ("aggregate:aggregate_command", "Sum, average and count the rows of tables by key."),
     "als": ("als:als_command", "Factorize ratings of items by users."),
     "bench": ("bench:bench_command", "Compare collectives with the lower bound and with other libraries."),
     "bfs": ("vertices:bfs_command", "Count the edges between a vertex and all others."),

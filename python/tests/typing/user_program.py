@@ -308,6 +308,8 @@ def files(comm: rp.Communicator) -> None:
     parts = rp.input.splits("corpus/*.csv", count=8, columns=["a"])
     for split in rp.input.share(parts, comm):
         print(split, split.size_bytes, len(split.read()))
+    rp.input.read(parts, comm)
+    rp.input.aggregate("sales/", ["region"], {"total": ("amount", "sum")}, comm, header=True).to_arrow()
     rp.input.divide("corpus/*.txt", "parts", partitions=4, nodes=["a", "b"])
     print(rp.input.assign(parts, comm.hosts))
     extract(find_pictures(["photographs"]), "vectors.npy", options=HogOptions(), workers=2)
