@@ -118,6 +118,7 @@ MODULES_OF = {
         "reported",
         "iteration_log",
         "fit_checkpoint",
+        "parameters",
         "worker_estimator",
         "result_folder",
         "class_scores",

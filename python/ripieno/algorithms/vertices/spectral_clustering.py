@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,11 @@ from ripieno.algorithms.vertices.spectral_program import SpectralOptions
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 
 class SpectralClustering(IterativeEstimator):
@@ -43,24 +43,8 @@ class SpectralClustering(IterativeEstimator):
         Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.
     random_state : int, RandomState instance or None, default=None
         Source of the initial vectors and of the starts of K-means.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    checkpoint : path, default=None
-        Folder for the state of the embedding, accessible to rank 0. The running fit saves there, at most once a second.
-        A later fit of the same graph with the same parameters (except `max_iter` and those of K-means) resumes from it,
-        with any number of workers. K-means, the shorter step, starts again.
-    every : int or None, default=None
-        Save the embedding every this many products: to the `checkpoint` folder, and to memory if `on_failure` restarts
-        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
-        after each product.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -123,21 +107,9 @@ class SpectralClustering(IterativeEstimator):
         tol: float = 1e-6,
         max_iter: int = 200,
         random_state: int | np.random.RandomState | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        on_failure: OnFailure = "raise",
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-        )
+        super().__init__(**common)
         self.n_clusters = n_clusters
         self.n_components = n_components
         self.n_init = n_init
