@@ -28,6 +28,7 @@ from ripieno.errors import (
     InputError,
     MissingExtra,
     MissingIndicesError,
+    PlanError,
     RankFailed,
     RendezvousError,
     RipienoError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ripieno import input as input
     from ripieno import lightgbm as lightgbm
     from ripieno import mpi as mpi
+    from ripieno import plan as plan
     from ripieno import spark as spark
     from ripieno import xgboost as xgboost
     from ripieno.algorithms import (
@@ -109,6 +111,7 @@ __all__ = [
     "MissingIndicesError",
     "ObjectPairs",
     "PageRank",
+    "PlanError",
     "Progress",
     "RankFailed",
     "RendezvousError",
@@ -171,7 +174,7 @@ _LAZY = {
 
 
 # Modules imported on first use. `__all__` omits them: they share names with a built-in, an engine and frameworks.
-_LAZY_MODULES = ("input", "lightgbm", "mpi", "spark", "xgboost")
+_LAZY_MODULES = ("input", "lightgbm", "mpi", "plan", "spark", "xgboost")
 
 
 if not TYPE_CHECKING:

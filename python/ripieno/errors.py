@@ -106,6 +106,52 @@ class InputError(RipienoError, ValueError):
     """An argument or an input file is invalid; the message names it and the expected value."""
 
 
+class PlanError(RipienoError, ValueError):
+    """A set of plans is wrong: `ripieno.plan.check` has found the first fault.
+
+    Parameters
+    ----------
+    rank : int
+        The rank of the plan.
+    step : int or None
+        The index of the step in the plan, or None if no step of the plan writes the wrong elements.
+    call : str
+        The step as the call that appends it, empty if there is none.
+    span : str
+        The elements in question, such as ``main[0:10]``.
+    problem : str
+        What is wrong.
+    advice : str
+        What to do.
+    waiting : list of str
+        In a deadlock, the step at which each unfinished rank waits.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        step: int | None,
+        call: str,
+        span: str,
+        problem: str,
+        advice: str,
+        waiting: list[str],
+    ) -> None:
+        super().__init__(rank, step, call, span, problem, advice, waiting)
+        self.rank = rank
+        self.step = step
+        self.call = call
+        self.span = span
+        self.problem = problem
+        self.advice = advice
+        self.waiting = waiting
+
+    def __str__(self) -> str:
+        where = f"rank {self.rank}" if self.step is None else f"rank {self.rank}, step {self.step} {self.call}"
+        problem = self.problem if not self.waiting else f"these steps wait for each other: {'; '.join(self.waiting)}"
+        return f"{where}: {self.span}: {problem}; {self.advice}"
+
+
 class MissingExtra(RipienoError, ImportError):
     """An optional package is not installed.
 

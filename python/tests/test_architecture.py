@@ -37,6 +37,7 @@ PACKAGES = (
     "keyed",
     "sparse",
     "simulation",
+    "plan",
     "topology",
     "comm",
     "input",

@@ -12,7 +12,7 @@ from ripieno.keyed import Emitter
 from ripieno.launch.engine.contract import Engine, Run
 from ripieno.launch.job.stand_ins import Here
 
-MODULES = ["", ".graph", ".input", ".keyed", ".launch", ".mapreduce"]
+MODULES = ["", ".graph", ".input", ".keyed", ".launch", ".mapreduce", ".plan"]
 CLASSES = sorted(
     {
         kind
@@ -65,7 +65,7 @@ def test_objects_of_jobs_have_a_descriptive_repr(world, make, text):
 
 def test_the_package_lists_its_public_names_only():
     names = {name for name in dir(rp) if not name.startswith("__")}
-    assert names == {*rp.__all__, "input", "lightgbm", "mpi", "spark", "xgboost"} - {"__version__"}
+    assert names == {*rp.__all__, "input", "lightgbm", "mpi", "plan", "spark", "xgboost"} - {"__version__"}
 
 
 def test_a_report_takes_one_line():

@@ -2,6 +2,8 @@
 
 use crate::plan::Op;
 use crate::span::Span;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -66,6 +68,18 @@ pub enum FaultKind {
         /// The operation of the faulty step.
         op: Op,
     },
+    /// The operation reads bytes of [`Buffer::SCRATCH`](crate::Buffer::SCRATCH) that no earlier operation has written.
+    Uninitialized,
+    /// The operation combines by another reduction operation than the first one of all plans.
+    OtherOperation {
+        /// The first reduction operation.
+        first: Op,
+    },
+    /// The operation has elements of another size than the first one of all plans.
+    OtherElements {
+        /// Element size of the first operation in bytes.
+        first_bytes: usize,
+    },
     /// A promised contribution is missing.
     Missing {
         /// The rank that contributes it.
@@ -95,6 +109,13 @@ pub enum FaultKind {
     },
 }
 
+impl PlanFault {
+    /// Return the operations that wait in a deadlock, one per waiting rank: rank and operation.
+    pub fn waiting(&self) -> &[(usize, usize)] {
+        if let FaultKind::Deadlock { blocked } = &self.kind { blocked } else { &[] }
+    }
+}
+
 impl fmt::Display for PlanFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Span { buffer, start_bytes, .. } = self.span;
@@ -122,6 +143,11 @@ impl fmt::Display for FaultKind {
                 let order = if op.is_commutative() { "" } else { ", or the operands are not in rank order" };
                 write!(f, "{op:?} is applied to a value or a constant of another operation{order}")
             }
+            FaultKind::Uninitialized => write!(f, "it reads scratch memory that no earlier step has written"),
+            FaultKind::OtherOperation { first } => write!(f, "the plans already combine by {}", first.name()),
+            FaultKind::OtherElements { first_bytes } => {
+                write!(f, "the first step of all plans has elements of {first_bytes} bytes")
+            }
             FaultKind::Missing { source } => write!(f, "the contribution of rank {source} is missing"),
             FaultKind::Repeated { source, count } => {
                 write!(f, "the contribution of rank {source} occurs {count} times")
@@ -129,6 +155,50 @@ impl fmt::Display for FaultKind {
             FaultKind::Foreign { source } => write!(f, "bytes of rank {source} that were not promised"),
             FaultKind::WrongOperation { found } => write!(f, "combined with {found:?}"),
             FaultKind::DifferentBits { other } => write!(f, "rank {other} combined in another order"),
+        }
+    }
+}
+
+impl FaultKind {
+    /// Return advice on how to repair the plans.
+    pub fn advice(&self) -> String {
+        match self {
+            FaultKind::NoSuchPeer { .. } => "name another rank that has a plan".to_string(),
+            FaultKind::Undelivered { to } => {
+                format!("add the matching receive or reduce to the plan of rank {to}, or remove this send")
+            }
+            FaultKind::NeverSent { from } => {
+                format!("add the matching send to the plan of rank {from}, or remove this step")
+            }
+            FaultKind::SizeMismatch { from, send, .. } => {
+                format!("give this step as many elements as step {send} of rank {from}, in the order of the sends")
+            }
+            FaultKind::Overlapping => "copy through scratch memory".to_string(),
+            FaultKind::NoSuchRow { .. } => "select rows within the span".to_string(),
+            FaultKind::Deadlock { .. } => {
+                "let one of the waiting ranks send bytes that do not depend on what it still has to receive".to_string()
+            }
+            FaultKind::MixedOperations { .. } => {
+                "combine the bytes of one result by one operation, and fill with its identity".to_string()
+            }
+            FaultKind::Uninitialized => "receive, copy or fill these bytes in an earlier step".to_string(),
+            FaultKind::OtherOperation { first } => {
+                format!("use {} in all steps; run a second set of plans for another operation", first.name())
+            }
+            FaultKind::OtherElements { .. } => "use spans of elements of one size in all plans".to_string(),
+            FaultKind::Missing { source } => {
+                format!("send the bytes of rank {source} here, directly or combined by other ranks")
+            }
+            FaultKind::Repeated { source, .. } => {
+                format!("remove one of the ways by which the bytes of rank {source} arrive here")
+            }
+            FaultKind::Foreign { .. } => {
+                "write the result to these bytes; check this span and the span of the matching send".to_string()
+            }
+            FaultKind::WrongOperation { .. } => "combine by the operation of the collective".to_string(),
+            FaultKind::DifferentBits { other } => {
+                format!("combine in the same order as rank {other}, or let one rank complete the value and send it")
+            }
         }
     }
 }

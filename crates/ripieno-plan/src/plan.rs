@@ -188,7 +188,7 @@ impl Operation {
 /// Planners append operations with the methods named after them, from [`send`](Plan::send) to
 /// [`fill_rows`](Plan::fill_rows). [`then`](Plan::then) concatenates plans. Consumers read
 /// [`operations`](Plan::operations).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Plan {
     operations: Vec<Operation>,
 }

@@ -200,6 +200,8 @@ collectives! {
         /// Every rank ends with the rows of the keys that it owns. Planned from the sizes of the ranks' inputs, not by
         /// an algorithm of the catalogue.
         Regroup = "regroup";
+        /// Plans of the caller.
+        Plan = "plan";
     }
 }
 

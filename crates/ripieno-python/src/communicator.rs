@@ -10,6 +10,7 @@ use crate::functions::{self, Raised, RowCombiner};
 use crate::handle::{Handle, HandleMemory};
 use crate::interruption::Interruption;
 use crate::keyed::{self, Aggregation, KeyedArrays, RegroupArguments};
+use crate::plans::CheckedPlans;
 use crate::recorder::{self, RecorderIdentity};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -393,6 +394,30 @@ impl Communicator {
     ) -> StartedCall {
         let task = CollectiveTask::NeighbourExchange { out: &out_peers, into: &in_peers };
         self.perform(py, &task, out_array, Some(in_array), algorithm, signature, later)
+    }
+
+    /// Run this rank's plan of a checked set on its buffers. `form` describes the set.
+    #[pyo3(signature = (array, plans, output=None, signature=None, *, later=false))]
+    fn run_plan(
+        &self,
+        py: Python<'_>,
+        array: InputArray,
+        plans: &CheckedPlans,
+        output: Option<InputArray>,
+        signature: Option<&str>,
+        later: bool,
+    ) -> StartedCall {
+        let (bytes, only_reads) = (ArrayBytes::of(array)?, plans.0.only_reads(self.rank));
+        let shape = signature.map_or(ElementShape::Line, ElementShape::Described);
+        let elements = ElementType { element: bytes.element, shape };
+        if later {
+            let memory = HandleMemory::arrays(array, output, only_reads)?;
+            let handle = self.call(py, |inner| inner.start_plan(&plans.0, elements, memory))?;
+            return Ok(Some(self.handle(handle, None)));
+        }
+        let into = output.map(|output| ArrayBytes::of(output)?.write()).transpose()?;
+        let memory = [bytes.memory(only_reads)?, into.map_or(NO_MEMORY, BufferMemory::Write)];
+        self.call(py, |inner| inner.run_plan(&plans.0, elements, memory)).map(|()| None)
     }
 
     /// Return after every rank has entered the barrier.

@@ -62,6 +62,11 @@ pub fn input(message: String) -> PyErr {
     raise("InputError", (message,))
 }
 
+/// Return the Python exception for wrong plans, from its arguments.
+pub fn plan(arguments: impl for<'py> PyCallArgs<'py>) -> PyErr {
+    raise("PlanError", arguments)
+}
+
 /// Return the Python exception for data of another rank that cannot be deserialized.
 pub fn serialization(message: String) -> PyErr {
     raise("SerializationError", (message,))

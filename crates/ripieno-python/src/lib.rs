@@ -25,6 +25,7 @@ mod objects;
 mod pairs;
 mod plain_calls;
 mod plain_leaves;
+mod plans;
 mod recorder;
 mod simulation;
 mod sparse;
@@ -63,6 +64,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     threads::register(module)?;
     models::register(module)?;
     pairs::register(module)?;
+    plans::register(module)?;
     forces::register(module)?;
     kernels::register(module)
 }

@@ -7,8 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::simulation::swarm::{RankOutcome, SimulatedFetch, SwarmOutcome, SwarmRequest};
 use ripieno::simulation::{
-    self, Candidate, ClusterFaults, ConnectionKind, Discipline, Explanation, LinkCost, NotSimulated, SimulatedTransfer,
-    SimulationCall,
+    self, Candidate, ClusterFaults, ConnectionKind, Discipline, Explanation, LinkCost, NotSimulated, PlanSimulation,
+    SimulatedTransfer, SimulationCall,
 };
 use ripieno::{Collective, Topology};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// A cluster: the placement of its ranks, and the costs of its links.
 #[pyclass(frozen, module = "ripieno._native")]
-pub struct Cluster(simulation::Cluster);
+pub struct Cluster(pub simulation::Cluster);
 
 #[pymethods]
 impl Cluster {
@@ -206,9 +206,19 @@ fn simulation_dict<'py>(
     found: &SimulationCall,
     transfers: bool,
 ) -> PyResult<Bound<'py, PyDict>> {
-    let (dict, simulated) = (PyDict::new(py), &found.simulated);
+    let dict = plan_simulation_dict(py, cluster, &found.simulated, transfers)?;
     dict.set_item("algorithm", found.algorithm)?;
     dict.set_item("left_out", &found.left_out)?;
+    Ok(dict)
+}
+
+pub fn plan_simulation_dict<'py>(
+    py: Python<'py>,
+    cluster: &simulation::Cluster,
+    simulated: &PlanSimulation,
+    transfers: bool,
+) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
     dict.set_item("seconds", simulated.time_s())?;
     dict.set_item("finish_s", &simulated.finish_s)?;
     dict.set_item("sent_bytes", &simulated.sent_bytes)?;

@@ -68,6 +68,13 @@ pub enum CallKind {
         /// Number of the step, starting at 0.
         step: u32,
     },
+    /// Checked plans of the caller.
+    Plan {
+        /// Reduction operation, or `None` if the plans do not combine.
+        op: Option<Op>,
+        /// Hash of the plans of all ranks.
+        fingerprint: u64,
+    },
 }
 
 /// A call with a description of its signature.
@@ -110,6 +117,7 @@ impl Call {
             CallKind::Message { .. } => Collective::PointToPoint,
             CallKind::Sparse { .. } => Collective::SparseReduce,
             CallKind::Regroup { .. } => Collective::Regroup,
+            CallKind::Plan { .. } => Collective::Plan,
         }
     }
 
@@ -120,7 +128,7 @@ impl Call {
             CallKind::Catalogued { algorithm, .. }
             | CallKind::Rotation { algorithm, .. }
             | CallKind::Message { algorithm, .. } => Some(algorithm),
-            CallKind::Sparse { .. } | CallKind::Regroup { .. } => None,
+            CallKind::Sparse { .. } | CallKind::Regroup { .. } | CallKind::Plan { .. } => None,
         }
     }
 
@@ -128,7 +136,7 @@ impl Call {
     #[inline]
     pub fn op(&self) -> Option<Op> {
         match self.kind {
-            CallKind::Catalogued { op, .. } => op,
+            CallKind::Catalogued { op, .. } | CallKind::Plan { op, .. } => op,
             CallKind::Sparse { op, .. } => Some(op),
             CallKind::Rotation { .. } | CallKind::Message { .. } | CallKind::Regroup { .. } => None,
         }
@@ -141,7 +149,9 @@ impl Call {
             CallKind::Catalogued { element_count, .. } | CallKind::Message { element_count, .. } => {
                 (element_count > 0).then(|| element_count * self.element.size_bytes() as u64)
             }
-            CallKind::Rotation { .. } | CallKind::Sparse { .. } | CallKind::Regroup { .. } => None,
+            CallKind::Rotation { .. } | CallKind::Sparse { .. } | CallKind::Regroup { .. } | CallKind::Plan { .. } => {
+                None
+            }
         }
     }
 
@@ -225,6 +235,7 @@ impl CallKind {
                 encoded(Collective::SparseReduce, 0, Some(op), configuration, width)
             }
             CallKind::Regroup { step } => encoded(Collective::Regroup, 0, None, step, 0),
+            CallKind::Plan { op, fingerprint } => encoded(Collective::Plan, 0, op, 0, fingerprint),
         }
     }
 
@@ -245,6 +256,10 @@ impl CallKind {
             },
             Collective::Regroup => match (detail, op, count) {
                 (0, None, 0) => CallKind::Regroup { step: number },
+                _ => return None,
+            },
+            Collective::Plan => match (detail, number) {
+                (0, 0) => CallKind::Plan { op, fingerprint: count },
                 _ => return None,
             },
             collective => {
@@ -331,6 +346,10 @@ impl Call {
                 format!("{name}(rows of {element} × {width}, {op}{signature}, configuration {configuration})")
             }
             CallKind::Regroup { step } => format!("{name}(step {step}{signature})"),
+            CallKind::Plan { op, fingerprint } => {
+                let op = op.map_or(String::new(), |op| format!(", {}", op.name()));
+                format!("{name}({element}{op}{signature}, fingerprint {fingerprint:016x})")
+            }
         }
     }
 }
@@ -406,6 +425,7 @@ mod tests {
                 width
             }),
             any::<u32>().prop_map(|step| CallKind::Regroup { step }),
+            (option(), any::<u64>()).prop_map(|(op, fingerprint)| CallKind::Plan { op, fingerprint }),
         ]
     }
 
@@ -466,6 +486,8 @@ mod tests {
         let sparse = CallKind::Sparse { configuration: 2, op: Op::Min, width: 7 };
         assert_eq!(reported(sparse), "sparse-reduce(rows of float32 × 7, min, configuration 2)");
         assert_eq!(reported(CallKind::Regroup { step: 1 }), "regroup(step 1)");
+        let plan = CallKind::Plan { op, fingerprint: 0xab };
+        assert_eq!(reported(plan), "plan(float32, sum, fingerprint 00000000000000ab)");
     }
 
     #[test]

@@ -14,6 +14,7 @@ pub struct SimulationRequest {
     collective: Collective,
     root: usize,
     vector: Span,
+    op: Op,
     /// One chunk per rank, of the input and of the output.
     chunks: Vec<Span>,
     in_chunks: Vec<Span>,
@@ -53,27 +54,39 @@ impl SimulationRequest {
     ///
     /// Panics if no algorithm of the catalogue performs the collective.
     pub fn new(collective: Collective, p: usize, bytes: usize, root: usize) -> SimulationRequest {
-        let whole = |buffer, length_bytes| Span::whole(buffer, length_bytes, 1);
-        let (vector, chunks) = match collective {
-            Collective::Allgather | Collective::Gather | Collective::Scatter => {
-                let all = whole(Buffer::MAIN, bytes * p);
-                (all, all.chunks(p))
+        let length_bytes = match collective {
+            Collective::Allgather | Collective::Gather | Collective::Scatter => bytes * p,
+            Collective::Alltoall => bytes.div_ceil(p) * p,
+            Collective::Barrier => 1,
+            _ => bytes,
+        };
+        SimulationRequest::of_vector(collective, p, Span::whole(Buffer::MAIN, length_bytes, 1), Op::Sum, root)
+    }
+
+    /// Return the request for `collective` over `p` ranks, each with this vector or with all its chunks, one per rank.
+    /// In a neighbor exchange, a rank has such a vector for each of its neighbors in the ring.
+    ///
+    /// # Panics
+    ///
+    /// Panics if no algorithm of the catalogue performs the collective.
+    pub fn of_vector(collective: Collective, p: usize, vector: Span, op: Op, root: usize) -> SimulationRequest {
+        let chunks = match collective {
+            Collective::Allgather
+            | Collective::Gather
+            | Collective::Scatter
+            | Collective::Alltoall
+            | Collective::ReduceScatter => vector.chunks(p),
+            Collective::SparseReduce | Collective::Regroup | Collective::Plan => {
+                panic!("no algorithm of the catalogue performs it")
             }
-            Collective::Alltoall => {
-                let all = whole(Buffer::MAIN, bytes.div_ceil(p) * p);
-                (all, all.chunks(p))
-            }
-            Collective::Barrier => (whole(Buffer::MAIN, 1), Vec::new()),
-            Collective::ReduceScatter => (whole(Buffer::MAIN, bytes), whole(Buffer::MAIN, bytes).chunks(p)),
-            Collective::SparseReduce | Collective::Regroup => panic!("no algorithm of the catalogue performs it"),
-            _ => (whole(Buffer::MAIN, bytes), Vec::new()),
+            _ => Vec::new(),
         };
         let in_chunks = chunks.iter().map(|chunk| chunk.placed(Buffer::OUTPUT, chunk.start_bytes)).collect();
         let (mut out_neighbors, mut in_neighbors) = (Vec::new(), Vec::new());
         if collective == Collective::NeighbourExchange {
-            (out_neighbors, in_neighbors) = (0..p).map(|rank| neighbors(rank, p, bytes)).unzip();
+            (out_neighbors, in_neighbors) = (0..p).map(|rank| neighbors(rank, p, vector)).unzip();
         }
-        SimulationRequest { collective, root, vector, chunks, in_chunks, out_neighbors, in_neighbors }
+        SimulationRequest { collective, root, vector, op, chunks, in_chunks, out_neighbors, in_neighbors }
     }
 
     /// Return the collective.
@@ -83,7 +96,7 @@ impl SimulationRequest {
 
     /// Return the request of `rank`.
     pub fn request(&self, rank: usize) -> Request<'_> {
-        let (root, vector, chunks, op) = (self.root, self.vector, &self.chunks[..], Op::Sum);
+        let (root, vector, chunks, op) = (self.root, self.vector, &self.chunks[..], self.op);
         match self.collective {
             Collective::Broadcast => Request::Broadcast { root, vector },
             Collective::Reduce => Request::Reduce { root, vector, op },
@@ -101,7 +114,7 @@ impl SimulationRequest {
             Collective::NeighbourExchange => {
                 Request::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
             }
-            Collective::SparseReduce | Collective::Regroup => unreachable!("rejected by new"),
+            Collective::SparseReduce | Collective::Regroup | Collective::Plan => unreachable!("rejected by new"),
         }
     }
 
@@ -153,13 +166,11 @@ impl SimulationRequest {
 }
 
 /// Return the spans that `rank` sends to and receives from its ring neighbors.
-fn neighbors(rank: usize, p: usize, bytes: usize) -> (Vec<PeerSpan>, Vec<PeerSpan>) {
+fn neighbors(rank: usize, p: usize, vector: Span) -> (Vec<PeerSpan>, Vec<PeerSpan>) {
     let mut peers = vec![(rank + p - 1) % p, (rank + 1) % p];
     peers.dedup();
     let spans = |buffer: Buffer| {
-        let span = |(index, &peer): (usize, &usize)| {
-            (peer, Span { buffer, start_bytes: index * bytes, length_bytes: bytes, element_bytes: 1 })
-        };
+        let span = |(index, &peer): (usize, &usize)| (peer, vector.placed(buffer, index * vector.length_bytes));
         peers.iter().enumerate().map(span).collect()
     };
     (spans(Buffer::MAIN), spans(Buffer::OUTPUT))

@@ -12,9 +12,10 @@ use crate::runtime::Runtime;
 use crate::schedules::Schedules;
 use crate::statistics::Statistics;
 use crate::task::{self, CollectiveTask, TaskExtent};
-use ripieno_plan::{Buffer, Collective, Group, Plan, Span};
+use ripieno_plan::{Buffer, Collective, Group, Order, Plan, Span};
 use ripieno_run::{BlockingSection, BufferMemory, Call, Element, PreparedCall, Replicas, Schedule};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 /// A world rank, and the mapping of world ranks to replicas.
@@ -183,6 +184,17 @@ impl CommunicatorState {
     /// Convert `plan`, in ranks of this communicator, to a schedule that is ready to run.
     pub fn schedule(&self, plan: Plan) -> Arc<Schedule> {
         Arc::new(in_world(plan, &self.world_ranks, self.replica))
+    }
+
+    /// Return the schedule of a plan in ranks of this communicator, which `plan` returns for a rank. A repeated `call`
+    /// reuses it.
+    pub fn schedule_of_call(&mut self, call: Call, plan: impl Fn(usize) -> Plan, is_rendezvous: bool) -> Arc<Schedule> {
+        let (rank, world_ranks, replica) = (self.group.rank(), &*self.world_ranks, self.replica);
+        let made = self.schedules.get(call, Order::default(), [TaskExtent::Whole, TaskExtent::Whole], || {
+            let schedule = in_world(plan(rank), world_ranks, replica);
+            Ok::<_, Infallible>(if is_rendezvous { schedule.with_zero_copy() } else { schedule })
+        });
+        made.unwrap_or_else(|never| match never {})
     }
 
     /// Run a schedule from outside the catalogue as the next collective. All ranks must make equal calls.

@@ -24,6 +24,7 @@ mod lock;
 pub mod measuring;
 mod owned_buffers;
 pub mod packets;
+pub mod plans;
 mod pool;
 mod preferred;
 mod replicate;

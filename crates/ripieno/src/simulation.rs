@@ -6,7 +6,8 @@ use crate::preferred::Preferred;
 pub use ripieno_plan::simulate::SimulatedTransfer;
 use ripieno_plan::sparse::{Degrees, InvalidDegrees};
 pub use ripieno_plan::swarm::{Discipline, MemberFailure};
-use ripieno_plan::{Algorithm, Collective, Group, Order};
+use ripieno_plan::{Algorithm, Collective, Group, Order, Plan};
+use ripieno_sim::simulate as simulate_any_plans;
 pub use ripieno_sim::swarm;
 pub use ripieno_sim::{
     Candidate, Cluster, ClusterFaults, ConnectionKind, Explanation, LinkCost, NotSimulated, OPERATIONS_MAX, PlanCost,
@@ -63,6 +64,22 @@ pub fn simulate(
         NotSimulable::SimulationError(error) => {
             argument("ranks", group.size(), &format!("fewer, for {}: {error}", algorithm.name))
         }
+    })
+}
+
+/// Simulate plans of the caller, one per rank, on `cluster`, unless it is interrupted.
+pub fn simulate_plans(
+    cluster: &Cluster,
+    plans: &[Plan],
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<PlanSimulation, Error> {
+    let p = cluster.topology.size();
+    if plans.len() != p {
+        return Err(argument("plans", plans.len(), &format!("{p} plans, one per rank of the cluster")));
+    }
+    simulate_any_plans(cluster, plans.iter().cloned(), is_interrupted).map_err(|error| match error {
+        SimulationError::Interrupted => Error::Interrupted,
+        _ => argument("plans", plans.len(), &format!("plans that can be simulated: {error}")),
     })
 }
 

@@ -33,6 +33,7 @@ from ripieno.comm.local_tasks import LocalTasks
 from ripieno.comm.memory_checkpoints import MemoryCheckpoints
 from ripieno.comm.messages import MessageCalls
 from ripieno.comm.mpi_names import advice
+from ripieno.comm.own_plans import OwnPlans
 from ripieno.comm.reductions import Reductions
 from ripieno.comm.sparse_reduce import SparseReduce
 from ripieno.comm.thread_statistics import thread_statistics
@@ -76,6 +77,7 @@ class Communicator(
     FileDistribution,
     Gathers,
     LocalTasks,
+    OwnPlans,
     Reductions,
 ):
     """One rank's access to all other ranks: collectives, messages, checkpoints and files.
@@ -329,6 +331,7 @@ class Communicator(
     regroup_async = _asynchronous(KeyedData.regroup)
     argmin_async = _asynchronous(Reductions.argmin)
     argmax_async = _asynchronous(Reductions.argmax)
+    run_async = _asynchronous(OwnPlans.run)
     send_async = _asynchronous(MessageCalls.send)
     send_into_async = _asynchronous(MessageCalls.send_into)
     recv_async = _asynchronous(MessageCalls.recv)

@@ -73,14 +73,23 @@ def plan(collective: str, algorithm: str | None, cluster: Cluster, nbytes: int, 
     InputError
         If there are too many ranks to draw.
     """
-    if cluster.ranks > RANK_COUNT_MAX:
-        raise InputError(f"ranks={cluster.ranks}: expected at most {RANK_COUNT_MAX} in a picture of a plan")
+    check_rank_count(cluster.ranks)
     found = _native.simulate(cluster.rounds(), collective, algorithm, nbytes, root, transfers=True)
-    transfers = [TransferTime(*each) for each in found["transfers"]]
-    round_count = max((round(each.end_s) for each in transfers), default=0)
-    width, height = _LEFT + round_count * _ROUND + _RIGHT, _TOP + cluster.ranks * _ROW + _BOTTOM
     title = f"{collective.replace('_', '-')} of {size_text(nbytes)} by {found['algorithm']}, {cluster.ranks} ranks"
-    body = [_rank_rows(range(cluster.ranks), cluster.ranks, width)]
+    return rounds(title, cluster.ranks, [TransferTime(*each) for each in found["transfers"]])
+
+
+def check_rank_count(ranks: int) -> None:
+    """Raise InputError if there are too many ranks to draw their plans."""
+    if ranks > RANK_COUNT_MAX:
+        raise InputError(f"ranks={ranks}: expected at most {RANK_COUNT_MAX} in a picture of a plan")
+
+
+def rounds(title: str, ranks: int, transfers: Sequence[TransferTime]) -> str:
+    """Draw messages whose times are rounds."""
+    round_count = max((round(each.end_s) for each in transfers), default=0)
+    width, height = _LEFT + round_count * _ROUND + _RIGHT, _TOP + ranks * _ROW + _BOTTOM
+    body = [_rank_rows(range(ranks), ranks, width)]
     for number in range(round_count):
         middle = _LEFT + (number + 0.5) * _ROUND
         body.append(text(middle, height - _BOTTOM + 16, f"round {number + 1}", "middle"))

@@ -65,6 +65,24 @@ class Simulation:
     transfers: list[TransferTime] | None
     left_out: list[tuple[str, int]] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, found: dict[str, Any], collective: str, nbytes: int, cluster: Cluster) -> Simulation:
+        """Return what the native module has found for a collective, or for plans of a program."""
+        transfers = found.get("transfers")
+        return cls(
+            collective=collective,
+            algorithm=found.get("algorithm", "plans of the program"),
+            nbytes=nbytes,
+            cluster=cluster,
+            seconds=found["seconds"],
+            finish_s=found["finish_s"],
+            bytes=found["bytes"],
+            busiest=found["busiest"],
+            message_count=found["message_count"],
+            transfers=None if transfers is None else [TransferTime(*each) for each in transfers],
+            left_out=list(found.get("left_out", ())),
+        )
+
     @property
     def unfinished(self) -> list[int]:
         """Return the ranks that never finish."""
@@ -151,16 +169,4 @@ def simulate(
     whole("nbytes", nbytes, 0, BYTES_MAX)
     whole("root", root, 0, cluster.ranks - 1)
     found = _native.simulate(cluster.native(), collective, algorithm, nbytes, root, transfers=transfers)
-    return Simulation(
-        collective=collective.replace("_", "-"),
-        algorithm=found["algorithm"],
-        nbytes=nbytes,
-        cluster=cluster,
-        seconds=found["seconds"],
-        finish_s=found["finish_s"],
-        bytes=found["bytes"],
-        busiest=found["busiest"],
-        message_count=found["message_count"],
-        transfers=[TransferTime(*each) for each in found["transfers"]] if transfers else None,
-        left_out=[(name, count) for name, count in found["left_out"]],
-    )
+    return Simulation.of(found, collective.replace("_", "-"), nbytes, cluster)

@@ -20,6 +20,7 @@ from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
 from ripieno.launch import Broadcast, RankState, RankStatus
 from ripieno.launch.engine import Engine
+from ripieno.simulation import Cluster
 
 Floats = NDArray[np.float64]
 
@@ -57,6 +58,17 @@ def collectives(comm: rp.Communicator, scale: float, *, offset: int = 0) -> Floa
     assert_type(comm.alltoall([str(peer) for peer in range(comm.world_size)]), list[str])
     assert_type(comm.alltoall(mine), list[Floats])
     assert_type(comm.neighbour_exchange({(comm.rank + 1) % comm.world_size: mine}), dict[int, Floats])
+
+    x = rp.plan.vector(4)
+    plan = rp.plan.Plan().send(1, x[:2]).receive(1, x.placed("scratch")).combine(x.chunk(0, 2), x[2:], "sum")
+    plans = rp.plan.check([plan, rp.plan.Plan().reduce(0, x[:2]).send(0, x)])
+    assert_type(plans, rp.plan.CheckedPlans)
+    assert_type(plans.traffic[0].sent_bytes, int)
+    assert_type(rp.plan.catalogue("allreduce", "ring", x, 2), list[rp.plan.Plan])
+    assert_type(rp.plan.simulate(plans, Cluster(nodes=2)).seconds, float | None)
+    rp.plan.draw(plans).save("plans.svg")
+    print(rp.plan.table(plans))
+    comm.run(plans, mine, out=mine)
 
     # Only the root receives a value, or provides one.
     assert_type(comm.reduce(mine), Floats | None)

@@ -50,22 +50,37 @@ pub struct RankTraffic {
 
 /// Execute one plan per rank and verify the final contents of each rank.
 pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> {
+    let report = check_unless(plans, promises, &|| false)?;
+    Ok(report.expect("no interrupt ends this check"))
+}
+
+/// Like [`check`], but return `None` soon after `is_interrupted` holds.
+pub fn check_unless(
+    plans: &[Plan],
+    promises: &[Promise],
+    is_interrupted: &dyn Fn() -> bool,
+) -> Result<Option<Report>, PlanFault> {
     assert_eq!(plans.len(), promises.len(), "every rank has a plan and a promise");
     let promised = promises.iter().enumerate().flat_map(|(rank, promise)| promise.spans.iter().map(move |p| (rank, p)));
     let ends = promised.clone().flat_map(|(rank, part)| part.sources.iter().copied().chain([(rank, part.span)]));
-    let matching = Matching::new(plans, ends)?;
+    let Some(matching) = Matching::new_unless(plans, ends, is_interrupted)? else { return Ok(None) };
 
     let mut run = SymbolicRun::new(plans, &matching, Capacity::OnePiece);
-    run.finish()?;
+    if !run.finish(is_interrupted)? {
+        return Ok(None);
+    }
     let mut trees = CombineTrees::new();
     for (rank, part) in promised {
+        if is_interrupted() {
+            return Ok(None);
+        }
         for (piece, value) in run.values_of(rank, part.span) {
             let fault = |kind| PlanFault { rank, operation: last_write(&plans[rank], piece), span: piece, kind };
             check_promised_span(part, piece, value).map_err(fault)?;
             check_combine_tree(rank, value, &mut trees).map_err(fault)?;
         }
     }
-    Ok(Report { ranks: traffic(plans, &matching), round_count: run.round_count() })
+    Ok(Some(Report { ranks: traffic(plans, &matching), round_count: run.round_count() }))
 }
 
 /// Check that the plans finish over unbuffered links, where a send only transfers bytes that the receiver accepts at
@@ -73,8 +88,50 @@ pub fn check(plans: &[Plan], promises: &[Promise]) -> Result<Report, PlanFault> 
 ///
 /// For such plans the receiver may read the sender's memory without a copy (zero-copy send).
 pub fn check_rendezvous(plans: &[Plan]) -> Result<(), PlanFault> {
-    let matching = Matching::new(plans, core::iter::empty())?;
-    SymbolicRun::new(plans, &matching, Capacity::Nothing).finish()
+    check_rendezvous_unless(plans, &|| false).map(|_| ())
+}
+
+/// Like [`check_rendezvous`], but return false soon after `is_interrupted` holds.
+pub fn check_rendezvous_unless(plans: &[Plan], is_interrupted: &dyn Fn() -> bool) -> Result<bool, PlanFault> {
+    match Matching::new_unless(plans, core::iter::empty(), is_interrupted)? {
+        Some(matching) => SymbolicRun::new(plans, &matching, Capacity::Nothing).finish(is_interrupted),
+        None => Ok(false),
+    }
+}
+
+/// The operation and the element size that all operations of a set of plans share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommonElements {
+    /// The reduction operation; `None` if no operation combines.
+    pub op: Option<Op>,
+    /// Size of an element in bytes; `None` without operations.
+    pub element_bytes: Option<usize>,
+}
+
+/// Check that all plans combine by the same operation and have elements of the same size, as a call requires.
+pub fn check_common_elements(plans: &[Plan]) -> Result<CommonElements, PlanFault> {
+    let mut common = CommonElements { op: None, element_bytes: None };
+    for (rank, plan) in plans.iter().enumerate() {
+        for (index, operation) in plan.operations().iter().enumerate() {
+            let fault = |span, kind| PlanFault { rank, operation: Some(index), span, kind };
+            for span in operation.reads().into_iter().chain(operation.writes()) {
+                let first_bytes = *common.element_bytes.get_or_insert(span.element_bytes);
+                if span.element_bytes != first_bytes {
+                    return Err(fault(span, FaultKind::OtherElements { first_bytes }));
+                }
+            }
+            if let Operation::Reduce { op, span, .. }
+            | Operation::Combine { op, to: span, .. }
+            | Operation::Fill { with: Constant::Identity(op), span, .. } = *operation
+            {
+                let first = *common.op.get_or_insert(op);
+                if op != first {
+                    return Err(fault(span, FaultKind::OtherOperation { first }));
+                }
+            }
+        }
+    }
+    Ok(common)
 }
 
 /// The combination tree of each combined piece, and the first rank that ended with it. A piece is identified by its
@@ -92,11 +149,12 @@ fn check_promised_span(part: &PromisedSpan, piece: Span, value: &SymbolicValue) 
     promised.sort_unstable();
 
     let counts = &value.counts;
+    let is_complete = counts.iter().map(|(source, _)| source).eq(&promised);
     let position = |source: &Contribution| counts.binary_search_by_key(source, |&(source, _)| source).ok();
-    if let Some((foreign, _)) = counts.iter().find(|(source, _)| promised.binary_search(source).is_err()) {
+    if !is_complete && let Some((foreign, _)) = counts.iter().find(|(it, _)| promised.binary_search(it).is_err()) {
         return Err(FaultKind::Foreign { source: foreign.rank });
     }
-    if let Some(missing) = promised.iter().find(|source| position(source).is_none()) {
+    if !is_complete && let Some(missing) = promised.iter().find(|source| position(source).is_none()) {
         return Err(FaultKind::Missing { source: missing.rank });
     }
     let once = !value.op.is_some_and(Op::is_idempotent);

@@ -6,13 +6,16 @@
 use super::value::{Contribution, SymbolicValue};
 use crate::fault::{FaultKind, PlanFault};
 use crate::matching::Dependencies;
-use crate::matching::{Matching, all_done};
+use crate::matching::{Matching, all_done, span_of};
 use crate::plan::{Operation, Plan};
 use crate::span::Span;
 use alloc::collections::VecDeque;
 use alloc::rc::Rc;
 use alloc::vec;
 use alloc::vec::Vec;
+
+/// Number of visits of ranks between two interrupt checks.
+const INTERRUPT_CHECK_VISIT_COUNT: usize = 16;
 
 /// Capacity of a link between two ranks.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,11 +86,16 @@ impl<'a> SymbolicRun<'a> {
         }
     }
 
-    /// Run until every plan has finished or no plan can continue.
-    pub(crate) fn finish(&mut self) -> Result<(), PlanFault> {
+    /// Run until every plan has finished or no plan can continue. Return false if `is_interrupted` has ended the run.
+    pub(crate) fn finish(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<bool, PlanFault> {
         let mut waiting: VecDeque<usize> = (0..self.plans.len()).collect();
         let mut is_waiting = vec![true; self.plans.len()];
+        let mut visit_count = 0;
         while let Some(rank) = waiting.pop_front() {
+            visit_count += 1;
+            if visit_count % INTERRUPT_CHECK_VISIT_COUNT == 0 && is_interrupted() {
+                return Ok(false);
+            }
             is_waiting[rank] = false;
             for neighbor in self.progress(rank)? {
                 if !is_waiting[neighbor] {
@@ -96,7 +104,7 @@ impl<'a> SymbolicRun<'a> {
                 }
             }
         }
-        self.blocked()
+        self.blocked().map(|()| true)
     }
 
     /// Move all pieces that can move at `rank` and return the ranks that may continue because of them.
@@ -125,8 +133,8 @@ impl<'a> SymbolicRun<'a> {
     /// Move the next piece of a link at the sender's end, if possible.
     fn try_send(&mut self, link: usize) -> Result<bool, PlanFault> {
         match self.capacity {
-            Capacity::OnePiece => Ok(self.send_piece(link)),
-            Capacity::Nothing => Ok(self.is_awaited(link) && self.send_piece(link) && self.receive_piece(link)?),
+            Capacity::OnePiece => self.send_piece(link),
+            Capacity::Nothing => Ok(self.is_awaited(link) && self.send_piece(link)? && self.receive_piece(link)?),
         }
     }
 
@@ -147,24 +155,26 @@ impl<'a> SymbolicRun<'a> {
         })
     }
 
-    fn send_piece(&mut self, link: usize) -> bool {
+    fn send_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
         let (matched, state) = (&self.matching.links[link], &mut self.links[link]);
         let Some(message) = matched.messages.get(state.sent.message).filter(|_| state.in_flight.is_none()) else {
-            return false;
+            return Ok(false);
         };
         let path = &self.matching.steps[matched.sender][message.send].reads;
         let dependencies = &mut self.dependencies[matched.sender];
         let Some(ready_at) = path.ready_at(state.sent.piece, dependencies) else {
-            return false;
+            return Ok(false);
         };
+        let value = &self.values[matched.sender][path.piece(state.sent.piece)];
+        check_initialized(self.plans, matched.sender, message.send, value)?;
         let at = ready_at.max(state.previous_at);
         path.pass(state.sent.piece, dependencies, at);
-        state.in_flight = Some((self.values[matched.sender][path.piece(state.sent.piece)].clone(), at + 1.0));
+        state.in_flight = Some((value.clone(), at + 1.0));
         state.current_at = state.current_at.max(at + 1.0);
         if state.sent.advance(path.len()) {
             state.previous_at = state.current_at;
         }
-        true
+        Ok(true)
     }
 
     fn receive_piece(&mut self, link: usize) -> Result<bool, PlanFault> {
@@ -180,6 +190,7 @@ impl<'a> SymbolicRun<'a> {
         let target = &mut self.values[rank][path.piece(state.received.piece)];
         *target = match self.plans[rank].operations()[index] {
             Operation::Reduce { op, span, .. } => {
+                check_initialized(self.plans, rank, index, target)?;
                 let fault =
                     || PlanFault { rank, operation: Some(index), span, kind: FaultKind::MixedOperations { op } };
                 Rc::new(target.combined(value, op).ok_or_else(fault)?)
@@ -204,9 +215,13 @@ impl<'a> SymbolicRun<'a> {
                 };
                 step.pass(*next, dependencies, at);
                 let to = step.writes.piece(*next);
+                if step.reads.len() > 0 {
+                    check_initialized(self.plans, rank, index, &values[step.reads.piece(*next)])?;
+                }
                 values[to] = match self.plans[rank].operations()[index] {
                     Operation::Fill { with, .. } => Rc::new(SymbolicValue::constant(with)),
                     Operation::Combine { to: span, op, .. } => {
+                        check_initialized(self.plans, rank, index, &values[to])?;
                         let fault = || PlanFault {
                             rank,
                             operation: Some(index),
@@ -248,4 +263,13 @@ impl<'a> SymbolicRun<'a> {
         });
         all_done(self.plans, links.chain(locals).collect())
     }
+}
+
+/// Check that `value`, which operation `index` of a rank reads, is not the undefined initial content of scratch memory.
+fn check_initialized(plans: &[Plan], rank: usize, index: usize, value: &SymbolicValue) -> Result<(), PlanFault> {
+    if !value.is_undefined() {
+        return Ok(());
+    }
+    let span = span_of(&plans[rank], index);
+    Err(PlanFault { rank, operation: Some(index), span, kind: FaultKind::Uninitialized })
 }

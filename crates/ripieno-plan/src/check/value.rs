@@ -35,6 +35,11 @@ impl SymbolicValue {
         SymbolicValue { counts: vec![(source, 1)], op: None, tree }
     }
 
+    /// Whether this is the initial content of [`Buffer::SCRATCH`], which is undefined.
+    pub(crate) fn is_undefined(&self) -> bool {
+        matches!(self.counts[..], [(source, _)] if source.buffer == Buffer::SCRATCH)
+    }
+
     /// Create a value without contributions.
     pub(crate) fn constant(constant: Constant) -> SymbolicValue {
         let op = match constant {

@@ -76,16 +76,33 @@ impl MatchedStep {
 impl Matching {
     /// Match one plan per rank. `ends` contains further spans to cut out, with their ranks.
     pub(crate) fn new(plans: &[Plan], ends: impl Iterator<Item = (usize, Span)>) -> Result<Matching, PlanFault> {
+        let matching = Matching::new_unless(plans, ends, &|| false)?;
+        Ok(matching.expect("no interrupt ends this matching"))
+    }
+
+    /// Like [`Matching::new`], but return `None` soon after `is_interrupted` holds.
+    pub(crate) fn new_unless(
+        plans: &[Plan],
+        ends: impl Iterator<Item = (usize, Span)>,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<Matching>, PlanFault> {
         let links = match_links(plans)?;
-        let pieces = cut(plans, &links, ends);
-        let steps = plans.iter().zip(&pieces).map(|(plan, pieces)| steps(plan, pieces)).collect();
+        let Some(pieces) = cut(plans, &links, ends, is_interrupted) else { return Ok(None) };
+        let mut all_steps = Vec::with_capacity(plans.len());
+        for (plan, pieces) in plans.iter().zip(&pieces) {
+            if is_interrupted() {
+                return Ok(None);
+            }
+            all_steps.push(steps(plan, pieces));
+        }
         let links_by = |end: fn(&DirectedLink) -> usize| {
             let mut by_rank = vec![Vec::new(); plans.len()];
             links.iter().enumerate().for_each(|(index, link)| by_rank[end(link)].push(index));
             by_rank
         };
         let (outgoing, incoming) = (links_by(|link| link.sender), links_by(|link| link.receiver));
-        Ok(Matching { pieces, steps, outgoing, incoming, locals: plans.iter().map(locals).collect(), links })
+        let (steps, locals) = (all_steps, plans.iter().map(locals).collect());
+        Ok(Some(Matching { pieces, steps, outgoing, incoming, locals, links }))
     }
 
     /// Create the initial dependency state of all ranks.
@@ -198,7 +215,16 @@ fn locals(plan: &Plan) -> Vec<usize> {
     (0..plan.operations().len()).filter(|&index| plan.operations()[index].is_local()).collect()
 }
 
-fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize, Span)>) -> Vec<CutPoints> {
+/// Number of byte movements between two interrupt checks.
+const INTERRUPT_CHECK_MOVE_COUNT: usize = 1 << 13;
+
+/// Cut the buffers of all ranks at the ends of all spans. Return `None` if the caller interrupts it.
+fn cut(
+    plans: &[Plan],
+    links: &[DirectedLink],
+    ends: impl Iterator<Item = (usize, Span)>,
+    is_interrupted: &dyn Fn() -> bool,
+) -> Option<Vec<CutPoints>> {
     let runs_of = |operation| byte_runs::read(operation).chain(byte_runs::written(operation));
     let mut spans: Vec<Vec<Span>> =
         plans.iter().map(|plan| plan.operations().iter().flat_map(runs_of).collect()).collect();
@@ -213,14 +239,17 @@ fn cut(plans: &[Plan], links: &[DirectedLink], ends: impl Iterator<Item = (usize
     let mut changed = true;
     while changed {
         changed = false;
-        for &[(here, span), (there, target)] in &moves {
+        for (index, &[(here, span), (there, target)]) in moves.iter().enumerate() {
+            if index % INTERRUPT_CHECK_MOVE_COUNT == 0 && is_interrupted() {
+                return None;
+            }
             let missing_there = pieces[here].missing_in(span, &pieces[there], target);
             changed |= pieces[there].add(missing_there);
             let missing_here = pieces[there].missing_in(target, &pieces[here], span);
             changed |= pieces[here].add(missing_here);
         }
     }
-    pieces
+    Some(pieces)
 }
 
 /// Return the byte movements: rank and run at both ends.

@@ -109,7 +109,9 @@ impl DataLayout {
             Collective::NeighbourExchange => {
                 Request::NeighbourExchange { out: &self.out_neighbors[rank], into: &self.in_neighbors[rank] }
             }
-            Collective::SparseReduce | Collective::Regroup => panic!("no algorithm of the catalogue performs it"),
+            Collective::SparseReduce | Collective::Regroup | Collective::Plan => {
+                panic!("no algorithm of the catalogue performs it")
+            }
         };
         (0..self.world_size()).map(request).collect()
     }

@@ -1,7 +1,7 @@
 //! Fault detection of the plan checker: one invalid set of plans per kind of fault, with the position of the fault.
 
 use crate::common::DataLayout;
-use ripieno_plan::check::check;
+use ripieno_plan::check::{check, check_common_elements};
 use ripieno_plan::simulate::{Model, cost_s};
 use ripieno_plan::{Buffer, FaultKind, Needs, Op, Plan, PlanFault, Promise, PromisedSpan, Span, promises};
 
@@ -232,4 +232,43 @@ fn without(plan: &Plan, removed: usize) -> Plan {
         }
     }
     rest
+}
+
+#[test]
+fn a_read_of_unwritten_scratch_names_its_step() {
+    let scratch = vector().placed(Buffer::SCRATCH, 0);
+    let mut sender = Plan::new();
+    sender.send(1, scratch);
+    let mut receiver = Plan::new();
+    receiver.receive(0, vector());
+
+    let fault = check(&[sender, receiver], &[Promise::nothing(), Promise::nothing()]).unwrap_err();
+
+    assert_eq!((fault.rank, fault.operation, fault.kind), (0, Some(0), FaultKind::Uninitialized));
+
+    for local in [
+        |plan: &mut Plan, span| plan.combine(span, vector(), Op::Sum),
+        |plan: &mut Plan, span| plan.combine(vector(), span, Op::Sum),
+    ] {
+        let mut plan = Plan::new();
+        local(&mut plan, scratch);
+        assert_eq!(check(&[plan], &[Promise::nothing()]).unwrap_err().kind, FaultKind::Uninitialized);
+    }
+}
+
+#[test]
+fn plans_share_one_operation_and_one_element_size() {
+    let mut plan = Plan::new();
+    plan.reduce(1, vector(), Op::Sum);
+    let mut other = Plan::new();
+    other.send(0, vector());
+    other.reduce(0, vector(), Op::Max);
+
+    let fault = check_common_elements(&[plan.clone(), other]).unwrap_err();
+    assert_eq!((fault.rank, fault.operation, fault.kind), (1, Some(1), FaultKind::OtherOperation { first: Op::Sum }));
+
+    let mut wide = Plan::new();
+    wide.send(0, Span { element_bytes: 2 * vector().element_bytes, ..vector() });
+    let fault = check_common_elements(&[plan, wide]).unwrap_err();
+    assert_eq!((fault.rank, fault.kind), (1, FaultKind::OtherElements { first_bytes: vector().element_bytes }));
 }

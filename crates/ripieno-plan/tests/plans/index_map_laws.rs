@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 const ELEMENT_BYTES: usize = 4;
 /// Number of elements in each buffer of a rank.
 const ELEMENT_COUNT: usize = 8;
-const BUFFERS: [Buffer; 3] = [Buffer::MAIN, Buffer::OUTPUT, Buffer::SCRATCH];
+/// Buffers with defined contents.
+const BUFFERS: [Buffer; 3] = [Buffer::MAIN, Buffer::OUTPUT, Buffer(3)];
 
 /// Elements of a buffer: a run, or rows of one or two elements.
 #[derive(Clone, Debug)]

@@ -131,7 +131,7 @@ fn rows_wait_for_the_bytes_before_them() {
     let waiting = |row: usize| {
         let (mut first, mut second) = (Plan::new(), Plan::new());
         first.receive(1, main(row, 1));
-        first.combine_rows(scratch(0, 2), main(0, 4), rows([0, 2]), Op::Sum);
+        first.combine_rows(output(0, 2), main(0, 4), rows([0, 2]), Op::Sum);
         first.send(1, main(2, 1));
         second.receive(0, main(0, 1));
         second.send(0, main(0, 1));
@@ -157,17 +157,17 @@ fn passing_a_gap_early_keeps_the_order_of_other_operations() {
     // operation follows all others.
     let mut plans = [Plan::new(), Plan::new(), Plan::new()];
     plans[0].receive(2, main(3, 1));
-    plans[0].copy(scratch(0, 1), main(3, 1));
+    plans[0].copy(output(0, 1), main(3, 1));
     for _ in 0..2 {
         plans[0].reduce_rows(1, main(0, 5), rows([0, 4]), Op::Sum);
         plans[1].send(0, main(0, 2));
     }
-    plans[0].combine(scratch(1, 1), main(3, 1), Op::Sum);
+    plans[0].combine(output(1, 1), main(3, 1), Op::Sum);
     plans[1].send(2, main(0, 1));
     plans[2].receive(1, main(0, 1));
     plans[2].send(0, main(0, 1));
     let mut promises = vec![Promise::nothing(); 3];
-    let sources = vec![(0, scratch(0, 1)), (0, scratch(1, 1))];
+    let sources = vec![(0, output(0, 1)), (0, output(1, 1))];
     promises[0] = Promise { spans: vec![PromisedSpan { span: main(3, 1), sources, op: Some(Op::Sum) }] };
     check_all(&plans, &promises);
 }

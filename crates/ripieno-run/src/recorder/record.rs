@@ -140,6 +140,9 @@ impl CollectiveRecord {
         if self.collective == Collective::Regroup {
             return "pulled";
         }
+        if self.collective == Collective::Plan {
+            return "checked";
+        }
         Algorithm::by_index(self.collective, self.algorithm).map_or("unknown algorithm", |algorithm| algorithm.name)
     }
 

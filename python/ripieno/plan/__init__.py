@@ -1,0 +1,25 @@
+"""Collectives of a program as plans: written in Python, proved, priced, drawn, and run by `Communicator.run`.
+
+A plan lists the steps of one rank on spans of numbered buffers. Plans of programs and of the catalogue are the same
+objects of the native module, and the same checker, simulator and executor read both.
+"""
+
+from ripieno.plan.catalogued import catalogue
+from ripieno.plan.checked import CheckedPlans, RankTraffic, check
+from ripieno.plan.plan import Plan
+from ripieno.plan.play import Drawing, draw, simulate, table
+from ripieno.plan.span import Span, vector
+
+__all__ = [
+    "CheckedPlans",
+    "Drawing",
+    "Plan",
+    "RankTraffic",
+    "Span",
+    "catalogue",
+    "check",
+    "draw",
+    "simulate",
+    "table",
+    "vector",
+]
