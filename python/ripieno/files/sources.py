@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard, TypeVar
 from urllib.parse import unquote
 
 from ripieno.errors import InputError
+from ripieno.files import disk
 
 if TYPE_CHECKING:
     # Imported in functions: the import takes a fifth of a worker's start time, and few workers need it.
@@ -279,7 +280,9 @@ def input_errors(path: str, at: str = "") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
+        older = None if is_url(path) else disk.interrupted_replacement(path)
+        reason = "" if older is None else f": its replacement was interrupted, and {older} has the older contents"
+        raise InputError(f"{path} does not exist{reason}") from None
     except ImportError as error:
         raise InputError(f"{path} cannot be opened: {error}") from error
     except READ_ERRORS as error:

@@ -17,7 +17,7 @@ from typing import Any
 import ripieno.flight as flight
 from ripieno import log
 from ripieno.errors import InputError
-from ripieno.files.results import check_new_file, new_file
+from ripieno.files.results import check_new_file, write_text
 from ripieno.flight.clocks import Dump, offsets
 
 Event = dict[str, Any]
@@ -85,8 +85,7 @@ def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:
 
 def write(dumps: Sequence[Dump], path: str | os.PathLike[str]) -> None:
     """Write the trace; the file appears complete or not at all."""
-    with new_file(Path(path)) as part, open(part, "w") as file:
-        json.dump(chrome_trace(dumps), file)
+    write_text(path, json.dumps(chrome_trace(dumps)))
 
 
 def chrome_trace(dumps: Sequence[Dump]) -> dict[str, Any]:

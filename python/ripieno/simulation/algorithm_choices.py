@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files.results import new_file
+from ripieno.files import disk
+from ripieno.files.results import write_text
 from ripieno.simulation.link_costs import cache_folder
 from ripieno.units import duration_text, size_text
 
@@ -114,7 +115,7 @@ def store(choices: AlgorithmChoices) -> Path | None:
     """Store choices on this host. Return None if the cache cannot be written."""
     path = stored_path(choices.hosts, choices.nodes, choices.racks)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         write(choices, path)
     except (OSError, InputError):
         return None
@@ -131,5 +132,4 @@ def load_stored(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str 
 
 def write(choices: AlgorithmChoices, path: Path) -> None:
     """Write choices to a file."""
-    with new_file(path) as part:
-        part.write_text(json.dumps(choices.as_json(), indent=2) + "\n", "utf-8")
+    write_text(path, json.dumps(choices.as_json(), indent=2) + "\n")

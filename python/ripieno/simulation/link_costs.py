@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files.results import new_file
+from ripieno.files import disk
+from ripieno.files.results import write_text
 from ripieno.simulation.cluster import SEGMENT_BYTES, Cluster
 from ripieno.units import duration_text
 
@@ -168,15 +169,14 @@ def cache_folder() -> Path:
 
 def write(costs: MeasuredCosts, path: Path) -> None:
     """Write costs to a file."""
-    with new_file(path) as part:
-        part.write_text(json.dumps(costs.as_json(), indent=2) + "\n", "utf-8")
+    write_text(path, json.dumps(costs.as_json(), indent=2) + "\n")
 
 
 def store(costs: MeasuredCosts) -> Path | None:
     """Store the costs of a cluster on this host. Return None if the cache cannot be written."""
     path = stored_path(costs.hosts)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         write(costs, path)
     except (OSError, InputError):
         return None

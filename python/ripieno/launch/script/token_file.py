@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ripieno.errors import RendezvousError
+from ripieno.files import disk
 from ripieno.files.owners import ANY_ACCESS, access_problem
 
 logger = logging.getLogger("ripieno.launch")
@@ -105,7 +106,7 @@ def secret_of_user() -> bytes:
     """
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ripieno"
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(folder)
         path = folder / "meeting-secret"
         if not path.exists():
             _make_secret(path)
@@ -125,6 +126,8 @@ def _make_secret(path: Path) -> None:
     try:
         with open(descriptor, "wb") as file:
             file.write(secrets.token_bytes(32))
+        # After a power loss, an empty file would be a secret that others know.
+        disk.sync(hidden)
         with suppress(FileExistsError):
             os.link(hidden, path)
     finally:
@@ -189,7 +192,8 @@ def _create_token(path: Path) -> Iterator[str]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(descriptor, token.encode())
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(token.encode())
             # A network file system may show the name before the contents.
             os.fsync(descriptor)
             _publish(hidden, path)
