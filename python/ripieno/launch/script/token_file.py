@@ -32,6 +32,7 @@ _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 # Longer than another job takes to remove an unused folder.
 _REMOVAL_S = 5.0
+_SECRET_BYTES = 32
 # Names of a job's entries in a shared directory: its token, under its identity, and the folder of the native exchange.
 _TOKEN = re.compile("token-[0-9a-f]{16}")
 _FOLDER = re.compile("ripieno-[0-9a-f]{16}-[0-9a-f]{16}")
@@ -102,7 +103,7 @@ def secret_of_user() -> bytes:
     Raises
     ------
     RendezvousError
-        If other users can read or may have written the file.
+        If other users can read or may have written the file, or it is damaged.
     """
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ripieno"
@@ -118,14 +119,17 @@ def secret_of_user() -> bytes:
         reason = access_problem(os.fstat(descriptor), ANY_ACCESS)
         if reason is not None:
             raise RendezvousError(f"{path} {reason}: another user may have created it; remove it")
-        return file.read()
+        secret = file.read(_SECRET_BYTES + 1)
+    if len(secret) != _SECRET_BYTES:
+        raise RendezvousError(f"{path} is damaged: {len(secret)} bytes, expected {_SECRET_BYTES}; remove it")
+    return secret
 
 
 def _make_secret(path: Path) -> None:
     descriptor, hidden = tempfile.mkstemp(prefix=".secret-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(32))
+            file.write(secrets.token_bytes(_SECRET_BYTES))
         # After a power loss, an empty file would be a secret that others know.
         disk.sync(hidden)
         with suppress(FileExistsError):
