@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import io
+import json
 import lzma
 import os
 import stat
@@ -272,6 +273,14 @@ def _checking(get: Callable[..., Any]) -> Callable[..., Any]:
         return response
 
     return checked
+
+
+def parsed_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text. Raise ValueError if it is invalid or nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import Any
 
 from ripieno.errors import InputError
 from ripieno.files import disk
-from ripieno.files.sources import PathLike, absolute, input_errors, is_url, size_bytes
+from ripieno.files.sources import PathLike, absolute, input_errors, is_url, parsed_json, size_bytes
 from ripieno.input.checksums import Checksum
 from ripieno.input.columns import Key, TableFiles
 from ripieno.input.formats import FORMATS
@@ -52,7 +52,7 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     with input_errors(str(path)):
         text = path.read_bytes()
     try:
-        content = json.loads(text)
+        content = parsed_json(text)
     except ValueError as error:
         raise InputError(f"{path} is no partition file: {error}") from error
     if not isinstance(content, dict) or content.get("kind") != _KIND:

@@ -20,6 +20,7 @@ from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.results import write_text
+from ripieno.files.sources import parsed_json
 from ripieno.topology.rack_names import RackNames, racks_of
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def _digest(hosts: Sequence[str]) -> str:
 
 def _stored(path: Path) -> dict[str, str] | None:
     try:
-        racks: dict[str, str] = json.loads(path.read_text("utf-8"))
+        racks: dict[str, str] = parsed_json(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:

@@ -17,6 +17,7 @@ from typing import Any
 from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.results import write_text
+from ripieno.files.sources import parsed_json
 from ripieno.simulation.link_costs import cache_folder
 from ripieno.units import duration_text, size_text
 
@@ -125,7 +126,7 @@ def store(choices: AlgorithmChoices) -> Path | None:
 def load_stored(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str | None]) -> AlgorithmChoices | None:
     """Return the choices stored on this host for ranks with this placement; None if unreadable."""
     try:
-        return AlgorithmChoices.from_json(json.loads(stored_path(hosts, nodes, racks).read_text("utf-8")))
+        return AlgorithmChoices.from_json(parsed_json(stored_path(hosts, nodes, racks).read_text("utf-8")))
     except (OSError, KeyError, TypeError, ValueError):
         return None
 

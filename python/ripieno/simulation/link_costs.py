@@ -18,6 +18,7 @@ from typing import Any
 from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.results import write_text
+from ripieno.files.sources import parsed_json
 from ripieno.simulation.cluster import SEGMENT_BYTES, Cluster
 from ripieno.units import duration_text
 
@@ -198,7 +199,7 @@ def read(path: Path) -> MeasuredCosts:
         If the file does not exist or holds no costs.
     """
     try:
-        return MeasuredCosts.from_json(json.loads(path.read_text("utf-8")))
+        return MeasuredCosts.from_json(parsed_json(path.read_text("utf-8")))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:
