@@ -141,6 +141,7 @@ soak: setup ## Run long seeded tests of random faults, simulated and real
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno --test worlds -- --nocapture
 	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q -m '' python/tests/test_hostile.py
 	RIPIENO_SCHEDULES=0..40 $(PYTHON) -m pytest -q -m '' python/tests/test_hostile_hosts.py
+	RIPIENO_SCHEDULES=0..100000 $(PYTHON) -m pytest -q -m '' --timeout 36000 python/tests/test_failing_disks.py
 	RIPIENO_PROGRAMS=0..10000 $(PYTHON) -m pytest -q -m '' python/tests/test_random_programs.py
 	RIPIENO_LAUNCHES=300 $(PYTHON) -m pytest -q -m '' --timeout 1800 python/tests/test_soak.py -k launches
 	$(PYTHON) benches/run.py faults

@@ -143,6 +143,28 @@ EXCEPTIONS = {
     ("launch", "__init__"): "an actor of Ray reports the installed version of ripieno",
 }
 
+# Modules that change files without `ripieno.files.disk`, and why.
+OWN_WRITERS = {
+    "files/disk.py": "it provides the changes of files",
+    "files/uploads.py": "it sends results to other file systems",
+    "lab/kernel.py": "it sets options of the kernel",
+    "lab/registry.py": "it removes empty folders of emulated clusters",
+    "launch/script/token_file.py": "a file with a token is locked before it has its name",
+    "report/charts.py": "it draws into memory",
+    "torch/rendezvous.py": "torch keeps its rendezvous in a temporary folder",
+    "bench/processes.py": "programs write their output to a temporary folder",
+}
+# Functions of modules, and methods of any object, that change files.
+CHANGES = {
+    "os": "fsync link makedirs mkdir posix_fallocate remove rename renames replace rmdir symlink truncate unlink",
+    "shutil": "copy copy2 copyfile copytree move rmtree",
+    "tempfile": "NamedTemporaryFile TemporaryFile mkdtemp mkstemp",
+    "": "hardlink_to mkdir rename rmdir savefig symlink_to to_csv to_parquet tofile unlink write_bytes write_text",
+}
+# Functions that write to a path or to an open file. Their argument must be a file of `ripieno.files.disk`.
+FILE_WRITERS = ("CSVWriter", "OSFile", "ParquetWriter", "write_csv", "write_feather", "write_table")
+FILE_WRITERS += ("np.save", "np.savetxt", "np.savez", "np.savez_compressed")
+
 # Packages that take longer to import than all other imports of a worker together.
 SLOW_PACKAGES = ("fsspec", "matplotlib", "pandas", "rich", "skimage", "sklearn")
 
@@ -205,6 +227,64 @@ def test_workers_start_without_slow_packages():
 
     assert "ripieno.algorithms.logistic.program" in names
     assert done.stdout == "[]\n"
+
+
+def test_files_are_changed_through_one_module():
+    changes = {
+        str(path.relative_to(PACKAGE)): [call.lineno for call in _calls(path) if _changes_files(call)]
+        for path in PACKAGE.rglob("*.py")
+    }
+
+    assert {file: lines for file, lines in changes.items() if lines and file not in OWN_WRITERS} == {}
+    assert [file for file in OWN_WRITERS if not changes[file]] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "is_change"),
+    [
+        ("open(path, 'w')", True),
+        ("open(path, mode='ab')", True),
+        ("path.open('x')", True),
+        ("os.open(path, os.O_WRONLY)", True),
+        ("np.save(path, array)", True),
+        ("np.memmap(path, dtype, 'r+')", True),
+        ("path.write_text(text)", True),
+        ("figure.savefig(path)", True),
+        ("os.replace(old, new)", True),
+        ("pq.write_table(table, path)", True),
+        ("pq.write_table(table, file)", False),
+        ("disk.write_text(path, text)", False),
+        ("name.replace('a', 'b')", False),
+        ("open(path, 'rb')", False),
+        ("write_table(columns, out)", False),
+    ],
+)
+def test_a_change_of_files_is_recognized(source, is_change):
+    assert _changes_files(ast.parse(source).body[0].value) == is_change
+
+
+def _calls(path: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+
+
+def _changes_files(call: ast.Call) -> bool:
+    """Return whether a call can change files by a path, other than through `ripieno.files.disk`."""
+    owner, _, name = ast.unparse(call.func).rpartition(".")
+    arguments = [ast.unparse(each) for each in (*call.args, *(keyword.value for keyword in call.keywords))]
+    if owner == "disk":
+        return False
+    if (owner, name) == ("os", "open"):
+        flags = re.search("O_(WRONLY|RDWR|CREAT|APPEND|TRUNC)", " ".join(arguments))
+        return flags is not None and "os.devnull" not in arguments
+    if name in ("open", "memmap"):
+        modes = [each for each in arguments if re.fullmatch("'[rwaxbt+]{1,3}'", each)]
+        return any(set(mode) & set("wax+") for mode in modes)
+    if not owner:
+        # Functions of this package have such names, too.
+        return False
+    if {name, f"{owner}.{name}"} & set(FILE_WRITERS) and len(arguments) > 1:
+        return "file" not in arguments
+    return name in CHANGES.get(owner, "").split() or name in CHANGES[""].split()
 
 
 def _packages_in(folder: Path) -> set[str]:

@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import os
+import pickle
 import shutil
 import tracemalloc
 from collections.abc import Callable
@@ -27,9 +28,12 @@ import ripieno as rp
 import scipy.io
 import scipy.sparse
 from damage import damaged
+from malice import Marker, npy, zipped
+from ripieno import flight
 from ripieno.algorithms.als.table import opened
 from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.cli import main
+from ripieno.cli.options import read_numbers
 from ripieno.graph.graph import open_graph
 from ripieno.input import TableFiles, open_partitions
 from ripieno.input.columns import TableOptions
@@ -166,6 +170,10 @@ def job_trace() -> bytes:
     return json.dumps({"traceEvents": [*names, *calls]}).encode()
 
 
+def flight_records() -> list[bytes]:
+    return [json.dumps({"rank": 0, "job": "a", "world_size": 1, "records": [], "clock": "c"}).encode()]
+
+
 def costs() -> bytes:
     link = link_costs.LinkCost(1e-6, 1e9)
     described = dict.fromkeys(("add_s_per_byte", "copy_s_per_byte"), 1e-09)
@@ -188,6 +196,7 @@ CSV = b"a,b,c\n1,2,3\n4,5,6\n7,8.5,-9e3\n"
 SVM = b"1 1:0.5 3:2\n-1 2:1e-3 # words\n2 qid:3 1:1 7:4\n"
 READERS = [
     FileReader("rows.npy", lambda: [saved(np.save, ROWS), saved(np.save, ROWS.astype(">f8"))], rows),
+    FileReader("weights.npy", lambda: [saved(np.save, ROWS[0])], lambda path: read_numbers(path, "weights")),
     FileReader("rows.npz", lambda: [saved(np.savez, ROWS), saved(np.savez_compressed, a=ROWS)], rows),
     FileReader("rows.csv", lambda: [CSV, b"1,2\n3,4\n", *DIALECTS[:-1]], rows),
     FileReader("rows.txt", lambda: [b"p 0 0 1 2\np 0 1 1 3\n"], rows),
@@ -223,6 +232,7 @@ READERS = [
     FileReader("racks.toml", lambda: [b'[racks]\nnorth = ["host1", "host2*"]\nsouth = ["host3"]\n'], rack_of_this_host),
     FileReader("trace.json", lambda: [job_trace()], replay.read),
     FileReader("costs.json", lambda: [costs()], link_costs.read),
+    FileReader("rank.flight.json", flight_records, lambda path: flight.trace.read([path.parent])),
     FileReader("packets.json", lambda: [curve()], packets.read),
 ]
 
@@ -254,6 +264,55 @@ def test_a_damaged_file_is_read_or_named_in_an_error(reader: FileReader, tmp_pat
             tracemalloc.stop()
         assert taken_bytes <= MEMORY_BYTES_MAX, f"{description}: took {taken_bytes} bytes"
     assert read_count < INPUT_COUNT, "no damage was detected"
+
+
+def malicious(marker: Path) -> list[bytes]:
+    """Return files that run code when unpickled, claim or unpack to much memory, or name files outside."""
+    code = pickle.dumps(Marker(marker))
+    extension = {"ARROW:extension:name": "arrow.py_extension_type", "ARROW:extension:metadata": code}
+    table = pa.table([pa.array([1.0, 2.0])], pa.schema([pa.field("a", pa.float64(), metadata=extension)]))
+    entry = {"path": "../../secret", "start": 0, "stop": 9, "size_bytes": 9, "hosts": [], "copies": ["/dev/zero"]}
+    listed = {"kind": "ripieno partitions", "version": 2, "formats": [{"name": "text"}]}
+    described = {"format": 0, "checksum": {"ranges": [[0, 9]], "sha256": "", "file_bytes": 9}, "compression": None}
+    objects = npy((1,), "|O", code)
+    return [
+        code,
+        objects,
+        npy((1 << 50,)),
+        *(zipped(name, content) for name in ("x.npy", "../../x.npy", "data.npy") for content in (objects, code)),
+        zipped("x.npy", npy((1 << 50,))),
+        *(saved(lambda file, write=write: write(table, file)) for write in (pq.write_table, pa.feather.write_feather)),
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        json.dumps(listed | {"partitions": [entry | described]}).encode(),
+        b"%%MatrixMarket matrix coordinate real general\n9999999999 9999999999 9999999999999\n1 1 1\n",
+        b"1 9223372036854775807:1\n",
+        pa.compress(b"9" * (1 << 22), "gzip", asbytes=True),
+        pa.compress(b"9" * (1 << 22), "zstd", asbytes=True),
+    ]
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_a_malicious_file_runs_no_code_and_takes_little_memory(reader: FileReader, tmp_path, monkeypatch, recwarn):
+    monkeypatch.chdir(tmp_path)
+    reader.valid()
+    path, marker = tmp_path / "malicious" / reader.name, tmp_path / "ran"
+    path.parent.mkdir(parents=True)
+    for content in malicious(marker):
+        path.write_bytes(content)
+        tracemalloc.start()
+        try:
+            reader.read(path)
+        except rp.RipienoError as error:
+            assert path.name in str(error) or path.parent.name in str(error), (content[:40], error)
+        except Exception as error:
+            raise AssertionError(f"{reader.name}: {content[:40]!r}: {type(error).__name__}: {error}") from error
+        finally:
+            taken_bytes = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert taken_bytes <= MEMORY_BYTES_MAX, (content[:40], taken_bytes)
+    assert not marker.exists()
+    assert [each.name for each in tmp_path.rglob("*") if each.name in ("x.npy", "data.npy", "secret")] == []
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 from ripieno import errors
+from ripieno.launch.process import report
 
 
 def test_rank_failed_names_rank_host_cause_and_traceback():
@@ -15,6 +16,16 @@ def test_rank_failed_names_rank_host_cause_and_traceback():
 
 def test_rank_failed_without_details_is_still_a_sentence():
     assert str(errors.RankFailed(3)) == "rank 3 failed: cause unknown"
+
+
+def test_an_exception_above_the_bound_stays_on_its_rank(monkeypatch):
+    monkeypatch.setattr(report, "EXCEPTION_BYTES_MAX", 1000)
+    small, large = (report.FailureReport.of(ValueError("x" * count), 3, "node7") for count in (10, 2000))
+
+    with pytest.raises(ValueError, match=r"^x{10}$"):
+        small.throw()
+    with pytest.raises(errors.RankFailed, match=r"node7 failed: ValueError of 2\.\d+ KB, expected at most 1 KB"):
+        large.throw()
 
 
 def test_too_few_slots_are_reported_with_numbers_and_a_remedy():

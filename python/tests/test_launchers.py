@@ -158,6 +158,14 @@ def test_a_secret_that_others_can_read_is_refused(tmp_path, monkeypatch):
         chosen(recorded.TORCHRUN)
 
 
+def test_a_secret_that_is_known_because_it_is_empty_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "ripieno").mkdir()
+    (tmp_path / "ripieno/meeting-secret").touch(0o600)
+    with pytest.raises(rp.RendezvousError, match="meeting-secret is damaged: 0 bytes, expected 32; remove it"):
+        chosen(recorded.TORCHRUN)
+
+
 def test_an_existing_name_is_reported_by_every_rank_at_once(tmp_path):
     path = tmp_path / "taken"
     path.mkdir(mode=0o755)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-from pathlib import Path
-
 import fsspec
 import numpy as np
 import pyarrow.parquet as pq
@@ -113,20 +110,6 @@ def test_an_older_result_is_restored_or_named_if_the_new_one_cannot_be_renamed(m
     assert other == "other.txt" and memory.cat(f"/results/{older}") == b"old"
     assert older == "a.txt" or f"the older result is now /results/{older}, because restoring" in str(caught.value)
     assert (older == "a.txt") == (".old" not in lost)
-
-
-def test_an_older_local_folder_is_restored(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, "full")
-
-    (tmp_path / "result").mkdir()
-    (tmp_path / "result" / "a.txt").write_text("old")
-    monkeypatch.setattr(Path, "replace", full)
-
-    with pytest.raises(OSError, match="full"), new_folder(tmp_path / "result", ["a.txt"]) as part:
-        (part / "a.txt").write_text("new")
-
-    assert list(tmp_path.iterdir()) == [tmp_path / "result"] and (tmp_path / "result" / "a.txt").read_text() == "old"
 
 
 @pytest.mark.parametrize(

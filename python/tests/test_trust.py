@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import pickle
@@ -11,17 +10,13 @@ import secrets
 import subprocess
 import sys
 import textwrap
-import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 import ripieno as rp
+from malice import Marker
 from ripieno.algorithms.fit_checkpoint import FitCheckpoint
-from ripieno.algorithms.result_folder import ResultFolder
-from ripieno.cli.options import read_numbers
-from ripieno.graph.graph import open_graph
-from ripieno.input.matrix import open_source
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 from stand_in_engine import StandIn
 from unauthenticated_peers import isolated
@@ -236,56 +231,6 @@ def test_launches_succeed_among_unauthenticated_peers_with_few_descriptors(tmp_p
 
 
 # Files written by other users
-
-
-class Marker:
-    """Creates a file when unpickled."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (self.path,)
-
-
-def npy(shape, dtype="<f8", body=b""):
-    header = str({"descr": dtype, "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + body
-
-
-def zipped(name, content):
-    target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(name, content)
-    return target.getvalue()
-
-
-# Loaders by file suffix: models, options, rows and edges.
-LOADERS = {
-    "model.json": lambda path: ResultFolder.read(path.parent).algorithm,
-    "centroids.npy": lambda path: ResultFolder(str(path.parent), {}).array("centroids", None),
-    "weights.npy": lambda path: read_numbers(path, "weights"),
-    "rows.npy": lambda path: open_source(str(path)).read_share(0, 1),
-    "rows.npz": lambda path: open_source(str(path)).read_share(0, 1),
-    "edges.npy": lambda path: open_graph(str(path)).read_share(0, 1),
-    "edges.npz": lambda path: open_graph(str(path)).read_share(0, 1),
-}
-
-
-@pytest.mark.parametrize("name", LOADERS)
-def test_no_file_runs_code_or_allocates_more_than_its_size(tmp_path, name):
-    marker, path = tmp_path / "ran", tmp_path / name
-    code = pickle.dumps(Marker(marker))
-    objects, bomb = npy((1,), "|O", code), npy((1 << 50,))
-    malicious = [code, objects, bomb, zipped("code.pickle", code), zipped("x.npy", objects), zipped("x.npy", bomb)]
-    malicious += [zipped("../../x.npy", objects), zipped("x.npy", b"\0" * (1 << 22)), b"[" * 100_000]
-
-    for content in malicious:
-        path.write_bytes(content)
-        with pytest.raises(rp.InputError):
-            LOADERS[name](path)
-
-    assert sorted(each.name for each in tmp_path.iterdir()) == [name]
 
 
 def forged_checkpoint(folder: Path, name: str, names: list[str], *blobs: bytes) -> Path:

@@ -36,7 +36,7 @@ extern "system" fn Java_org_ripieno_Native_meet<'local>(
 ) -> jlong {
     with_exceptions(env, |env| {
         let token = text(env, &token)?.unwrap_or_default();
-        let mut config = Config::new(rank as usize, world_size as usize, Token::from_secret(token));
+        let mut config = Config::new(rank as usize, world_size as usize, Token::from_text("token", &token)?);
         config.host = text(env, &host)?;
         config.rack = text(env, &rack)?;
         config.ports = Ports { first: first_port as u16, last: last_port as u16 };

@@ -4,8 +4,25 @@ use crate::error::NetError;
 use ripieno_run::Replicas;
 use ripieno_run::membership::MembershipTiming;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
+
+/// The number of characters of an alphabet, and the test for its characters.
+type Alphabet = (usize, fn(char) -> bool);
+/// The usual alphabets of random text, the smallest first. Other text counts as printable ASCII.
+const ALPHABETS: [Alphabet; 5] = [
+    (10, |c| c.is_ascii_digit()),
+    (16, |c| matches!(c, '0'..='9' | 'a'..='f')),
+    (26, |c| c.is_ascii_lowercase()),
+    (36, |c| c.is_ascii_lowercase() || c.is_ascii_digit()),
+    (62, |c| c.is_ascii_alphanumeric()),
+];
+const PRINTABLE_COUNT: usize = 100;
+/// The minimum entropy of a token as text, computed for random characters of its alphabet.
+const TOKEN_BITS_MIN: f64 = 128.0;
+/// A random token of that many bits has fewer distinct characters only once in a billion times.
+const DISTINCT_MIN: usize = 6;
 
 /// Bytes of a job token.
 pub const TOKEN_BYTES: usize = 32;
@@ -20,7 +37,25 @@ impl Token {
         Token(bytes)
     }
 
-    /// Derive a token from a secret of any length (e.g. the environment variable `RIPIENO_TOKEN`).
+    /// Derive a token from text that a user has chosen, such as the environment variable `RIPIENO_TOKEN`.
+    ///
+    /// Returns [`NetError::Config`] if the text can be guessed: an unauthenticated peer can test guesses against messages
+    /// of ranks. `name` is the setting, for the error. `python/ripieno/launch/script/tokens.py` has the same rule.
+    pub fn from_text(name: &'static str, text: &str) -> Result<Token, NetError> {
+        let has_alphabet = |(_, contains): &&Alphabet| text.chars().all(contains);
+        let alphabet_count = ALPHABETS.iter().find(has_alphabet).map_or(PRINTABLE_COUNT, |(count, _)| *count);
+        let bits = text.chars().count() as f64 * (alphabet_count as f64).log2();
+        let distinct_count = text.chars().collect::<BTreeSet<_>>().len();
+        if bits >= TOKEN_BITS_MIN && distinct_count >= DISTINCT_MIN {
+            return Ok(Token::from_secret(text));
+        }
+        // The error must not contain the secret.
+        let value = format!("({} characters, {distinct_count} of them distinct)", text.chars().count());
+        let expected = format!("{TOKEN_BITS_MIN} random bits or more, as `openssl rand -hex 32` prints");
+        Err(NetError::Config { name, value, expected })
+    }
+
+    /// Derive a token from a secret of any length. Use [`Token::from_text`] for text that a user has chosen.
     pub fn from_secret(secret: impl AsRef<[u8]>) -> Token {
         Token(Sha256::new().chain_update(b"ripieno token 1\0").chain_update(secret).finalize().into())
     }
@@ -229,3 +264,30 @@ impl Config {
 /// Limit of the world size.
 pub const MAX_WORLD_SIZE: usize = 1_000_000;
 const SHORTEST_HEARTBEAT_TIMEOUT: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_can_be_guessed_is_no_token() {
+        let digits = "1234567890".repeat(3);
+        for text in ["", "a", "correct horse", &"0".repeat(64), &"abcabc".repeat(20), &"f3".repeat(15), &digits] {
+            let error = Token::from_text("RIPIENO_TOKEN", text).unwrap_err().to_string();
+            assert!(
+                error.starts_with("RIPIENO_TOKEN=(") && error.contains("expected 128 random bits or more"),
+                "{error}"
+            );
+            assert!(text.len() < 2 || !error.contains(text), "{error} contains the secret");
+        }
+    }
+
+    #[test]
+    fn random_text_is_a_token() {
+        for _ in 0..200 {
+            let text = Token::random_text().unwrap();
+            assert_eq!(Token::from_text("token", &text), Ok(Token::from_secret(&text)));
+            assert!(Token::from_text("token", &text[..32]).is_ok());
+        }
+    }
+}

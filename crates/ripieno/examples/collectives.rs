@@ -57,7 +57,7 @@ fn main() -> CollectiveResult<()> {
 /// Connect to the other ranks as the environment variables specify.
 fn connect() -> CollectiveResult<Communicator> {
     let variable = |name: &str| env::var(name).map_err(|error| format!("{name}: {error}"));
-    let token = Token::from_secret(variable("RIPIENO_TOKEN")?);
+    let token = Token::from_text("RIPIENO_TOKEN", &variable("RIPIENO_TOKEN")?)?;
     let config = Config::new(variable("RANK")?.parse()?, variable("WORLD_SIZE")?.parse()?, token);
     let mut store = TcpStore::new(&config, &variable("MASTER_ADDR")?, variable("MASTER_PORT")?.parse()?);
     Ok(Communicator::new(Box::new(Endpoint::connect(config, &mut store)?)))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ripieno import log
 from ripieno.algorithms.clock import IterationTime
 from ripieno.algorithms.progress import Progress
-from ripieno.files.results import ResultPath, new_file
+from ripieno.files.results import ResultPath, write_text
 from ripieno.files.tables import check_format
 from ripieno.input.split import LOGGER as INPUT
 from ripieno.units import duration_text
@@ -160,8 +160,7 @@ class ShownReport:
 
         check_format(path, (".html", ".htm"))
         html = page_of(self)
-        with new_file(path) as part:
-            Path(part).write_text(html, encoding="utf-8", errors="backslashreplace")
+        write_text(path, html)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

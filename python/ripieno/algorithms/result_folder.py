@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ripieno._version import __version__
 from ripieno.errors import InputError
-from ripieno.files import sources
+from ripieno.files import disk, sources
 from ripieno.files.npy import read_array
 from ripieno.files.results import ResultPath, check_new_folder, new_folder, save_array
 from ripieno.files.sources import PathLike
@@ -153,7 +153,7 @@ class FromResult(BaseEstimator):
         with new_folder(folder, names) as part:
             for name, array in arrays.items():
                 save_array(part / f"{name}.npy", array)
-            (part / "model.json").write_text(json.dumps(description, indent=2) + "\n")
+            disk.write_text(part / "model.json", json.dumps(description, indent=2) + "\n")
 
     @classmethod
     def load(cls, folder: PathLike) -> Self:

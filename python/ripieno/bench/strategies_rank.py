@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ripieno.files import disk
 from ripieno.launch.script.environment import init
 
 
@@ -101,7 +102,7 @@ def main(case: BroadcastCase, folder: Path) -> None:
                     "fetches": variable.recorded().fetches if case.record else [],
                 }
             )
-        (folder / f"{comm.rank}.json").write_text(json.dumps(found))
+        disk.write_text(folder / f"{comm.rank}.json", json.dumps(found))
     if not case.killed:
         comm.close()
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ripieno.bench.processes import ProgramFailed, run
 from ripieno.errors import RipienoError
+from ripieno.files import disk
 
 # Timeout of compilers and version queries, which normally end long before.
 QUERY_TIMEOUT_S = 60.0
@@ -204,7 +205,7 @@ def java_archive(source: Path, libraries: Path) -> Path:
         with tempfile.TemporaryDirectory(dir=archive.parent) as folder:
             words = [compiler, "--release", "17", "-cp", f"{libraries}/*", "-d", f"{folder}/classes", str(source)]
             run(words, timeout_s=QUERY_TIMEOUT_S)
-            Path(shutil.make_archive(f"{folder}/archive", "zip", f"{folder}/classes")).rename(archive)
+            disk.publish(shutil.make_archive(f"{folder}/archive", "zip", f"{folder}/classes"), archive)
     return archive
 
 
@@ -254,11 +255,11 @@ def _compiled(compiler: str, source: Path, options: list[str]) -> Path:
         # Write to a temporary name first: other processes may compile or run the same program.
         unfinished = program.with_suffix(f".{os.getpid()}")
         run([path, *options, "-o", unfinished, source], timeout_s=QUERY_TIMEOUT_S)
-        unfinished.rename(program)
+        disk.publish(unfinished, program)
     return program
 
 
 def _cache_folder() -> Path:
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ripieno"
-    folder.mkdir(parents=True, exist_ok=True)
+    disk.make_folders(folder)
     return folder

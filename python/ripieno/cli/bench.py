@@ -121,11 +121,10 @@ def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrit
 def _write_results(found: Any, plot: Path | None, target: Path | None) -> None:
     """Print, draw and write the results."""
     from ripieno.bench import table
-    from ripieno.files.results import new_file
+    from ripieno.files.results import new_file, write_text
 
     if target is not None:
-        with new_file(target) as part:
-            part.write_text(json.dumps(found.as_json(), indent=2) + "\n")
+        write_text(target, json.dumps(found.as_json(), indent=2) + "\n")
         click.echo(target)
     found.show(table.console())
     if plot is not None:
@@ -181,7 +180,7 @@ def model_command(
       ripieno bench model --shapes 4x8:4 --algorithms broadcast=chain,allreduce=ring --bytes 1MB --repetitions 3
     """
     from ripieno.bench import model as bench
-    from ripieno.files.results import check_results, new_file
+    from ripieno.files.results import check_results, write_text
 
     check_results({"--markdown": markdown, "--json": target}, overwrite=overwrite)
     words |= {} if algorithms is None else {"algorithms": algorithms.split(",")}
@@ -189,8 +188,7 @@ def model_command(
     found.show()
     for path, text in ((markdown, found.markdown), (target, lambda: json.dumps(found.as_json(), indent=2) + "\n")):
         if path is not None:
-            with new_file(path) as part:
-                part.write_text(text(), "utf-8")
+            write_text(path, text())
             click.echo(path)
     sys.exit(int(not found.is_reached))
 
@@ -247,7 +245,7 @@ def strategies_command(
       ripieno bench strategies --hosts 32 --racks 4 --rate 20mbit --uplink 20mbit --bytes 6.4MiB --random-order
     """
     from ripieno.bench import strategies as bench
-    from ripieno.files.results import check_results, new_file
+    from ripieno.files.results import check_results, write_text
 
     check_results({"--out": out, "--json": target}, overwrite=overwrite)
     names = strategies.split(",")
@@ -260,13 +258,11 @@ def strategies_command(
     found = bench.measure(request)
     found.show()
     if target is not None:
-        with new_file(target) as part:
-            part.write_text(json.dumps(found.as_json(), indent=2) + "\n", "utf-8")
+        write_text(target, json.dumps(found.as_json(), indent=2) + "\n")
         click.echo(target)
     if out is not None:
         with log.warn_on_failure("ripieno.bench", str(out)):
-            with new_file(out) as part:
-                part.write_text(found.page(), "utf-8")
+            write_text(out, found.page())
             click.echo(out)
 
 
@@ -320,7 +316,8 @@ def threads_command(
     """
     from ripieno.bench import threads as bench
     from ripieno.bench.pages import threads as pages
-    from ripieno.files.results import check_new_folder, check_results, new_file, new_folder
+    from ripieno.files import disk
+    from ripieno.files.results import check_new_folder, check_results, new_folder, write_text
 
     check_results({"--out": out, "--json": target}, overwrite=overwrite)
     drawn_before = [path.name for path in draw.glob("*.svg")] if draw is not None and overwrite else []
@@ -332,19 +329,17 @@ def threads_command(
     found = bench.measure(bench.ThreadsQuery(**words))
     found.show()
     if target is not None:
-        with new_file(target) as part:
-            part.write_text(json.dumps(found.as_json(), indent=2) + "\n", "utf-8")
+        write_text(target, json.dumps(found.as_json(), indent=2) + "\n")
         click.echo(target)
     if out is not None:
         with log.warn_on_failure("ripieno.bench", str(out)):
-            with new_file(out) as part:
-                part.write_text(pages.page(found), "utf-8")
+            write_text(out, pages.page(found))
             click.echo(out)
     if draw is not None:
         with log.warn_on_failure("ripieno.bench", str(draw)):
             with new_folder(draw, drawn_before) as folder:
                 for name, svg in pages.drawings(found).items():
-                    (folder / name).write_text(svg, "utf-8")
+                    disk.write_text(folder / name, svg)
             click.echo(draw)
 
 

@@ -109,7 +109,7 @@ def _collective_command(collective: str) -> click.Command:
           ripieno explain broadcast --ranks 8 --bytes 64MiB --rate 100mbit --strategies
           ripieno explain allreduce --costs costs.json --bytes 64KiB
         """
-        from ripieno.files.results import check_results, new_file
+        from ripieno.files.results import check_results
         from ripieno.simulation import explain, explain_strategies, pictures
         from ripieno.simulation.curves import price_curves, segment_curve
 
@@ -132,23 +132,20 @@ def _collective_command(collective: str) -> click.Command:
         check_results({"--draw": draw, "--curves": curves, "--segments": segments}, overwrite=overwrite)
         if curves is not None:
             found_curves = price_curves(collective, cluster, most_bytes=nbytes)
-            with new_file(curves) as part:
-                pictures.write(found_curves.picture(), curves, part)
+            pictures.write(found_curves.picture(), curves)
             click.echo(json.dumps(found_curves.as_json(), indent=2) if as_json else f"{found_curves}\n{curves}")
             return
         found = explain(collective, cluster, nbytes=nbytes, order=order, root=root, costs=costs_of(**words))
         if segments is not None:
             name = algorithm or found.fastest.algorithm
             by_segments = segment_curve(collective, cluster, nbytes=nbytes, algorithm=name, root=root)
-            with new_file(segments) as part:
-                pictures.write(by_segments.picture(), segments, part)
+            pictures.write(by_segments.picture(), segments)
             click.echo(json.dumps(by_segments.as_json(), indent=2) if as_json else f"{by_segments}\n{segments}")
             return
         if draw is not None:
             name = f"{algorithm or found.fastest.algorithm}{'' if order is None else f'@{order}'}"
             picture = pictures.plan(collective, name, cluster, nbytes, root)
-            with new_file(draw) as part:
-                pictures.write(picture, draw, part)
+            pictures.write(picture, draw)
         if as_json:
             click.echo(json.dumps(found.as_json(), indent=2))
             return
@@ -174,6 +171,7 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
     Examples:
       ripieno explain plans --draw plans
     """
+    from ripieno.files import disk
     from ripieno.files.results import check_new_folder, new_folder
     from ripieno.simulation import pictures
 
@@ -183,7 +181,7 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
     check_new_folder(draw, before)
     with new_folder(draw, before) as folder:
         for name, picture in pictures.all_plans(ranks, PLANS_BYTES).items():
-            (folder / f"{name}.svg").write_text(picture, "utf-8")
+            disk.write_text(folder / f"{name}.svg", picture)
     click.echo(draw)
 
 

@@ -28,6 +28,7 @@ from ripieno.cli.options import (
     trace_option,
 )
 from ripieno.cli.table_options import table_options
+from ripieno.files import disk
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def write_model(
         for name, array in arrays.items():
             save_array(folder / f"{name}.npy", array)
         description = _description(output, facts, report, parameters, inputs, model)
-        (folder / "model.json").write_text(json.dumps(description, indent=2) + "\n")
+        disk.write_text(folder / "model.json", json.dumps(description, indent=2) + "\n")
 
     def write(part: Path) -> None:
         tiles, charted = output.page()

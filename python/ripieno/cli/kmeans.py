@@ -29,6 +29,7 @@ from ripieno.cli.fits import (
 )
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.errors import InputError
+from ripieno.files import disk
 from ripieno.files.results import ResultPath, new_folder, save_array
 from ripieno.flight.trace import traced
 from ripieno.launch.engine.contract import Engine
@@ -210,7 +211,7 @@ def _open(
 def _write(folder: Path, model: KMeans, names: Sequence[str]) -> None:
     for name, array in model._saved_arrays().items():
         save_array(folder / f"{name}.npy", array)
-    (folder / "model.json").write_text(json.dumps(_description(model, names), indent=2) + "\n")
+    disk.write_text(folder / "model.json", json.dumps(_description(model, names), indent=2) + "\n")
 
 
 def _parameters(model: KMeans) -> dict[str, Any]:

@@ -60,7 +60,7 @@ def packets_command(
     from ripieno.bench import figures, table
     from ripieno.bench import packets as measuring
     from ripieno.bench.cases import sizes_of
-    from ripieno.files.results import check_results, new_file
+    from ripieno.files.results import check_results, write_text
     from ripieno.launch.script.run import under_launcher
     from ripieno.sparse import packets
     from ripieno.units import bytes_text, duration_text
@@ -88,16 +88,14 @@ def packets_command(
         f"latency {duration_text(curve.latency_s)}"
     )
     if target is not None:
-        with new_file(target) as part:
-            part.write_text(json.dumps({"machine": figures.machine(), **found}, indent=2) + "\n")
+        write_text(target, json.dumps({"machine": figures.machine(), **found}, indent=2) + "\n")
         click.echo(target)
     if plot is not None:
         with log.warn_on_failure("ripieno.bench", str(plot)):
             # This import loads matplotlib.
             from ripieno.bench.pages.sparse import throughput_chart
 
-            with new_file(plot) as part:
-                part.write_text(throughput_chart({f"{found['ranks']} ranks": curve}), encoding="utf-8")
+            write_text(plot, throughput_chart({f"{found['ranks']} ranks": curve}))
             click.echo(plot)
 
 

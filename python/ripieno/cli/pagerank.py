@@ -19,7 +19,7 @@ from ripieno.cli.options import (
     quiet_option,
     top_option,
 )
-from ripieno.files.results import ResultPath, new_file
+from ripieno.files.results import ResultPath, write_text
 from ripieno.files.tables import write_table
 from ripieno.flight.trace import traced
 from ripieno.launch.engine.contract import Engine
@@ -116,8 +116,8 @@ def pagerank_command(
 def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
     write_table({"vertex": model.vertices_, "rank": model.ranks_}, out)
     if report is not None:
-        with log.warn_on_failure("ripieno.report", str(report)), new_file(report) as part:
-            part.write_text(json.dumps(_report_content(model), indent=2) + "\n")
+        with log.warn_on_failure("ripieno.report", str(report)):
+            write_text(report, json.dumps(_report_content(model), indent=2) + "\n")
 
 
 def _report_content(model: PageRank) -> dict[str, Any]:

@@ -34,7 +34,7 @@ def reproduce_command(name: str, as_json: bool, out: Path | None, overwrite: boo
       ripieno reproduce twister-table-8
       ripieno reproduce all --out papers.md
     """
-    from ripieno.files.results import check_results, new_file
+    from ripieno.files.results import check_results, write_text
     from ripieno.simulation import papers
 
     if out is not None and name != "all":
@@ -49,8 +49,7 @@ def reproduce_command(name: str, as_json: bool, out: Path | None, overwrite: boo
     if name == "list":
         _list(as_json=as_json)
     elif out is not None:
-        with new_file(out) as part:
-            part.write_text(papers.page(), "utf-8")
+        write_text(out, papers.page())
         click.echo(out)
     else:
         found = [papers.reproduce(each) for each in (papers.REPRODUCTIONS if name == "all" else [name])]

@@ -126,7 +126,7 @@ def simulate_command(
       ripieno simulate --trace trace.json --hosts 64 --rate 1gbit
     """
     from ripieno.cli.options import Size
-    from ripieno.files.results import check_results, new_file
+    from ripieno.files.results import check_results
     from ripieno.simulation import pictures
 
     play = _machines if heal or algorithm in _MACHINES else _plans
@@ -161,8 +161,7 @@ def simulate_command(
     for path, drawn in ((timeline, _drawn), (loads, _loads)):
         if path is not None:
             with log.warn_on_failure("ripieno.simulation", str(path)):
-                with new_file(path) as part:
-                    pictures.write(drawn(found), path, part)
+                pictures.write(drawn(found), path)
                 if not as_json:
                     click.echo(path)
 

@@ -49,7 +49,7 @@ def topology_command(
       ripieno lab run --no-prefix -- ripieno topology --measure
       srun --ntasks-per-node 1 ripieno topology --out racks.toml
     """
-    from ripieno.files.results import check_results, new_file
+    from ripieno.files.results import check_results, write_text
     from ripieno.launch.script.environment import init
     from ripieno.simulation import pictures
 
@@ -63,13 +63,11 @@ def topology_command(
         return
     click.echo(json.dumps(found.as_json(), indent=2) if as_json else str(found))
     if out is not None:
-        with new_file(out) as part:
-            part.write_text(found.toml(), "utf-8")
+        write_text(out, found.toml())
         if not as_json:
             click.echo(out)
     if draw is not None:
         with log.warn_on_failure("ripieno.topology", str(draw)):
-            with new_file(draw) as part:
-                pictures.write(found.picture(), draw, part)
+            pictures.write(found.picture(), draw)
             if not as_json:
                 click.echo(draw)

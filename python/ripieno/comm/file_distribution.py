@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ripieno._checks import check_count
@@ -19,7 +20,8 @@ from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, ch
 from ripieno.comm.shared_files import Place, reading_slot, reason_of, remove, write_copies
 from ripieno.disciplines import DISCIPLINES, discipline_of
 from ripieno.errors import BroadcastError, InputError, RipienoError
-from ripieno.files.results import PART_SUFFIX
+from ripieno.files import disk
+from ripieno.files.disk import PART_SUFFIX
 from ripieno.files.sources import opened
 
 #: Interval at which ranks report their progress to the root.
@@ -366,7 +368,7 @@ class _OutputFile:
                 return self._mark_found(found)
             if os.path.lexists(self.path) and not self._overwrite:
                 raise InputError("it exists and has other contents: choose another name, or overwrite it")
-            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            disk.make_folders(Path(self.path).parent)
             self._is_open = not os.path.lexists(self._part)
             self._file = BlockFile.fill(self._part, *blocks)
             self._is_open = True
@@ -416,23 +418,21 @@ class _OutputFile:
     def _write(self, shown: ValueBuffer | None) -> None:
         if shown is not None:
             shown.sync(self._part)
-        else:
-            if self._source is not None:
-                shutil.copyfile(self._source, self._part)
-            _sync(self._part)
+        elif self._source is not None:
+            disk.copy(self._source, self._part)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(self._part, self._entry.mode & ~mask)
-        os.replace(self._part, self.path)
+        disk.publish(self._part, self.path)
         self._is_open = False
-        _sync(os.path.dirname(self.path))
+        disk.sync(os.path.dirname(self.path))
 
     def close(self, *, keep: bool) -> None:
         """Remove an unfinished file, unless `keep` retains it for resumption."""
         self._file = None
         if self._is_open and not keep:
             with suppress(OSError):
-                os.unlink(self._part)
+                disk.remove(self._part)
         self._is_open = False
 
     def _mark_found(self, found: BlockFile | None) -> None:
@@ -460,14 +460,6 @@ def _free_bytes(path: str) -> int:
         folder = os.path.dirname(folder)
     system = os.statvfs(folder)
     return system.f_bavail * system.f_frsize
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class _Fetch:

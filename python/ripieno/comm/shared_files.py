@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import BroadcastError, InputError
-from ripieno.files import results
+from ripieno.files import disk, results
 from ripieno.files.sources import file_system, is_url, opened
 from ripieno.wire import packing
 
@@ -117,12 +117,10 @@ def write_copies(write_to: Callable[[BinaryIO], object], size_bytes: int, places
     names = [f"{place.rstrip('/')}/{name}" for place in places[:REPLICAS_MAX]]
     for name in names:
         try:
-            with results.new_file(name) as part, open(part, "wb") as file:
+            with results.new_file(name) as part, disk.create(part) as file:
                 write_to(file)
-                file.flush()
-                os.fsync(file.fileno())
             if not is_url(name):
-                open(name + _LOCK_SUFFIX, "xb").close()
+                disk.create(name + _LOCK_SUFFIX, exclusive=True).close()
         except (OSError, InputError) as error:
             remove(names)
             raise BroadcastError(f"a value of {size_bytes:,} bytes cannot be written: {reason_of(error)}") from None
@@ -137,10 +135,10 @@ def remove(names: Sequence[str]) -> None:
                 system, inner = file_system(name)
                 system.rm(inner)
             else:
-                os.unlink(name)
+                disk.remove(name)
         if not is_url(name):
             with suppress(OSError):
-                os.unlink(name + _LOCK_SUFFIX)
+                disk.remove(name + _LOCK_SUFFIX)
 
 
 def reason_of(error: OSError | InputError) -> str:
@@ -174,7 +172,7 @@ def reading_slot(name: str) -> Iterator[None]:
     if is_url(name):
         yield
         return
-    with open(name + _LOCK_SUFFIX, "r+b") as file:
+    with disk.update(name + _LOCK_SUFFIX) as file:
         # The kernel releases the lock when the process ends in any way.
         deadline = time.monotonic() + SLOT_WAIT_S
         while not any(_try_lock(file.fileno(), slot) for slot in range(READERS_MAX)):

@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -25,7 +24,8 @@ from ripieno.errors import InputError
 from ripieno.features.hog import HogOptions, hog_vectors
 from ripieno.features.index import INDEX_SUFFIX
 from ripieno.features.pictures import Picture
-from ripieno.files.results import PART_SUFFIX, new_file
+from ripieno.files import disk
+from ripieno.files.results import new_file
 from ripieno.files.tables import ARRAY_FORMATS
 from ripieno.input.shares import even_range
 
@@ -102,14 +102,17 @@ def extract(
     with ExitStack() as stack:
         part = stack.enter_context(new_file(out))
         if index_path is None:
-            raw = Path(stack.enter_context(NamedTemporaryFile(dir=out.parent, suffix=PART_SUFFIX)).name)
+            raw = disk.part_path(out)
+            stack.callback(disk.remove, raw)
+            disk.create(raw, exclusive=True).close()
             _run(workers, total, on_progress, pictures, options, str(raw), 0)
             vectors = np.memmap(raw, options.dtype, "r", shape=(total, options.column_count))
             _write_text(part, vectors, pictures, options)
         else:
             offset = _write_header(part, (total, options.column_count), options.dtype)
             _run(workers, total, on_progress, pictures, options, str(part), offset)
-            pa.csv.write_csv(_index(pictures, options), stack.enter_context(new_file(index_path)))
+            with disk.create(stack.enter_context(new_file(index_path))) as file:
+                pa.csv.write_csv(_index(pictures, options), file)
     too_small = tuple(picture.name for picture, count in zip(pictures, counts, strict=True) if not count)
     return Extraction(out, index_path, total, options.column_count, too_small)
 
@@ -122,7 +125,7 @@ def index_of(out: Path, format: str | None = None) -> Path | None:
 def write_share(comm: Communicator, pictures: Sequence[Picture], options: HogOptions, path: str, offset: int) -> None:
     """Describe this worker's share of the patches and write the vectors to the file."""
     row_bytes = options.column_count * np.dtype(options.dtype).itemsize
-    with open(path, "r+b") as file:
+    with disk.update(path) as file:
         first, blocks = _share(pictures, options, comm.rank, comm.world_size)
         file.seek(offset + first * row_bytes)
         for picture, corners in blocks:
@@ -177,7 +180,7 @@ def _is_text(out: Path, format: str | None) -> bool:
 
 def _write_header(path: Path, shape: tuple[int, int], dtype: str) -> int:
     """Begin an .npy file and return the offset of its rows."""
-    with open(path, "wb") as file:
+    with disk.create(path) as file:
         header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         return file.tell()
@@ -201,7 +204,7 @@ def _write_text(path: Path, vectors: np.memmap, pictures: Sequence[Picture], opt
     index = _index(quoted, options)
     options_csv = pa.csv.WriteOptions(include_header=False, delimiter=" ", quoting_style="none")
     schema = pa.schema([*index.schema, *((name, pa.from_numpy_dtype(vectors.dtype)) for name in names)])
-    with pa.csv.CSVWriter(path, schema, write_options=options_csv) as writer:
+    with disk.create(path) as file, pa.csv.CSVWriter(file, schema, write_options=options_csv) as writer:
         for begin in range(0, len(vectors), TEXT_BLOCK_ROWS):
             block = np.asfortranarray(vectors[begin : begin + TEXT_BLOCK_ROWS])
             index_block = index.slice(begin, len(block))

@@ -45,7 +45,7 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     length = stream.read(2 if version == (1, 0) else 4)
     length_bytes = int.from_bytes(length, "little")
     if length_bytes > _HEADER_BYTES_MAX:
-        raise ValueError(f"a header of {length_bytes} bytes is too long")
+        raise ValueError(f"a header of {length_bytes} bytes is too long, expected at most {_HEADER_BYTES_MAX:,}")
     text = io.BytesIO(length + stream.read(length_bytes))
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     try:

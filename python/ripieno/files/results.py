@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import shutil
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files import uploads
+from ripieno.files import disk, uploads
 from ripieno.files.sources import is_url
 
 logger = logging.getLogger("ripieno.files")
-
-PART_SUFFIX = ".part"
 
 #: Destination of a result: a path, or an fsspec URL.
 ResultPath = str | os.PathLike[str]
@@ -50,15 +46,18 @@ def new_file(path: ResultPath) -> Iterator[Path]:
         logger.info("%s is sent", path)
         return
     path = Path(path)
-    descriptor, name = tempfile.mkstemp(PART_SUFFIX, f".{path.name}.", path.parent)
-    os.close(descriptor)
-    part = Path(name)
+    part = disk.part_path(path)
     try:
         with _errors_with_path(path, part):
+            disk.create(part, exclusive=True).close()
             yield part
-            _publish(part, path)
+            disk.publish(part, path)
+            disk.sync(path.parent)
     finally:
-        part.unlink(missing_ok=True)
+        # An error of the removal would hide the reason why the result is missing.
+        with suppress(OSError):
+            disk.remove(part)
+    logger.info("%s is written", path)
 
 
 @contextmanager
@@ -86,19 +85,29 @@ def new_folder(path: ResultPath, replaceable: Collection[str] = ()) -> Iterator[
         logger.info("%s is sent", path)
         return
     path = Path(path).resolve()
-    missing = [folder for folder in path.parents if not folder.exists()]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = Path(tempfile.mkdtemp(PART_SUFFIX, f".{path.name}.", path.parent))
+    part, missing = disk.part_path(path), [folder for folder in path.parents if not folder.exists()]
     try:
         with _errors_with_path(path, part):
-            yield part
-            _replace_folder(part, path)
+            disk.make_folders(path.parent)
+            disk.make_folder(part)
+            try:
+                yield part
+            except BaseException:
+                disk.remove_folder(part)
+                raise
+            disk.replace_folder(part, path)
     finally:
-        shutil.rmtree(part, ignore_errors=True)
         for folder in missing:
             # Created parents that contain the result are not empty, so they stay.
             with suppress(OSError):
-                folder.rmdir()
+                disk.remove_empty_folder(folder)
+    logger.info("%s is written", path)
+
+
+def write_text(path: ResultPath, text: str) -> None:
+    """Write a text to a path or URL as UTF-8, atomically; see `new_file`."""
+    with new_file(path) as part:
+        disk.write_text(part, text)
 
 
 def check_new_file(path: ResultPath) -> None:
@@ -195,7 +204,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
             raise InputError(f"{path.name}: an array of objects cannot be written, expected numbers or text")
         array = array.astype(str)
     array = np.ascontiguousarray(array)
-    with open(path, "wb") as file:
+    with disk.create(path) as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
         file.write(array.data)
 
@@ -214,32 +223,9 @@ def _errors_with_path(path: Path, part: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or str(error.filename).startswith(str(part)):
+        if error.errno is not None and (error.filename is None or str(error.filename).startswith(str(part))):
             error.filename = str(path)
         raise
-
-
-def _replace_folder(part: Path, path: Path) -> None:
-    # Remove the old folder only after the new one has its name. If the rename fails, restore the old one.
-    old = part.with_suffix(".old")
-    try:
-        if path.exists():
-            path.rename(old)
-        _publish(part, path)
-    except BaseException:
-        if old.exists() and not path.exists():
-            old.rename(path)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def _publish(part: Path, path: Path) -> None:
-    # mkstemp and mkdtemp create private files. Give the result the usual permissions.
-    mask = os.umask(0)
-    os.umask(mask)
-    part.chmod((0o777 if part.is_dir() else 0o666) & ~mask)
-    part.replace(path)
-    logger.info("%s is written", path)
 
 
 def _check_place(path: Path) -> None:

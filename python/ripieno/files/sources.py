@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import io
+import json
 import lzma
 import os
 import stat
@@ -20,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeGuard, TypeVar
 from urllib.parse import unquote
 
 from ripieno.errors import InputError
+from ripieno.files import disk
 
 if TYPE_CHECKING:
     # Imported in functions: the import takes a fifth of a worker's start time, and few workers need it.
@@ -273,13 +275,23 @@ def _checking(get: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def parsed_json(text: str | bytes) -> Any:
+    """Return the value of a JSON text. Raise ValueError if it is invalid or nested too deeply."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+
+
 @contextmanager
 def input_errors(path: str, at: str = "") -> Iterator[None]:
     """Convert read errors of the operating system and of fsspec to InputError with the path, and the position `at`."""
     try:
         yield
     except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
+        older = None if is_url(path) else disk.interrupted_replacement(path)
+        reason = "" if older is None else f": its replacement was interrupted, and {older} has the older contents"
+        raise InputError(f"{path} does not exist{reason}") from None
     except ImportError as error:
         raise InputError(f"{path} cannot be opened: {error}") from error
     except READ_ERRORS as error:

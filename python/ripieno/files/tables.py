@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files import disk
 from ripieno.files.results import ResultPath, new_file, save_array
 from ripieno.files.sources import suffix
 
@@ -73,7 +74,7 @@ def _table(columns: Columns) -> pa.Table:
 
 
 def _write_npz(columns: Columns, path: Path) -> None:
-    with open(path, "wb") as file:
+    with disk.create(path) as file:
         np.savez(file, **columns)  # type: ignore[arg-type]  # no column is called allow_pickle
 
 
@@ -81,7 +82,7 @@ def _write_parquet(columns: Columns, path: Path) -> None:
     import pyarrow.parquet
 
     # Arrow accepts only UTF-8 file names.
-    with open(path, "wb") as file:
+    with disk.create(path) as file:
         pyarrow.parquet.write_table(_table(columns), file)
 
 
@@ -89,14 +90,14 @@ def _write_arrow(columns: Columns, path: Path) -> None:
     import pyarrow as pa
 
     table = _table(columns)
-    with open(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+    with disk.create(path) as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
 
 
 def _write_feather(columns: Columns, path: Path) -> None:
     import pyarrow.feather
 
-    with open(path, "wb") as file:
+    with disk.create(path) as file:
         pyarrow.feather.write_feather(_table(columns), file)
 
 
@@ -112,7 +113,7 @@ def _text_writer(delimiter: str) -> Callable[[Columns, Path], None]:
             else column
             for name, column in columns.items()
         }
-        with open(path, "wb") as file:
+        with disk.create(path) as file:
             pyarrow.csv.write_csv(_table(table), file, pyarrow.csv.WriteOptions(delimiter=delimiter))
 
     return write

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ripieno.errors import CommunicatorClosed, InputError
-from ripieno.files.results import explain, new_file
+from ripieno.files import disk
+from ripieno.files.results import explain, write_text
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
@@ -35,7 +36,7 @@ def with_flight_folder(options: Mapping[str, Any]) -> dict[str, Any]:
     if not folder:
         return dict(options)
     try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        disk.make_folders(Path(folder))
     except OSError as error:
         raise InputError(f"{VARIABLE}={folder}: {explain(error)}") from error
     return {**options, "flight_folder": str(folder)}
@@ -72,8 +73,7 @@ def write_file(native: NativeCommunicator) -> None:
 def _write(flight: Mapping[str, Any]) -> None:
     path = Path(flight["folder"]) / f"{flight['job']}-rank-{flight['rank']:05}{SUFFIX}"
     try:
-        with new_file(path) as part:
-            part.write_text(json.dumps({**flight, "clock": _clock()}))
+        write_text(path, json.dumps({**flight, "clock": _clock()}))
     except (OSError, InputError) as error:
         # A failure to write records must not end the job.
         text = explain(error) if isinstance(error, OSError) else str(error)

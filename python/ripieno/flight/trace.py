@@ -17,7 +17,8 @@ from typing import Any
 import ripieno.flight as flight
 from ripieno import log
 from ripieno.errors import InputError
-from ripieno.files.results import check_new_file, new_file
+from ripieno.files.results import check_new_file, write_text
+from ripieno.files.sources import input_errors, parsed_json
 from ripieno.flight.clocks import Dump, offsets
 
 Event = dict[str, Any]
@@ -80,13 +81,23 @@ def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:
     if not paths:
         names = ", ".join(map(str, places))
         raise InputError(f"no file *{flight.SUFFIX} in {names}: ranks write them to the folder {flight.VARIABLE}")
-    return sorted((json.loads(path.read_text()) for path in paths), key=lambda dump: (dump["rank"], dump["job"]))
+    return sorted(map(_read, paths), key=lambda dump: (dump["rank"], dump["job"]))
+
+
+def _read(path: Path) -> Dump:
+    with input_errors(str(path)):
+        text = path.read_bytes()
+    try:
+        dump: Dump = parsed_json(text)
+        _ = dump["rank"] + 0, dump["job"] + "", dump["records"], dump["clock"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged: expected the records of a rank, but {error!r}") from error
+    return dump
 
 
 def write(dumps: Sequence[Dump], path: str | os.PathLike[str]) -> None:
     """Write the trace; the file appears complete or not at all."""
-    with new_file(Path(path)) as part, open(part, "w") as file:
-        json.dump(chrome_trace(dumps), file)
+    write_text(path, json.dumps(chrome_trace(dumps)))
 
 
 def chrome_trace(dumps: Sequence[Dump]) -> dict[str, Any]:

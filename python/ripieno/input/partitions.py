@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files.sources import PathLike, absolute, input_errors, is_url, size_bytes
+from ripieno.files import disk
+from ripieno.files.sources import PathLike, absolute, input_errors, is_url, parsed_json, size_bytes
 from ripieno.input.checksums import Checksum
 from ripieno.input.columns import Key, TableFiles
 from ripieno.input.formats import FORMATS
@@ -51,7 +52,7 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     with input_errors(str(path)):
         text = path.read_bytes()
     try:
-        content = json.loads(text)
+        content = parsed_json(text)
     except ValueError as error:
         raise InputError(f"{path} is no partition file: {error}") from error
     if not isinstance(content, dict) or content.get("kind") != _KIND:
@@ -100,7 +101,7 @@ def write_partitions(path: Path, parts: Sequence[Split]) -> None:
     lines = [json.dumps(_entry(number, part, formats), ensure_ascii=False) for number, part in enumerate(parts)]
     body = ",\n".join(f"  {line}" for line in lines)
     text = f'{json.dumps(head, ensure_ascii=False)[:-1]}, "partitions": [\n{body}\n]}}\n'
-    path.write_text(text, encoding="utf-8")
+    disk.write_text(path, text)
 
 
 def _entry(number: int, part: Split, formats: list[Format]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import fcntl
 import json
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError, LabError
+from ripieno.files import disk
 from ripieno.lab import kernel
 from ripieno.lab.cluster_spec import ClusterSpec
 from ripieno.lab.wiring import SWITCHES
@@ -93,8 +93,8 @@ def claim(name: str, spec: ClusterSpec) -> None:
                 _remove(each, read(each))
         mounted = _mounted_before()
         try:
-            FOLDER.mkdir(parents=True, exist_ok=True)
-            folder(name).mkdir()
+            disk.make_folders(FOLDER)
+            disk.make_folder(folder(name))
         except FileExistsError:
             raise LabError(
                 f"there is a lab {name!r} already: ripieno lab down --name {name}, or choose another --name"
@@ -107,7 +107,7 @@ def claim(name: str, spec: ClusterSpec) -> None:
 def write_hosts_file(name: str, spec: ClusterSpec) -> None:
     """Write the /etc/hosts of every host of a lab."""
     lines = [f"{host.address} {host.name}\n" for host in spec.hosts]
-    hosts_file(name).write_text("".join(["127.0.0.1 localhost\n", *lines]))
+    disk.write_text(hosts_file(name), "".join(["127.0.0.1 localhost\n", *lines]))
 
 
 def read(name: str) -> LabRecord | None:
@@ -145,8 +145,8 @@ def store(name: str, file: str, value: Mapping[str, Any]) -> None:
     """Write a file of a lab atomically."""
     path = folder(name) / file
     unfinished = path.with_name(f"{file}.{os.getpid()}")
-    unfinished.write_text(json.dumps(value))
-    unfinished.rename(path)
+    disk.write_text(unfinished, json.dumps(value))
+    disk.rename(unfinished, path)
 
 
 def load(name: str, file: str) -> dict[str, Any] | None:
@@ -192,7 +192,7 @@ def _remove(name: str, record: LabRecord | None) -> int:
     namespaces = kernel.namespaces(prefix(name))
     killed = kernel.kill_inside(namespaces)
     kernel.delete_namespaces(namespaces)
-    shutil.rmtree(folder(name), ignore_errors=True)
+    disk.remove_folder(folder(name))
     for each in (FOLDER, FOLDER.parent):
         with suppress(OSError):
             each.rmdir()

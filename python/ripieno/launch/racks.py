@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING
 
 from ripieno import log
 from ripieno.errors import InputError
-from ripieno.files.results import new_file
+from ripieno.files import disk
+from ripieno.files.results import write_text
+from ripieno.files.sources import parsed_json
 from ripieno.topology.rack_names import RackNames, racks_of
 
 if TYPE_CHECKING:
@@ -92,7 +94,7 @@ def _digest(hosts: Sequence[str]) -> str:
 
 def _stored(path: Path) -> dict[str, str] | None:
     try:
-        racks: dict[str, str] = json.loads(path.read_text("utf-8"))
+        racks: dict[str, str] = parsed_json(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -102,8 +104,7 @@ def _stored(path: Path) -> dict[str, str] | None:
 
 def _store(racks: dict[str, str], path: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with new_file(path) as part:
-            part.write_text(json.dumps(racks, indent=1) + "\n", "utf-8")
+        disk.make_folders(path.parent)
+        write_text(path, json.dumps(racks, indent=1) + "\n")
     except OSError as error:
         log.note("ripieno.launch", f"the racks that were found are not stored in {path}: {error}")

@@ -25,6 +25,7 @@ from typing import Any
 
 from ripieno import log
 from ripieno.errors import CheckpointError, InputError
+from ripieno.files import disk
 from ripieno.files.owners import WRITING, access_problem
 from ripieno.files.results import explain
 from ripieno.mapreduce.values import PICKLE, Blob, blob_names, decode, encode
@@ -89,9 +90,8 @@ class Checkpoints:
         # The blobs of each checkpoint in the folder, the last one first.
         self._saved: list[set[str]] = []
         with self._checkpoint_errors():
-            self.folder.parent.mkdir(parents=True, exist_ok=True)
             # The umask of some users lets their group write to new folders.
-            self.folder.mkdir(mode=0o777 & ~WRITING, exist_ok=True)
+            disk.make_folders(self.folder, 0o777 & ~WRITING)
             self._lock: int | None = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with self._checkpoint_errors():
@@ -132,9 +132,9 @@ class Checkpoints:
             if found is None and torn:
                 raise torn[0]
             for age, name in enumerate(complete):
-                (self.folder / name).rename(self.folder / _manifest_name(age))
+                disk.rename(self.folder / name, self.folder / _manifest_name(age))
             for name in self._manifests()[len(complete) :]:
-                (self.folder / name).unlink()
+                disk.remove(self.folder / name)
             self._sweep()
         for each in torn:
             text = f"{str(each).partition(': delete')[0]}; an older one is used"
@@ -200,12 +200,12 @@ class Checkpoints:
             with self._checkpoint_errors("the new checkpoint in", f"; {fallback}"):
                 for name in blobs.keys() - self._used():
                     self._write(name, blobs[name][1])
-                self._sync()
+                disk.sync(self.folder)
                 self._rotate_manifests()
                 self._write(MANIFEST, [f"ripieno checkpoint {FORMAT} {_digest([text])}\n".encode(), text])
                 # Until the new manifest is durable, a later process may find either of them.
                 self._saved.insert(0, set(blobs))
-                self._sync()
+                disk.sync(self.folder)
                 del self._saved[self._keep :]
         finally:
             self._sweep()
@@ -218,9 +218,9 @@ class Checkpoints:
         """Rename the manifests to keep, and remove older ones. The next checkpoint replaces the last manifest."""
         for age, name in reversed(list(enumerate(self._manifests(), start=1))):
             if age < self._keep:
-                (self.folder / name).rename(self.folder / _manifest_name(age))
+                disk.rename(self.folder / name, self.folder / _manifest_name(age))
             elif name != MANIFEST:
-                (self.folder / name).unlink()
+                disk.remove(self.folder / name)
 
     def close(self) -> None:
         """Release the lock, so that other processes can open the folder."""
@@ -291,17 +291,10 @@ class Checkpoints:
 
     def _write(self, name: str, pieces: list[Any]) -> None:
         part = self.folder / f".{name}.part"
-        with open(part, "wb") as file:
+        with disk.create(part) as file:
             for piece in pieces:
                 file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        part.rename(self.folder / name)
-
-    def _sync(self) -> None:
-        """Sync the directory entries of the folder."""
-        assert self._lock is not None, "the folder is open"
-        os.fsync(self._lock)
+        disk.publish(part, self.folder / name)
 
     def _sweep(self) -> None:
         """Remove files that no checkpoint refers to, from older and unfinished checkpoints."""
@@ -310,7 +303,7 @@ class Checkpoints:
             name = entry.name
             if (_BLOB.fullmatch(name) and name not in used) or (name.startswith(".") and name.endswith(".part")):
                 with suppress(OSError):
-                    entry.unlink()
+                    disk.remove(entry)
 
     @contextmanager
     def _checkpoint_errors(self, what: str = "the checkpoint", state: str = "") -> Iterator[None]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.errors import InputError
+from ripieno.files import disk
 from ripieno.files.sources import PathLike
 from ripieno.report import charts, page
 
@@ -143,7 +144,7 @@ def write_comparison(path: Path, results: Sequence[PathLike]) -> None:
             if len({value for each in measured for value in each.get(name, ())}) > 1
         ],
     )
-    path.write_text(html, encoding="utf-8", errors="backslashreplace")
+    disk.write_text(path, html)
 
 
 def _check(runs: Sequence[ComparedRun]) -> None:

@@ -17,6 +17,7 @@ from ripieno.algorithms.iteration_log import FitReport, RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.features import Patches
 from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS
+from ripieno.files import disk
 from ripieno.report import charts, montage
 from ripieno.report.filling import fill
 from ripieno.report.result import capitalized, of_result
@@ -55,7 +56,7 @@ def write_report(
         Command that repeats the fit; by default taken from the report.
     """
     html = _kmeans_page(fit, parameters=parameters, inertia=inertia, inputs=inputs, patches=patches, command=command)
-    path.write_text(html, encoding="utf-8", errors="backslashreplace")
+    disk.write_text(path, html)
 
 
 def _kmeans_page(
@@ -167,7 +168,7 @@ def write_fit_report(
         words=words,
         command=command,
     )
-    path.write_text(html, encoding="utf-8", errors="backslashreplace")
+    disk.write_text(path, html)
 
 
 def _page(

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files.results import new_file
+from ripieno.files import disk
+from ripieno.files.results import write_text
+from ripieno.files.sources import parsed_json
 from ripieno.simulation.link_costs import cache_folder
 from ripieno.units import duration_text, size_text
 
@@ -114,7 +116,7 @@ def store(choices: AlgorithmChoices) -> Path | None:
     """Store choices on this host. Return None if the cache cannot be written."""
     path = stored_path(choices.hosts, choices.nodes, choices.racks)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         write(choices, path)
     except (OSError, InputError):
         return None
@@ -124,12 +126,11 @@ def store(choices: AlgorithmChoices) -> Path | None:
 def load_stored(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str | None]) -> AlgorithmChoices | None:
     """Return the choices stored on this host for ranks with this placement; None if unreadable."""
     try:
-        return AlgorithmChoices.from_json(json.loads(stored_path(hosts, nodes, racks).read_text("utf-8")))
+        return AlgorithmChoices.from_json(parsed_json(stored_path(hosts, nodes, racks).read_text("utf-8")))
     except (OSError, KeyError, TypeError, ValueError):
         return None
 
 
 def write(choices: AlgorithmChoices, path: Path) -> None:
     """Write choices to a file."""
-    with new_file(path) as part:
-        part.write_text(json.dumps(choices.as_json(), indent=2) + "\n", "utf-8")
+    write_text(path, json.dumps(choices.as_json(), indent=2) + "\n")

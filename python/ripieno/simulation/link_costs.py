@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.files.results import new_file
+from ripieno.files import disk
+from ripieno.files.results import write_text
+from ripieno.files.sources import parsed_json
 from ripieno.simulation.cluster import SEGMENT_BYTES, Cluster
 from ripieno.units import duration_text
 
@@ -168,15 +170,14 @@ def cache_folder() -> Path:
 
 def write(costs: MeasuredCosts, path: Path) -> None:
     """Write costs to a file."""
-    with new_file(path) as part:
-        part.write_text(json.dumps(costs.as_json(), indent=2) + "\n", "utf-8")
+    write_text(path, json.dumps(costs.as_json(), indent=2) + "\n")
 
 
 def store(costs: MeasuredCosts) -> Path | None:
     """Store the costs of a cluster on this host. Return None if the cache cannot be written."""
     path = stored_path(costs.hosts)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(path.parent)
         write(costs, path)
     except (OSError, InputError):
         return None
@@ -198,7 +199,7 @@ def read(path: Path) -> MeasuredCosts:
         If the file does not exist or holds no costs.
     """
     try:
-        return MeasuredCosts.from_json(json.loads(path.read_text("utf-8")))
+        return MeasuredCosts.from_json(parsed_json(path.read_text("utf-8")))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import ripieno._native as _native
 from ripieno.errors import InputError
+from ripieno.files.results import write_text
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import Simulation, TransferTime
 from ripieno.units import bytes_text, duration_text, size_text, unit_of
@@ -49,12 +50,9 @@ def check_picture(path: Path) -> None:
         raise InputError(f"{path}: unknown kind of picture, expected one of {', '.join(SUFFIXES)}")
 
 
-def write(picture: str, path: Path, part: Path) -> None:
-    """Write an SVG picture to `part`, in the file format that the suffix of `path` names."""
-    if path.suffix == ".svg":
-        part.write_text(picture, "utf-8")
-        return
-    part.write_text(page("Ripieno", picture), "utf-8")
+def write(picture: str, path: Path) -> None:
+    """Write an SVG picture atomically, in the file format that the suffix of `path` names."""
+    write_text(path, picture if path.suffix == ".svg" else page("Ripieno", picture))
 
 
 def page(title: str, body: str) -> str:

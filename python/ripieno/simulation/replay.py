@@ -8,7 +8,6 @@ scatter, and the bytes that a rank sends in an alltoall.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,6 +16,7 @@ from typing import Any
 
 import ripieno._native as _native
 from ripieno.errors import InputError
+from ripieno.files.sources import parsed_json
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import simulate
 from ripieno.units import duration_text, size_text
@@ -195,7 +195,7 @@ def read(path: Path) -> tuple[list[RecordedCall], int]:
         If the file does not exist, holds no trace, or its trace has no times.
     """
     try:
-        return calls_of(json.loads(path.read_text("utf-8")))
+        return calls_of(parsed_json(path.read_text("utf-8")))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (AttributeError, KeyError, TypeError, ValueError) as error:

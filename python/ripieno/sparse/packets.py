@@ -6,13 +6,13 @@ reads it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ripieno._native import EFFICIENT_SHARE, PacketCurve
 from ripieno.errors import InputError
+from ripieno.files.sources import parsed_json
 
 
 def of_rate(bits_per_s: float, efficient_bytes: float) -> PacketCurve:
@@ -51,7 +51,7 @@ def read(path: Path) -> PacketCurve:
         The file does not exist, or has other contents.
     """
     try:
-        return from_json(json.loads(path.read_text()))
+        return from_json(parsed_json(path.read_text()))
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (KeyError, TypeError, ValueError) as error:

@@ -6,8 +6,6 @@ saved labels, a resumed fit does not need to repeat the last assignment.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +19,7 @@ from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.algorithms.kmeans.saved import NAME, History
 from ripieno.errors import InputError
+from ripieno.files import disk
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -126,7 +125,7 @@ class DividedCheckpointer:
             collect(None)
             return
         shape = (centroids.count, centroids.own.shape[1])
-        with _TemporaryArray(folder, shape, centroids.own.dtype) as whole:
+        with disk.scratch_array(folder, shape, centroids.own.dtype) as whole:
             collect(whole)
             saved = {"history": state.history, "centroids": whole, "labels": _in_order(labels)}
             self._checkpoint.save(state.iteration, saved)
@@ -147,17 +146,3 @@ def _in_order(parts: Sequence[tuple[Sequence[tuple[int, int]], NDArray[np.int32]
             whole[first : first + count] = labels[begin : begin + count]
             begin += count
     return whole
-
-
-class _TemporaryArray:
-    """Context manager that provides an array in an unnamed file of a folder instead of memory."""
-
-    def __init__(self, folder: os.PathLike[str], shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
-        self._folder, self._shape, self._dtype = folder, shape, dtype
-
-    def __enter__(self) -> NDArray[Any]:
-        self._file = tempfile.TemporaryFile(dir=self._folder)
-        return np.asarray(np.memmap(self._file, self._dtype, "w+", shape=self._shape))
-
-    def __exit__(self, *error: object) -> None:
-        self._file.close()

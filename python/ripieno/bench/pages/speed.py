@@ -11,6 +11,7 @@ from matplotlib.figure import Figure as Drawing
 from matplotlib.ticker import FuncFormatter
 
 from ripieno.bench.figures import Figure
+from ripieno.files import disk
 from ripieno.report import charts
 from ripieno.report.filling import fill
 from ripieno.units import duration_text, size_text
@@ -44,7 +45,7 @@ def write_speed(
         machine=machine,
         remarks=remarks,
     )
-    path.write_text(html, encoding="utf-8")
+    disk.write_text(path, html)
 
 
 def _case(name: str, number: int, figures: Sequence[Figure]) -> dict[str, object]:

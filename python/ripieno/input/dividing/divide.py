@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -15,6 +14,7 @@ from numpy.typing import DTypeLike
 
 from ripieno._checks import check_count
 from ripieno.errors import InputError
+from ripieno.files import disk
 from ripieno.files.results import new_folder
 from ripieno.files.sources import File, PathLike, find_files, is_url
 from ripieno.input.checksums import Checksum
@@ -187,19 +187,20 @@ def _in_place(parts: list[Split]) -> list[Split]:
 def _written(stream: RecordStream, folder: Path, places: Sequence[tuple[str, ...]]) -> list[Split]:
     """Write new files into the folders of each partition, and return their splits."""
     for name in sorted({name for place in places for name in place}):
-        (folder / name).mkdir(exist_ok=True)
+        if name != ".":
+            disk.make_folder(folder / name)
     groups = groupby(_numbered(stream, len(places)), key=lambda piece: piece[0])
     parts, group = [], next(groups, None)
     for number, (first, *others) in enumerate(places):
         name = f"part-{number:05}{stream.ending}"
         path = folder / first / name
-        with open(path, "wb") as file, closing(stream.sink(file)) as sink:
+        with disk.create(path) as file, closing(stream.sink(file)) as sink:
             if group is not None and group[0] == number:
                 for _, records in group[1]:
                     sink.write(records)
                 group = next(groups, None)
         for other in others:
-            _link(path, folder / other / name)
+            disk.link(path, folder / other / name)
         written = File(str(path), path.stat().st_size)
         format = stream.format(written)
         range = next(iter(format.cut(written, 1)), (0, 0, 0))
@@ -215,14 +216,6 @@ def _numbered(stream: RecordStream, count: int) -> Iterator[tuple[int, object]]:
     for size, records in stream.pieces(piece_size(stream.length, count)):
         yield begin * count // stream.length, records
         begin += size
-
-
-def _link(path: Path, other: Path) -> None:
-    try:
-        other.hardlink_to(path)
-    except OSError:
-        # Not every file system supports hard links.
-        shutil.copyfile(path, other)
 
 
 def _replaceable(out: Path) -> Collection[str]:

@@ -12,6 +12,10 @@ import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import RankFailed
+from ripieno.units import bytes_text
+
+#: The largest pickled exception that a rank sends to the caller.
+EXCEPTION_BYTES_MAX = 64 << 20
 
 
 class Accusation(TypedDict):
@@ -52,7 +56,11 @@ class FailureReport:
     def of(cls, error: BaseException, rank: int, host: str) -> FailureReport:
         """Return the report of `rank` about `error`."""
         cause, text = describe(error)
-        return cls(rank, host, cause, text, other_rank(error), _pickled(error))
+        pickled = _pickled(error)
+        if pickled is not None and len(pickled) > EXCEPTION_BYTES_MAX:
+            size, most = bytes_text(len(pickled)), bytes_text(EXCEPTION_BYTES_MAX)
+            cause, pickled = f"{type(error).__name__} of {size}, expected at most {most}: {cause}", None
+        return cls(rank, host, cause, text, other_rank(error), pickled)
 
     @property
     def accusation(self) -> Accusation:

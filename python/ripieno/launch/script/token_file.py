@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ripieno.errors import RendezvousError
+from ripieno.files import disk
 from ripieno.files.owners import ANY_ACCESS, access_problem
 
 logger = logging.getLogger("ripieno.launch")
@@ -31,6 +32,7 @@ _FIRST_PAUSE_S = 0.002
 _LONGEST_PAUSE_S = 0.2
 # Longer than another job takes to remove an unused folder.
 _REMOVAL_S = 5.0
+_SECRET_BYTES = 32
 # Names of a job's entries in a shared directory: its token, under its identity, and the folder of the native exchange.
 _TOKEN = re.compile("token-[0-9a-f]{16}")
 _FOLDER = re.compile("ripieno-[0-9a-f]{16}-[0-9a-f]{16}")
@@ -101,11 +103,11 @@ def secret_of_user() -> bytes:
     Raises
     ------
     RendezvousError
-        If other users can read or may have written the file.
+        If other users can read or may have written the file, or it is damaged.
     """
     try:
         folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ripieno"
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_folders(folder)
         path = folder / "meeting-secret"
         if not path.exists():
             _make_secret(path)
@@ -117,14 +119,19 @@ def secret_of_user() -> bytes:
         reason = access_problem(os.fstat(descriptor), ANY_ACCESS)
         if reason is not None:
             raise RendezvousError(f"{path} {reason}: another user may have created it; remove it")
-        return file.read()
+        secret = file.read(_SECRET_BYTES + 1)
+    if len(secret) != _SECRET_BYTES:
+        raise RendezvousError(f"{path} is damaged: {len(secret)} bytes, expected {_SECRET_BYTES}; remove it")
+    return secret
 
 
 def _make_secret(path: Path) -> None:
     descriptor, hidden = tempfile.mkstemp(prefix=".secret-", dir=path.parent)
     try:
         with open(descriptor, "wb") as file:
-            file.write(secrets.token_bytes(32))
+            file.write(secrets.token_bytes(_SECRET_BYTES))
+        # After a power loss, an empty file would be a secret that others know.
+        disk.sync(hidden)
         with suppress(FileExistsError):
             os.link(hidden, path)
     finally:
@@ -189,7 +196,8 @@ def _create_token(path: Path) -> Iterator[str]:
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(descriptor, token.encode())
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(token.encode())
             # A network file system may show the name before the contents.
             os.fsync(descriptor)
             _publish(hidden, path)

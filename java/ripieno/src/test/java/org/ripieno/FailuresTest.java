@@ -114,7 +114,7 @@ class FailuresTest {
 
   @Test
   void callsOnAClosedCommunicatorFail() throws Exception {
-    Communicator comm = Communicator.meet(0, 1, "secret", mine -> new String[] {mine});
+    Communicator comm = Communicator.meet(0, 1, Communicator.newToken(), mine -> new String[] {mine});
     comm.close();
     comm.close();
     assertThrows(CommunicatorClosedException.class, comm::barrier);
@@ -122,10 +122,11 @@ class FailuresTest {
 
   @Test
   void missingRanksFailTheRendezvous() {
-    Rendezvous rendezvous = Communicator.rendezvous(0, 2, "secret").rendezvousTimeout(Duration.ofMillis(300));
+    Rendezvous rendezvous = Communicator.rendezvous(0, 2, Communicator.newToken()).rendezvousTimeout(Duration.ofMillis(300));
     assertThrows(RendezvousException.class, () -> rendezvous.at("127.0.0.1", 45_871));
-    assertThrows(InputException.class, () -> Communicator.meet(3, 2, "secret", mine -> null));
+    assertThrows(InputException.class, () -> Communicator.meet(3, 2, Communicator.newToken(), mine -> null));
     assertThrows(InputException.class, () -> Communicator.rendezvous(0, 1, ""));
+    assertThrows(InputException.class, () -> Communicator.meet(0, 1, "secret", mine -> new String[] {mine}));
     RuntimeException own = new IllegalArgumentException("no engine");
     RuntimeException error =
         assertThrows(
@@ -134,7 +135,7 @@ class FailuresTest {
                 Communicator.meet(
                     0,
                     2,
-                    "secret",
+                    Communicator.newToken(),
                     mine -> {
                       throw own;
                     }));
