@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ripieno.bench import paper_figures, shuffle_rank
+from ripieno.bench import paper_figures, shuffle_rank, sparse_rank
 from ripieno.cli import main
 from ripieno.errors import LabError
 from ripieno.simulation.reproduction import Kind
@@ -40,6 +40,15 @@ def test_local_reduction_sends_one_row_of_each_centroid_per_rank_and_float32_as_
     }
     assert sent["float64", True] / sent["float64", False] == pytest.approx(1 / 4, rel=0.05)
     assert sent["float32", True] / sent["float32", False] == pytest.approx(1 / 2, rel=0.1)
+
+
+def test_sparse_reductions_by_three_networks_are_timed(world):
+    case = sparse_rank.SparseCase(features=2000, density=0.2, exponent=1.1, repetitions=1)
+    found = world(2).run(sparse_rank.measured, case, 0.1)[0]
+
+    assert found["networks"].keys() == {"direct", "designed", "binary"} and found["alpha_s"] >= 0
+    assert all(each["degrees"] == "2" and each["seconds"] > 0 for each in found["networks"].values())
+    assert len({each["sent_bytes"] for each in found["networks"].values()}) == 1
 
 
 def test_measured_figures_that_need_hosts_are_refused_before_the_others_run(monkeypatch, capsys):
