@@ -26,6 +26,7 @@ REPRODUCTIONS: dict[str, Callable[[], Reproduction]] = {
     "spark-table-2": spark_report.spark_table_2,
     "twister-figure-4": twister.twister_figure_4,
     "twister-figure-6": twister.twister_figure_6,
+    "twister-figure-9": twister.twister_figure_9,
     "twister-table-5": twister.twister_table_5,
     "twister-table-8": twister.twister_table_8,
     "twister-table-8-simple": twister.twister_table_8_simple,
