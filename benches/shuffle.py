@@ -1,6 +1,6 @@
 """Benchmark of shuffles on emulated hosts: K-means sums with and without local reduction, and an incast.
 
-benches/shuffle.py [reduction|incast]… [--hosts N] [--rate 100mbit] [--tasks 8] [--centroids 2000] [--dimensions 512]
+benches/shuffle.py [reduction|incast]… [--hosts N] [--rate 100mbit] [--tasks 8] [--centroids 1000] [--dimensions 512]
                    [--repetitions N] [--quick] [--json FILE]
 
 Every host has a process with some map tasks, each of which produces a sum and a count for every centroid. With local
@@ -28,7 +28,7 @@ from ripieno.units import bytes_text
 from shuffle_rank import ShuffleCase
 
 HERE = Path(__file__).resolve().parent
-TASK_COUNT, CENTROID_COUNT, DIMENSION_COUNT, RATE = 8, 2_000, 512, "100mbit"
+TASK_COUNT, CENTROID_COUNT, DIMENSION_COUNT, RATE = 8, 1_000, 512, "100mbit"
 HOST_COUNTS = {"reduction": 8, "incast": 16}
 QUICK_HOST_COUNT, QUICK_CENTROID_COUNT, QUICK_DIMENSION_COUNT = 3, 400, 31
 #: Alternating runs, shuffles per run, and timeout of a run in seconds.

@@ -30,7 +30,8 @@ class ShuffleCase:
     task_count
         Map tasks of each rank; each produces a row for every centroid.
     centroid_count, dimension_count
-        A row is the sum of a centroid's points and their number, in float32.
+        A row is the sum of a centroid's points and their number, in float64. Partial sums of float32 travel as
+        float64, so local reduction would save half as much.
     run_count
         Number of timed shuffles, after one warm-up.
     local_reduction
@@ -52,13 +53,13 @@ class ShuffleCase:
     @property
     def task_bytes(self) -> int:
         """Return the bytes of the keys and rows of a task."""
-        return self.centroid_count * (8 + 4 * (self.dimension_count + 1))
+        return self.centroid_count * (8 + 8 * (self.dimension_count + 1))
 
     def task(self, rank: int, task: int) -> rp.KeyValues:
         """Return the output of a map task: small integers, so that sums are exact in any order."""
         keys = np.arange(self.centroid_count)
         row = np.arange(self.dimension_count + 1) % 5
-        return rp.KeyValues(keys, ((keys[:, None] + row + 3 * rank + task) % 7).astype(np.float32))
+        return rp.KeyValues(keys, ((keys[:, None] + row + 3 * rank + task) % 7).astype(np.float64))
 
 
 def measured(comm: Communicator, case: ShuffleCase) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def _first(keys: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.zeros(len(keys), np.int64)
 
 
-def _check(comm: Communicator, case: ShuffleCase, shuffled: rp.KeyValues, right: NDArray[np.float32]) -> None:
+def _check(comm: Communicator, case: ShuffleCase, shuffled: rp.KeyValues, right: NDArray[np.float64]) -> None:
     wrong = not np.array_equal(shuffled.values, right[shuffled.keys])
     if comm.allreduce(int(wrong)) or comm.allreduce(len(shuffled)) != case.centroid_count:
         raise AssertionError("the sums differ from those of an allreduce")
