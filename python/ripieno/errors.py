@@ -106,6 +106,10 @@ class InputError(RipienoError, ValueError):
     """An argument or an input file is invalid; the message names it and the expected value."""
 
 
+class UnsupportedError(RipienoError, NotImplementedError):
+    """A call of another library that this package does not have; the message names the alternative."""
+
+
 class MissingExtra(RipienoError, ImportError):
     """An optional package is not installed.
 

@@ -33,6 +33,7 @@ def test_too_few_slots_are_reported_with_numbers_and_a_remedy():
         errors.CommunicatorClosed("over"),
         errors.InputError("n=0: expected >= 1"),
         errors.SerializationError("no"),
+        errors.UnsupportedError("no files"),
         errors.TooFewSlots("spark", 8, 1, 4, "add executors"),
     ],
 )
