@@ -272,9 +272,26 @@ class ByDlpack:
         return self.values.__dlpack_device__()
 
 
-total = np.zeros(2)
-comm.Allreduce(ByDlpack(np.ones(2)), total)
-assert (total == size).all()
+class ByCuda:
+    def __init__(self, values, **changes):
+        self.values = values
+        self.__cuda_array_interface__ = {**values.__array_interface__, **changes}
+
+
+for kind in (ByDlpack, ByCuda):
+    total = np.zeros(2)
+    comm.Allreduce(kind(np.ones(2)), total)
+    assert (total == size).all()
+    comm.Allreduce(total, kind(total))
+    assert (total == size**2).all()
+refused("memory of a device", comm.Allreduce, ByCuda(np.ones(2), data=(2**46, False)), np.zeros(2))
+for dtype in ("g", "G"):
+    total = np.zeros(2, dtype)
+    comm.Allreduce(np.full(2, rank + 1, dtype), total)
+    assert (total == expected_sum).all()
+lent = MPI.Alloc_mem(8)
+lent[:] = np.array([1.5])
+assert memoryview(lent).cast("d")[0] == 1.5 and len(lent) == lent.nbytes == 8
 
 # Buffers that do not fit are refused, and nothing is sent
 refused("float64 to send and float32 to receive", comm.Allreduce, np.ones(2), np.zeros(2, "f4"))

@@ -13,7 +13,7 @@ from ripieno.mpi.constants import BOTTOM, IN_PLACE
 from ripieno.mpi.datatypes import Datatype, typed
 from ripieno.mpi.elements import Elements
 from ripieno.mpi.layouts import Layout
-from ripieno.mpi.memory import memory_of
+from ripieno.mpi.memory import BufferTypeError, memory_of
 
 
 class BufferArgument(NamedTuple):
@@ -175,7 +175,7 @@ def _numbers(given: Any, call: str) -> int | list[int] | None:
             return operator.index(given)
         return [operator.index(each) for each in given]
     except TypeError:
-        raise InputError(f"{call}: counts or displacements {given!r}: expected whole numbers") from None
+        raise BufferTypeError(f"{call}: counts or displacements {given!r}: expected whole numbers") from None
 
 
 def _typed(

@@ -361,9 +361,12 @@ def typed(given: str | Datatype, kind: type[Exception] = KeyError) -> Datatype:
     if isinstance(given, Datatype):
         return given
     try:
-        dtype = np.dtype(_CODES.get(given, given))
+        # NumPy accepts the character of code 0, too.
+        dtype = np.dtype(_CODES.get(given, given)) if given.isprintable() else None
     except (TypeError, ValueError):
-        raise kind(f"type code {given!r}: expected a code of NumPy, such as 'd' or 'i4'") from None
+        dtype = None
+    if dtype is None:
+        raise kind(f"type code {given!r}: expected a code of NumPy, such as 'd' or 'i4'")
     return (dtype.isnative and _BY_CODE.get(dtype.char)) or named(dtype)
 
 

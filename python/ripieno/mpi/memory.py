@@ -12,7 +12,7 @@ from ripieno.mpi.dlpack import dlpack_memory
 
 
 class BufferTypeError(InputError, TypeError):
-    """An argument is no buffer."""
+    """An argument has a type that no buffer, count or displacement has."""
 
 
 class _Holder:

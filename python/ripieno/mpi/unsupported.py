@@ -127,5 +127,12 @@ class _Refused:
     def __call__(self, *_: Any, **__: Any) -> NoReturn:
         raise UnsupportedError(f"{self._name}: {self._alternative}")
 
+    def __instancecheck__(self, value: object) -> bool:
+        return False
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        # A program may define a subclass that it never uses.
+        return ()
+
     def __repr__(self) -> str:
         return f"<{self._name}, which ripieno.mpi does not have>"
