@@ -35,6 +35,7 @@ from ripieno.errors import (
     SerializationError,
     SpillError,
     TooFewSlots,
+    UnsupportedError,
 )
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.launch import Job, init, launch
@@ -125,6 +126,7 @@ __all__ = [
     "SpillError",
     "Table",
     "TooFewSlots",
+    "UnsupportedError",
     "count_words",
     "empty",
     "grep",

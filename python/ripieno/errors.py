@@ -152,6 +152,10 @@ class PlanError(RipienoError, ValueError):
         return f"{where}: {self.span}: {problem}; {self.advice}"
 
 
+class UnsupportedError(RipienoError, NotImplementedError):
+    """A call of another library that this package does not have; the message names the alternative."""
+
+
 class MissingExtra(RipienoError, ImportError):
     """An optional package is not installed.
 

@@ -44,6 +44,7 @@ def test_too_few_slots_are_reported_with_numbers_and_a_remedy():
         errors.CommunicatorClosed("over"),
         errors.InputError("n=0: expected >= 1"),
         errors.SerializationError("no"),
+        errors.UnsupportedError("no files"),
         errors.TooFewSlots("spark", 8, 1, 4, "add executors"),
         errors.PlanError(0, 2, "send(1, main[0:4])", "main[0:4]", "rank 1 never receives it", "add a receive", []),
     ],

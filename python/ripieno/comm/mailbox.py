@@ -215,6 +215,10 @@ class Mailbox:
         """Insert a probed message at the front of the queue, or a message from this rank itself at the end (`last`)."""
         self._unexpected.insert(len(self._unexpected) if last else 0, _Unexpected(message, 0))
 
+    def holds(self, message: Message[Any]) -> bool:
+        """Return whether this very message is queued."""
+        return any(each.message is message for each in self._unexpected)
+
     def deliver(self, message: Message[Any], length_bytes: int) -> None:
         """Pass a message to the first matching receive, or queue it."""
         receive = next((receive for receive in self.posted if receive.matches(message)), None)

@@ -8,163 +8,127 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TYPE_CHECKING, Any
 
 from ripieno._version import __version__
+from ripieno.errors import RipienoError
 from ripieno.launch import init
-from ripieno.mpi.communicator import Comm, Group, Intracomm
-from ripieno.mpi.constants import (
-    ANY_SOURCE,
-    ANY_TAG,
-    BOTTOM,
-    COMM_TYPE_SHARED,
-    IN_PLACE,
-    PROC_NULL,
-    ROOT,
-    SUCCESS,
-    TAG_UB,
-    THREAD_FUNNELED,
-    THREAD_MULTIPLE,
-    THREAD_SERIALIZED,
-    THREAD_SINGLE,
-    UNDEFINED,
-    WTIME_IS_GLOBAL,
-    Exception,
+from ripieno.mpi.buffer import buffer
+from ripieno.mpi.buffers import octets_of
+from ripieno.mpi.communicator import Comm, Intracomm
+from ripieno.mpi.constants import *  # noqa: F403
+from ripieno.mpi.constants import BUFFER_AUTOMATIC, THREAD_SERIALIZED
+from ripieno.mpi.datatypes import Datatype
+from ripieno.mpi.groups import GROUP_EMPTY, GROUP_NULL, Group, world_place
+from ripieno.mpi.info import INFO_ENV, INFO_NULL, Info
+from ripieno.mpi.matched import MESSAGE_NO_PROC, MESSAGE_NULL, Message
+from ripieno.mpi.named_types import *  # noqa: F403
+from ripieno.mpi.operations import (
+    BAND,
+    BOR,
+    BXOR,
+    LAND,
+    LOR,
+    LXOR,
+    MAX,
+    MAXLOC,
+    MIN,
+    MINLOC,
+    NO_OP,
+    OP_NULL,
+    PROD,
+    REPLACE,
+    SUM,
+    Op,
 )
-from ripieno.mpi.datatypes import (
-    BOOL,
-    BYTE,
-    C_BOOL,
-    C_DOUBLE_COMPLEX,
-    C_FLOAT_COMPLEX,
-    CHAR,
-    COMPLEX,
-    DOUBLE,
-    DOUBLE_COMPLEX,
-    DOUBLE_INT,
-    FLOAT,
-    FLOAT_INT,
-    INT,
-    INT8_T,
-    INT16_T,
-    INT32_T,
-    INT64_T,
-    INT_INT,
-    LONG,
-    LONG_INT,
-    LONG_LONG,
-    SHORT,
-    SHORT_INT,
-    SIGNED_CHAR,
-    TWOINT,
-    UINT8_T,
-    UINT16_T,
-    UINT32_T,
-    UINT64_T,
-    UNSIGNED,
-    UNSIGNED_CHAR,
-    UNSIGNED_LONG,
-    UNSIGNED_SHORT,
-    Datatype,
-)
-from ripieno.mpi.operations import BAND, BOR, BXOR, LAND, LOR, LXOR, MAX, MAXLOC, MIN, MINLOC, PROD, SUM, Op
-from ripieno.mpi.requests import REQUEST_NULL, Request
+from ripieno.mpi.requests import REQUEST_NULL, Prequest, Request
 from ripieno.mpi.status import Status
+from ripieno.mpi.topologies import Cartcomm, Compute_dims, Distgraphcomm, Graphcomm, Topocomm
+from ripieno.mpi.unsupported import missing
+from ripieno.mpi.windows import WIN_NULL, Win
 
 __all__ = [
-    "ANY_SOURCE",
-    "ANY_TAG",
     "BAND",
-    "BOOL",
     "BOR",
-    "BOTTOM",
     "BXOR",
-    "BYTE",
-    "CHAR",
     "COMM_NULL",
     "COMM_SELF",
-    "COMM_TYPE_SHARED",
     "COMM_WORLD",
-    "COMPLEX",
-    "C_BOOL",
-    "C_DOUBLE_COMPLEX",
-    "C_FLOAT_COMPLEX",
-    "DOUBLE",
-    "DOUBLE_COMPLEX",
-    "DOUBLE_INT",
-    "FLOAT",
-    "FLOAT_INT",
+    "GROUP_EMPTY",
+    "GROUP_NULL",
+    "INFO_ENV",
     "INFO_NULL",
-    "INT",
-    "INT8_T",
-    "INT16_T",
-    "INT32_T",
-    "INT64_T",
-    "INT_INT",
-    "IN_PLACE",
     "LAND",
-    "LONG",
-    "LONG_INT",
-    "LONG_LONG",
     "LOR",
     "LXOR",
     "MAX",
     "MAXLOC",
+    "MESSAGE_NO_PROC",
+    "MESSAGE_NULL",
     "MIN",
     "MINLOC",
-    "PROC_NULL",
+    "NO_OP",
+    "OP_NULL",
     "PROD",
+    "REPLACE",
     "REQUEST_NULL",
-    "ROOT",
-    "SHORT",
-    "SHORT_INT",
-    "SIGNED_CHAR",
-    "SUCCESS",
     "SUM",
-    "TAG_UB",
-    "THREAD_FUNNELED",
-    "THREAD_MULTIPLE",
-    "THREAD_SERIALIZED",
-    "THREAD_SINGLE",
-    "TWOINT",
-    "UINT8_T",
-    "UINT16_T",
-    "UINT32_T",
-    "UINT64_T",
-    "UNDEFINED",
-    "UNSIGNED",
-    "UNSIGNED_CHAR",
-    "UNSIGNED_LONG",
-    "UNSIGNED_SHORT",
-    "WTIME_IS_GLOBAL",
+    "WIN_NULL",
+    "Aint_add",
+    "Aint_diff",
     "Alloc_mem",
+    "Attach_buffer",
+    "Cartcomm",
     "Comm",
+    "Compute_dims",
     "Datatype",
+    "Detach_buffer",
+    "Distgraphcomm",
     "Exception",
     "Finalize",
+    "Flush_buffer",
     "Free_mem",
+    "Get_abi_version",
+    "Get_address",
     "Get_library_version",
     "Get_processor_name",
     "Get_version",
+    "Graphcomm",
     "Group",
+    "Info",
     "Init",
+    "Init_thread",
     "Intracomm",
     "Is_finalized",
     "Is_initialized",
+    "Is_thread_main",
+    "Message",
     "Op",
     "Pcontrol",
+    "Prequest",
     "Query_thread",
     "Request",
     "Status",
+    "Topocomm",
+    "Win",
     "Wtick",
     "Wtime",
     "as_mpi4py",
+    "buffer",
     "get_vendor",
+    "memory",
 ]
+
+#: Base class of all errors that calls raise: invalid arguments, mismatched calls, failed ranks.
+Exception = RipienoError
 
 COMM_WORLD = Intracomm._of(init(), "MPI_COMM_WORLD")
 COMM_SELF = Intracomm._of(COMM_WORLD._comm.group([COMM_WORLD.rank]), "MPI_COMM_SELF")
-COMM_NULL = None
-INFO_NULL = None
+COMM_NULL = Comm()
+world_place[:] = COMM_WORLD._comm.first_ranks[COMM_WORLD.rank], COMM_WORLD.size
+
+#: The former name of `buffer`.
+memory = buffer
 
 Wtime = time.perf_counter
 
@@ -184,6 +148,11 @@ def Get_version() -> tuple[int, int]:
     return (4, 0)
 
 
+def Get_abi_version() -> tuple[int, int]:
+    """Return (-1, -1): there is no C library of MPI."""
+    return (-1, -1)
+
+
 def Get_library_version() -> str:
     """Return the name and version of this implementation."""
     return f"Ripieno {__version__}"
@@ -197,6 +166,11 @@ def get_vendor() -> tuple[str, tuple[int, int, int]]:
 
 def Init() -> None:
     """Do nothing: the ranks have joined at the import of the module."""
+
+
+def Init_thread(required: int = THREAD_SERIALIZED) -> int:
+    """Return the thread level: the ranks have joined at the import of the module."""
+    return Query_thread()
 
 
 def Is_initialized() -> bool:
@@ -219,17 +193,66 @@ def Query_thread() -> int:
     return THREAD_SERIALIZED
 
 
-def Alloc_mem(size: int, info: None = None) -> bytearray:
-    """Allocate `size` bytes."""
-    return bytearray(size)
+def Is_thread_main() -> bool:
+    """Return whether this is the main thread."""
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
 
 
-def Free_mem(memory: bytearray) -> None:
+def Alloc_mem(size: int, info: Info | None = None) -> buffer:
+    """Return `size` bytes that ranks of the same host can read in place, as those of `ripieno.empty`."""
+    return buffer.allocate(size)
+
+
+def Free_mem(memory: buffer) -> None:
     """Do nothing: memory is freed with its last reference."""
+
+
+def Get_address(location: Any) -> int:
+    """Return the address of a buffer, for displacements of `Datatype.Create_struct`."""
+    return octets_of(location, "Get_address").ctypes.data
+
+
+def Aint_add(base: int, disp: int) -> int:
+    """Return an address at a distance from another one."""
+    return base + disp
+
+
+def Aint_diff(addr1: int, addr2: int) -> int:
+    """Return the distance of two addresses."""
+    return addr1 - addr2
+
+
+def _typecode(datatype: Datatype) -> str | None:
+    """Return NumPy's character for a type, as mpi4py.util.dtlib asks for it; None for a derived type."""
+    return datatype.typechar if datatype.layout.is_plain and not datatype.dtype.names else None
+
+
+def _typealign(datatype: Datatype) -> int | None:
+    """Return the alignment of a type, as mpi4py.util.dtlib asks for it; None for a derived type."""
+    return datatype.dtype.alignment if datatype.is_named else None
 
 
 def Pcontrol(level: int) -> None:
     """Do nothing: profiling is not supported."""
+
+
+_attached: list[Any] = []
+
+
+def Attach_buffer(buf: Any) -> None:
+    """Keep a buffer until `Detach_buffer`; buffered messages do not need it."""
+    _attached[:] = [buf if buf is BUFFER_AUTOMATIC else buffer.frombuffer(buf)]
+
+
+def Detach_buffer() -> Any:
+    """Return the buffer of `Attach_buffer`."""
+    return _attached.pop() if _attached else BUFFER_AUTOMATIC
+
+
+def Flush_buffer() -> None:
+    """Do nothing: buffered messages are sent before their calls return."""
 
 
 def as_mpi4py() -> None:
@@ -242,3 +265,9 @@ def as_mpi4py() -> None:
     package.rc = types.SimpleNamespace()  # type: ignore[attr-defined]
     sys.modules["mpi4py"] = package
     sys.modules["mpi4py.MPI"] = sys.modules[__name__]
+
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers: with a module-level `__getattr__` they accept any name.
+    def __getattr__(name: str) -> Any:
+        return missing(name)

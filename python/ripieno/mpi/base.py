@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
 
-#: Communicators that every rank has, with their names in `ripieno.mpi`.
-_NAMED = {"MPI_COMM_WORLD": "COMM_WORLD", "MPI_COMM_SELF": "COMM_SELF"}
+#: Communicators that every rank has.
+_NAMED = ("COMM_WORLD", "COMM_SELF", "COMM_NULL")
+
+
+class _NullCommunicator:
+    """Stands for the communicator of a null or freed handle."""
+
+    closed = True
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise InputError("communicator: COMM_NULL: expected a communicator; a freed communicator is null")
+
+
+NULL: Any = _NullCommunicator()
 
 
 class MpiRank:
@@ -16,18 +30,18 @@ class MpiRank:
 
     _comm: Communicator
     name: str
-    #: Pending receives, which a blocking send progresses.
-    _waiting: list[Any]
 
     def __new__(cls, comm: MpiRank | None = None) -> Self:
+        if not isinstance(comm, MpiRank | None):
+            raise TypeError(f"{cls.__name__}: a {type(comm).__name__}: expected a communicator")
         if comm is None:
-            raise InputError("a communicator is created from another: Split, Dup, Create_group")
+            return cls._of(NULL, "MPI_COMM_NULL")
         return cls._of(comm._comm, comm.name)
 
     @classmethod
     def _of(cls, comm: Communicator, name: str = "") -> Self:
         made = object.__new__(cls)
-        made._comm, made.name, made._waiting = comm, name, []
+        made._comm, made.name = comm, name
         return made
 
     def Get_rank(self) -> int:
@@ -60,12 +74,27 @@ class MpiRank:
         """Return False: intercommunicators are not supported."""
         return False
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.name not in _NAMED:
-            raise TypeError(
-                f"communicator {self.name!r}: expected MPI_COMM_WORLD or MPI_COMM_SELF, which every rank has"
-            )
-        return _named, (self.name,)
+    def Is_intra(self) -> bool:
+        """Return True: all communicators are intracommunicators."""
+        return True
+
+    def toint(self) -> int:
+        """Return -1: there is no handle of C or Fortran."""
+        return -1
+
+    py2f = toint
+    is_inter, is_intra = property(Is_inter), property(Is_intra)
+
+    def __reduce__(self) -> Any:
+        from ripieno import mpi
+
+        name = next((each for each in _NAMED if getattr(mpi, each) == self), None)
+        if name is None:
+            raise InputError(f"communicator {self.name!r}: only COMM_WORLD and COMM_SELF can be pickled")
+        return _named, (name, None if getattr(mpi, name) is self else type(self))
+
+    def __bool__(self) -> bool:
+        return self._comm is not NULL
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MpiRank) and other._comm is self._comm
@@ -74,11 +103,11 @@ class MpiRank:
         return hash(id(self._comm))
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name} rank {self.rank} of {self.size}>"
+        return f"<{type(self).__name__} {self.name} rank {self.rank} of {self.size}>" if self else "<COMM_NULL>"
 
 
-def _named(name: str) -> MpiRank:
+def _named(name: str, copied_as: type[MpiRank] | None) -> MpiRank:
     from ripieno import mpi
 
-    place: MpiRank = getattr(mpi, _NAMED[name])
-    return place
+    constant: MpiRank = getattr(mpi, name)
+    return constant if copied_as is None else copied_as(constant)

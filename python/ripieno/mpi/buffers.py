@@ -1,24 +1,19 @@
-"""Parsing of buffer arguments: memory, element type, and the elements of each rank.
-
-Elements travel in the byte order of this machine. `BufferArgument.put` converts received elements to
-the memory's byte order.
-"""
+"""Parsing of buffer arguments: memory, datatype, and the elements of each rank."""
 
 from __future__ import annotations
 
-from numbers import Integral
+import operator
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.mpi.constants import IN_PLACE
-from ripieno.mpi.datatypes import Datatype
-from ripieno.wire.arrays import as_array
-
-#: NumPy type codes that represent raw bytes of any type.
-_BYTES = frozenset("BbSV")
+from ripieno.mpi.constants import BOTTOM, IN_PLACE
+from ripieno.mpi.datatypes import Datatype, typed
+from ripieno.mpi.elements import Elements
+from ripieno.mpi.layouts import Layout
+from ripieno.mpi.memory import BufferTypeError, memory_of
 
 
 class BufferArgument(NamedTuple):
@@ -29,7 +24,9 @@ class BufferArgument(NamedTuple):
     call : str
         The name of the call, for messages.
     memory : ndarray of one axis
-        All elements, in the byte order of the memory.
+        The whole memory: of the datatype, in the memory's byte order, or of bytes for a derived datatype.
+    layout : Layout, optional
+        The layout of an element of a derived datatype.
     counts : None, int, or list of int
         Number of elements of the message, or of each block; None means all.
     starts : None, int, or list of int
@@ -38,51 +35,43 @@ class BufferArgument(NamedTuple):
 
     call: str
     memory: NDArray[Any]
+    layout: Layout | None = None
     counts: int | list[int] | None = None
     starts: int | list[int] | None = None
 
     @property
-    def elements(self) -> NDArray[Any]:
-        """A view of the elements of one message."""
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values, in the byte order of this machine."""
+        return self.memory.dtype.newbyteorder("=") if self.layout is None else self.layout.dtype
+
+    @property
+    def elements(self) -> Elements:
+        """The elements of one message."""
         if isinstance(self.counts, list) or isinstance(self.starts, list):
             raise InputError(f"{self.call}: counts={self.counts}: expected one number of elements")
         start = self.starts or 0
-        return self._view(start, self.memory.size - start if self.counts is None else self.counts)
+        return self._view(start, self._count_from(start) if self.counts is None else self.counts)
 
-    def blocks(self, rank_count: int) -> list[NDArray[Any]]:
-        """Return views of the elements of each rank; a single count applies to every block."""
-        if isinstance(self.counts, list):
-            return self._listed(rank_count, self.counts)
-        if isinstance(self.starts, list):
-            raise InputError(f"{self.call}: displacements {self.starts}: expected as many counts")
+    def blocks(self, rank_count: int) -> list[Elements]:
+        """Return the elements of each rank, all of one size; a count is that of one block."""
+        if isinstance(self.counts, list) or isinstance(self.starts, list):
+            raise InputError(f"{self.call}: counts={self.counts}: expected one number; unequal blocks have a v-call")
         start, count = self.starts or 0, self.counts
         if count is None:
-            count, rest = divmod(self._view(start, self.memory.size - start).size, rank_count)
+            whole = self._count_from(start)
+            count, rest = divmod(whole, rank_count or 1)
             if rest:
-                raise InputError(
-                    f"{self.call}: {self.memory.size - start} elements: expected a multiple of {rank_count} ranks"
-                )
+                raise InputError(f"{self.call}: {whole} elements: expected a multiple of {rank_count} ranks")
         return [self._view(start + rank * count, count) for rank in range(rank_count)]
 
-    def put(self, view: NDArray[Any], received: Any, *, is_whole: bool = True) -> None:
-        """Write received elements into a view of the memory; unless `is_whole`, they may be fewer than the view's."""
-        line = np.asarray(received).reshape(-1)
-        if line.dtype != view.dtype.newbyteorder("="):
-            line = self._reread(line, view.dtype)
-        if line.size > view.size or (is_whole and line.size < view.size):
-            limit = "expected" if is_whole else "expected no more than"
-            raise InputError(f"{self.call}: {line.size} elements received: {limit} the {view.size} of the buffer")
-        view[: line.size] = line
-
-    def _view(self, start: int, count: int) -> NDArray[Any]:
-        if start < 0 or count < 0 or start + count > self.memory.size:
-            raise InputError(
-                f"{self.call}: {count} elements from {start} on: expected some of the {self.memory.size} of the buffer"
-            )
-        return self.memory[start : start + count]
-
-    def _listed(self, rank_count: int, counts: list[int]) -> list[NDArray[Any]]:
-        starts = self.starts
+    def parts(self, rank_count: int) -> list[Elements]:
+        """Return the elements of each rank, possibly of different sizes."""
+        counts, starts = self.counts, self.starts
+        if counts is None:
+            least, rest = divmod(self._count_from(0), rank_count or 1)
+            counts = [least + (rank < rest) for rank in range(rank_count)]
+        elif isinstance(counts, int):
+            counts = [counts] * rank_count
         if starts is None:
             starts = [0, *np.cumsum(counts[:-1]).tolist()]
         elif isinstance(starts, int):
@@ -93,14 +82,37 @@ class BufferArgument(NamedTuple):
             )
         return [self._view(start, count) for start, count in zip(starts, counts, strict=True)]
 
-    def _reread(self, line: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-        """Reinterpret elements as another type. One of the types must represent bytes."""
-        is_bytes = line.dtype.char in _BYTES or dtype.char in _BYTES
-        if not is_bytes or (line.nbytes and line.nbytes % max(dtype.itemsize, 1)):
-            raise InputError(f"{self.call}: elements of {line.dtype} received: expected {dtype}, as in the buffer")
-        # The sender's bytes are interpreted in the byte order of the memory.
-        reread: NDArray[Any] = np.ascontiguousarray(line).view(np.uint8).view(dtype)
-        return reread
+    def _count_from(self, start: int) -> int:
+        """Return the number of elements from `start` to the end of the memory."""
+        if self.layout is None:
+            return self._view(start, max(self.memory.size - start, 0)).size
+        if not self.memory.size:
+            return 0
+        count, rest = divmod(self.memory.size, self.layout.extent) if self.layout.extent > 0 else (0, 1)
+        if rest or start > count:
+            raise InputError(
+                f"{self.call}: {self.memory.size} bytes, elements of {self.layout.extent} from {start} on: expected a "
+                "multiple, or a count"
+            )
+        return count - start
+
+    def _view(self, start: int, count: int) -> Elements:
+        if start < 0 or count < 0:
+            raise InputError(f"{self.call}: count {count}, displacement {start}: expected 0 or more")
+        if self.layout is not None:
+            try:
+                views = self.layout.views(self.memory, start * self.layout.extent, count) if count else []
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"{self.call}: {count} elements from {start} on, with an extent of {self.layout.extent} bytes: "
+                    f"expected some of the {self.memory.size} bytes of the buffer"
+                ) from None
+            return Elements(self.call, views, self.dtype)
+        if count and start + count > self.memory.size:
+            raise InputError(
+                f"{self.call}: {count} elements from {start} on: expected some of the {self.memory.size} of the buffer"
+            )
+        return Elements(self.call, [self.memory[start : start + count]], self.dtype)
 
 
 def is_in_place(given: Any) -> bool:
@@ -109,85 +121,75 @@ def is_in_place(given: Any) -> bool:
 
 
 def outgoing(given: Any, call: str) -> NDArray[Any]:
-    """Return the elements of a message, in the byte order of this machine."""
-    return native(buffer_of(given, call).elements)
+    """Return the values of a message, in the byte order of this machine."""
+    return buffer_of(given, call).elements.read()
 
 
-def incoming(given: Any, call: str) -> BufferArgument:
+def incoming(given: Any, call: str, *, is_vector: bool = False) -> BufferArgument:
     """Return a writable buffer."""
+    return _writable(buffer_of(given, call, is_vector=is_vector))
+
+
+def octets_of(given: Any, call: str, *, is_written: bool = False) -> NDArray[np.uint8]:
+    """Return the whole memory of a buffer as bytes."""
     buffer = buffer_of(given, call)
-    if not buffer.memory.flags.writeable:
-        raise InputError(f"{call}: expected memory that can be written to")
-    return buffer
+    return (_writable(buffer) if is_written else buffer).memory.view(np.uint8)
 
 
-def native(elements: NDArray[Any]) -> NDArray[Any]:
-    """Return elements in the byte order of this machine."""
-    return elements.astype(elements.dtype.newbyteorder("="), copy=False)
-
-
-def buffer_of(given: Any, call: str) -> BufferArgument:
+def buffer_of(given: Any, call: str, *, is_vector: bool = False) -> BufferArgument:
     """Parse a buffer argument: an array, or a list of an array with counts, displacements and a type.
 
     Lists are ``[memory, type]``, ``[memory, counts, type]``, ``[memory, (counts, displacements), type]`` and ``[memory,
-    counts, displacements, type]``. The type may be omitted. Displacements are in elements.
+    counts, displacements, type]``. The type may be omitted or None. Displacements are in elements. With `is_vector`
+    there is a count for each rank, so that a list is one of counts rather than a pair of count and displacement.
     """
     if given is None:
         return BufferArgument(call, np.empty(0, np.uint8))
     if not isinstance(given, list | tuple):
-        return BufferArgument(call, _memory(given, call))
-    memory, *rest = given if given else (None,)
-    types = [each for each in rest if isinstance(each, str | Datatype)]
-    numbers = [each for each in rest if not isinstance(each, str | Datatype)]
-    if len(numbers) == 1 and isinstance(numbers[0], tuple | list) and _is_pair(numbers[0]):
-        numbers = list(numbers[0])
-    if len(types) > 1 or len(numbers) > 2:
+        return BufferArgument(call, memory_of(given, call))
+    if not 2 <= len(given) <= 4:
         raise InputError(f"{call}: a buffer of {len(given)} parts: expected memory, counts, displacements and a type")
-    line = np.empty(0, np.uint8) if memory is None else _memory(memory, call)
-    if types:
-        line = _typed(line, types[0], call)
-    counts, starts = (*(_numbers(each, call) for each in numbers), None, None)[:2]
-    return BufferArgument(call, line, counts, starts)
+    memory, *rest = given
+    has_kind = len(rest) == 3 or isinstance(rest[-1], str | Datatype) or (len(rest) == 2 and rest[-1] is None)
+    kind = rest.pop() if has_kind else None
+    if len(rest) == 1 and isinstance(rest[0], tuple if is_vector else tuple | list) and len(rest[0]) == 2:
+        rest = list(rest[0])
+    counts, starts = (*(_numbers(each, call) for each in rest), None, None)[:2]
+    if memory is None or memory is BOTTOM:
+        return BufferArgument(call, np.empty(0, np.uint8 if kind is None else typed(kind).dtype), None, counts, starts)
+    whole = memory_of(memory, call)
+    return BufferArgument(call, *_typed(whole, kind, call, has_counts=counts is not None), counts, starts)
 
 
-def _is_pair(numbers: Any) -> bool:
-    """Return whether `numbers` is a tuple of counts and displacements rather than a list of two counts."""
-    if len(numbers) != 2:
-        return False
-    return isinstance(numbers, tuple) or any(each is None or np.ndim(each) for each in numbers)
+def _writable(buffer: BufferArgument) -> BufferArgument:
+    if not buffer.memory.flags.writeable and buffer.memory.size:
+        raise InputError(f"{buffer.call}: expected memory that can be written to")
+    return buffer
 
 
 def _numbers(given: Any, call: str) -> int | list[int] | None:
-    if given is None or isinstance(given, Integral):
-        return None if given is None else int(given)
-    array = np.asarray(given)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InputError(f"{call}: counts or displacements {given!r}: expected whole numbers")
-    return [int(each) for each in array]
+    if given is None:
+        return None
+    try:
+        if np.ndim(given) == 0:
+            return operator.index(given)
+        return [operator.index(each) for each in given]
+    except TypeError:
+        raise BufferTypeError(f"{call}: counts or displacements {given!r}: expected whole numbers") from None
 
 
-def _memory(given: Any, call: str) -> NDArray[Any]:
-    """Return all elements of an array, a buffer or a DLPack object in memory order."""
-    array = given if isinstance(given, np.ndarray) else as_array(given)
-    if array is None:
-        try:
-            array = np.asarray(memoryview(given))
-        except TypeError:
-            raise InputError(f"{call}: a {type(given).__name__}: expected an array or another buffer") from None
-    if array.dtype.hasobject:
-        raise InputError(f"{call}: dtype {array.dtype}: expected one without Python objects, which small letters send")
-    if array.flags.c_contiguous:
-        return array.reshape(-1)
-    if array.flags.f_contiguous:
-        return array.T.reshape(-1)
-    raise InputError(f"{call}: shape {array.shape} and strides {array.strides}: expected a contiguous buffer")
-
-
-def _typed(line: NDArray[Any], given: str | Datatype, call: str) -> NDArray[Any]:
-    datatype = Datatype(given) if isinstance(given, str) else given
-    if datatype.dtype == line.dtype.newbyteorder("="):
-        return line
-    if line.nbytes % max(datatype.size, 1):
-        raise InputError(f"{call}: {line.nbytes} bytes: expected a multiple of the {datatype.size} of {datatype}")
-    typed: NDArray[Any] = line.view(np.uint8).view(datatype.dtype)
-    return typed
+def _typed(
+    memory: NDArray[Any], kind: str | Datatype | None, call: str, *, has_counts: bool
+) -> tuple[NDArray[Any], Layout | None]:
+    """Return the memory as elements of a datatype, or as bytes, and the layout of an element in them."""
+    if kind is None:
+        return memory, None
+    layout = typed(kind).layout
+    if layout.is_plain and layout.value_count == 1:
+        if layout.dtype == memory.dtype.newbyteorder("="):
+            return memory, None
+        size = layout.dtype.itemsize
+        if memory.nbytes % size and not has_counts:
+            raise InputError(f"{call}: {memory.nbytes} bytes: expected a multiple of the {size} of {kind}")
+        return memory.view(np.uint8)[: memory.nbytes // size * size].view(layout.dtype), None
+    return memory.view(np.uint8), layout

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ripieno.comm.mailbox import ANY_TAG as ANY_KEPT
-from ripieno.comm.mailbox import Message
+from ripieno.comm.mailbox import Mailbox, Message, Receive
 from ripieno.errors import InputError
 from ripieno.mpi.base import MpiRank
-from ripieno.mpi.buffers import BufferArgument, incoming, outgoing
-from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
-from ripieno.mpi.requests import Request
+from ripieno.mpi.buffers import incoming, outgoing
+from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, LARGEST_TAG, PROC_NULL
+from ripieno.mpi.elements import Elements
+from ripieno.mpi.matched import MESSAGE_NO_PROC
+from ripieno.mpi.matched import Message as Found
+from ripieno.mpi.requests import Prequest, Request
 from ripieno.mpi.status import Status, noted
 
 #: Interval at which a blocking send progresses pending receives.
 _POLL_S = 0.0002
+
+#: The message of a receive from `PROC_NULL`.
+_NOTHING: Message[Any] = Message(None, PROC_NULL, ANY_TAG)
 
 
 class MpiMessageCalls(MpiRank):
@@ -29,37 +36,28 @@ class MpiMessageCalls(MpiRank):
         """Send an object."""
         self.isend(obj, dest, tag).wait()
 
-    ssend = bsend = send
+    bsend = send
+
+    def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
+        """Send an object. To this rank itself, it must be received before."""
+        self.issend(obj, dest, tag).wait()
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Start to send an object."""
-        if dest == PROC_NULL:
-            return _done()
-        if dest == self.rank:
-            self._comm._mailbox.put_back(Message(_copied(obj), dest, tag), last=True)
-            return _done()
-        handle = self._comm.send_async(obj, dest, tag=tag)
+        return self._leaving_object(obj, dest, tag, is_synchronous=False)
 
-        def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
-            # A blocking send progresses pending receives, because the other rank may be sending as well.
-            while not handle.done and timeout_s is None and self._waiting:
-                for request in list(self._waiting):
-                    request.test()
-                time.sleep(_POLL_S)
-            if timeout_s is None:
-                handle.wait()
-            return handle.done, None
+    ibsend = isend
 
-        return Request(attempt)
-
-    issend = ibsend = isend
+    def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
+        """Start to send an object. To this rank itself, the call is complete when the object is received."""
+        return self._leaving_object(obj, dest, tag, is_synchronous=True)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive an object."""
-        return None if source == PROC_NULL else self._taken(source, tag, status, None)
+        return self._taken(source, tag, status, None)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Return a receive of an object, which is performed by its wait."""
+        """Start to receive an object. Receives take messages in the order in which they start."""
         return self._later(source, tag, lambda value: value)
 
     def sendrecv(
@@ -88,29 +86,48 @@ class MpiMessageCalls(MpiRank):
 
     Probe, Iprobe = probe, iprobe
 
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Found:
+        """Return the next message that fits; only this handle can receive it."""
+        found = self._found(source, tag, status, None)
+        assert found is not None, "a probe without a time limit finds a message"
+        return found
+
+    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Found | None:
+        """Return a message that fits, or None if none has arrived; only this handle can receive it."""
+        return self._found(source, tag, status, 0.0)
+
+    Mprobe, Improbe = mprobe, improbe
+
     # Buffers
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer."""
-        self.send(outgoing(buf, "Send"), dest, tag)
+        self.isend(outgoing(None if dest == PROC_NULL else buf, "Send"), dest, tag).wait()
 
-    Ssend = Bsend = Rsend = Send
+    Bsend = Rsend = Send
+
+    def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
+        """Send a buffer. To this rank itself, it must be received before."""
+        self.Issend(buf, dest, tag).wait()
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Start to send a buffer, which must not change until the send has completed."""
-        return self.isend(outgoing(buf, "Isend"), dest, tag)
+        return self.isend(outgoing(None if dest == PROC_NULL else buf, "Isend"), dest, tag)
 
-    Issend = Ibsend = Irsend = Isend
+    Ibsend = Irsend = Isend
+
+    def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request:
+        """Start to send a buffer. To this rank itself, the call is complete when the buffer is received."""
+        return self.issend(outgoing(None if dest == PROC_NULL else buf, "Issend"), dest, tag)
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a buffer."""
-        into = incoming(buf, "Recv")
-        if source != PROC_NULL:
-            _put(into, self._taken(source, tag, status, None))
+        into = incoming(None if source == PROC_NULL else buf, "Recv").elements
+        _put(into, self._taken(source, tag, status, None))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Return a receive into a buffer, which is performed by its wait, or by a blocking send of this rank."""
-        into = incoming(buf, "Irecv")
+        """Start to receive into a buffer. Receives take messages in the order in which they start."""
+        into = incoming(None if source == PROC_NULL else buf, "Irecv").elements
         return self._later(source, tag, lambda value: _put(into, value))
 
     def Sendrecv(
@@ -124,46 +141,152 @@ class MpiMessageCalls(MpiRank):
         status: Status | None = None,
     ) -> None:
         """Send a buffer, and receive into another one."""
+        # Both buffers are checked before anything is sent.
+        into = incoming(None if source == PROC_NULL else recvbuf, "Recv").elements
         leaving = self.Isend(sendbuf, dest, sendtag)
-        self.Recv(recvbuf, source, recvtag, status)
+        _put(into, self._taken(source, recvtag, status, None))
         leaving.wait()
 
-    def _later(self, source: int, tag: int, use: Any) -> Request:
-        if source == PROC_NULL:
+    def Isendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+    ) -> Request:
+        """Start to send a buffer, and to receive into another one."""
+        values = outgoing(None if dest == PROC_NULL else sendbuf, "Isendrecv")
+        arriving = self.Irecv(recvbuf, source, recvtag)
+        leaving = self.isend(values, dest, sendtag)
+
+        def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
+            is_over = arriving._progress(timeout_s, status)
+            return leaving._progress(timeout_s, None) and is_over, None
+
+        return Request(attempt)
+
+    def Sendrecv_replace(
+        self,
+        buf: Any,
+        dest: int,
+        sendtag: int = 0,
+        source: int = ANY_SOURCE,
+        recvtag: int = ANY_TAG,
+        status: Status | None = None,
+    ) -> None:
+        """Send a buffer, and receive into the same one."""
+        self.Sendrecv(outgoing(buf, "Sendrecv_replace").copy(), dest, sendtag, buf, source, recvtag, status)
+
+    def Isendrecv_replace(
+        self, buf: Any, dest: int, sendtag: int = 0, source: int = ANY_SOURCE, recvtag: int = ANY_TAG
+    ) -> Request:
+        """Start to send a buffer, and to receive into the same one."""
+        values = outgoing(buf, "Isendrecv_replace").copy()
+        return self.Isendrecv(values, dest, sendtag, buf, source, recvtag)
+
+    # Persistent requests
+
+    def Send_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest:
+        """Return a persistent request, each start of which sends the buffer."""
+        outgoing(None if dest == PROC_NULL else buf, "Send_init")
+        return Prequest(lambda: self.Isend(buf, dest, tag))
+
+    Bsend_init = Rsend_init = Send_init
+
+    def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest:
+        """Return a persistent request, each start of which is an `Issend`."""
+        outgoing(None if dest == PROC_NULL else buf, "Ssend_init")
+        return Prequest(lambda: self.Issend(buf, dest, tag))
+
+    def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest:
+        """Return a persistent request, each start of which receives into the buffer."""
+        incoming(None if source == PROC_NULL else buf, "Recv_init")
+        return Prequest(lambda: self.Irecv(buf, source, tag))
+
+    def _leaving_object(self, obj: Any, dest: int, tag: int, *, is_synchronous: bool) -> Request:
+        if not 0 <= tag <= LARGEST_TAG:
+            raise InputError(f"send: tag={tag}: expected 0 … {LARGEST_TAG}")
+        if dest == PROC_NULL:
             return _done()
+        mailbox = self._comm._mailbox
+        if dest == self.rank:
+            message = Message(_copied(obj), dest, tag)
+            mailbox.deliver(message, 0)
+            return _until_taken(mailbox, message) if is_synchronous else _done()
+        handle = self._comm.send_async(obj, dest, tag=tag)
+
+        def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
+            # A blocking send progresses pending receives, because the other rank may be sending as well.
+            while not handle.done and timeout_s is None and mailbox.posted:
+                _progress(mailbox, self.rank)
+                time.sleep(_POLL_S)
+            if timeout_s is None:
+                handle.wait()
+            return handle.done, None
+
+        return Request(attempt)
+
+    def _later(self, source: int, tag: int, use: Callable[[Any], Any]) -> Request:
+        if source == PROC_NULL:
+            return Request(lambda timeout_s, status: (True, use(self._taken(source, tag, status, None))))
+        mailbox, native = self._comm._mailbox, self._comm._native
+        wanted = None if source == ANY_SOURCE else source
+        receive = mailbox.post(Receive(mailbox, native, wanted, ANY_KEPT if tag == ANY_TAG else tag, None))
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
-            try:
-                value = self._taken(source, tag, status, timeout_s)
-            except TimeoutError:
+            if not receive.has_ended and self._is_own(source):
+                if timeout_s is None:
+                    raise InputError(f"recv: this rank has sent itself no message with tag {tag}")
                 return False, None
-            self._waiting.remove(request)
-            return True, use(value)
+            if timeout_s is not None and not receive.done:
+                return False, None
+            message = receive.wait()
+            noted(status, message.source, _tag_of(message), message.value)
+            return True, use(message.value)
 
-        request = Request(attempt)
-        self._waiting.append(request)
-        return request
+        def cancel() -> bool:
+            is_pending = not receive.has_ended
+            if is_pending:
+                mailbox.posted.remove(receive)
+            return is_pending
+
+        return Request(attempt, cancel)
+
+    def _is_own(self, source: int) -> bool:
+        """Return whether only this rank itself can send what a receive from `source` waits for."""
+        return source == self.rank or self.size == 1
 
     def _taken(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Any:
         message = self._message(source, tag, timeout_s)
-        noted(status, message.source, int(message.tag or 0), message.value)
+        noted(status, message.source, _tag_of(message), message.value)
         return message.value
 
     def _looked(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> bool:
+        found = self._found(source, tag, status, timeout_s)
+        if found is not None and found != MESSAGE_NO_PROC:
+            self._comm._mailbox.put_back(found._taken())
+        return found is not None
+
+    def _found(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Found | None:
         try:
             message = self._message(source, tag, timeout_s)
         except TimeoutError:
-            return False
-        self._comm._mailbox.put_back(message)
-        noted(status, message.source, int(message.tag or 0), message.value)
-        return True
+            if status is not None:
+                status.clear()
+            return None
+        noted(status, message.source, _tag_of(message), message.value)
+        return MESSAGE_NO_PROC if source == PROC_NULL else Found._of(message)
 
     def _message(self, source: int, tag: int, timeout_s: float | None) -> Message[Any]:
+        if source == PROC_NULL:
+            return _NOTHING
         wanted = None if source == ANY_SOURCE else source
         kept = self._comm._mailbox.take(wanted, ANY_KEPT if tag == ANY_TAG else tag)
         if kept is not None:
             return kept
-        if source == self.rank or self.size == 1:
+        if self._is_own(source):
             if timeout_s is not None:
                 raise TimeoutError("recv: this rank has sent itself nothing that fits")
             raise InputError(f"recv: this rank has sent itself no message with tag {tag}")
@@ -174,11 +297,36 @@ def _done() -> Request:
     return Request(lambda timeout_s, status: (True, None))
 
 
-def _put(into: BufferArgument, value: Any) -> None:
+def _progress(mailbox: Mailbox, own_rank: int) -> None:
+    """Take the messages that have arrived for posted receives from other ranks."""
+    for receive in list(mailbox.posted):
+        if receive.source != own_rank:
+            receive.done  # noqa: B018  # processes messages
+
+
+def _until_taken(mailbox: Mailbox, message: Message[Any]) -> Request:
+    """Return a request that is complete when a message of this rank to itself is received."""
+
+    def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
+        is_over = not mailbox.holds(message)
+        if timeout_s is None and not is_over:
+            raise InputError("ssend: this rank sends itself a message that it has not received: receive it first")
+        return is_over, None
+
+    return Request(attempt)
+
+
+def _put(into: Elements, value: Any) -> None:
     """Copy received elements to the beginning of a buffer."""
+    if value is _NOTHING.value:
+        return
     if not isinstance(value, np.ndarray):
         raise InputError(f"{into.call}: received a {type(value).__name__}: expected a buffer; recv receives objects")
-    into.put(into.elements, value, is_whole=False)
+    into.write(value, is_whole=False)
+
+
+def _tag_of(message: Message[Any]) -> int:
+    return int(message.tag or 0)
 
 
 def _copied(obj: Any) -> Any:

@@ -3,32 +3,110 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._types import Combining, OpName
-from ripieno.mpi.datatypes import Datatype
+from ripieno.errors import InputError
+from ripieno.mpi.buffer import buffer
+from ripieno.mpi.datatypes import typed
+from ripieno.mpi.unsupported import refusing
 
 
+class Definition(NamedTuple):
+    """What an operation does.
+
+    Attributes
+    ----------
+    name : str
+    on_objects : callable
+        Combines two objects.
+    combine : str or callable
+        Combines arrays, as for `Communicator.allreduce`.
+    made_of : tuple, optional
+        The arguments of `Op.Create`.
+    """
+
+    name: str
+    on_objects: Callable[[Any, Any], Any]
+    combine: OpName | Combining
+    made_of: tuple[Callable[[Any, Any, Any], Any], bool] | None = None
+
+
+#: Functions on arrays in place of named operations.
+_ON_LONG: dict[str, Combining] = {
+    "sum": lambda left, right: left + right,
+    "prod": lambda left, right: left * right,
+    "min": lambda left, right: np.minimum(left, right),
+    "max": lambda left, right: np.maximum(left, right),
+}
+
+
+@refusing
 class Op:
-    """A binary operation: `__call__` combines objects, `combine` combines buffers."""
+    """A binary operation: `__call__` combines objects, `combine` combines buffers.
 
-    def __init__(
-        self,
-        name: str,
-        on_objects: Callable[[Any, Any], Any],
-        combine: OpName | Combining,
-    ) -> None:
-        self.name = name
-        self._on_objects = on_objects
-        #: The operation as `Communicator.allreduce` accepts it for arrays.
-        self.combine = combine
-        self._made_of: tuple[Callable[[Any, Any, Any], None], bool] | None = None
+    Parameters
+    ----------
+    op : Op, optional
+        Another reference to this operation is created. By default the operation is null.
+    """
+
+    def __init__(self, op: Op | None = None) -> None:
+        if not isinstance(op, Op | None):
+            raise TypeError(f"Op: a {type(op).__name__}: expected an operation; Op.Create accepts functions")
+        self._definition: Definition | None = None if op is None else op._definition
+
+    @classmethod
+    def _of(cls, definition: Definition) -> Self:
+        made = cls()
+        made._definition = definition
+        return made
+
+    @property
+    def name(self) -> str:
+        """The name of the operation."""
+        return "OP_NULL" if self._definition is None else self._definition.name
+
+    @property
+    def combine(self) -> OpName | Combining:
+        """The operation as `Communicator.allreduce` accepts it for arrays."""
+        return self._defined().combine
+
+    def combine_for(self, dtype: np.dtype[Any]) -> OpName | Combining:
+        """Return the operation as `Communicator.allreduce` accepts it for arrays of a type."""
+        combine = self.combine
+        # The native module does not have C's long double.
+        return _ON_LONG[combine] if isinstance(combine, str) and dtype.char in "gG" else combine
+
+    @property
+    def is_predefined(self) -> bool:
+        """Whether this is an operation of MPI."""
+        return self._definition is None or self._definition.made_of is None
+
+    @property
+    def is_commutative(self) -> bool:
+        """Whether the operands may be exchanged."""
+        made_of = self._defined().made_of
+        return self.name not in ("REPLACE", "NO_OP") if made_of is None else made_of[1]
+
+    def Is_commutative(self) -> bool:
+        """Return whether the operands may be exchanged."""
+        return self.is_commutative
 
     def __call__(self, left: Any, right: Any) -> Any:
-        return self._on_objects(left, right)
+        return self._defined().on_objects(left, right)
+
+    def __bool__(self) -> bool:
+        return self._definition is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Op) and self._definition is other._definition
+
+    def __hash__(self) -> int:
+        return id(self._definition)
 
     @classmethod
     def Create(cls, function: Callable[[Any, Any, Any], None], commute: bool = False) -> Self:
@@ -37,18 +115,36 @@ class Op:
         def combine(left: NDArray[Any], right: NDArray[Any]) -> NDArray[Any]:
             result = np.ascontiguousarray(right).copy()
             given = np.ascontiguousarray(left)
-            function(given.data.cast("B"), result.data.cast("B"), Datatype(left.dtype.str))
+            if result.size:
+                function(buffer.frombuffer(given), buffer.frombuffer(result), typed(left.dtype.char))
             return result
 
-        made = cls(getattr(function, "__name__", "user"), function, combine)  # type: ignore[arg-type]
-        made._made_of = (function, commute)
-        return made
+        def on_objects(left: Any, right: Any) -> Any:
+            return function(left, right, None)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (_predefined, (self.name,)) if self._made_of is None else (type(self).Create, self._made_of)
+        name = getattr(function, "__name__", "user")
+        return cls._of(Definition(name, on_objects, combine, (function, commute)))
 
     def Free(self) -> None:
-        """Do nothing: the operation is freed with its last reference."""
+        """Turn this reference into the null operation."""
+        if self.is_predefined:
+            raise InputError(f"Free: {self!r}: expected an operation of Op.Create")
+        self._definition = None
+
+    def free(self) -> None:
+        """Turn this reference into the null operation, unless it is one of MPI."""
+        if not self.is_predefined:
+            self.Free()
+
+    def __reduce__(self) -> Any:
+        if self._definition is None or self._definition.made_of is None:
+            return self.name if _PREDEFINED[self.name] is self else (_copied, (self.name,))
+        return type(self).Create, self._definition.made_of
+
+    def _defined(self) -> Definition:
+        if self._definition is None:
+            raise InputError("operation: OP_NULL: expected an operation; a freed operation is null")
+        return self._definition
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
@@ -79,21 +175,30 @@ def _on_pairs(choose: Callable[[Any, Any], Any]) -> Callable[[NDArray[Any], NDAr
 _LEAST = _located(lambda left, right: left < right)
 _GREATEST = _located(lambda left, right: left > right)
 
-SUM = Op("SUM", lambda left, right: left + right, "sum")
-PROD = Op("PROD", lambda left, right: left * right, "prod")
-MIN = Op("MIN", lambda left, right: left if left <= right else right, "min")
-MAX = Op("MAX", lambda left, right: left if left >= right else right, "max")
-BAND = Op("BAND", lambda left, right: left & right, "and")
-BOR = Op("BOR", lambda left, right: left | right, "or")
-BXOR = Op("BXOR", lambda left, right: left ^ right, "xor")
-LAND = Op("LAND", lambda left, right: bool(left) and bool(right), np.logical_and)
-LOR = Op("LOR", lambda left, right: bool(left) or bool(right), np.logical_or)
-LXOR = Op("LXOR", lambda left, right: bool(left) != bool(right), np.logical_xor)
-MINLOC = Op("MINLOC", _LEAST, _on_pairs(_LEAST))
-MAXLOC = Op("MAXLOC", _GREATEST, _on_pairs(_GREATEST))
 
-_PREDEFINED = {op.name: op for op in (SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR, MINLOC, MAXLOC)}
+def _op(name: str, on_objects: Callable[[Any, Any], Any], combine: OpName | Combining) -> Op:
+    return Op._of(Definition(name, on_objects, combine))
 
 
-def _predefined(name: str) -> Op:
-    return _PREDEFINED[name]
+SUM = _op("SUM", lambda left, right: left + right, "sum")
+PROD = _op("PROD", lambda left, right: left * right, "prod")
+MIN = _op("MIN", lambda left, right: left if left <= right else right, "min")
+MAX = _op("MAX", lambda left, right: left if left >= right else right, "max")
+BAND = _op("BAND", lambda left, right: left & right, "and")
+BOR = _op("BOR", lambda left, right: left | right, "or")
+BXOR = _op("BXOR", lambda left, right: left ^ right, "xor")
+LAND = _op("LAND", lambda left, right: bool(left) and bool(right), np.logical_and)
+LOR = _op("LOR", lambda left, right: bool(left) or bool(right), np.logical_or)
+LXOR = _op("LXOR", lambda left, right: bool(left) != bool(right), np.logical_xor)
+MINLOC = _op("MINLOC", _LEAST, _on_pairs(_LEAST))
+MAXLOC = _op("MAXLOC", _GREATEST, _on_pairs(_GREATEST))
+REPLACE = _op("REPLACE", lambda left, right: right, lambda left, right: right)
+NO_OP = _op("NO_OP", lambda left, right: left, lambda left, right: left)
+OP_NULL = Op()
+
+_OPS = (SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR, MINLOC, MAXLOC, REPLACE, NO_OP, OP_NULL)
+_PREDEFINED = {op.name: op for op in _OPS}
+
+
+def _copied(name: str) -> Op:
+    return Op(_PREDEFINED[name])

@@ -1,4 +1,4 @@
-"""Requests: pending sends and receives. A receive is performed by its wait."""
+"""Requests: pending calls, and calls that can be started again. A receive is performed by its wait."""
 
 from __future__ import annotations
 
@@ -6,25 +6,44 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ripieno.errors import InputError
+from ripieno.mpi.constants import UNDEFINED
 from ripieno.mpi.status import Status
+from ripieno.mpi.unsupported import refusing
 
-#: Interval between two tests of a pending request.
+#: Interval between two tests of pending requests.
 _POLL_S = 0.0005
 
+#: A list of statuses is extended to the number of requests.
+Statuses = list[Status] | tuple[Status, ...] | None
+Attempt = Callable[[float | None, Status | None], tuple[bool, Any]]
 
+
+def _over(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
+    return True, None
+
+
+@refusing
 class Request:
     """A pending call.
 
     Parameters
     ----------
-    attempt : callable
+    attempt : callable or Request, optional
         Tries to complete the call within the given number of seconds (None: without limit), and fills in a status.
-        Returns whether the call is complete, and the result.
+        Returns whether the call is complete, and the result. By default the request is null.
+    cancel : callable, optional
+        Cancels the call, and returns whether it was still possible.
     """
 
-    def __init__(self, attempt: Callable[[float | None, Status | None], tuple[bool, Any]]) -> None:
-        self._attempt = attempt
-        self._is_over = False
+    def __init__(self, attempt: Attempt | Request | None = None, cancel: Callable[[], bool] = lambda: False) -> None:
+        if isinstance(attempt, Request):
+            self.__dict__.update(attempt.__dict__)
+            return
+        self._attempt = attempt or _over
+        self._cancel = cancel
+        self._is_over = attempt is None
+        self._is_cancelled = False
         self._result: Any = None
 
     def __bool__(self) -> bool:
@@ -32,7 +51,14 @@ class Request:
 
     def __eq__(self, other: object) -> bool:
         """Return whether both are the same request, or both are complete and thus equal `REQUEST_NULL`."""
-        return self is other or (isinstance(other, Request) and self._is_over and other._is_over)
+        if not isinstance(other, Request):
+            return NotImplemented
+        return self is other or (not self and not other) or (self._attempt is other._attempt and bool(self and other))
+
+    def __reduce__(self) -> Any:
+        if self:
+            raise InputError("a pending request cannot be pickled; wait for it")
+        return type(self), ()
 
     def __hash__(self) -> int:
         # The state changes, so the hash must not depend on it. Complete requests are equal but differ in their hashes.
@@ -40,15 +66,13 @@ class Request:
 
     def wait(self, status: Status | None = None) -> Any:
         """Wait for completion, and return the received object; None for a send."""
-        if not self._is_over:
-            self._is_over, self._result = self._attempt(None, status)
+        self._progress(None, status)
         return self._result
 
     def test(self, status: Status | None = None) -> tuple[bool, Any]:
         """Return whether the call is complete, and the result of `wait`."""
-        if not self._is_over:
-            self._is_over, self._result = self._attempt(0.0, status)
-        return self._is_over, self._result
+        is_over = self._progress(0.0, status)
+        return is_over, self._result if is_over else None
 
     def Wait(self, status: Status | None = None) -> bool:
         """Return when the call is complete."""
@@ -59,58 +83,250 @@ class Request:
         """Return whether the call is complete."""
         return self.test(status)[0]
 
+    def Get_status(self, status: Status | None = None) -> bool:
+        """Return whether the call is complete; the request remains."""
+        if self._is_over or self._is_cancelled:
+            return Request(self)._progress(0.0, status)
+        own = Status()
+        is_over, result = self._attempt(0.0, own)
+        if is_over:
+            self._attempt = _ended(own, result)
+        if status is not None:
+            status.copy_from(own)
+        return is_over
+
+    get_status = Get_status
+
     def Free(self) -> None:
-        """Do nothing: a call in flight continues to its end."""
+        """Turn the request into the null request; a call in flight continues to its end."""
+        self._is_over = True
+
+    free = Free
 
     def Cancel(self) -> None:
-        """Do nothing: a receive without a wait receives no message."""
+        """Cancel a receive that has not begun; other calls continue to their ends."""
+        if not self._is_over and self._cancel():
+            self._is_cancelled = True
 
-    @staticmethod
-    def waitall(requests: Sequence[Request], statuses: Sequence[Status] | None = None) -> list[Any]:
+    cancel = Cancel
+
+    def _progress(self, timeout_s: float | None, status: Status | None) -> bool:
+        """Try to complete the call. Fill in the status if it is complete: empty if it was complete before."""
+        if self._is_over:
+            if status is not None:
+                status.clear()
+            return True
+        if status is not None:
+            status.clear()
+        if self._is_cancelled:
+            if status is not None:
+                status.Set_cancelled(True)
+            is_over, result = True, None
+        else:
+            is_over, result = self._attempt(timeout_s, status)
+        if is_over:
+            self._end(result)
+        return is_over
+
+    def _end(self, result: Any) -> None:
+        self._is_over, self._result = True, result
+
+    # Several requests
+
+    @classmethod
+    def waitall(cls, requests: Sequence[Request], statuses: Statuses = None) -> list[Any]:
         """Wait for all requests, and return their results."""
-        each = statuses or [None] * len(requests)  # type: ignore[list-item]
-        return [request.wait(status) for request, status in zip(requests, each, strict=False)]
+        each = _statuses_for(statuses, len(requests))
+        return [request.wait(status) for request, status in zip(requests, each, strict=True)]
 
-    @staticmethod
-    def Waitall(requests: Sequence[Request], statuses: Sequence[Status] | None = None) -> bool:
-        """Return when all requests are complete."""
-        Request.waitall(requests, statuses)
-        return True
-
-    @staticmethod
-    def waitany(requests: Sequence[Request], status: Status | None = None) -> tuple[int, Any]:
-        """Return the index and the result of a completed request that was not returned before."""
-        while True:
-            for index, request in enumerate(requests):
-                if not request._is_over and request.test(status)[0]:
-                    return index, request._result
-            if all(request._is_over for request in requests):
-                from ripieno.mpi.constants import UNDEFINED
-
-                return UNDEFINED, None
-            time.sleep(_POLL_S)
-
-    @staticmethod
-    def Waitany(requests: Sequence[Request], status: Status | None = None) -> int:
-        """Return the index of a completed request that was not returned before."""
-        return Request.waitany(requests, status)[0]
-
-    @staticmethod
-    def testall(requests: Sequence[Request]) -> tuple[bool, list[Any] | None]:
+    @classmethod
+    def testall(cls, requests: Sequence[Request], statuses: Statuses = None) -> tuple[bool, list[Any] | None]:
         """Return whether all requests are complete, and their results."""
+        each = _statuses_for(statuses, len(requests))
         # Every request is tested, even after an incomplete one.
-        done = not [request for request in requests if not request.test()[0]]
+        done = not [request for request, status in zip(requests, each, strict=True) if not request.test(status)[0]]
         return done, [request._result for request in requests] if done else None
 
-    @staticmethod
-    def Testall(requests: Sequence[Request]) -> bool:
+    @classmethod
+    def testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool, Any]:
+        """Return the index of a completed request, whether there is one, and its result.
+
+        Without a pending request the index is `UNDEFINED`, and the second value is True.
+        """
+        pending = [index for index, request in enumerate(requests) if not request._is_over]
+        for index in pending:
+            if requests[index]._progress(0.0, status):
+                return index, True, requests[index]._result
+        if status is not None:
+            status.clear()
+        return UNDEFINED, not pending, None
+
+    @classmethod
+    def waitany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, Any]:
+        """Return the index and the result of a completed request that was pending before; `UNDEFINED` without one."""
+        while True:
+            index, is_over, result = cls.testany(requests, status)
+            if is_over:
+                return index, result
+            time.sleep(_POLL_S)
+
+    @classmethod
+    def testsome(
+        cls, requests: Sequence[Request], statuses: Statuses = None
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """Return the indices and results of the requests that have completed; None if no request was pending."""
+        if all(request._is_over for request in requests):
+            return None, None
+        found: list[int] = []
+        filled: list[Status] = []
+        for index, request in enumerate(requests):
+            status = Status()
+            if not request._is_over and request._progress(0.0, status):
+                found.append(index)
+                filled.append(status)
+        if isinstance(statuses, list):
+            statuses[: len(filled)] = filled
+        return found, [requests[index]._result for index in found]
+
+    @classmethod
+    def waitsome(
+        cls, requests: Sequence[Request], statuses: Statuses = None
+    ) -> tuple[list[int] | None, list[Any] | None]:
+        """Return the indices and results of at least one completed request; None if no request was pending."""
+        while True:
+            found, results = cls.testsome(requests, statuses)
+            if found or found is None:
+                return found, results
+            time.sleep(_POLL_S)
+
+    @classmethod
+    def get_status_all(cls, requests: Sequence[Request], statuses: Statuses = None) -> bool:
         """Return whether all requests are complete."""
-        return Request.testall(requests)[0]
+        each = _statuses_for(statuses, len(requests))
+        # Every request is tested, even after an incomplete one.
+        done = [request.Get_status(status) for request, status in zip(requests, each, strict=True)]
+        return all(done)
+
+    @classmethod
+    def get_status_any(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
+        """Return the index of a completed request, and whether there is one."""
+        pending = [index for index, request in enumerate(requests) if not request._is_over]
+        index = next((index for index in pending if requests[index].Get_status(status)), UNDEFINED)
+        if index == UNDEFINED and status is not None:
+            status.clear()
+        return index, index != UNDEFINED or not pending
+
+    @classmethod
+    def get_status_some(cls, requests: Sequence[Request], statuses: Statuses = None) -> list[int] | None:
+        """Return the indices of completed requests; None if no request was pending."""
+        pending = [index for index, request in enumerate(requests) if not request._is_over]
+        return [index for index in pending if requests[index].Get_status()] if pending else None
+
+    Get_status_all, Get_status_any, Get_status_some = get_status_all, get_status_any, get_status_some
+
+    @classmethod
+    def Waitall(cls, requests: Sequence[Request], statuses: Statuses = None) -> bool:
+        """Return when all requests are complete."""
+        cls.waitall(requests, statuses)
+        return True
+
+    @classmethod
+    def Testall(cls, requests: Sequence[Request], statuses: Statuses = None) -> bool:
+        """Return whether all requests are complete."""
+        return cls.testall(requests, statuses)[0]
+
+    @classmethod
+    def Waitany(cls, requests: Sequence[Request], status: Status | None = None) -> int:
+        """Return the index of a completed request that was pending before; `UNDEFINED` without one."""
+        return cls.waitany(requests, status)[0]
+
+    @classmethod
+    def Testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
+        """Return the index of a completed request, and whether there is one."""
+        return cls.testany(requests, status)[:2]
+
+    @classmethod
+    def Waitsome(cls, requests: Sequence[Request], statuses: Statuses = None) -> list[int] | None:
+        """Return the indices of at least one completed request; None if no request was pending."""
+        return cls.waitsome(requests, statuses)[0]
+
+    @classmethod
+    def Testsome(cls, requests: Sequence[Request], statuses: Statuses = None) -> list[int] | None:
+        """Return the indices of the requests that have completed; None if no request was pending."""
+        return cls.testsome(requests, statuses)[0]
 
 
-def _over(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
-    return True, None
+class Prequest(Request):
+    """A persistent request: a call that each `Start` starts again.
+
+    Parameters
+    ----------
+    begin : callable or Request, optional
+        Starts the call, and returns its request. By default the request is null.
+    """
+
+    def __init__(self, begin: Callable[[], Request] | Request | None = None) -> None:
+        if begin is None or isinstance(begin, Request):
+            super().__init__(begin)
+            self._begin = getattr(begin, "_begin", None)
+            return
+        super().__init__()
+        self._begin = begin
+
+    def __bool__(self) -> bool:
+        return self._begin is not None
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Prequest) and self and other:
+            return self._begin is other._begin
+        return super().__eq__(other)
+
+    __hash__ = Request.__hash__
+
+    def Start(self) -> None:
+        """Start the call."""
+        if self._begin is None:
+            raise InputError("Start: a null request: expected one of Send_init, Recv_init, Allreduce_init, …")
+        if not self._is_over:
+            raise InputError("Start: the request is active: expected one that has completed")
+        started = self._begin()
+        self._attempt, self._cancel = started._attempt, started._cancel
+        self._is_over, self._is_cancelled = started._is_over, False
+
+    @classmethod
+    def Startall(cls, requests: Sequence[Prequest]) -> None:
+        """Start all calls."""
+        for request in requests:
+            request.Start()
+
+    def Free(self) -> None:
+        """Turn the request into the null request; a call in flight continues to its end."""
+        super().Free()
+        self._begin = None
+
+    free = Free
 
 
-REQUEST_NULL = Request(_over)
-REQUEST_NULL._is_over = True
+def _ended(status: Status, result: Any) -> Attempt:
+    """Return an attempt that completes with this status and result."""
+
+    def attempt(timeout_s: float | None, given: Status | None) -> tuple[bool, Any]:
+        if given is not None:
+            given.copy_from(status)
+        return True, result
+
+    return attempt
+
+
+def _statuses_for(statuses: Statuses, count: int) -> list[Status] | list[None]:
+    """Return one status per request; a shorter list is extended."""
+    if statuses is None:
+        return [None] * count
+    more = [Status() for _ in range(count - len(statuses))]
+    if isinstance(statuses, list):
+        statuses.extend(more)
+        return statuses[:count]
+    return [*statuses, *more]
+
+
+REQUEST_NULL = Request()

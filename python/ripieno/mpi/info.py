@@ -1,0 +1,129 @@
+"""Hints in the form of a dictionary of strings. No call uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, Self
+
+from ripieno.errors import InputError
+from ripieno.mpi.unsupported import refusing
+
+
+@refusing
+class Info(MutableMapping[str, str]):
+    """A dictionary of strings, which calls accept as hints and ignore.
+
+    Parameters
+    ----------
+    info : Info, optional
+        Another reference to these hints is created. By default the hints are null.
+    """
+
+    def __init__(self, info: Info | None = None) -> None:
+        self._hints: dict[str, str] | None = None if info is None else info._hints
+
+    @classmethod
+    def Create(cls, items: Mapping[str, str] | Iterable[tuple[str, str]] | None = None) -> Self:
+        """Return new hints."""
+        made = cls()
+        made._hints = dict(items or {})
+        return made
+
+    def Dup(self) -> Self:
+        """Return a copy."""
+        return type(self).Create(self._defined())
+
+    def copy(self) -> Self:
+        """Return a copy; of the null hints, null hints."""
+        return self.Dup() if self else type(self)()
+
+    @classmethod
+    def Create_env(cls, args: Sequence[str] | None = None) -> Self:
+        """Return empty hints."""
+        return cls.Create()
+
+    def Free(self) -> None:
+        """Turn this reference into the null hints."""
+        self._defined()
+        self._hints = None
+
+    def Get(self, key: str) -> str | None:
+        """Return the value of a key, or None."""
+        return self._defined().get(key)
+
+    def Set(self, key: str, value: str) -> None:
+        """Set the value of a key."""
+        self._defined()[key] = value
+
+    def Delete(self, key: str) -> None:
+        """Remove a key."""
+        if self._defined().pop(key, None) is None:
+            raise InputError(f"Info: no key {key!r}: expected one of {sorted(self)}")
+
+    def Get_nkeys(self) -> int:
+        """Return the number of keys."""
+        return len(self._defined())
+
+    def Get_nthkey(self, n: int) -> str:
+        """Return the key number `n`."""
+        keys = list(self._defined())
+        if not 0 <= n < len(keys):
+            raise InputError(f"Info: key number {n}: expected 0 … {len(keys) - 1}")
+        return keys[n]
+
+    def __getitem__(self, key: str) -> str:
+        return (self._hints or {})[key]
+
+    def __setitem__(self, key: str, value: str) -> None:
+        self.Set(key, value)
+
+    def __delitem__(self, key: str) -> None:
+        if self._hints is None or key not in self._hints:
+            raise KeyError(key)
+        del self._hints[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict(self._hints or {}))
+
+    def __len__(self) -> int:
+        return len(self._hints or {})
+
+    def keys(self) -> list[str]:  # type: ignore[override]
+        """Return the keys."""
+        return list(self)
+
+    def values(self) -> list[str]:  # type: ignore[override]
+        """Return the values."""
+        return [self[key] for key in self]
+
+    def items(self) -> list[tuple[str, str]]:  # type: ignore[override]
+        """Return pairs of keys and values."""
+        return [(key, self[key]) for key in self]
+
+    def __bool__(self) -> bool:
+        return self._hints is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Info) and self._hints is other._hints
+
+    def __hash__(self) -> int:
+        return id(self._hints)
+
+    def __reduce__(self) -> Any:
+        for name, constant in (("INFO_NULL", INFO_NULL), ("INFO_ENV", INFO_ENV)):
+            if self == constant:
+                return name if self is constant else (_copied, (name,))
+        return type(self).Create, (self._hints,)
+
+    def _defined(self) -> dict[str, str]:
+        if self._hints is None:
+            raise InputError("Info: INFO_NULL: expected hints of Info.Create; freed hints are null")
+        return self._hints
+
+
+def _copied(name: str) -> Info:
+    return Info(INFO_NULL if name == "INFO_NULL" else INFO_ENV)
+
+
+INFO_NULL = Info()
+INFO_ENV = Info.Create()

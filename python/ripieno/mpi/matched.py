@@ -1,0 +1,121 @@
+"""Matched probes: a message that was found is received by its handle, whichever other receives there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ripieno.comm.mailbox import Message as Received
+from ripieno.errors import InputError
+from ripieno.mpi.buffers import incoming
+from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, PROC_NULL
+from ripieno.mpi.elements import Elements
+from ripieno.mpi.requests import Request
+from ripieno.mpi.status import Status, noted
+from ripieno.mpi.unsupported import refusing
+
+
+@refusing
+class Message:
+    """A message that a matched probe has found.
+
+    Parameters
+    ----------
+    message : Message, optional
+        Another reference to this message is created. By default it is null.
+    """
+
+    def __init__(self, message: Message | None = None) -> None:
+        self._received: Received[Any] | None = None if message is None else message._received
+
+    @classmethod
+    def _of(cls, received: Received[Any]) -> Message:
+        made = cls()
+        made._received = received
+        return made
+
+    @classmethod
+    def probe(cls, comm: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Message:
+        """Return the next message that fits."""
+        found: Message = comm.mprobe(source, tag, status)
+        return found
+
+    @classmethod
+    def iprobe(
+        cls, comm: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None
+    ) -> Message | None:
+        """Return a message that fits, or None if none has arrived."""
+        found: Message | None = comm.improbe(source, tag, status)
+        return found
+
+    Probe, Iprobe = probe, iprobe
+
+    def recv(self, status: Status | None = None) -> Any:
+        """Return the object."""
+        received = self._taken()
+        noted(status, received.source, int(received.tag or 0), received.value)
+        return received.value
+
+    def irecv(self) -> Request:
+        """Return a request whose wait returns the object."""
+        received = self._taken()
+
+        def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
+            noted(status, received.source, int(received.tag or 0), received.value)
+            return True, received.value
+
+        return Request(attempt)
+
+    def Recv(self, buf: Any, status: Status | None = None) -> None:
+        """Receive into a buffer."""
+        self.Irecv(buf).Wait(status)
+
+    def Irecv(self, buf: Any) -> Request:
+        """Return a request whose wait receives into a buffer."""
+        into: Elements = incoming(buf, "Recv").elements
+        received = self._taken()
+
+        def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
+            noted(status, received.source, int(received.tag or 0), received.value)
+            if received.source != PROC_NULL:
+                into.write(received.value, is_whole=False)
+            return True, None
+
+        return Request(attempt)
+
+    def free(self) -> None:
+        """Turn this reference into the null message, unless it is `MESSAGE_NO_PROC`."""
+        if self is not MESSAGE_NO_PROC:
+            self._received = None
+
+    def __bool__(self) -> bool:
+        return self._received is not None
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and self._received is other._received
+
+    def __hash__(self) -> int:
+        return id(self._received)
+
+    def __reduce__(self) -> Any:
+        for name, constant in (("MESSAGE_NULL", MESSAGE_NULL), ("MESSAGE_NO_PROC", MESSAGE_NO_PROC)):
+            if self is constant:
+                return name
+            if self == constant:
+                return _copied, (name,)
+        raise InputError("a message that was found cannot be pickled; receive it first")
+
+    def _taken(self) -> Received[Any]:
+        """Return what was found; this reference becomes null."""
+        if self._received is None:
+            raise InputError("message: MESSAGE_NULL: expected one that a probe has found; it is received once")
+        received = self._received
+        self.free()
+        return received
+
+
+def _copied(name: str) -> Message:
+    return Message(MESSAGE_NULL if name == "MESSAGE_NULL" else MESSAGE_NO_PROC)
+
+
+MESSAGE_NULL = Message()
+MESSAGE_NO_PROC = Message._of(Received(None, PROC_NULL, ANY_TAG))
