@@ -244,11 +244,12 @@ def test_former_names_of_options_work_and_are_hidden(tmp_path, capsys):
     assert not {"--tolerance", "--max-iterations", "--vertices", "-w,"} & set(shown.split())
 
 
-def test_split_prints_only_the_path_if_it_is_quiet(tmp_path, capsys):
-    (tmp_path / "a.txt").write_text("1\n2\n")
-    words = ["split", str(tmp_path / "a.txt"), "--partitions", "2", "--out", str(tmp_path / "parts"), "-q"]
+def test_split_prints_only_the_path_if_it_is_quiet_and_replaces_its_partitions(folder, capsys):
+    (folder / "a.txt").write_text("1\n2\n")
+    words = ["split", "a.txt", "--partitions", "2", "--out", "parts", "-q"]
     assert main(words) == 0
-    assert capsys.readouterr().out == f"{tmp_path / 'parts' / 'partitions.json'}\n"
+    assert capsys.readouterr().out == "parts/partitions.json\n"
+    assert main([*words, "--overwrite"]) == 0
 
 
 def test_an_unknown_command_names_the_most_similar_one(capsys):
