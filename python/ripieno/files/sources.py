@@ -357,9 +357,10 @@ def _walk(
             continue
         for found in _walk(listed, path, kinds, keys):
             if has_files:
+                parent = folder.rstrip("/")
                 raise InputError(
-                    f"{folder} has files, and the folder {PurePath(path).name} with others such as {found[0]}: expected "
-                    f"{folder.rstrip('/')}/*.* for the files, or {folder.rstrip('/')}/**/*.* for all"
+                    f"{parent} has files, and its folder {PurePath(path).name} has others such as {found[0]}: expected "
+                    f"{parent}/*.* for the files, or {parent}/**/*.* for all"
                 )
             yield found
 
