@@ -256,6 +256,14 @@ def test_former_names_of_options_work_and_are_hidden(tmp_path, capsys):
     assert not {"--tolerance", "--max-iterations", "--vertices", "-w,"} & set(shown.split())
 
 
+def test_split_prints_only_the_path_if_it_is_quiet_and_replaces_its_partitions(folder, capsys):
+    (folder / "a.txt").write_text("1\n2\n")
+    words = ["split", "a.txt", "--partitions", "2", "--out", "parts", "-q"]
+    assert main(words) == 0
+    assert capsys.readouterr().out == "parts/partitions.json\n"
+    assert main([*words, "--overwrite"]) == 0
+
+
 def test_an_unknown_command_names_the_most_similar_one(capsys):
     assert main(["kmean", "rows.npy"]) == 2
     assert "No such command 'kmean'. Did you mean 'kmeans'?" in capsys.readouterr().err

@@ -44,7 +44,7 @@ def files_of_all_lengths(comm, folder):
     for strategy in STRATEGIES:
         options = places_of(strategy, folder, f"file://{folder}/url")
         rows = comm.distribute(given, f"{folder}/{strategy}/{{rank}}", 1, block_bytes=BLOCK_BYTES, **options)
-        assert all(row.state == "fetched" and not row.error for row in rows), rows
+        assert all(row.state == ("copied" if row.rank == 1 else "fetched") and not row.error for row in rows), rows
         assert [row.rank for row in rows] == list(range(comm.world_size)) * 4 if comm.rank == 1 else True
         fetched = [row.fetched_bytes for row in rows if row.rank != 1]
         assert fetched == [row.size_bytes for row in rows if row.rank != 1]
@@ -89,7 +89,7 @@ def test_only_blocks_that_are_missing_are_fetched(world, tmp_path, strategy):
     (tmp_path / "3" / ".f.part").write_bytes(bytes(10 * BLOCK_BYTES) + data[10 * BLOCK_BYTES :] + b"more")
     options = places_of(strategy, tmp_path)
     rows = world(4).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", **options)[0]
-    assert [row.state for row in rows] == ["fetched", "found", "fetched", "fetched"]
+    assert [row.state for row in rows] == ["copied", "found", "fetched", "fetched"]
     assert [row.found_bytes for row in rows] == [0, len(data), 4 * BLOCK_BYTES, 7]
     assert [row.fetched_bytes for row in rows] == [0, 0, len(data) - 4 * BLOCK_BYTES, 10 * BLOCK_BYTES]
     for rank in range(4):
@@ -100,7 +100,7 @@ def test_a_rank_without_disk_space_is_reported_while_others_get_the_file(world, 
     given = tmp_path / "given"
     given.write_bytes(sample(9000))
     rows = world(3).run(distributed, str(given), f"{tmp_path}/{{rank}}/f", full=1)[0]
-    assert [row.state for row in rows] == ["fetched", "failed", "fetched"]
+    assert [row.state for row in rows] == ["copied", "failed", "fetched"]
     assert "9,000 bytes are needed" in rows[1].error and "ulimit" in rows[1].error
     assert rows[1].path == f"{tmp_path}/1/f" and rows[1].host
     assert list((tmp_path / "1").iterdir()) == []
@@ -114,7 +114,7 @@ def test_a_file_with_other_bytes_is_left_unless_it_may_be_overwritten(world, tmp
     (tmp_path / "1" / "f").write_bytes(sample(5001)[:5000])
     out = f"{tmp_path}/{{rank}}/f"
     rows = world(3).run(distributed, str(given), out)[0]
-    assert [row.state for row in rows] == ["fetched", "failed", "fetched"]
+    assert [row.state for row in rows] == ["copied", "failed", "fetched"]
     assert "it exists and has other contents" in rows[1].error
     assert (tmp_path / "1" / "f").read_bytes() == sample(5001)[:5000]
     rows = world(3).run(distributed, str(given), out, overwrite=True)[0]
@@ -128,7 +128,7 @@ def test_invalid_file_is_skipped(world, tmp_path):
     (tmp_path / "2").mkdir()
     os.mkfifo(tmp_path / "2" / "f")
     rows = world(3).run(distributed, str(tmp_path / "given"), f"{tmp_path}/{{rank}}/f", overwrite=True)[0]
-    assert [row.state for row in rows] == ["fetched", "failed", "failed"]
+    assert [row.state for row in rows] == ["copied", "failed", "failed"]
     assert all("it exists and is not a file" in row.error for row in rows[1:])
 
 
@@ -205,13 +205,13 @@ def test_blocks_of_a_damaged_copy_are_fetched_elsewhere_or_reported(world, tmp_p
     (tmp_path / "b").mkdir()
     rows = world(3).run(with_damaged_copies, str(tmp_path / "given"), str(tmp_path), are_all)[0]
     if are_all:
-        assert [row.state for row in rows] == ["fetched", "failed", "failed"]
+        assert [row.state for row in rows] == ["copied", "failed", "failed"]
         for row in rows[1:]:
             assert all(f"{tmp_path}/{place}/" in row.error for place in "ab"), row.error
             assert "the bytes from 3,000 on differ from the root's" in row.error
         assert not list((tmp_path / "1").iterdir())
     else:
-        assert [row.state for row in rows] == ["fetched"] * 3
+        assert [row.state for row in rows] == ["copied", "fetched", "fetched"]
         assert [row.fetched_bytes for row in rows] == [0, 9000 + BLOCK_BYTES, 9000 + BLOCK_BYTES]
         assert (tmp_path / "2" / "f").read_bytes() == sample(9000)
     assert not list((tmp_path / "a").iterdir()) and not list((tmp_path / "b").iterdir())
@@ -279,7 +279,11 @@ def test_hosts_of_a_list_get_the_file_and_one_that_does_not_answer_is_reported(t
     code, report, err = to_hosts(tmp_path, hosts, "--strategy", "csb", "--out", f"{tmp_path}/{{rank}}/f")
 
     assert (code, report["is_whole"]) == (1, False), err
-    assert [(row["rank"], row["state"]) for row in report["files"][:3]] == [(rank, "fetched") for rank in range(3)]
+    assert [(row["rank"], row["state"]) for row in report["files"][:3]] == [
+        (0, "copied"),
+        (1, "fetched"),
+        (2, "fetched"),
+    ]
     assert (report["files"][3]["host"], report["files"][3]["error"]) == ("gone", "no route to gone")
     assert len(report["files"]) == 4
     for rank in range(3):
@@ -377,7 +381,7 @@ def resumed(tmp_path: Path) -> list[dict[str, object]]:
 def test_a_receiver_that_is_killed_is_reported_and_resumes_where_it_was(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 2, "--strategy", "chain")
     assert code == 128 + signal.SIGKILL, err
-    assert [row["state"] for row in report["files"]] == ["fetched", "fetched", "lost", "fetched"]
+    assert [row["state"] for row in report["files"]] == ["copied", "fetched", "lost", "fetched"]
     assert (tmp_path / "3" / "f").read_bytes() == sample(SLOW_BYTES)
     rows = resumed(tmp_path)
     assert [row["state"] for row in rows] == ["found", "found", "fetched", "found"]
@@ -427,7 +431,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
     first[2].kill()
     code, report, err = ended(first[0])
     assert code == 1, err
-    assert [row["state"] for row in report["files"]] == ["fetched", "fetched", "lost"]
+    assert [row["state"] for row in report["files"]] == ["copied", "fetched", "lost"]
     for child in first[1:]:
         child.communicate(timeout=PATIENCE_S)
     assert not list((tmp_path / "place").iterdir())
@@ -446,7 +450,7 @@ def test_by_a_shared_file_a_receiver_that_is_killed_is_reported_and_resumes_wher
 def test_a_receiver_that_hangs_is_not_waited_for(tmp_path):
     code, report, err = killed_on_the_way(tmp_path, 2, "--strategy", "chain", by=signal.SIGSTOP)
     assert code == 1, err
-    assert [row["state"] for row in report["files"]] == ["fetched", "fetched", "lost", "fetched"]
+    assert [row["state"] for row in report["files"]] == ["copied", "fetched", "lost", "fetched"]
     assert (tmp_path / "3" / "f").read_bytes() == sample(SLOW_BYTES)
 
 

@@ -233,7 +233,7 @@ def test_mds_of_rows_resumes_annealing(folder):
 def test_layout_writes_positions_and_draws_the_graph(folder, dim, capfd):
     edges = np.array([[0, 1], [1, 2], [2, 9], [9, 0]])
     np.savetxt("edges.txt", edges, "%d")
-    assert main(["layout", "edges.txt", "--undirected", "--dim", str(dim), "--seed", "2", "-n", "2"]) == 0
+    assert main(["layout", "edges.txt", "--undirected", "--components", str(dim), "--seed", "2", "-n", "2"]) == 0
 
     facts = read_result(folder / "result", ["positions.npy", "vertices.npy"])
     expected = rp.FruchtermanReingold(dim, random_state=2).fit(rp.Graph(edges, directed=False))

@@ -582,3 +582,24 @@ def test_splits_of_different_columns_or_kinds_are_not_read_together(tmp_path, th
                 rp.input.read(rp.input.splits([tmp_path / "a.csv", tmp_path / other]), comm)
 
     threads(2, program)
+
+
+def test_folders_are_read_recursively_unless_files_lie_beside_them(tmp_path):
+    for name, text in [("2024/a.csv", "x\n1\n"), ("2025/region=1/b.csv", "x\n2\n"), ("2025/_log/c.csv", "x\n3\n")]:
+        (tmp_path / "sales" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "sales" / name).write_text(text)
+    assert [split.path for split in splits(tmp_path / "sales" / "2024")] == [str(tmp_path / "sales/2024/a.csv")]
+    (table,) = [split.read() for split in splits(tmp_path / "sales" / "2025")]
+    assert table.to_pydict() == {"x": [2], "region": [1]}
+    with pytest.raises(rp.InputError, match="in no folder key=value"):
+        splits(tmp_path / "sales")
+
+    (tmp_path / "sales" / "2025" / "region=1" / "b.csv").rename(tmp_path / "sales" / "2025" / "b.csv")
+    (tmp_path / "sales" / "2025" / "region=1").rmdir()
+    assert sum(len(split.read()) for split in splits(tmp_path / "sales")) == 2
+    assert len(splits(f"file://{tmp_path}/sales")) == 2
+
+    (tmp_path / "sales" / "all.csv").write_text("x\n4\n")
+    with pytest.raises(rp.InputError, match=r"expected .*sales/\*\.\* for the files, or .*sales/\*\*/\*\.\* for all"):
+        splits(tmp_path / "sales")
+    assert len(splits(f"{tmp_path}/sales/*.*")) == 1 and len(splits(f"{tmp_path}/sales/**/*.*")) == 3

@@ -271,3 +271,15 @@ def first_of_several(comm):
 def test_the_first_of_several_calls_is_waited_for(world):
     assert world(3).run(first_of_several)[0] == [2.0, 1.0]
     assert world(2).run(lambda comm: rp.wait_any([comm.allgather_async("object"), comm.barrier_async()])) == [0, 0]
+
+
+@pytest.mark.exhaustive
+def test_ranks_that_receive_from_each_other_are_named_with_their_receives(threads):
+    def program(comm):
+        other = 1 - comm.rank
+        with pytest.raises(
+            rp.CollectiveMismatch, match=rf"rank {comm.rank} called recv\(float64 × 3, from rank {other}\)"
+        ):
+            comm.recv(other, out=np.empty(3))
+
+    threads(2, program)

@@ -111,6 +111,22 @@ def test_clusters_have_profiles_by_named_columns_and_positions_in_the_plane():
     np.testing.assert_allclose(means, about.points, atol=1e-6)
 
 
+def test_coefficients_have_the_names_of_columns_and_shares_of_the_variance_are_drawn():
+    ridge = rp.Ridge(1e-6).fit(TABLE[["height", "width"]], 3 * TABLE["height"] - TABLE["width"])
+    assert list(ridge.report_.about.coefficients) == ["height", "width"]
+    page = ridge.report_._repr_html_()
+    assert "height  3" in page and "width  -1" in page and "Coefficients" in page
+
+    classes = np.repeat(["low", "mid", "far"], 40)
+    several = rp.LogisticRegression().fit(TABLE, classes).report_.about
+    assert several.coefficient_count == 9 and "far: height" in several.coefficients
+    largest = [abs(value) for value in several.coefficients.values()]
+    assert largest == sorted(largest, reverse=True)
+    many = rp.Ridge().fit(RNG.normal(size=(60, 50)), RNG.normal(size=60)).report_.about
+    assert (len(many.coefficients), many.coefficient_count) == (30, 50)
+    assert "Variance along the axes" in rp.PCA(2).fit(TABLE).report_._repr_html_()
+
+
 def test_the_code_of_a_report_repeats_the_fit():
     model = rp.KMeans(3, random_state=0, workers=1).fit(TABLE)
 

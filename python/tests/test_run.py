@@ -262,6 +262,48 @@ def test_ctrl_c_ends_all_ranks(script):
     assert gone_within(0, pids)
 
 
+STUCK = """
+    import threading
+    import ripieno as rp
+
+    def stuck():
+        threading.Event().wait()
+
+    def program(comm):
+        stuck() if comm.rank == 1 else comm.allreduce(1.0)
+
+    if HOW == "run":
+        program(rp.init())
+    else:
+        with rp.launch(workers=3) as job:
+            job.run(program)
+"""
+
+
+@pytest.mark.parametrize("how", ["run", "launch"])
+def test_a_long_wait_and_ctrl_c_show_who_waits_for_whom_and_where_the_missing_rank_is(tmp_path, how):
+    path = tmp_path / "stuck.py"
+    path.write_text(textwrap.dedent(STUCK).replace("HOW", repr(how)))
+    words = [*COMMAND, "-n", "3", "--no-prefix", path] if how == "run" else [sys.executable, path]
+    variables = clean_environment(RIPIENO_WAIT_NOTICE_S="0.3")
+
+    def is_complete(lines: list[str]) -> bool:
+        text = "".join(lines)
+        return "in stuck" in text and all(f"rank {rank}: in allreduce #0" in text for rank in (0, 2))
+
+    with subprocess.Popen(words, env=variables, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        lines: list[str] = []
+        while not is_complete(lines):
+            lines.append(process.stderr.readline())
+            assert lines[-1], "the output has ended: " + "".join(lines)
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.readlines()
+    assert is_complete(rest) and "for rank 1\n" in "".join(rest), rest
+    # The traceback of an interrupted job ends at its call.
+    assert len([line for line in rest if line.startswith("  File ") and "ripieno/" in line]) <= 1, rest
+
+
 def test_ranks_end_when_the_launcher_is_killed(script):
     launcher, pids = start_sleepers(script)
 

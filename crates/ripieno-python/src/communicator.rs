@@ -636,6 +636,13 @@ impl Communicator {
         let now = seconds("now_s", now_s)?;
         recorder::traffic(py, now, self.inner.traffic(now))
     }
+
+    /// Return the collective for which the program waits at `now_s`, a time on the monotonic clock: its text, the
+    /// seconds and the rank that it waits for. The method does not wait for calls of other threads.
+    fn stalled(&self, now_s: f64) -> PyResult<Option<(String, f64, Option<usize>)>> {
+        let stalled = self.inner.stalled(seconds("now_s", now_s)?);
+        Ok(stalled.map(|record| (record.to_string(), recorder::seconds(record.waiting()), record.waited_for())))
+    }
 }
 
 impl Communicator {

@@ -376,6 +376,15 @@ impl std::fmt::Display for DescribedCall {
 }
 
 impl Header {
+    /// Describe the call of `rank` that waits for `peers`: an end of a message as the rank called it.
+    pub fn at(&self, rank: usize, peers: &[usize]) -> String {
+        let CallKind::Message { to, element_count, .. } = self.call.kind else { return self.to_string() };
+        let ([peer], 0) = (peers, self.communicator) else { return self.to_string() };
+        let (element, number) = (self.call.element.name(), self.sequence);
+        let (name, direction) = if to as usize == rank { ("recv", "from") } else { ("send", "to") };
+        format!("{name}({element} × {element_count}, {direction} rank {peer}) as its message {number}")
+    }
+
     fn write_number(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = if self.call.concerns_all() { "collective" } else { "message" };
         write!(f, " as its {what} {}", self.sequence)?;

@@ -20,7 +20,7 @@ use crate::statistics::Statistics;
 use crate::task::{CollectiveTask, WholeBuffer};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
-use ripieno_run::recorder::Reading;
+use ripieno_run::recorder::{CollectiveRecord, Reading};
 use ripieno_run::{BlockingSection, BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -203,6 +203,12 @@ impl Communicator {
     /// wait for it.
     pub fn traffic(&self, now: Duration) -> Reading {
         self.shared.gauge.read(now)
+    }
+
+    /// Return the collective for which the program waits at `now`, with its waiting time. The method does not wait for
+    /// it.
+    pub fn stalled(&self, now: Duration) -> Option<CollectiveRecord> {
+        self.shared.gauge.stalled(now)
     }
 
     /// Keep records of the last `count` collectives from now on, each with its times. Reads the clock twice per

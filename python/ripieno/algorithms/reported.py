@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import resource
 import time
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
@@ -35,10 +35,11 @@ logger = logging.getLogger("ripieno.algorithms")
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
-#: Maximum numbers of positions, cluster profiles and rows that a page shows.
+#: Maximum numbers of positions, cluster profiles, rows and coefficients that a page shows.
 MAX_POINT_COUNT = 3000
 MAX_PROFILE_COUNT = 50
 MAX_ROW_COUNT = 1500
+MAX_COEFFICIENT_COUNT = 30
 #: Parameters that do not affect the result.
 _OMITTED_PARAMETERS = ("on_iteration", "verbose")
 
@@ -111,6 +112,12 @@ class About:
     rows, row_clusters
         A sample of the rows in the same plane, (m, 2), and the cluster of each, (m,), if the rows are in the caller's
         memory.
+    coefficients
+        The largest coefficients of a linear model, by the name of their column, the largest first.
+    coefficient_count
+        Number of all coefficients.
+    variance_shares
+        Share of the variance of each axis, for principal components.
     """
 
     estimator: str
@@ -123,6 +130,9 @@ class About:
     profiles: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
     rows: NDArray[np.float64] | None = None
     row_clusters: NDArray[np.int64] | None = None
+    coefficients: Mapping[str, float] = field(default_factory=dict)
+    coefficient_count: int = 0
+    variance_shares: NDArray[np.float64] | None = None
 
 
 def _shortened(value: object) -> str:
@@ -287,11 +297,33 @@ def _about(model: Any, data: Any, report: Any) -> About:
         profiles=profiles,
         rows=rows,
         row_clusters=clusters,
+        coefficients=_largest_coefficients(model, names),
+        coefficient_count=np.size(getattr(model, "coef_", ())),
+        variance_shares=getattr(model, "explained_variance_ratio_", None),
     )
 
 
+def _largest_coefficients(model: Any, names: Sequence[str]) -> dict[str, float]:
+    """Return the largest coefficients of a linear model by column, and by class if there are several."""
+    coefficients = getattr(model, "coef_", None)
+    if not isinstance(coefficients, np.ndarray) or not coefficients.size:
+        return {}
+    table = np.atleast_2d(coefficients)
+    classes = [f"{name}: " for name in getattr(model, "classes_", range(len(table)))] if len(table) > 1 else [""]
+    count = min(MAX_COEFFICIENT_COUNT, table.size)
+    largest = np.argpartition(-np.abs(table), count - 1, axis=None)[:count]
+    order = largest[np.argsort(-np.abs(table.ravel()[largest]), kind="stable")]
+    places = [divmod(int(at), table.shape[1]) for at in order]
+    return {
+        f"{classes[row]}{names[column] if names else f'column {column}'}": float(table[row, column])
+        for row, column in places
+    }
+
+
 def _is_result(name: str, value: Any) -> bool:
-    is_own = name.endswith("_") and not name.startswith(("_", "n_iter", "n_features", "n_steps", "resumed"))
+    is_own = name.endswith("_") and not name.startswith(
+        ("_", "n_iter", "n_features", "n_steps", "resumed", "first_column")
+    )
     return is_own and isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 

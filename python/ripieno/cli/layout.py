@@ -22,6 +22,7 @@ from ripieno.cli.fits import (
     write_model,
 )
 from ripieno.cli.graph_options import directed_option
+from ripieno.cli.options import aliased_option
 from ripieno.files.results import ResultPath
 from ripieno.flight.trace import traced
 from ripieno.launch.engine.contract import Engine
@@ -38,8 +39,9 @@ ARRAYS = ("positions", "vertices")
 
 @click.command("layout")
 @directed_option
-@click.option(
-    "--dim",
+@aliased_option(
+    "--components",
+    aliases=["--dim"],
     type=click.IntRange(1, MOST_DIMENSIONS),
     metavar="COUNT",
     default=2,
@@ -76,7 +78,7 @@ def layout_command(
     threads: int | None,
     on_failure: OnFailure,
     directed: bool,
-    dim: int,
+    components: int,
     max_iter: int,
     approximation: str,
     theta: float,
@@ -109,7 +111,7 @@ def layout_command(
     graph = Graph(tables, directed=directed)
     progress = MeasureProgress(console, ("change",), quiet=quiet)
     model = FruchtermanReingold(
-        dim,
+        components,
         iterations=max_iter,
         approximation=approximation,
         theta=theta,

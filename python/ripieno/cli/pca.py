@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import numpy as np
 
 from ripieno._types import OnFailure
 from ripieno.algorithms.methods import PCA_SOLVERS
@@ -27,9 +26,7 @@ from ripieno.flight.trace import traced
 from ripieno.launch.engine.contract import Engine
 
 if TYPE_CHECKING:
-    from ripieno.algorithms import PCA
     from ripieno.input import TableFiles
-    from ripieno.report import Charted
 
 
 ARRAYS = ("components", "explained_variance", "mean")
@@ -110,27 +107,9 @@ def pca_command(
         title="Principal components",
         what="stage",
         facts={"resumed_from": model.resumed_from_},
-        page=lambda: _page(model, share),
+        page=lambda: ({"components": f"{model.n_components_:,}", "of the variance": f"{share:.2%}"}, []),
     )
     written = write_model(out, names, model, arrays, files, described)
     print_end(
         console, written, model.report_, described, f"{model.n_components_} components with {share:.2%} of the variance"
     )
-
-
-def _page(model: PCA, share: float) -> tuple[dict[str, str], list[Charted]]:
-    from ripieno.report import Charted, charts
-
-    variance = Charted(
-        "Variance along the axes",
-        "Share of the variance of each axis, and the cumulated share.",
-        charts.line_chart(
-            "variance",
-            {
-                "share of the variance": model.explained_variance_ratio_.tolist(),
-                "sum of the shares": np.cumsum(model.explained_variance_ratio_).tolist(),
-            },
-            x="axis",
-        ),
-    )
-    return {"components": f"{model.n_components_:,}", "of the variance": f"{share:.2%}"}, [variance]

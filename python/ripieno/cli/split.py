@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ripieno.cli.options import LocalPath, aliased_option
+from ripieno.cli.options import LocalPath, aliased_option, quiet_option
 from ripieno.errors import InputError
 from ripieno.topology.rack_names import rack_of
 from ripieno.topology.rack_names import read as read_racks
@@ -88,7 +88,8 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
     is_flag=True,
     help="With --plan: compare all copies on this host with their checksums.",
 )
-def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) -> None:
+@quiet_option
+def split_command(inputs: tuple[str, ...], plan: Path | None, quiet: bool, **options: Any) -> None:
     """Divide INPUTS into even partitions, cut between records, and list them in OUT/partitions.json.
 
     INPUTS are files, globs, folders or URLs of text, .csv, .npy, .parquet or, with --record-bytes, raw records; text
@@ -130,6 +131,9 @@ def split_command(inputs: tuple[str, ...], plan: Path | None, **options: Any) ->
         in_place=options["in_place"],
         overwrite=options["overwrite"],
     )
+    if quiet:
+        click.echo(path)
+        return
     sizes = [part.size_bytes for part in open_partitions(path)]
     click.echo(f"{len(sizes)} partitions of {min(sizes):,} to {max(sizes):,} bytes: {path}")
 

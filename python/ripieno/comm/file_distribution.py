@@ -36,9 +36,9 @@ COPY_BYTES = 1 << 22
 BLOCKS_MAX = 1 << 20
 
 FETCHING, WRITING = "fetching", "writing"
-FETCHED, FOUND, FAILED, LOST = "fetched", "found", "failed", "lost"
+FETCHED, COPIED, FOUND, FAILED, LOST = "fetched", "copied", "found", "failed", "lost"
 #: Final states.
-FINAL_STATES = (FETCHED, FOUND, FAILED, LOST)
+FINAL_STATES = (FETCHED, COPIED, FOUND, FAILED, LOST)
 _STARTED, _ALL_FINAL = b"begun", b"all over"
 
 
@@ -53,8 +53,9 @@ class HostFile(NamedTuple):
         The host of that rank.
     path : str
         The path of the file there.
-    state : {"fetching", "writing", "fetched", "found", "failed", "lost"}
-        "found" if the file existed before, "lost" if the rank died or stopped responding.
+    state : {"fetching", "writing", "fetched", "copied", "found", "failed", "lost"}
+        "copied" at the root, which copies its own file; "found" if the file existed before, "lost" if the rank died or
+        stopped responding.
     size_bytes : int
         The size of the file in bytes.
     found_bytes : int
@@ -80,7 +81,7 @@ class HostFile(NamedTuple):
     @property
     def is_whole(self) -> bool:
         """Whether the file is complete at its destination."""
-        return self.state in (FETCHED, FOUND)
+        return self.state in (FETCHED, COPIED, FOUND)
 
 
 class _Entry(NamedTuple):
@@ -395,7 +396,7 @@ class _OutputFile:
         error = None
         if self._writing is not None and self._writing.done():
             error = self._writing.exception()
-            self._note(FETCHED)
+            self._note(FETCHED if self._source is None else COPIED)
         if isinstance(error, OSError):
             self.fail(error)
         elif error is not None:

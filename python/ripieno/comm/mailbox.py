@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,6 +28,15 @@ TAG_FORM = "the tag of a message"
 
 #: The maximum number of tags that an error about unexpected messages names.
 _NAMED_TAGS = 8
+
+
+# The source, or None for any, and the start of the receive for which each thread waits.
+_waiting: dict[int, tuple[int | None, float]] = {}
+
+
+def waiting_of(thread: int) -> tuple[int | None, float] | None:
+    """Return the source and the start of the receive for which a thread waits, on the monotonic clock."""
+    return _waiting.get(thread)
 
 
 class Message(NamedTuple, Generic[T]):
@@ -102,14 +112,22 @@ class Receive:
 
     def wait(self) -> Message[Any]:
         """Return the message once it has arrived; raise `TimeoutError` if none begins to arrive in time."""
-        with self._mailbox.lock:
-            if not self.attempt(self._timeout_s):
-                sender_name = "any rank" if self.source is None else f"rank {self.source}"
-                self._fail(TimeoutError(f"recv: no message from {sender_name} within {self._timeout_s} s"))
+        thread = threading.get_ident()
+        _waiting[thread] = self.source, time.monotonic()
+        try:
+            self._wait()
+        finally:
+            _waiting.pop(thread, None)
         if self._error is not None:
             raise self._error
         assert self._message is not None, "a receive that has ended well has a message"
         return self._message
+
+    def _wait(self) -> None:
+        with self._mailbox.lock:
+            if not self.attempt(self._timeout_s):
+                sender_name = "any rank" if self.source is None else f"rank {self.source}"
+                self._fail(TimeoutError(f"recv: no message from {sender_name} within {self._timeout_s} s"))
 
     def attempt(self, timeout_s: float | None) -> bool:
         """Receive until this receive has ended or no message arrives for `timeout_s`. Return whether it has ended."""

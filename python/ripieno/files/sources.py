@@ -308,8 +308,8 @@ def input_errors(path: str, at: str = "") -> Iterator[None]:
 def expand(name: PathLike, kinds: Collection[str] | None = None) -> list[str]:
     """Return the files of a path, a folder, a glob or a URL of these, as absolute paths or URLs.
 
-    For a folder these are the files of certain kinds, or all files. Names that begin with "_" or "." are skipped in
-    folders, and in globs that do not name them.
+    For a folder these are the files of certain kinds, or all files, in it or in its folders. Names that begin with "_"
+    or "." are skipped in folders, and in globs that do not name them.
 
     Raises
     ------
@@ -346,16 +346,35 @@ def _listed(folder: str) -> list[tuple[str, bool]]:
 def _walk(
     listed: Callable[[str], list[tuple[str, bool]]], folder: str, kinds: Collection[str] | None, keys: Keys = ()
 ) -> Iterator[tuple[str, Keys]]:
-    """Yield the files of a folder, then those of its folders ``key=value``, each sorted by name."""
+    """Yield the files of a folder, then those of its folders, each sorted by name.
+
+    Raises
+    ------
+    InputError
+        Files lie beside folders with files that are not named ``key=value``: one of them may be meant, or all.
+    """
     entries = [each for each in sorted(listed(folder)) if not PurePath(each[0]).name.startswith(HIDDEN)]
+    has_files = False
     for path, is_folder in entries:
         if not is_folder and (kinds is None or suffix(path) in kinds or File(path, 0).inner_suffix in kinds):
+            has_files = True
             yield path, keys
     for path, is_folder in entries:
+        if not is_folder:
+            continue
         key, is_key, value = PurePath(path).name.partition("=")
-        if is_folder and is_key:
+        if is_key:
             text = None if value == NO_KEY else unquote(value)
             yield from _walk(listed, path, kinds, (*keys, (unquote(key), text)))
+            continue
+        for found in _walk(listed, path, kinds, keys):
+            if has_files:
+                parent = folder.rstrip("/")
+                raise InputError(
+                    f"{parent} has files, and its folder {PurePath(path).name} has others such as {found[0]}: expected "
+                    f"{parent}/*.* for the files, or {parent}/**/*.* for all"
+                )
+            yield found
 
 
 def _has_no_key(path: str, keys: Keys) -> bool:

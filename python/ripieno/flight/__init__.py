@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ SUFFIX = ".flight.json"
 # Number of records that an error carries, and number of records shown with it.
 ATTACHED_COUNT = 64
 SHOWN_COUNT = 3
+_RECEIVED = re.compile(r"message (#\d+) to rank (\d+)")
 
 
 def with_flight_folder(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,7 +63,12 @@ def attach_latest(error: BaseException, native: NativeCommunicator | None) -> No
 
 def lines(rank: int, records: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the latest records of a rank as text, in order."""
-    return [f"rank {rank}: {record['text']}" for record in records[-SHOWN_COUNT:]]
+    return [f"rank {rank}: {text_at(rank, record['text'])}" for record in records[-SHOWN_COUNT:]]
+
+
+def text_at(rank: int, text: str) -> str:
+    """Return the text of a record with a message to this rank named as its receive."""
+    return _RECEIVED.sub(lambda found: f"recv of message {found[1]}" if found[2] == str(rank) else found[0], text)
 
 
 def write_file(native: NativeCommunicator) -> None:

@@ -23,7 +23,7 @@ from ripieno.launch.job.inline import InlineJob
 from ripieno.launch.job.job import EventListener, Job
 from ripieno.launch.job.local import LocalJob
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import check_memory
+from ripieno.launch.limits import check_files, check_memory
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.replicas import checked as checked_replicas
 from ripieno.launch.script.environment import init
@@ -173,6 +173,7 @@ def launch(
     threads = threads or max(1, usable_cores() // workers)
     replicas = checked_replicas(replicas, workers)
     check_memory(workers, spares)
+    check_files(workers, spares)
     # Raise the error about too few cores before any process starts.
     cpus_of_ranks(binding, [threads] * workers, cores())
     if workers == 1 and not binding.is_requested:

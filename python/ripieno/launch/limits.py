@@ -5,6 +5,8 @@ The first block are defaults of options. The supervisor uses the second block to
 
 from __future__ import annotations
 
+import resource
+
 from ripieno.errors import InputError
 from ripieno.host import memory_limit_bytes, usable_cores
 
@@ -53,6 +55,34 @@ MESSAGE_S = 60.0
 
 # Lower bound of the private memory of a process with Python, NumPy and this package.
 WORKER_BYTES = 20 * 2**20
+
+
+# Files that a launcher has open for each local rank, and for everything else.
+FILES_PER_RANK, OTHER_FILES = 5, 256
+# Processor time until a process has started and imported this package, on a slow core.
+START_CPU_S = 0.5
+
+
+def rendezvous_s(workers: int) -> float:
+    """Return how long local ranks may wait for each other: many ranks on few cores take long to start."""
+    return RENDEZVOUS_TIMEOUT_S + START_CPU_S * workers // usable_cores()
+
+
+def check_files(workers: int, spares: int = 0) -> None:
+    """Raise the limit of open files of this process for `workers` local ranks, or `InputError` if that is not allowed.
+
+    This process has a channel, two pipes of output and the end of each rank open.
+    """
+    needed = FILES_PER_RANK * (workers + spares) + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if needed <= soft or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and needed > hard:
+        raise InputError(
+            f"workers={workers}: expected at most {max(1, (hard - OTHER_FILES) // FILES_PER_RANK - spares)} processes, "
+            f"because this process may open {hard} files: raise the limit (ulimit -Hn)"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def check_memory(workers: int, spares: int = 0) -> None:

@@ -28,6 +28,7 @@ from ripieno.launch.limits import CONNECT_S
 from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.report import FailureReport
+from ripieno.launch.process.waits import WaitReporter
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
@@ -229,6 +230,8 @@ def _serve(
     session = programs.RankSession(comm, connect, events=events)
     watch = threading.Thread(target=_abort_with_launcher, args=(channel, session, on_disconnect), daemon=True)
     watch.start()
+    waits = WaitReporter(lambda: session.comm._latest, None)
+    waits.start()
     try:
         with rank_values({} if local is None else local):
             programs.serve(_Relayed(channel, session), session)
@@ -237,6 +240,7 @@ def _serve(
             session.comm.abort(*describe(error))
         raise
     finally:
+        waits.close()
         session.close()
 
 

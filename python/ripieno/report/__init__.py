@@ -2,6 +2,7 @@
 
 from ripieno.report.compared import write_comparison
 from ripieno.report.notebook import framed, page_of
-from ripieno.report.page import Charted, write_fit_report, write_report
+from ripieno.report.page import write_fit_report, write_report
+from ripieno.report.result import Charted
 
 __all__ = ["Charted", "framed", "page_of", "write_comparison", "write_fit_report", "write_report"]

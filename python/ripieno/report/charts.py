@@ -110,6 +110,25 @@ def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = 
         return svg_of(figure, name, "; ".join(text) + ".")
 
 
+def bar_chart(name: str, values: Mapping[str, float]) -> str:
+    """Return a chart with a horizontal bar for each value, the first at the top, with its name and number."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure((WIDTH_INCHES, 0.7 + 0.27 * len(values)), layout="constrained")
+        axes = figure.subplots()
+        places = np.arange(len(values))
+        numbers = list(values.values())
+        axes.barh(places, numbers, height=0.7, color=FIRST)
+        # A name is text, not a formula.
+        labels = [f"{label}  {value:.4g}".replace("$", r"\$") for label, value in values.items()]
+        axes.set_yticks(places, labels)
+        axes.invert_yaxis()
+        axes.grid(visible=True, axis="x")
+        axes.grid(visible=False, axis="y")
+        axes.axvline(0, color=MUTED, linewidth=1)
+        largest = next(iter(values))
+        return svg_of(figure, name, escape(f"The largest of {len(values)}: {largest} with {values[largest]:.6g}."))
+
+
 def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
     """Return a chart of one measure of several runs, one color per run, against iterations and against seconds."""
     with matplotlib.rc_context(STYLE):

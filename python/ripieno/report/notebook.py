@@ -9,8 +9,7 @@ from typing import Any
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.report import charts, page
-from ripieno.report.page import Charted
-from ripieno.report.result import of_result
+from ripieno.report.result import Charted, charts_of, of_result
 
 FRAME_PIXELS = 560
 #: Names for rows and columns of the data, by estimator.
@@ -53,7 +52,7 @@ def page_of(report: Any) -> str:
         title=title,
         fit=report,
         tiles=tiles,
-        charts=charted,
+        charts=[*charted, *charts_of(about)],
         parameters={name: page._brief(value) for name, value in parameters.items()},
         **of_result(about),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from ripieno.features.hog import CELL_PIXELS, ORIENTATIONS
 from ripieno.files import disk
 from ripieno.report import charts, montage
 from ripieno.report.filling import fill
-from ripieno.report.result import capitalized, of_result
+from ripieno.report.result import Charted, capitalized, charts_of, of_result
 from ripieno.units import bytes_text
 
 LIBRARIES = ("numpy", "scikit-learn", "pyarrow")
@@ -100,23 +99,6 @@ def _kmeans_page(
     )
 
 
-@dataclass(frozen=True)
-class Charted:
-    """A chart on the page of a fit.
-
-    Parameters
-    ----------
-    title, explanation
-        Text above the chart.
-    svg
-        SVG text from `ripieno.report.charts`.
-    """
-
-    title: str
-    explanation: str
-    svg: str
-
-
 def write_fit_report(
     path: Path,
     fit: RunReport,
@@ -185,7 +167,7 @@ def _page(
     return filled(
         template,
         fit=fit,
-        charts=charted,
+        charts=[*charted, *charts_of(fit.about)],
         compute_s=_per_rank(fit.iterations, "compute_s"),
         communication_s=_per_rank(fit.iterations, "communication_s"),
         time_chart=charts.time_chart(fit.iterations) if fit.iterations else "",

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ripieno.algorithms.reported import About
-from ripieno.report import scatter
+from ripieno.report import charts, scatter
 
 #: Maximum number of columns in the table of cluster means.
 COLUMN_COUNT = 12
 #: A mean is highlighted if it is this many standard deviations away from the mean of all means.
 OUTLIER_DEVIATIONS = 1.5
+
+
+@dataclass(frozen=True)
+class Charted:
+    """A chart on the page of a fit.
+
+    Parameters
+    ----------
+    title, explanation
+        Text above the chart.
+    svg
+        SVG text from `charts`.
+    """
+
+    title: str
+    explanation: str
+    svg: str
 
 
 def of_result(about: About | None, command: str | None = None) -> dict[str, Any]:
@@ -22,6 +40,25 @@ def of_result(about: About | None, command: str | None = None) -> dict[str, Any]
         "profiles": None if about is None else _profiles(about),
         "code": command or (None if about is None else about.code),
     }
+
+
+def charts_of(about: About | None) -> list[Charted]:
+    """Return the charts of a result: shares of the variance, and coefficients."""
+    found: list[Charted] = []
+    if about is not None and about.variance_shares is not None:
+        shares = {
+            "share of the variance": about.variance_shares.tolist(),
+            "sum of the shares": np.cumsum(about.variance_shares).tolist(),
+        }
+        svg = charts.line_chart("variance", shares, x="axis")
+        text = "Share of the variance of each axis, and the cumulated share."
+        found.append(Charted("Variance along the axes", text, svg))
+    if about is not None and about.coefficients:
+        count, shown = about.coefficient_count, len(about.coefficients)
+        text = f"The {shown} largest of {count:,} coefficients." if shown < count else "The weights of the columns."
+        svg = charts.bar_chart("coefficients", about.coefficients)
+        found.append(Charted("Coefficients", f"{text} They depend on the units of the columns.", svg))
+    return found
 
 
 def capitalized(text: str) -> str:

@@ -466,7 +466,7 @@ fn two_ranks_that_send_to_each_other_are_reported() {
     world.pass(Duration::from_secs(1));
     world.request(1, stalled(message_to(2, 0), vec![2]));
     let text = "ranks wait for each other in calls that the others have not reached: \
-                rank 1 called point-to-point(float32 × 0, to 2, direct)";
+                rank 1 called send(float32 × 0, to rank 2) as its message 0";
     assert_all_wait_in_a_cycle(&world, text);
 }
 
@@ -480,7 +480,7 @@ fn three_ranks_that_each_wait_for_the_next_are_reported() {
         }
         world.pass(Duration::from_secs(1));
     }
-    assert_all_wait_in_a_cycle(&world, "called point-to-point(float32 × 0, to 1, direct) as its message 7");
+    assert_all_wait_in_a_cycle(&world, "called recv(float32 × 0, from rank 2) as its message 7");
 }
 
 #[test]

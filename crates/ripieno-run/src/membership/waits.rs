@@ -60,7 +60,7 @@ impl BlockedWaits {
         let wait = &self.by_rank[&rank];
         match wait.is_for_any {
             true => format!("rank {rank} waits for a message of any of {}", name_ranks(&wait.peers)),
-            false => format!("rank {rank} called {}", wait.header),
+            false => format!("rank {rank} called {}", wait.header.at(rank, &wait.peers)),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Communication gauge: counters of a recorder that any thread can read at any time, even during a call.
 //!
 //! Counting starts with the first read. Before that, a call costs one check of a flag. Afterwards each call and each
-//! wait takes a lock, which is only contended during reads.
+//! wait takes a lock, which is only contended during reads. The current wait of the program is always known: each wait
+//! takes another lock, which is short compared with the wait.
 
 use super::record::CollectiveRecord;
 use crate::executor::RunTraffic;
@@ -62,6 +63,15 @@ pub struct CurrentCall {
 pub struct Gauge {
     is_read: AtomicBool,
     reading: Mutex<Reading>,
+    stall: Mutex<Option<Stall>>,
+}
+
+/// A wait of the program that has begun and not ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stall {
+    pub record: CollectiveRecord,
+    pub peer: Option<usize>,
+    pub since: Duration,
 }
 
 impl Gauge {
@@ -73,6 +83,23 @@ impl Gauge {
             reading.add_call(current, now);
         }
         reading
+    }
+
+    /// Return the collective for which the program waits, with its waiting time until `now`.
+    pub fn stalled(&self, now: Duration) -> Option<CollectiveRecord> {
+        let Stall { mut record, peer, since } = (*self.lock_stall())?;
+        record.waited(peer, since, now);
+        record.ended(now);
+        Some(record)
+    }
+
+    /// Record the current wait of the program, or that it waits no longer.
+    pub(super) fn set_stall(&self, stall: Option<Stall>) {
+        *self.lock_stall() = stall;
+    }
+
+    fn lock_stall(&self) -> MutexGuard<'_, Option<Stall>> {
+        self.stall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Return the locked counters, or `None` if they were never read.

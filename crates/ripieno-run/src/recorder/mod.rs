@@ -15,6 +15,7 @@ pub use waits::{MIN_LISTED_WAIT, StallInterval};
 
 use crate::executor::RunTraffic;
 use crate::fabric::LinkInterest;
+use gauge::Stall;
 use std::sync::Arc;
 use std::time::Duration;
 use waits::StallRecord;
@@ -31,6 +32,8 @@ pub struct Recorder {
     pub gauge: Arc<Gauge>,
     /// Whether the program itself waits for the runs in flight.
     is_awaited: bool,
+    /// Whether the gauge has a wait of the program.
+    is_stalled: bool,
     /// The length is a power of two.
     ring: Box<[CollectiveRecord]>,
     begun_count: u64,
@@ -55,6 +58,7 @@ impl Recorder {
             is_clocked: false,
             gauge: Arc::default(),
             is_awaited: false,
+            is_stalled: false,
             ring: vec![CollectiveRecord::EMPTY; record_count].into(),
             begun_count: 0,
             waits: StallRecord::new(record_count),
@@ -74,6 +78,9 @@ impl Recorder {
     /// Record that a collective is stalled since `since` because of `interests`.
     pub fn begin_wait(&mut self, ticket: OpenRecord, interests: &[LinkInterest], since: Duration) {
         let first = self.waits.begin(ticket, interests, since);
+        if self.is_awaited {
+            self.stall(ticket, first, since);
+        }
         if self.is_awaited
             && let (Some(peer), Some(mut counting)) = (first, self.gauge.counting())
         {
@@ -86,6 +93,7 @@ impl Recorder {
     /// The time is divided evenly among the peers from which bytes were awaited. If there are none, it is divided among
     /// the peers that accepted no bytes.
     pub fn end_wait(&mut self, ticket: OpenRecord, until: Duration) {
+        self.unstall();
         let mut counting = if self.is_awaited { self.gauge.counting() } else { None };
         let ended = self.waits.end(ticket, until, |peer, since, peer_count| {
             counting.iter_mut().for_each(|reading| reading.waited_for(peer, since, until, peer_count));
@@ -104,6 +112,9 @@ impl Recorder {
     #[inline(always)]
     pub fn enter(&mut self, ticket: OpenRecord, since: Option<Duration>) {
         self.is_awaited = true;
+        if let (Some(since), Some(peer)) = (since, self.waits.awaited_by(ticket)) {
+            self.stall(ticket, Some(peer), since);
+        }
         if let Some(mut counting) = self.gauge.counting() {
             let record = self.ring[self.slot(ticket.0)];
             counting.enter(&record, since.or(record.start()));
@@ -117,6 +128,7 @@ impl Recorder {
     #[inline]
     pub fn leave(&mut self, now: impl FnOnce() -> Duration) {
         self.is_awaited = false;
+        self.unstall();
         if let Some(mut counting) = self.gauge.counting() {
             counting.leave(now);
         }
@@ -187,6 +199,20 @@ impl Recorder {
         }
         self.waits.remove(ticket);
         self.record(ticket)?.elapsed()
+    }
+
+    /// Let other threads know that the program waits for `peer` since `since`.
+    fn stall(&mut self, ticket: OpenRecord, peer: Option<usize>, since: Duration) {
+        self.is_stalled = true;
+        self.gauge.set_stall(Some(Stall { record: self.ring[self.slot(ticket.0)], peer, since }));
+    }
+
+    /// Let other threads know that the program does not wait.
+    #[inline]
+    fn unstall(&mut self) {
+        if std::mem::take(&mut self.is_stalled) {
+            self.gauge.set_stall(None);
+        }
     }
 
     /// Return the record of a ticket, or `None` if newer records have overwritten it.

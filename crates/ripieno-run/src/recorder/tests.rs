@@ -188,6 +188,25 @@ fn a_gauge_counts_after_its_first_reading_and_includes_the_current_wait() {
 }
 
 #[test]
+fn a_gauge_shows_the_current_wait_of_the_program_without_an_earlier_reading() {
+    let mut recorder = Recorder::default();
+    let ticket = recorder.begin(&record(8, 1), 0, None);
+    recorder.begin_wait(ticket, &[from(2)], ms(1));
+    assert!(recorder.gauge.stalled(ms(5)).is_none());
+    recorder.enter(ticket, Some(ms(3)));
+    let stalled = recorder.gauge.stalled(ms(5)).expect("the program waits");
+    assert_eq!((stalled.waited_for(), stalled.waiting()), (Some(2), ms(2)));
+    recorder.end_wait(ticket, ms(6));
+    assert!(recorder.gauge.stalled(ms(7)).is_none());
+
+    recorder.begin_wait(ticket, &[from(3)], ms(8));
+    assert_eq!(recorder.gauge.stalled(ms(9)).and_then(|stalled| stalled.waited_for()), Some(3));
+    recorder.end(ticket, CollectiveOutcome::Interrupted, || ms(10));
+    recorder.leave(|| ms(10));
+    assert!(recorder.gauge.stalled(ms(11)).is_none());
+}
+
+#[test]
 fn a_gauge_excludes_calls_that_the_program_does_not_wait_for() {
     let mut recorder = Recorder::default();
     recorder.gauge.read(ms(0));

@@ -220,6 +220,8 @@ def _numbered(stream: RecordStream, count: int) -> Iterator[tuple[int, object]]:
 
 def _replaceable(out: Path) -> Collection[str]:
     """Return the names in a folder of partitions. Raise an error if it contains anything else."""
+    # The listed paths are absolute.
+    out = out.absolute()
     if not (out / FILE_NAME).is_file():
         return (FILE_NAME,)
     listed = {Path(path) for part in open_partitions(out / FILE_NAME) for path in (part.path, *part.copies)}

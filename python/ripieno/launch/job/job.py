@@ -171,6 +171,9 @@ class Job(ABC):
                     results = self._run(program, args, kwargs)
                 self._add_up()
                 return results
+            except KeyboardInterrupt as interrupt:
+                # The frames of the launcher would hide where the program is: the notes show this.
+                raise interrupt.with_traceback(None) from None
             except Exception as error:
                 if self._was_closed:
                     raise CommunicatorClosed("the job was closed while it ran a program") from error

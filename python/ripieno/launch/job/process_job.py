@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import selectors
+import sys
 import threading
 import warnings
 from abc import abstractmethod
@@ -24,6 +25,7 @@ from ripieno.launch.job.result_collector import RankConnection, ResultCollector,
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.interruption import deferred_interrupt, interruptible
 from ripieno.launch.process.report import other_rank
+from ripieno.launch.process.waits import WaitingRanks
 from ripieno.launch.supervisor import Policy, RankState, RankStatus
 
 # With on_failure="respawn" a program restarts at most this often after losses.
@@ -77,6 +79,7 @@ class ProcessJob(Job, Generic[M]):
         self._has_replacements = False
         # Collector of the current or last program.
         self._collector = ResultCollector("result", [], Policy(replicas))
+        self._waiting_ranks = WaitingRanks()
 
     @abstractmethod
     def _start_members(self) -> None:
@@ -112,7 +115,9 @@ class ProcessJob(Job, Generic[M]):
         policy = Policy(
             self.replicas, on_failure, stop_limit_s=self._stop_limit_s(awaited), rendezvous_limit_s=rendezvous_limit_s
         )
-        self._collector = ResultCollector(awaited, self.members, policy, on_pulse=self._watch.pulse)
+        self._collector = ResultCollector(
+            awaited, self.members, policy, on_pulse=self._watch.pulse, waiting_ranks=self._waiting_ranks
+        )
 
     def _stop_limit_s(self, awaited: str) -> float | None:
         """Return how long members may be stopped before they send `awaited`; None if the launcher cannot detect it."""
@@ -224,6 +229,7 @@ class ProcessJob(Job, Generic[M]):
         self._state = JobState.ENDED
         if self._on_failure == "raise":
             self.lost.clear()
+        self._waiting_ranks = WaitingRanks()
         try:
             self._start_members()
         except BaseException:
@@ -383,6 +389,16 @@ class ProcessJob(Job, Generic[M]):
         collector.replies.clear()
         return results
 
+    def _explain(self, interrupt: KeyboardInterrupt, selector: selectors.BaseSelector) -> None:
+        """Add to an interrupt which ranks wait for which, and where the others are in the program."""
+        self._waiting_ranks.ask()
+        while self._waiting_ranks.is_asking:
+            for key, _ in selector.select(self._waiting_ranks.wait_s(None)):
+                if key.data is None or self._collector.receive(key.data, key.fileobj)[0]:
+                    selector.unregister(key.fileobj)
+            for line in self._waiting_ranks.answers(always=True):
+                interrupt.add_note(line)
+
     def _listen(self, *, passes_events: bool = True) -> None:
         """Receive messages until the supervisor has decided."""
         collector = self._collector
@@ -399,7 +415,14 @@ class ProcessJob(Job, Generic[M]):
                 selector.register(alarm, selectors.EVENT_READ, None)
             collector.tick()
             while collector.verdict is None:
-                for key, _ in ready(collector.wait_s()):
+                for line in self._waiting_ranks.answers():
+                    print(f"ripieno: {line}", file=sys.stderr, flush=True)
+                try:
+                    arrived = ready(collector.wait_s())
+                except KeyboardInterrupt as interrupt:
+                    self._explain(interrupt, selector)
+                    raise
+                for key, _ in arrived:
                     if key.data is None:
                         selector.unregister(key.fileobj)
                         self._handle_alarm()

@@ -13,6 +13,7 @@ from ripieno.errors import EngineError, RankFailed, RendezvousError, Serializati
 from ripieno.launch.job.programs import Returned
 from ripieno.launch.process.channel import Channel, ConnectionClosed
 from ripieno.launch.process.report import FailureReport
+from ripieno.launch.process.waits import WaitingRanks
 from ripieno.launch.replicas import replicas_of
 from ripieno.launch.supervisor import Ending, Policy, RankState, Supervisor, Verdict
 
@@ -82,6 +83,8 @@ class ResultCollector:
         The members of the job, and how the program ends.
     on_pulse
         Called with the rank and the contents of each pulse.
+    waiting_ranks
+        The places of the members, which outlast a program.
 
     Attributes
     ----------
@@ -104,6 +107,7 @@ class ResultCollector:
         policy: Policy,
         *,
         on_pulse: Callable[[int, Any], None] | None = None,
+        waiting_ranks: WaitingRanks | None = None,
     ) -> None:
         self._awaited = awaited
         self._members = members
@@ -117,6 +121,7 @@ class ResultCollector:
         # Reports about messages that this process cannot unpickle.
         self._garbled: dict[int, FailureReport] = {}
         self.added: dict[int, Any] = {}
+        self.waiting_ranks = WaitingRanks() if waiting_ranks is None else waiting_ranks
 
     @property
     def verdict(self) -> Verdict | None:
@@ -171,7 +176,7 @@ class ResultCollector:
 
     def wait_s(self) -> float | None:
         """Return how long to wait for the next message."""
-        return self.supervisor.wait_s(time.monotonic())
+        return self.waiting_ranks.wait_s(self.supervisor.wait_s(time.monotonic()))
 
     def receive(self, member: RankConnection, source: Any) -> tuple[bool, list[dict[str, Any]]]:
         """Handle the messages of `member` that have arrived, or the end of its process; return its events.
@@ -202,6 +207,8 @@ class ResultCollector:
             value = load()
         except Exception as error:
             self._unreadable(member, kind, error)
+            return
+        if self.waiting_ranks.take(member.number, kind, value):
             return
         if kind == "returned":
             self._returned(member, value)

@@ -21,6 +21,7 @@ from ripieno.launch.job.stand_ins import rank_values
 from ripieno.launch.process import main_module
 from ripieno.launch.process.channel import Channel, ConnectionClosed, inherited
 from ripieno.launch.process.report import FailureReport
+from ripieno.launch.process.waits import WaitReporter
 from ripieno.wire.borrowed import can_read
 
 
@@ -70,6 +71,7 @@ def _serve(
         threading.Event().wait()
         return
     session = programs.RankSession(comm, connect, replicas, events, begins_again)
+    WaitReporter(lambda: session.comm._latest, channel.send).start()
     with rank_values({}):
         programs.serve(channel, session)
     session.close()

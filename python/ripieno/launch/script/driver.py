@@ -19,6 +19,7 @@ from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, ConnectionClosed
 from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.report import FailureReport
+from ripieno.launch.process.waits import WaitingRanks
 from ripieno.launch.supervisor import Ending, Event, Policy, Supervisor
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class ScriptDriver:
         self._script = script
         self._watch = watch
         self._selector = selectors.DefaultSelector()
+        self._waiting_ranks = WaitingRanks()
         policy = Policy(
             script.replicas,
             script.on_failure,
@@ -78,7 +80,13 @@ class ScriptDriver:
             for each in self._ranks:
                 self._selector.register(each.channel, selectors.EVENT_READ, each)
             while supervisor.verdict is None:
-                for key, _ in ready(supervisor.wait_s(time.monotonic())):
+                self._print_waits()
+                try:
+                    arrived = ready(self._waiting_ranks.wait_s(supervisor.wait_s(time.monotonic())))
+                except KeyboardInterrupt:
+                    self._explain_interrupt(ends)
+                    raise
+                for key, _ in arrived:
                     supervisor.set_time(time.monotonic())
                     self._receive(key, ends)
                 now = time.monotonic()
@@ -87,6 +95,18 @@ class ScriptDriver:
                 self._watch.states(supervisor)
                 self._report_news()
         return self._culprit()
+
+    def _explain_interrupt(self, ends: ExitStack) -> None:
+        """Print which ranks wait for which, and where the others are."""
+        self._waiting_ranks.ask()
+        while self._waiting_ranks.is_asking:
+            for key, _ in self._selector.select(self._waiting_ranks.wait_s(None)):
+                self._receive(key, ends)
+            self._print_waits()
+
+    def _print_waits(self) -> None:
+        for line in self._waiting_ranks.answers():
+            self._print(f"ripieno: {line}")
 
     def _receive(self, key: selectors.SelectorKey, ends: ExitStack) -> None:
         """Handle one message of a rank, the end of its channel, or the end of its process."""
@@ -106,6 +126,8 @@ class ScriptDriver:
             end = os.pidfd_open(rank.process.pid)
             ends.callback(os.close, end)
             self._selector.register(end, selectors.EVENT_READ, rank)
+            return
+        if self._waiting_ranks.take(rank.rank, kind, value):
             return
         if kind == "pulse":
             self._watch.pulse(rank.rank, value)

@@ -24,6 +24,7 @@ from ripieno.launch.job.programs import EventOptions, Events
 from ripieno.launch.limits import HEARTBEAT_S, RENDEZVOUS_TIMEOUT_S
 from ripieno.launch.process import running
 from ripieno.launch.process.processes import fill_standard_descriptors
+from ripieno.launch.process.waits import WaitReporter
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.script import exit_message, launchers, rendezvous
 from ripieno.launch.script.host_names import await_name
@@ -77,6 +78,8 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     atexit.register(_close)
     if _send is not None:
         _send("met", None)
+    if _current.world_size > 1:
+        WaitReporter(current, _send).start()
     if _events is not None:
         # Exit handlers run in reverse order, so events end before the communicator is closed.
         atexit.register(_events.begin(_current, EventOptions(False, _pulse_s)))

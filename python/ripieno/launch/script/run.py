@@ -153,6 +153,8 @@ def _run_once(script: Script, world_size: int, ranks: list[ScriptRank], watch: J
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(reservation.getsockname()[1]),
             "RIPIENO_TOKEN": secrets.token_hex(32),
+            "RIPIENO_RENDEZVOUS_TIMEOUT_S": os.environ.get("RIPIENO_RENDEZVOUS_TIMEOUT_S")
+            or f"{limits.rendezvous_s(world_size):.0f}",
             **threads_environment(max(1, usable_cores() // world_size)),
             **watch.environment(world_size),
             **script.environment,

@@ -1,0 +1,250 @@
+"""Long waits of ranks: each rank notices its own, and answers where it is; the launcher asks and prints the answers.
+
+A thread of a rank sleeps until its launcher asks by a datagram, or until it is time to check for a long wait. It does
+not take part in calls, so it answers while the program waits or computes, unless the program holds the interpreter.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ripieno
+import ripieno.flight as flight
+from ripieno.comm import mailbox
+from ripieno.errors import InputError
+from ripieno.launch.process.channel import ConnectionClosed
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Environment variable with the seconds after which a wait is reported; 0 reports none.
+VARIABLE = "RIPIENO_WAIT_NOTICE_S"
+NOTICE_S = 30.0
+#: The launcher waits this long for the answers of the ranks.
+ANSWER_S = 1.0
+#: Lines of the stack of a rank, the innermost.
+STACK_COUNT = 8
+#: Number of ranks whose waits are printed, and whose stacks are printed.
+SHOWN_COUNT = 16
+STACK_RANK_COUNT = 3
+
+_PACKAGE = str(Path(ripieno.__file__).parent) + os.sep
+_STARTING = ("<frozen ", "<string>")
+
+
+class RankPlace(NamedTuple):
+    """What a rank does now.
+
+    Attributes
+    ----------
+    rank : int
+    wait : str or None
+        The call in which the rank waits, since when, and for which rank; None if it does not wait for a rank.
+    waited_s : float
+        Seconds of the wait.
+    stack : str
+        The Python stack of the program, up to its call of this package.
+    """
+
+    rank: int
+    wait: str | None
+    waited_s: float
+    stack: str
+
+
+def notice_s() -> float:
+    """Return the seconds after which a wait is reported, or infinity.
+
+    Raises
+    ------
+    InputError
+        The variable is not a number.
+    """
+    text = os.environ.get(VARIABLE) or str(NOTICE_S)
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise InputError(f"{VARIABLE}={text}: expected seconds, or 0 for no notice") from None
+    return seconds if seconds > 0 else float("inf")
+
+
+class WaitReporter:
+    """Reports the long waits of a rank, and answers its launcher.
+
+    Parameters
+    ----------
+    current
+        Returns the communicator of the rank, or None.
+    send
+        Sends a message of a kind to the launcher; None for a rank whose launcher does not listen, which prints its
+        own waits.
+    """
+
+    def __init__(self, current: Callable[[], Communicator | None], send: Callable[[str, Any], None] | None) -> None:
+        self._current = current
+        self._send = send
+        self._notice_s = notice_s()
+        # The thread that runs the program.
+        self._thread = threading.get_ident()
+        self._is_reported = self._is_closed = False
+        self._questions = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        # The kernel chooses an address that is no file.
+        self._questions.bind("")
+
+    def start(self) -> None:
+        """Start the thread, and send the address for questions."""
+        if self._send is not None:
+            self._send("asked-at", self._questions.getsockname())
+        threading.Thread(target=self._run, name="ripieno-waits", daemon=True).start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._is_closed = True
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+            own.sendto(b"!", self._questions.getsockname())
+
+    def _run(self) -> None:
+        self._questions.settimeout(None if self._notice_s == float("inf") else self._notice_s / 3)
+        while True:
+            try:
+                self._questions.recv(1)
+            except TimeoutError:
+                self._check()
+                continue
+            if self._is_closed:
+                self._questions.close()
+                return
+            place = self._place()
+            if place is not None and self._send is not None:
+                with suppress(ConnectionClosed):
+                    self._send("place", place)
+
+    def _check(self) -> None:
+        """Report a wait that lasts too long, once."""
+        place = self._place()
+        is_long = place is not None and place.wait is not None and place.waited_s >= self._notice_s
+        if is_long and not self._is_reported and place is not None:
+            if self._send is None:
+                print(f"ripieno: {line_of(place)}", file=sys.stderr, flush=True)
+            else:
+                with suppress(ConnectionClosed):
+                    self._send("waits-long", None)
+        self._is_reported = is_long
+
+    def _place(self) -> RankPlace | None:
+        comm = self._current()
+        native = None if comm is None else comm._native_or_none
+        if comm is None or native is None:
+            return None
+        now = time.monotonic()
+        stalled = native.stalled(now)
+        received = mailbox.waiting_of(self._thread)
+        stack = _stack_of(self._thread)
+        if received is not None:
+            sender, since = received
+            waited_s = now - since
+            who = "any rank" if sender is None else f"rank {sender}"
+            return RankPlace(comm.rank, f"in recv, waiting {waited_s:.1f} s for {who}", waited_s, stack)
+        if stalled is None:
+            return RankPlace(comm.rank, None, 0.0, stack)
+        text, waited_s, _ = stalled
+        return RankPlace(comm.rank, flight.text_at(comm.rank, text), waited_s, stack)
+
+
+class WaitingRanks:
+    """The places of a job's ranks, for its launcher. Ranks are known by their initial numbers."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[int, Any] = {}
+        self._places: dict[int, RankPlace] = {}
+        self._deadline_s: float | None = None
+
+    def take(self, number: int, kind: str, value: Any) -> bool:
+        """Take a message of a rank if it is about waits; return whether it is."""
+        if kind == "asked-at":
+            self._addresses[number] = value
+        elif kind == "place":
+            self._places[number] = value
+        elif kind == "waits-long":
+            self.ask()
+        else:
+            return False
+        return True
+
+    def ask(self) -> None:
+        """Ask all ranks where they are, unless answers are awaited."""
+        if self._deadline_s is not None:
+            return
+        self._places.clear()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as own:
+            for rank, address in list(self._addresses.items()):
+                try:
+                    own.sendto(b"?", address)
+                except OSError:
+                    # The rank has ended.
+                    del self._addresses[rank]
+        if self._addresses:
+            self._deadline_s = time.monotonic() + ANSWER_S
+
+    def wait_s(self, other_s: float | None) -> float | None:
+        """Return how long to wait for a message: until all answers are due, or `other_s`."""
+        if self._deadline_s is None:
+            return other_s
+        left_s = max(self._deadline_s - time.monotonic(), 0.0)
+        return left_s if other_s is None else min(left_s, other_s)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether answers are awaited."""
+        return self._deadline_s is not None
+
+    def answers(self, *, always: bool = False) -> list[str]:
+        """Return the answers as lines once all have arrived or are overdue; before, and without a question, none.
+
+        If no rank waits, there are no lines, unless `always` requests the stacks.
+        """
+        if self._deadline_s is None:
+            return []
+        if len(self._places) < len(self._addresses) and time.monotonic() < self._deadline_s:
+            return []
+        self._deadline_s = None
+        places = [self._places[number] for number in sorted(self._places)]
+        waiting = [place for place in places if place.wait is not None]
+        if not waiting and not always:
+            return []
+        lines = [line_of(place) for place in waiting[:SHOWN_COUNT]]
+        if len(waiting) > SHOWN_COUNT:
+            lines.append(f"and {len(waiting) - SHOWN_COUNT} more ranks wait")
+        # If all ranks wait, as in a circle, the call of the first one shows the place.
+        for place in ([place for place in places if place.wait is None] or places)[:STACK_RANK_COUNT]:
+            lines += [f"rank {place.rank} {'is here' if place.wait else 'waits for no rank, and is here'}:"]
+            lines += place.stack.splitlines()
+        silent = sorted(self._addresses.keys() - self._places.keys())[:STACK_RANK_COUNT]
+        return lines + [f"rank {rank} does not answer: it runs code that holds the interpreter" for rank in silent]
+
+
+def line_of(place: RankPlace) -> str:
+    """Return the wait of a rank as a line."""
+    return f"rank {place.rank}: {place.wait}"
+
+
+def _stack_of(thread: int) -> str:
+    """Return the innermost frames of a thread that belong neither to this package nor to the start of Python."""
+    frame = sys._current_frames().get(thread)
+    if frame is None:
+        return ""
+    frames = [
+        each
+        for each in traceback.extract_stack(frame)
+        if not each.filename.startswith((_PACKAGE, *_STARTING)) and Path(each.filename).name != "runpy.py"
+    ]
+    return "".join(traceback.format_list(frames[-STACK_COUNT:])).rstrip("\n")
