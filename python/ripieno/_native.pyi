@@ -599,9 +599,21 @@ def solve_factors(
 ) -> tuple[float, float]: ...
 def scatter(factors: NDArray[np.float32], anchor: float, out: NDArray[np.float64], threads: int) -> None: ...
 def add_products(
-    rows: NDArray[Any],
+    points: NDArray[Any],
+    rows: tuple[NDArray[np.float64] | None, NDArray[np.float64] | None],
+def column_sums(
+    points: NDArray[Any], weights: NDArray[np.float64] | None, sums: NDArray[np.float64], threads: int
+) -> float: ...
     center: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
+    sums: NDArray[np.float64],
+    is_single: bool,
+    threads: int,
+) -> None: ...
+def add_gradients(
+    points: NDArray[Any],
+    rows: tuple[NDArray[np.float64], NDArray[np.float64] | None],
+    center: NDArray[np.float64],
+    coef: NDArray[np.float64],
     sums: NDArray[np.float64],
     threads: int,
 ) -> None: ...

@@ -519,8 +519,8 @@ def scatter(factors: NDArray[np.float32], anchor: float, *, threads: int = 1) ->
 
 
 def add_products(
-    rows: NDArray[Any],
-    center: NDArray[np.float64],
+    points: NDArray[Any],
+    targets: NDArray[np.float64] | None,
     weights: NDArray[np.float64] | None,
     sums: NDArray[np.float64],
     *,
@@ -530,14 +530,68 @@ def add_products(
 
     Parameters
     ----------
-    rows : (n, d) float32 or float64
-        Products are computed in this type.
-    center : (d,) float64
-        Subtracted from the rows.
+    points : (n, d) float64, float32 or uint8
+    targets : (n, t) float64, or None for none
     weights : (n,) float64, or None for ones
         Weight of each row.
-    sums : (d, d) float64, added to
+    center : (d + t,) float64
+        Subtracted from the rows.
+    sums : (d + t, d + t) float64, added to
+    dtype
+        Type of the products, float32 or float64. 256 products are added up in this type, and their sums in float64.
     threads
         Number of threads.
     """
-    _native.add_products(rows, center, weights, sums, threads)
+    _native.add_products(points, (targets, weights), center, sums, dtype == np.float32, threads)
+
+
+def add_gradients(
+    points: NDArray[Any],
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    center: NDArray[np.float64],
+    coef: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    *,
+    threads: int = 1,
+) -> None:
+    """Add the sums of the weighted residuals of each target times the centered points, in float64.
+
+    Parameters
+    ----------
+    points : (n, d) float64, float32 or uint8
+    targets : (n, t) float64
+    weights : (n,) float64, or None for ones
+    center : (d + t,) float64
+        Subtracted from points and targets.
+    coef : (t, d) float64
+        Weights of the columns.
+    sums : (t, d) float64, added to
+    threads
+        Number of threads.
+def column_sums(
+    points: NDArray[Any],
+    weights: NDArray[np.float64] | None,
+    sums: NDArray[np.float64],
+    *,
+    threads: int = 1,
+) -> float:
+    """Add the weighted sums of the columns to `sums`, and return the largest magnitude of an entry.
+
+    Parameters
+    ----------
+    points : (n, d) float64, float32 or uint8
+    weights : (n,) float64, or None for ones
+    sums : (d,) float64, added to
+    threads
+        Number of threads.
+    """
+    return _native.column_sums(points, weights, sums, threads)
+
+
+    """
+    _native.add_gradients(points, (targets, weights), center, coef, sums, threads)
+    center: NDArray[np.float64],
+    dtype: np.dtype[Any],
+    A row has the columns of its point followed by its targets.
+
