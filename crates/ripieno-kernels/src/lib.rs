@@ -79,5 +79,5 @@ pub use sgd::{
 };
 pub use simd::Simd;
 pub use sparse_rows::{accumulate_sparse, assign_sparse};
-pub use team::{MemberTimes, NotAllowed, TeamThread, pin_threads, pinned_cores, thread_times};
+pub use team::{MemberTimes, NotAllowed, TeamThread, hold, pin_threads, pinned_cores, release, thread_times};
 pub use threads::{ThreadModel, Threads};

@@ -32,6 +32,7 @@ from ripieno.algorithms.methods import (
 )
 from ripieno.algorithms.own_rows import agreed, opening, own_points, rows_of
 from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.thread_model import check_thread_model
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
@@ -39,7 +40,7 @@ from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from ripieno._types import OnFailure, Rows, ThreadModel
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -83,6 +84,10 @@ class MDS(IterativeEstimator, ObservedEstimator):
         Ratio of consecutive temperatures for "da-smacof".
     random_state : int, RandomState instance or None, default=None
         Source of the random positions and of the small moves of annealing.
+    thread_model : {"fork-join", "bsp"}, default="fork-join"
+        How a worker's threads execute the fit; the result is the same. With "fork-join" each pass over the pairs is a
+        task of the threads, which sleep between distant tasks. With "bsp" the threads enter once and are busy until the
+        fit ends: they spin while the worker communicates, and each prepares its own copy of the positions.
     checkpoint : path, default=None
         Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second, and at its
         end. A later fit of the same dissimilarities with the same parameters resumes from it. For a single start
@@ -176,6 +181,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         eps: float = 1e-6,
         cooling: float = 0.95,
         random_state: int | np.random.RandomState | None = None,
+        thread_model: ThreadModel = "fork-join",
         checkpoint: str | os.PathLike[str] | None = None,
         every: int | None = None,
         workers: int = 1,
@@ -203,6 +209,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         self.eps = eps
         self.cooling = cooling
         self.random_state = random_state
+        self.thread_model = thread_model
 
     @reported
     def fit(
@@ -313,6 +320,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         if self.metric not in (PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS):
             known = ", ".join((PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS))
             raise InputError(f"metric={self.metric!r}: expected one of {known}")
+        check_thread_model(self.thread_model)
         cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
         if not 0 < cooling < 1:
             raise InputError(f"cooling={self.cooling!r}: expected a number between 0 and 1")
@@ -327,6 +335,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             cooling=cooling,
             seed=self._own_seed(comm),
             checkpoint_options=self._checkpoint_options(),
+            thread_model=self.thread_model,
         )
 
     def _open_own(self, X: Any, comm: Communicator) -> tuple[LocalRows, LocalRows | None, MDSOptions]:
