@@ -55,6 +55,7 @@ def measured(report: Measurements, effort: Effort, *, data: Path | None = None) 
     found = data_of(data, quick=effort.quick)
     rank = 4 if effort.quick else RANK
     limit_s = 2.0 * found.train.nnz * rank**2 * gemm.square_s(np.float32, quick=effort.quick)
+    report.remark("oneDAL is left out: scikit-learn-intelex has no estimator for alternating least squares")
     with rp.launch(workers=WORKER_COUNT, threads=1) as job:
         for row, peer, compare in (
             ("implicit", _implicit_peer, _percentile_ranks),

@@ -1,8 +1,9 @@
-"""Benchmark of K-means on all cores: Ripieno's kernel and estimator, scikit-learn, faiss, and the limit of sgemm.
+"""Benchmark of K-means on all cores: Ripieno's kernel and estimator, its peers, and the limit of sgemm.
 
 Cases are rows of many columns, uniform rows of two columns, and many passes, of which later ones use bounds. All start
-from the same centroids and run the same number of passes. A figure counts only if all end at centroids of the same
-inertia: to 1e-5 for two passes, with two columns to 1e-3. The rate is nominal: 2·n·k·d operations a pass.
+from the same centroids and run the same number of passes. A peer counts only if it ends at centroids of the same
+inertia: to 1e-5 for two passes, with two columns to 1e-3. Other peers are left out with a remark. The rate is
+nominal: 2·n·k·d operations a pass.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import gemm
 import numpy as np
+import onedal
 from effort import Effort, Measured
 from numpy.typing import NDArray
 from ripieno.bench.figures import Figure, Measurements, Samples
@@ -28,7 +30,7 @@ QUICK_SHAPE, QUICK_CLUSTER_COUNTS = (2_000, 32), (20,)
 # With two columns: number of rows, and required speedup over the best peer by clusters.
 PLANE_ROW_COUNT, PLANE_TARGETS = 1_000_000, {1_000: 4, 10_000: 15}
 QUICK_PLANE_ROW_COUNT, QUICK_PLANE_TARGETS = 60_000, {100: 4}
-# Above this many pairs of two columns, scikit-learn takes more than ten seconds per pass.
+# Above this many pairs of two columns, scikit-learn and oneDAL take more than ten seconds per pass.
 SKLEARN_PLANE_PAIRS = 2e9
 # Many passes with bounds: runs and average speedup over the best peer; clusters and passes.
 LONG_RUN_COUNT, LONG_TARGET = 3, 3
@@ -139,7 +141,7 @@ def _plane(report: Measurements, effort: Effort, draw: Path | None) -> None:
     rows = np.random.default_rng(0).random((QUICK_PLANE_ROW_COUNT if effort.quick else PLANE_ROW_COUNT, 2), np.float32)
     for cluster_count, factor in (QUICK_PLANE_TARGETS if effort.quick else PLANE_TARGETS).items():
         is_long = len(rows) * cluster_count > SKLEARN_PLANE_PAIRS
-        names = tuple(name for name in peers if name != "scikit-learn" or not is_long)
+        names = tuple(name for name in peers if name not in ("scikit-learn", onedal.NAME) or not is_long)
         start, targets = _distinct_rows(rows, cluster_count), {"peer": 1 / factor}
         problem = KMeansProblem(rows, start, targets, names, inertia_tolerance=PLANE_INERTIA_TOLERANCE)
         figures[cluster_count] = _figures(problem, peers, report, effort)
@@ -207,8 +209,16 @@ def _figures(
         if problem.is_product:
             square_s.append(gemm.square_s(np.float32, quick=effort.quick) * problem.operation_count)
             shaped_s.append(_shaped_s(problem) * problem.operation_count)
-        outcomes = {name: _after_a_pause(candidate, problem) for name, candidate in {**ours, **peers}.items()}
-        _check_inertia(problem, outcomes)
+        outcomes: dict[str, PassTimes] = {}
+        for name, candidate in {**ours, **peers}.items():
+            try:
+                outcomes[name] = _after_a_pause(candidate, problem)
+            except Skipped as skipped:
+                report.remark(str(skipped))
+                del peers[name]
+        for name, reason in _differing(problem, outcomes, tuple(ours)).items():
+            report.remark(f"{len(problem.start)} clusters: {name} is left out: {reason}")
+            del peers[name], outcomes[name]
         for name, outcome in outcomes.items():
             seconds.setdefault(name, []).append(outcome.pass_s)
     (n, d), k = problem.rows.shape, len(problem.start)
@@ -223,6 +233,7 @@ def _figures(
             case=f"{n} × {d} into {k}" + (f", {problem.pass_count} passes" if problem.has_bounds else ""),
             row=name,
             ours=Samples(tuple(seconds[name])),
+            # A peer is left out completely, even if only one of its runs differs.
             peers={peer: Samples(tuple(seconds[peer])) for peer in peers},
             limit_s=limit_s,
             limit=f"sgemm of NumPy, {gemm.SIDE}³, all cores, at 2·n·k·d operations a pass" if limit_s else "",
@@ -236,13 +247,16 @@ def _figures(
 
 def _peers(report: Measurements) -> dict[str, Candidate]:
     found: dict[str, Candidate] = {}
-    for name, candidate, package in (("scikit-learn", _sklearn, "sklearn"), ("faiss", _faiss, "faiss")):
+    for name, candidate, package in (
+        ("scikit-learn", _sklearn, "sklearn.cluster"),
+        (onedal.NAME, _onedal, "sklearnex.cluster"),
+        ("faiss", _faiss, "faiss"),
+    ):
         try:
             __import__(package)
             found[name] = candidate
         except ImportError:
-            remark = f"{name} is not installed: make bench installs it"
-            report.remarks += [remark] if remark not in report.remarks else []
+            report.remark(f"{name} is not installed: make bench installs it")
     return found
 
 
@@ -279,10 +293,19 @@ def _estimator(problem: KMeansProblem) -> PassTimes:
 
 
 def _sklearn(problem: KMeansProblem) -> PassTimes:
-    """Measure scikit-learn. Its last pass only assigns, and counts as one."""
     from sklearn.cluster import KMeans
 
-    model = KMeans(len(problem.start), init=problem.start, n_init=1, tol=0, max_iter=problem.pass_count)
+    return _like_sklearn(KMeans, problem)
+
+
+def _onedal(problem: KMeansProblem) -> PassTimes:
+    with onedal.OneDalOnly():
+        return _like_sklearn(onedal.estimator("cluster", "KMeans"), problem)
+
+
+def _like_sklearn(estimator: type[Any], problem: KMeansProblem) -> PassTimes:
+    """Measure scikit-learn or oneDAL. The last pass only assigns, and counts as one."""
+    model = estimator(len(problem.start), init=problem.start, n_init=1, tol=0, max_iter=problem.pass_count)
     begin = time.perf_counter()
     with warnings.catch_warnings(action="ignore"):
         model.fit(problem.rows)
@@ -301,21 +324,29 @@ def _faiss(problem: KMeansProblem) -> PassTimes:
     return PassTimes((time.perf_counter() - begin) / problem.pass_count, model.centroids)
 
 
-def _check_inertia(problem: KMeansProblem, outcomes: dict[str, PassTimes]) -> None:
-    """Check that all results are equally good by one measure, which is itself checked on some rows."""
+def _differing(problem: KMeansProblem, outcomes: dict[str, PassTimes], ours: tuple[str, ...]) -> dict[str, str]:
+    """Return the peers with another inertia than ours, and the reasons.
+
+    Raises
+    ------
+    RuntimeError
+        Our results differ from each other, or the measure of the inertia is wrong: there is no figure.
+    """
     found = {name: _inertia(problem.rows, outcome.centroids) for name, outcome in outcomes.items()}
     some = np.ascontiguousarray(problem.rows[:: max(1, len(problem.rows) // CHECKED_ROW_COUNT)])
-    centroids = outcomes["kernel"].centroids
-    found_s = {"found": _inertia(some, centroids), "expected": _plain_inertia(some, centroids)}
-    ours = {"kernel": found["kernel"], "least": min(found.values())}
-    # Our result and the measure are exact, independent of the peers.
-    judged = ((found, problem.inertia_tolerance), (ours, INERTIA_TOLERANCE), (found_s, INERTIA_TOLERANCE))
-    for inertias, tolerance_of_two in judged:
-        least, most = min(inertias.values()), max(inertias.values())
-        # Rounding errors accumulate over passes.
-        tolerance = tolerance_of_two * problem.pass_count / PASS_COUNT
-        if most - least > tolerance * least:
-            raise RuntimeError(f"inertias differ by more than {tolerance}, so there is no figure: {inertias}")
+    centroids = outcomes[ours[0]].centroids
+    measures = _inertia(some, centroids), _plain_inertia(some, centroids)
+    # Rounding errors accumulate over passes.
+    scale = problem.pass_count / PASS_COUNT
+    for first, second in (measures, *((found[ours[0]], found[name]) for name in ours)):
+        if abs(first - second) > INERTIA_TOLERANCE * scale * min(first, second):
+            raise RuntimeError(f"our inertias differ by more than {INERTIA_TOLERANCE * scale:g}: {first} and {second}")
+    tolerance = problem.inertia_tolerance * scale
+    return {
+        name: f"its inertia is {inertia / found[ours[0]] - 1:+.1e} of ours, more than {tolerance:g}"
+        for name, inertia in found.items()
+        if name not in ours and abs(inertia / found[ours[0]] - 1) > tolerance
+    }
 
 
 def _inertia(rows: Rows, centroids: NDArray[Any]) -> float:

@@ -142,10 +142,8 @@ def _iterations(
             if iterations > 1:
                 computing = np.array([step.compute_s for step in report.iterations])
                 seconds.append(float(computing.min(axis=0).max()))
-    # Traffic counts from the start of the workers. The part outside iterations is equal in all fits and cancels out.
-    before, first, second = counted[:3]
-    of_one, of_all = np.subtract(first, before), np.subtract(second, first)
-    received, calls = (of_all - of_one) / (RANKS_ITERATIONS - 1)
+    # The part outside iterations is equal in all fits and cancels out.
+    received, calls = np.subtract(counted[2], counted[1]) / (RANKS_ITERATIONS - 1)
     return seconds, float(received), float(calls)
 
 

@@ -144,7 +144,7 @@ def _scale(lab: Lab, count: int, rate: str, iterations: int, timeout_s: float, f
     """Measure an iteration on `count` hosts, without the other traffic of a run."""
     first = _run(lab, count, 1, timeout_s, folder)
     all_iterations = _run(lab, count, iterations, timeout_s, folder)
-    more = zip(all_iterations["traffic"], first["traffic"], strict=True)
+    more = zip(all_iterations["ranks"], first["ranks"], strict=True)
     sent_bytes = max(rank["bytes_sent"] - before["bytes_sent"] for rank, before in more) / (iterations - 1)
     times = all_iterations["iterations"]
     seconds = [max(map(sum, zip(each["compute_s"], each["communication_s"], strict=True))) for each in times]

@@ -580,9 +580,7 @@ def test_threads_are_compared_in_all_models_and_the_patterns_that_are_requested_
 
     cores = found["machine"]["cores"]
     shapes = [(threads, cores // threads) for threads in range(1, cores + 1) if cores % threads == 0]
-    assert [
-        (fit["threads"], fit["processes"], fit["pattern"], fit["model"], fit["centroids"]) for fit in found["fits"]
-    ] == [
+    assert [(fit["threads"], fit["processes"], fit["pattern"], fit["model"], fit["size"]) for fit in found["fits"]] == [
         (*shape, pattern, model, count)
         for shape in shapes
         for pattern in "UT"
@@ -605,6 +603,19 @@ def test_threads_are_compared_in_all_models_and_the_patterns_that_are_requested_
     assert "https://" not in text and all("<path" in chart for chart in charts)
     names = {each.name for each in folder.iterdir()}
     assert len(names) == len(charts) and names >= {f"phase-{cores}.svg", "kmeans-10.svg"}
+
+
+@pytest.mark.exhaustive
+def test_threads_of_scaling_are_compared_in_both_models(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(threads, "_costs", lambda *_: [])
+    target = tmp_path / "figures.json"
+    words = ["--algorithm", "mds", "--points", "40", "--iterations", "2", "--repetitions", "1", "--patterns", "U"]
+    assert main(["bench", "threads", *words, "--json", str(target)]) == 0
+    fits = json.loads(target.read_text())["fits"]
+
+    assert {(fit["model"], fit["size"]) for fit in fits} == {("fork-join", 40), ("bsp", 40)}
+    assert all(fit["median_s"] > 0 and fit["usage"]["voluntary_switches"] >= 0 for fit in fits)
+    assert "dTLB load misses" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(

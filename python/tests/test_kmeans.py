@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
 import pytest
 import ripieno as rp
+import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions
+from ripieno.comm.thread_statistics import ThreadStatisticsStart
 from ripieno.errors import InputError
 from ripieno.features import HogOptions, demo_images, hog_vectors
 from ripieno.input.matrix import LocalRows, RowsInMemory
@@ -176,12 +179,30 @@ def test_an_error_in_an_own_row_of_a_worker_names_the_row(world, digits):
 
 @pytest.mark.parametrize("workers", [1, *exhaustively(2)])
 def test_both_models_of_threads_produce_the_same_bits(digits, workers):
+    options = {"workers": workers, "threads": 3, "random_state": 0, "max_iter": 5}
     fits = [
-        rp.KMeans(100, workers=workers, threads=3, thread_model=model, random_state=0, max_iter=5).fit(digits)
-        for model in ("fork-join", "bsp")
+        rp.KMeans(100, thread_model=model, bounds=bounds, **options).fit(digits)
+        for model, bounds in (("fork-join", "auto"), ("bsp", "auto"), ("bsp", "none"))
     ]
-    first, second = ((fit.cluster_centers_.tobytes(), fit.labels_.tobytes(), fit.inertia_) for fit in fits)
-    assert first == second
+    found = {(fit.cluster_centers_.tobytes(), fit.labels_.tobytes(), fit.inertia_) for fit in fits}
+    assert len(found) == 1
+
+
+def test_helper_threads_sleep_between_kernels_but_not_in_bsp(digits):
+    rows = digits[:800].astype(np.float32)
+
+    def sleeps(model):
+        start = ThreadStatisticsStart()
+        with kernels.threads_in_model(model, 2):
+            for _ in range(30):
+                kernels.distances(rows, rows, threads=2)
+                # A serial part.
+                time.sleep(0.002)
+        return sum(each["voluntary_switches"] for each in start.until_now() if each["index"] == 1)
+
+    assert sleeps("fork-join") >= 8
+    # At its start and after its end.
+    assert sleeps("bsp") <= 4
 
 
 @pytest.mark.parametrize("workers", [2, *exhaustively(1)])

@@ -148,6 +148,27 @@ def test_every_number_type_produces_the_weights_of_float64(world):
         np.testing.assert_allclose(rp.LinearRegression(engine=world(2)).fit(rows, y).coef_, [1, 2, 3], rtol=1e-10)
 
 
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
+@pytest.mark.parametrize("spread", [1, 30], ids=["well conditioned", "ill conditioned"])
+def test_products_in_float32_lose_no_digits_of_the_weights(world, spread, weights):
+    rows = (random.normal(size=(200, 20)) * np.geomspace(1, spread, 20) + 120).astype(np.float32)
+    targets = np.stack([rows[:, :5].sum(axis=1) + random.normal(size=200), np.zeros(200)], axis=1)
+    model, expected = (
+        rp.Ridge(2.0, engine=world(2)).fit(each, targets, sample_weight=weights)
+        for each in (rows, rows.astype(np.float64))
+    )
+    assert model.solver_ == expected.solver_ == "normal"
+    np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(model.intercept_, expected.intercept_, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_weights_have_the_same_bits_for_any_number_of_threads(dtype):
+    rows = random.normal(size=(3000, 130)).astype(dtype)
+    models = [rp.Ridge(workers=1, threads=threads).fit(rows, rows[:, 0] + 1) for threads in (1, 3)]
+    np.testing.assert_array_equal(models[0].coef_, models[1].coef_)
+
+
 def test_stages_are_reported(world):
     events: list[dict] = []
     model = rp.Ridge(engine=world(2), on_iteration=events.append).fit(X, Y)

@@ -83,6 +83,26 @@ def test_time_of_ranks_is_listed_separately():
         assert facts.bytes_sent > 0 and facts.bytes_received > 0
 
 
+def test_a_report_covers_its_own_fit_only(world):
+    rows = RNG.normal(size=(300, 8))
+
+    def counts(model):
+        names = ("call_count", "bytes_sent", "bytes_received")
+        kernels = [sum(each["kernels"] for each in rank["threads"]) for rank in model.report_.traffic]
+        return [tuple(rank[name] for name in names) for rank in model.report_.traffic], kernels
+
+    first, longer, last = (
+        rp.KMeans(3, init=rows[:3], max_iter=count, tol=0, engine=world(2)).fit(rows) for count in (2, 20, 2)
+    )
+    assert counts(first) == counts(last)
+    assert longer.report_.traffic[0]["bytes_sent"] > first.report_.traffic[0]["bytes_sent"] > 0
+    assert [each.bytes_sent for each in last.report_.ranks] == [each["bytes_sent"] for each in last.report_.traffic]
+    for rank in last.report_.traffic:
+        assert all(
+            each["running_s"] is None or each["running_s"] < last.report_.total_s + 1 for each in rank["threads"]
+        )
+
+
 def test_existing_ranks_have_a_report(world):
     def program(comm):
         model = rp.KMeans(3, random_state=0).fit(TABLE, comm=comm)

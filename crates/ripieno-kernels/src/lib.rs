@@ -7,7 +7,7 @@
 //!   seeding, and [`grow_cells`] seeds very many clusters. [`squared_distances`] returns the whole matrix, and
 //!   [`recenter`] is the local update.
 //! - Models: [`logistic_loss`], [`logistic_curvature`] and [`sgd_epoch`] of sparse rows; [`solve_factors`] of ratings,
-//!   with the [`scatter`] matrix of factors; [`add_products`] of columns.
+//!   with the [`scatter`] matrix of factors; [`column_sums`], [`add_products`] of columns, and [`add_gradients`].
 //! - Pairs of points: [`guttman`] for scaling; [`repulsion`], [`barnes_hut`] and [`attraction`] for layouts.
 //! - Graphs: [`graph`] reads edges, sorts them and multiplies with them.
 //! - Keyed data: [`keyed`] numbers distinct keys.
@@ -71,7 +71,7 @@ pub use forces::{Attraction, BlockShare, attraction, barnes_hut, fixed_point_sca
 pub use logistic::{SparseRows, logistic_curvature, logistic_loss};
 pub use matrix::{Centroid, Matrix, Point};
 pub use pairs::{Dissimilarity, MOST_DIMENSIONS, PairData, guttman, weighted_differences};
-pub use products::add_products;
+pub use products::{RegressionRows, add_gradients, add_products, column_sums};
 pub use seeding::{Cells, Center, Growth, grow_cells};
 pub use sgd::{
     DescentOptions, FeatureState, Loss, OrderedColumns, StepNumbers, StepRows, sgd_epoch, sgd_needed_features,
@@ -79,5 +79,5 @@ pub use sgd::{
 };
 pub use simd::Simd;
 pub use sparse_rows::{accumulate_sparse, assign_sparse};
-pub use team::{MemberTimes, NotAllowed, TeamThread, pin_threads, pinned_cores, thread_times};
+pub use team::{MemberTimes, NotAllowed, TeamThread, hold, pin_threads, pinned_cores, release, thread_times};
 pub use threads::{ThreadModel, Threads};

@@ -11,8 +11,9 @@
 //! scalable solution for interpolative multidimensional scaling with weighting", e-Science 2013, section III.
 
 use crate::panels::{PanelLine, floats, floats_mut};
+use crate::phased::Phased;
 use crate::simd::{Vector, VectorJob};
-use crate::{Matrix, Threads};
+use crate::{Matrix, ThreadModel, Threads};
 
 /// Largest number of dimensions, because one sum per dimension is kept.
 pub const MOST_DIMENSIONS: usize = 64;
@@ -148,15 +149,28 @@ fn sum_over_pairs<L: PairKernel, D: Dissimilarity>(
     assert!(k <= MOST_DIMENSIONS, "{k} dimensions, of {MOST_DIMENSIONS}");
     assert_eq!(out.len(), own.rows() * width, "sums for every point");
     assert!(weights.is_none_or(|weights| weights.len() == own.rows() * count), "a weight for every pair");
-    let table = PositionTable::of(all);
-    let parts: Vec<_> = out.chunks_mut(PART_ROWS * width).enumerate().collect();
-    threads.for_each(parts, PART_ROWS * count * PAIR_OPERATIONS, PairScratch::default, |scratch, (part, out)| {
-        let first = part * PART_ROWS;
+    let add_up = |table: &PositionTable, scratch: &mut PairScratch, first: usize, out: &mut [f64]| {
         let rows = own.row_range(first, out.len() / width);
         let pairs = first * count..(first + rows.rows()) * count;
         let dissimilarities = if L::HAS_ERRORS { &dissimilarities[pairs.clone()] } else { &[] };
         let weights = weights.map(|weights| &weights[pairs]);
-        threads.simd().run(OwnPoints { kernel, dissimilarities, weights, rows, table: &table, out, scratch });
+        threads.simd().run(OwnPoints { kernel, dissimilarities, weights, rows, table, out, scratch });
+    };
+    if threads.model() == ThreadModel::Bsp {
+        let out = Phased::new(out);
+        threads.run(|member| {
+            // Every thread makes its own table: the serial part is replicated.
+            let (table, mut scratch) = (PositionTable::of(all), PairScratch::default());
+            let [first, end] = [member.index(), member.index() + 1].map(|index| own.rows() * index / member.count());
+            // SAFETY: the ranges of the threads do not overlap, and no slice is taken as a whole.
+            add_up(&table, &mut scratch, first, unsafe { out.part(first * width..end * width) });
+        });
+        return;
+    }
+    let table = PositionTable::of(all);
+    let parts: Vec<_> = out.chunks_mut(PART_ROWS * width).enumerate().collect();
+    threads.for_each(parts, PART_ROWS * count * PAIR_OPERATIONS, PairScratch::default, |scratch, (part, out)| {
+        add_up(&table, scratch, part * PART_ROWS, out);
     });
 }
 

@@ -1,78 +1,290 @@
-//! Sums of the products of the columns of rows: the scatter matrix of centered rows.
+//! Sums over rows for principal components and linear regression: column sums, the scatter matrix, and gradients.
 //!
-//! Some thousand rows at a time are centered, weighted, and packed into panels. A panel has as many columns as two
-//! vectors hold. Tiles of the products of two panels are summed in registers for [`DEPTH`] rows, then in f64. Only
-//! tiles on or above the diagonal are computed. The bits depend only on the rows, their order and the SIMD level.
+//! Rows are divided into segments, whose number depends only on the shape. One thread adds up a segment, or for the
+//! scatter matrix a band of its sums, so threads share no written memory. The sums of the segments are then added up in
+//! order. So the bits depend only on the rows, their order and the SIMD level.
 //!
-//! Cost: `n·d²` operations; tiles on the diagonal are computed completely.
+//! For the scatter matrix, [`DEPTH`] rows at a time are converted, centered, weighted, and packed into panels. A panel
+//! has as many columns as two vectors hold. Tiles of the products of two panels are summed in registers for [`DEPTH`]
+//! rows, then in f64. Only tiles on or above the diagonal are computed.
+//!
+//! Cost: `n·d²` operations for the scatter matrix; tiles on the diagonal are computed completely.
 //! Source: Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", ACM TOMS 34(3), 2008.
 
 use crate::panels::PanelLine;
 use crate::simd::{ProductSums, Vector, VectorJob};
-use crate::{Centroid, Matrix, Threads};
+use crate::{Centroid, Matrix, Point, Threads};
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Number of rows with products summed in registers.
 const DEPTH: usize = 256;
-/// Approximate number of values packed at once.
-const BLOCK_VALUES: usize = 1 << 20;
 /// Vectors of a panel.
 const VECTORS: usize = 2;
 /// Rows of a tile, for many and for few registers.
 const MANY_ROWS: usize = 8;
 const FEW_ROWS: usize = 4;
+/// Fewest values of a segment, and fewest values per sum, so that adding up the sums of segments takes little time.
+const MIN_SEGMENT_VALUES: usize = 1 << 16;
+const MIN_VALUES_PER_SUM: usize = 16;
+/// Largest number of segments, which bounds the memory of their sums.
+const MAX_SEGMENTS: usize = 64;
+/// Number of values summed in separate lanes.
+const LANES: usize = 16;
 
-/// Add the products of the entries of each row with each other to `sums`, columns × columns. Only the half on and above
-/// the diagonal is changed. `center` is subtracted from the rows first; products are multiplied by `weights`, if given.
+/// Rows of points followed by targets, with weights.
+#[derive(Clone, Copy, Debug)]
+pub struct RegressionRows<'a, P> {
+    /// The points.
+    pub points: Matrix<'a, P>,
+    /// The targets of each point, if there are any.
+    pub targets: Option<Matrix<'a, f64>>,
+    /// The weight of each row; ones by default.
+    pub weights: Option<&'a [f64]>,
+}
+
+impl<'a, P> RegressionRows<'a, P> {
+    /// Return the number of columns of points and targets.
+    fn width(&self) -> usize {
+        self.points.columns() + self.target_count()
+    }
+
+    fn target_count(&self) -> usize {
+        self.targets.map_or(0, |targets| targets.columns())
+    }
+
+    fn check(&self) {
+        let rows = self.points.rows();
+        assert!(self.weights.is_none_or(|weights| weights.len() == rows), "a weight for every row");
+        assert!(self.targets.is_none_or(|targets| targets.rows() == rows), "targets for every row");
+    }
+
+    fn weight(&self, row: usize) -> f64 {
+        self.weights.map_or(1.0, |weights| weights[row])
+    }
+
+    fn range(&self, rows: Range<usize>) -> Self {
+        RegressionRows {
+            points: self.points.row_range(rows.start, rows.len()),
+            targets: self.targets.map(|targets| targets.row_range(rows.start, rows.len())),
+            weights: self.weights.map(|weights| &weights[rows]),
+        }
+    }
+}
+
+/// Add the weighted sums of the columns of `points` to `sums`, and return the greatest magnitude of a value.
 ///
 /// # Panics
 /// If the shapes do not fit.
-pub fn add_products<T: Centroid>(
-    rows: Matrix<T>,
+pub fn column_sums<P: Point>(points: Matrix<P>, weights: Option<&[f64]>, sums: &mut [f64], threads: &Threads) -> f64 {
+    let rows = RegressionRows { points, targets: None, weights };
+    rows.check();
+    assert_eq!(sums.len(), points.columns(), "a sum for every column");
+    let segments = segments(points.rows(), points.columns(), sums.len());
+    let mut greatest = vec![0.0; segments.len()];
+    let mut partial = vec![0.0; segments.len() * sums.len()];
+    let parts = segments.iter().zip(partial.chunks_mut(sums.len())).zip(&mut greatest).collect();
+    let operations = points.values().len() / segments.len().max(1);
+    threads.for_each(
+        parts,
+        operations,
+        || (),
+        |(), ((segment, sums), greatest)| {
+            *greatest = threads.simd().run(Columns { rows: rows.range(segment.clone()), sums });
+        },
+    );
+    add_in_order(sums, &partial);
+    greatest.into_iter().fold(0.0, f64::max)
+}
+
+/// Add the products of the entries of each row with each other to `sums`, columns × columns, where the columns are
+/// points followed by targets. Only the half on and above the diagonal is changed. `center` is subtracted from the rows
+/// first; products are multiplied by the weights. Products are computed in `T`.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn add_products<T: Centroid, P: Point>(
+    rows: RegressionRows<P>,
     center: &[f64],
-    weights: Option<&[f64]>,
     sums: &mut [f64],
     threads: &Threads,
 ) {
-    let width = rows.columns();
+    let (width, row_count) = (rows.width(), rows.points.rows());
+    rows.check();
     assert_eq!(center.len(), width, "a center for every column");
     assert_eq!(sums.len(), width * width, "a sum for every two columns");
-    assert!(weights.is_none_or(|weights| weights.len() == rows.rows()), "a weight for every row");
-    let center: Vec<T> = center.iter().map(|&value| T::from_f64(value)).collect();
     let panel = threads.simd().run(PanelWidth::<T>(PhantomData));
-    let chunk_values = width.next_multiple_of(panel) * DEPTH;
-    let block_rows = (BLOCK_VALUES / width).next_multiple_of(DEPTH);
-    let scratch = block_rows.min(rows.rows()).div_ceil(DEPTH) * chunk_values;
-    let mut lines = vec![PanelLine::default(); (scratch * size_of::<T>()).div_ceil(size_of::<PanelLine>())];
-    let memory: &mut [T] = values_mut(&mut lines, scratch);
-    for first in (0..rows.rows()).step_by(block_rows) {
-        let block = rows.row_range(first, block_rows.min(rows.rows() - first));
-        let weights = weights.map(|weights| &weights[first..first + block.rows()]);
-        let packed = &mut memory[..block.rows().div_ceil(DEPTH) * chunk_values];
-        let chunks = packed.chunks_mut(chunk_values).enumerate().collect();
+    let segments = segments(row_count, width, sums.len());
+    if segments.is_empty() {
+        return;
+    }
+    let operations = row_count * width * width / 2;
+    let bands = bands(width.div_ceil(panel), threads.part_count(operations).div_ceil(segments.len()));
+    let mut partial = if segments.len() > 1 { vec![0.0; segments.len() * sums.len()] } else { Vec::new() };
+    let targets: Vec<&mut [f64]> =
+        if segments.len() > 1 { partial.chunks_mut(sums.len()).collect() } else { vec![&mut *sums] };
+    let mut parts = Vec::new();
+    for (segment, mut sums) in segments.iter().zip(targets) {
+        for band in &bands {
+            let count = (band.len() * panel * width).min(sums.len());
+            let (own, rest) = std::mem::take(&mut sums).split_at_mut(count);
+            parts.push(Band { rows: rows.range(segment.clone()), center, panel, band: band.clone(), sums: own });
+            sums = rest;
+        }
+    }
+    let part_operations = operations / parts.len();
+    let lines = (width.next_multiple_of(panel) * DEPTH * size_of::<T>()).div_ceil(size_of::<PanelLine>());
+    let scratch = || vec![PanelLine::default(); lines];
+    threads.for_each(parts, part_operations, scratch, |packed: &mut Vec<PanelLine>, part| {
+        threads.simd().run(Tiles::<T, P> { part, packed: values_mut(packed) });
+    });
+    if segments.len() > 1 {
+        let parts = sums.chunks_mut(width).enumerate().collect();
         threads.for_each(
-            chunks,
-            chunk_values,
+            parts,
+            segments.len() * width,
             || (),
-            |(), (at, chunk)| {
-                let begin = at * DEPTH;
-                let rows = block.row_range(begin, DEPTH.min(block.rows() - begin));
-                let weights = weights.map(|weights| &weights[begin..begin + rows.rows()]);
-                threads.simd().run(Pack { rows, center: &center, weights, panel, chunk });
-            },
-        );
-        let (packed, row_count) = (&*packed, block.rows());
-        // The first rows have the most tiles.
-        let tops = sums.chunks_mut(panel * width).enumerate().collect();
-        threads.for_each(
-            tops,
-            row_count * panel * width,
-            || (),
-            |(), (top, sums)| {
-                threads.simd().run(Tiles { packed, chunk_values, row_count, width, top, sums });
+            |(), (row, sums)| {
+                for partial in partial.chunks_exact(width * width) {
+                    add(&mut sums[row..], &partial[row * width + row..(row + 1) * width]);
+                }
             },
         );
     }
+}
+
+/// Add the gradients of the weighted squared errors, halved and negated, to `sums`, targets × columns of points: the
+/// sums of the weighted residuals times the centered points. `coef` has the weights of the columns of each target. All
+/// operations are in f64.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn add_gradients<P: Point>(
+    rows: RegressionRows<P>,
+    center: &[f64],
+    coef: Matrix<f64>,
+    sums: &mut [f64],
+    threads: &Threads,
+) {
+    let width = rows.points.columns();
+    rows.check();
+    assert_eq!(center.len(), rows.width(), "a center for every column");
+    assert_eq!((coef.rows(), coef.columns()), (rows.target_count(), width), "a weight for every column and target");
+    assert_eq!(sums.len(), coef.values().len(), "a sum for every weight");
+    let segments = segments(rows.points.rows(), width, sums.len());
+    let mut partial = vec![0.0; segments.len() * sums.len()];
+    let parts = segments.iter().zip(partial.chunks_mut(sums.len())).collect();
+    let operations = rows.points.values().len() * coef.rows() / segments.len().max(1);
+    threads.for_each(
+        parts,
+        operations,
+        || vec![0.0; width],
+        |centered, (segment, sums)| {
+            threads.simd().run(Gradients { rows: rows.range(segment.clone()), center, coef, centered, sums });
+        },
+    );
+    add_in_order(sums, &partial);
+}
+
+/// Return the ranges of rows that one thread adds up, for `sum_count` sums over rows of `width` values.
+fn segments(row_count: usize, width: usize, sum_count: usize) -> Vec<Range<usize>> {
+    let min_rows = MIN_SEGMENT_VALUES.max(MIN_VALUES_PER_SUM * sum_count).div_ceil(width);
+    let count = (row_count / min_rows).next_power_of_two().min(MAX_SEGMENTS);
+    let length = row_count.div_ceil(count).next_multiple_of(DEPTH);
+    (0..row_count).step_by(length.max(1)).map(|first| first..row_count.min(first + length)).collect()
+}
+
+/// Divide the rows of panels into at most `count` ranges with about the same number of tiles above the diagonal.
+fn bands(panel_count: usize, count: usize) -> Vec<Range<usize>> {
+    let total = panel_count * (panel_count + 1) / 2;
+    let (mut bands, mut first, mut tiles) = (Vec::new(), 0, 0);
+    for top in 0..panel_count {
+        tiles += panel_count - top;
+        if tiles * count >= total * (bands.len() + 1) {
+            bands.push(first..top + 1);
+            first = top + 1;
+        }
+    }
+    bands
+}
+
+fn add(sums: &mut [f64], more: &[f64]) {
+    sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
+/// Add the sums of the segments in their order.
+fn add_in_order(sums: &mut [f64], partial: &[f64]) {
+    partial.chunks_exact(sums.len()).for_each(|partial| add(sums, partial));
+}
+
+/// Job: column sums of a segment. Returns the greatest magnitude.
+struct Columns<'a, P> {
+    rows: RegressionRows<'a, P>,
+    sums: &'a mut [f64],
+}
+
+impl<P: Point> VectorJob for Columns<'_, P> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const _VECTORS: usize>(self) -> f64 {
+        let mut greatest = [0.0f64; LANES];
+        for row in 0..self.rows.points.rows() {
+            let (weight, values) = (self.rows.weight(row), self.rows.points.row(row));
+            for (sums, values) in self.sums.chunks_mut(LANES).zip(values.chunks(LANES)) {
+                for ((sum, greatest), &value) in sums.iter_mut().zip(&mut greatest).zip(values) {
+                    let value: f64 = value.into();
+                    *sum += weight * value;
+                    *greatest = if value.abs() > *greatest { value.abs() } else { *greatest };
+                }
+            }
+        }
+        greatest.into_iter().fold(0.0, f64::max)
+    }
+}
+
+/// Job: gradients of a segment.
+struct Gradients<'a, P> {
+    rows: RegressionRows<'a, P>,
+    center: &'a [f64],
+    coef: Matrix<'a, f64>,
+    centered: &'a mut [f64],
+    sums: &'a mut [f64],
+}
+
+impl<P: Point> VectorJob for Gradients<'_, P> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const _VECTORS: usize>(self) {
+        let Gradients { rows, center, coef, centered, sums } = self;
+        let (center, target_center) = center.split_at(rows.points.columns());
+        let targets = rows.targets.expect("gradients need targets");
+        for row in 0..rows.points.rows() {
+            for ((to, &value), center) in centered.iter_mut().zip(rows.points.row(row)).zip(center) {
+                *to = value.into() - center;
+            }
+            for (target, sums) in sums.chunks_exact_mut(centered.len()).enumerate() {
+                let predicted = dot(centered, coef.row(target));
+                let residual = rows.weight(row) * (targets.row(row)[target] - target_center[target] - predicted);
+                sums.iter_mut().zip(&*centered).for_each(|(sum, value)| *sum += residual * value);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut sums = [0.0; LANES];
+    let (a, rest_a) = a.as_chunks::<LANES>();
+    let (b, rest_b) = b.as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        for lane in 0..LANES {
+            sums[lane] += a[lane] * b[lane];
+        }
+    }
+    let rest: f64 = rest_a.iter().zip(rest_b).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f64>() + rest
 }
 
 /// Query for the number of columns in a panel.
@@ -87,52 +299,24 @@ impl<T: Centroid> VectorJob for PanelWidth<T> {
     }
 }
 
-/// Job that packs up to [`DEPTH`] rows, centered and times the square roots of their weights, into zero-padded panels.
-struct Pack<'a, T> {
-    rows: Matrix<'a, T>,
-    center: &'a [T],
-    weights: Option<&'a [f64]>,
+/// The products of the rows of a segment for some rows of panels.
+struct Band<'a, P> {
+    rows: RegressionRows<'a, P>,
+    center: &'a [f64],
     panel: usize,
-    chunk: &'a mut [T],
-}
-
-impl<T: Centroid> VectorJob for Pack<'_, T> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const _VECTORS: usize>(self) {
-        let Pack { rows, center, weights, panel, chunk } = self;
-        for (at, to) in chunk.chunks_exact_mut(panel * DEPTH).enumerate() {
-            let columns = at * panel..rows.columns().min((at + 1) * panel);
-            let center = &center[columns.clone()];
-            for (row, to) in to.chunks_exact_mut(panel).enumerate() {
-                if row >= rows.rows() {
-                    to.fill(T::default());
-                    continue;
-                }
-                let root = weights.map_or(1.0, |weights| weights[row].sqrt());
-                let (to, padding) = to.split_at_mut(center.len());
-                padding.fill(T::default());
-                let root = T::from_f64(root);
-                for ((to, &value), &center) in to.iter_mut().zip(&rows.row(row)[columns.clone()]).zip(center) {
-                    *to = (value - center) * root;
-                }
-            }
-        }
-    }
-}
-
-/// Job for the sums of one panel's rows of the matrix.
-struct Tiles<'a, T> {
-    packed: &'a [T],
-    chunk_values: usize,
-    row_count: usize,
-    width: usize,
-    top: usize,
+    /// Panels whose rows of the matrix are computed.
+    band: Range<usize>,
+    /// These rows of the matrix.
     sums: &'a mut [f64],
 }
 
-impl<T: Centroid> VectorJob for Tiles<'_, T> {
+/// Job for the sums of a band. `packed` has room for [`DEPTH`] rows.
+struct Tiles<'a, T, P> {
+    part: Band<'a, P>,
+    packed: &'a mut [T],
+}
+
+impl<T: Centroid, P: Point> VectorJob for Tiles<'_, T, P> {
     type Output = ();
 
     #[inline(always)]
@@ -142,26 +326,59 @@ impl<T: Centroid> VectorJob for Tiles<'_, T> {
     }
 }
 
-impl<T: Centroid> Tiles<'_, T> {
+impl<T: Centroid, P: Point> Tiles<'_, T, P> {
     #[inline(always)]
     fn add<S: ProductSums<T>, const ROWS: usize>(self) {
-        let panel = VECTORS * S::COUNT;
-        let size = panel * DEPTH;
+        let Tiles { part: Band { rows, center, panel, band, sums }, packed } = self;
+        assert_eq!(panel, VECTORS * S::COUNT, "panels are as wide as the level's tiles");
+        let (width, size) = (rows.width(), panel * DEPTH);
         let mut lines = [PanelLine::default(); MANY_ROWS * VECTORS];
-        let tile = values_mut(&mut lines, ROWS * panel);
-        for (at, chunk) in self.packed.chunks_exact(self.chunk_values).enumerate() {
-            let depth = DEPTH.min(self.row_count - at * DEPTH);
-            let tops = &chunk[self.top * size..][..size];
-            for (left, lefts) in chunk.chunks_exact(size).enumerate().skip(self.top) {
-                let columns = left * panel..self.width.min((left + 1) * panel);
-                for row in (0..panel).step_by(ROWS) {
-                    multiply::<T, S, ROWS>(&tops[..depth * panel], &lefts[..depth * panel], row, tile);
-                    // There are no sums beyond the last columns.
-                    let rows = self.sums.chunks_exact_mut(self.width).skip(row);
-                    for (sums, tile) in rows.zip(tile.chunks_exact(panel)) {
-                        sums[columns.clone()].iter_mut().zip(tile).for_each(|(sum, &value)| *sum += value.into());
+        let tile = &mut values_mut(&mut lines)[..ROWS * panel];
+        for first in (0..rows.points.rows()).step_by(DEPTH) {
+            let chunk = rows.range(first..rows.points.rows().min(first + DEPTH));
+            let depth = chunk.points.rows();
+            for at in band.start..width.div_ceil(panel) {
+                pack(chunk, center, at * panel, panel, &mut packed[at * size..][..depth * panel]);
+            }
+            for (top, sums) in band.clone().zip(sums.chunks_mut(panel * width)) {
+                let tops = &packed[top * size..][..depth * panel];
+                for left in top..width.div_ceil(panel) {
+                    let lefts = &packed[left * size..][..depth * panel];
+                    let columns = left * panel..width.min((left + 1) * panel);
+                    for row in (0..panel).step_by(ROWS) {
+                        multiply::<T, S, ROWS>(tops, lefts, row, tile);
+                        // There are no sums beyond the last columns.
+                        let rows = sums.chunks_exact_mut(width).skip(row);
+                        for (sums, tile) in rows.zip(tile.chunks_exact(panel)) {
+                            sums[columns.clone()].iter_mut().zip(tile).for_each(|(sum, &value)| *sum += value.into());
+                        }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Write the columns of a panel, centered and times the square roots of the weights; columns that do not exist are 0.
+#[inline(always)]
+fn pack<T: Centroid, P: Point>(rows: RegressionRows<P>, center: &[f64], first: usize, panel: usize, packed: &mut [T]) {
+    let width = rows.points.columns();
+    let columns = first.min(width)..width.min(first + panel);
+    for (row, to) in packed.chunks_exact_mut(panel).enumerate() {
+        let root = rows.weights.map_or(1.0, |weights| weights[row].sqrt());
+        let (to, more) = to.split_at_mut(columns.len());
+        let values = &rows.points.row(row)[columns.clone()];
+        for ((to, &value), &center) in to.iter_mut().zip(values).zip(&center[columns.clone()]) {
+            *to = (T::from_f64(value.into()) - T::from_f64(center)) * T::from_f64(root);
+        }
+        more.fill(T::default());
+        if let Some(targets) = rows.targets
+            && first + panel > width
+        {
+            let begin = columns.end.max(first);
+            let values = targets.row(row)[begin - width..].iter().zip(&center[begin..]);
+            for (to, (value, center)) in more.iter_mut().zip(values) {
+                *to = T::from_f64((value - center) * root);
             }
         }
     }
@@ -198,9 +415,9 @@ fn multiply<T: Centroid, S: ProductSums<T>, const ROWS: usize>(tops: &[T], lefts
     }
 }
 
-/// View the first values of some lines.
-fn values_mut<T: Centroid>(lines: &mut [PanelLine], count: usize) -> &mut [T] {
-    assert!(count * size_of::<T>() <= size_of_val(lines), "as many as there is room for");
-    // SAFETY: lines are f32 without gaps, enough of them. T is f32 or f64, and any bits are valid for both.
-    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), count) }
+/// View lines as values.
+fn values_mut<T: Centroid>(lines: &mut [PanelLine]) -> &mut [T] {
+    // SAFETY: lines are f32 without gaps. T is f32 or f64, and any bits are valid for both. A line holds a whole number
+    // of both.
+    unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines) / size_of::<T>()) }
 }

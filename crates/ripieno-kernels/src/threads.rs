@@ -33,7 +33,8 @@ const MIN_OPERATIONS_PER_THREAD: usize = 1 << 21;
 const PARTS_PER_THREAD: usize = 4;
 
 impl Threads {
-    /// Create a description of `count` threads, including the caller's, with the best SIMD level of this machine.
+    /// Create a description of `count` threads, including the caller's, with the best SIMD level of this machine. The
+    /// model is BSP if the calling thread holds a team, else fork-join.
     ///
     /// # Panics
     /// If `count` is zero.
@@ -48,10 +49,12 @@ impl Threads {
     pub fn with_simd(count: usize, simd: Simd) -> Threads {
         assert!(count > 0, "the caller's own thread is one");
         simd.check();
-        Threads { count, simd, model: ThreadModel::ForkJoin }
+        let model = if team::is_held() { ThreadModel::Bsp } else { ThreadModel::ForkJoin };
+        Threads { count, simd, model }
     }
 
-    /// Select the model for the kernels that support it: [`crate::assign_accumulate`]. Other kernels use fork-join.
+    /// Select the model for the kernels that support it: [`crate::assign_accumulate`], [`crate::guttman`] and
+    /// [`crate::weighted_differences`]. In other kernels each phase is a separate task.
     pub fn in_model(self, model: ThreadModel) -> Threads {
         Threads { model, ..self }
     }

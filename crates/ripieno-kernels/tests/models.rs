@@ -1,8 +1,8 @@
 //! Logistic regression on sparse rows, alternating least squares and scatter matrices, compared with their formulas.
 
 use ripieno_kernels::{
-    AlsObjective, Feedback, Matrix, Ratings, Simd, Solver, SparseRows, Threads, add_products, logistic_curvature,
-    logistic_loss, scatter, solve_factors,
+    AlsObjective, Feedback, Matrix, Ratings, RegressionRows, Simd, Solver, SparseRows, Threads, add_gradients,
+    add_products, column_sums, logistic_curvature, logistic_loss, scatter, solve_factors,
 };
 
 /// Return pseudorandom numbers in −1 … 1.
@@ -251,34 +251,121 @@ fn conjugate_gradients_converge_monotonically_with_the_same_bits_for_any_number_
     }
 }
 
+/// Rows with a few targets, and a center of all columns.
+struct Columns {
+    wide: Vec<f64>,
+    narrow: Vec<f32>,
+    targets: Vec<f64>,
+    weights: Vec<f64>,
+    center: Vec<f64>,
+    shape: (usize, usize, usize),
+}
+
+impl Columns {
+    fn of(rows: usize, width: usize, target_count: usize) -> Columns {
+        let narrow: Vec<f32> = numbers(rows * width, 9).iter().map(|x| *x as f32 + 3.0).collect();
+        Columns {
+            wide: narrow.iter().map(|&x| x.into()).collect(),
+            narrow,
+            targets: numbers(rows * target_count, 11),
+            weights: numbers(rows, 10).iter().map(|x| x + 1.0).collect(),
+            center: (0..width + target_count).map(|at| 3.0 + 0.01 * at as f64).collect(),
+            shape: (rows, width, target_count),
+        }
+    }
+
+    fn rows<'a, P>(&'a self, points: &'a [P], weights: Option<&'a [f64]>) -> RegressionRows<'a, P> {
+        let (rows, width, target_count) = self.shape;
+        let targets = (target_count > 0).then(|| Matrix::new(&self.targets, rows, target_count));
+        RegressionRows { points: Matrix::new(points, rows, width), targets, weights }
+    }
+
+    fn centered(&self, row: usize, column: usize) -> f64 {
+        let (_, width, target_count) = self.shape;
+        let value = match column.checked_sub(width) {
+            None => self.wide[row * width + column],
+            Some(target) => self.targets[row * target_count + target],
+        };
+        value - self.center[column]
+    }
+
+    /// Return the weighted sum over the rows.
+    fn sum(&self, weights: Option<&[f64]>, value: impl Fn(usize) -> f64) -> f64 {
+        (0..self.shape.0).map(|row| weights.map_or(1.0, |weights| weights[row]) * value(row)).sum()
+    }
+}
+
 #[test]
 fn products_of_columns_match_the_formula_for_every_width_with_the_same_bits_by_threads() {
     for simd in Simd::available() {
-        for (rows, width) in [(1, 1), (7, 3), (300, 16), (521, 33), (1030, 70), (0, 4)] {
-            let wide: Vec<f64> = numbers(rows * width, 9).iter().map(|x| x + 3.0).collect();
-            let narrow: Vec<f32> = wide.iter().map(|&x| x as f32).collect();
-            let center: Vec<f64> = (0..width).map(|at| 3.0 + 0.01 * at as f64).collect();
-            let weights: Vec<f64> = numbers(rows, 10).iter().map(|x| x + 1.0).collect();
-            for weights in [None, Some(weights.as_slice())] {
+        // The last shape has several segments of rows.
+        for (rows, width, targets) in
+            [(1, 1, 0), (7, 3, 1), (300, 16, 0), (521, 31, 2), (1030, 70, 3), (0, 4, 1), (30000, 5, 1)]
+        {
+            let (columns, total) = (Columns::of(rows, width, targets), width + targets);
+            for weights in [None, Some(columns.weights.as_slice())] {
                 let found = |threads: usize| {
                     let threads = Threads::with_simd(threads, simd);
-                    let (mut of_wide, mut of_narrow) = (vec![1.0; width * width], vec![1.0; width * width]);
-                    add_products(Matrix::new(&wide, rows, width), &center, weights, &mut of_wide, &threads);
-                    add_products(Matrix::new(&narrow, rows, width), &center, weights, &mut of_narrow, &threads);
-                    (of_wide, of_narrow)
+                    let mut sums = [(); 3].map(|()| vec![1.0; total * total]);
+                    let [of_wide, of_narrow, of_mixed] = &mut sums;
+                    add_products::<f64, _>(columns.rows(&columns.wide, weights), &columns.center, of_wide, &threads);
+                    add_products::<f32, _>(
+                        columns.rows(&columns.narrow, weights),
+                        &columns.center,
+                        of_narrow,
+                        &threads,
+                    );
+                    add_products::<f64, _>(columns.rows(&columns.narrow, weights), &columns.center, of_mixed, &threads);
+                    sums
                 };
-                let (of_wide, of_narrow) = found(1);
-                assert_eq!((of_wide.clone(), of_narrow.clone()), found(3), "threads change nothing");
-                for (top, left) in (0..width).flat_map(|top| (top..width).map(move |left| (top, left))) {
-                    let sum: f64 = (0..rows)
-                        .map(|row| {
-                            let at = |column: usize| wide[row * width + column] - center[column];
-                            weights.map_or(1.0, |weights| weights[row]) * at(top) * at(left)
-                        })
-                        .sum();
-                    let at = top * width + left;
-                    assert!((of_wide[at] - 1.0 - sum).abs() < 1e-12 * (rows + 1) as f64, "{simd:?} {rows} × {width}");
-                    assert!((of_narrow[at] - 1.0 - sum).abs() < 1e-6 * (rows + 1) as f64, "{simd:?} {rows} × {width}");
+                let [of_wide, of_narrow, of_mixed] = found(1);
+                assert_eq!([of_wide.clone(), of_narrow.clone(), of_mixed.clone()], found(3), "threads change nothing");
+                assert_eq!(of_wide, of_mixed, "conversion to f64 is exact");
+                for (top, left) in (0..total).flat_map(|top| (top..total).map(move |left| (top, left))) {
+                    let sum = columns.sum(weights, |row| columns.centered(row, top) * columns.centered(row, left));
+                    let at = top * total + left;
+                    let tolerance = 1e-12 * (rows + 1) as f64 * (1.0 + columns.center[total - 1].powi(2));
+                    assert!((of_wide[at] - 1.0 - sum).abs() < tolerance, "{simd:?} {rows} × {width}");
+                    assert!((of_narrow[at] - 1.0 - sum).abs() < 1e6 * tolerance, "{simd:?} {rows} × {width}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn sums_and_gradients_of_columns_match_the_formula_with_the_same_bits_by_threads() {
+    for simd in Simd::available() {
+        for (rows, width, targets) in [(1, 1, 1), (7, 3, 2), (521, 33, 1), (0, 4, 1), (30000, 20, 2)] {
+            let columns = Columns::of(rows, width, targets);
+            let coef = numbers(targets * width, 12);
+            for weights in [None, Some(columns.weights.as_slice())] {
+                let found = |threads: usize| {
+                    let threads = Threads::with_simd(threads, simd);
+                    let (mut sums, mut gradients) = (vec![1.0; width], vec![1.0; targets * width]);
+                    let points = Matrix::new(&columns.narrow, rows, width);
+                    let greatest = column_sums(points, weights, &mut sums, &threads);
+                    let regression = columns.rows(&columns.narrow, weights);
+                    let coef = Matrix::new(&coef, targets, width);
+                    add_gradients(regression, &columns.center, coef, &mut gradients, &threads);
+                    (greatest, sums, gradients)
+                };
+                let (greatest, sums, gradients) = found(1);
+                assert_eq!((greatest, sums.clone(), gradients.clone()), found(3), "threads change nothing");
+                assert_eq!(greatest, columns.wide.iter().fold(0.0, |most: f64, value| most.max(value.abs())));
+                let tolerance = 1e-11 * (rows + 1) as f64;
+                for column in 0..width {
+                    let sum = columns.sum(weights, |row| columns.wide[row * width + column]);
+                    assert!((sums[column] - 1.0 - sum).abs() < tolerance, "{simd:?} {rows} × {width}");
+                    for target in 0..targets {
+                        let sum = columns.sum(weights, |row| {
+                            let weighted = (0..width).map(|at| coef[target * width + at] * columns.centered(row, at));
+                            (columns.centered(row, width + target) - weighted.sum::<f64>())
+                                * columns.centered(row, column)
+                        });
+                        let found = gradients[target * width + column] - 1.0;
+                        assert!((found - sum).abs() < 10.0 * tolerance, "{simd:?} {rows} × {width}: {found} {sum}");
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Sums over all pairs, compared with plain loops in f64.
 
 use crate::common::SplitMix64;
-use ripieno_kernels::{Matrix, PairData, Simd, Threads, guttman, weighted_differences};
+use ripieno_kernels::{Matrix, PairData, Simd, ThreadModel, Threads, guttman, weighted_differences};
 
 /// Return positions in −1 … 1.
 fn positions(count: usize, k: usize, seed: u64) -> Vec<f32> {
@@ -91,17 +91,19 @@ fn sums_of_a_row_are_the_same_bits_with_any_number_of_threads_and_any_other_rows
     let all = positions(count, k, 4);
     let mut numbers = SplitMix64(5);
     let wanted: Vec<f32> = (0..count * count).map(|_| numbers.real().abs() as f32).collect();
-    let step = |first: usize, rows: usize, threads: usize| {
+    let step = |first: usize, rows: usize, threads: usize, model: ThreadModel| {
         let mut out = vec![0.0; rows * (k + 2)];
         let own = Matrix::new(&all[first * k..(first + rows) * k], rows, k);
         let dissimilarities = &wanted[first * count..(first + rows) * count];
         let wanted = PairData { dissimilarities, weights: None, shift: 0.0 };
-        guttman(wanted, own, Matrix::new(&all, count, k), &mut out, &Threads::new(threads));
+        guttman(wanted, own, Matrix::new(&all, count, k), &mut out, &Threads::new(threads).in_model(model));
         out
     };
-    let whole = step(0, count, 1);
-    assert_eq!(whole, step(0, count, 3));
-    assert_eq!(whole[700 * (k + 2)..731 * (k + 2)], step(700, 31, 2));
+    let whole = step(0, count, 1, ThreadModel::ForkJoin);
+    for model in [ThreadModel::ForkJoin, ThreadModel::Bsp] {
+        assert_eq!(whole, step(0, count, 3, model));
+        assert_eq!(whole[700 * (k + 2)..731 * (k + 2)], step(700, 31, 2, model));
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Persistent threads: concurrent callers, phases separated by barriers, and panics.
 
-use ripieno_kernels::Threads;
+use ripieno_kernels::{ThreadModel, Threads, hold, release};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,6 +55,35 @@ fn a_part_may_start_nested_parts() {
     let mut sums = sums.into_inner().unwrap();
     sums.sort_unstable();
     assert_eq!(sums, (0..6_usize).map(|part| (part, part * part.saturating_sub(1))).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_held_team_serves_every_task_with_the_same_threads_until_it_is_released() {
+    let threads_of = |count: usize| {
+        let found = Mutex::new(Vec::new());
+        Threads::new(count).run(|member| {
+            found.lock().unwrap().push((member.index(), std::thread::current().id()));
+            member.wait();
+        });
+        let mut found = found.into_inner().unwrap();
+        found.sort_unstable_by_key(|(index, _)| *index);
+        found
+    };
+    hold(3);
+    hold(2);
+    assert_eq!(Threads::new(3).model(), ThreadModel::Bsp);
+    let all = threads_of(3);
+    for count in [1, 2, 3, 3, 1] {
+        assert_eq!(threads_of(count), all[..count]);
+    }
+    // A part runs on the held team, so its own parts need another one.
+    assert_eq!(doubled(10, &Threads::new(5)), (0..10).map(|value| 2 * value).collect::<Vec<_>>());
+    let outcome = catch_unwind(|| Threads::new(3).run(|member| assert!(member.index() != 1, "{}", "unlucky")));
+    assert_eq!(message(outcome), "unlucky");
+    assert_eq!(threads_of(3), all, "the team continues after a panic");
+    release();
+    assert_eq!(Threads::new(3).model(), ThreadModel::ForkJoin);
+    assert_eq!(doubled(4, &Threads::new(3)), [0, 2, 4, 6]);
 }
 
 #[test]

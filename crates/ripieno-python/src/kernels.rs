@@ -7,9 +7,7 @@ use numpy::{
     PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
-use ripieno_kernels::{
-    Cells, Center, Centroid, DistanceBounds, Growth, Matrix, PassOutput, Point, ThreadModel, Threads,
-};
+use ripieno_kernels::{Cells, Center, Centroid, DistanceBounds, Growth, Matrix, PassOutput, Point, Threads};
 use std::num::NonZeroUsize;
 
 /// Add the kernels to the module.
@@ -106,11 +104,9 @@ fn assign_accumulate<'py>(
     labels: PyReadwriteArray1<'py, i32>,
     threads: NonZeroUsize,
     squared_distances: Option<PyReadwriteArray1<'py, f64>>,
-    bsp: bool,
     mut bounds: Option<PyRefMut<'py, PassBounds>>,
 ) -> PyResult<KMeansSums<'py>> {
-    let model = if bsp { ThreadModel::Bsp } else { ThreadModel::ForkJoin };
-    let threads = Threads::new(threads.get()).in_model(model);
+    let threads = Threads::new(threads.get());
     let bounds = bounds.as_mut().map(|bounds| &mut bounds.0);
     for_points!(points, array => {
         assign_accumulate_of(py, array, centroids.extract()?, weights, labels, threads, squared_distances, bounds)

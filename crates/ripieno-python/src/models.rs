@@ -5,13 +5,14 @@ use crate::communicator::Communicator;
 use crate::errors;
 use crate::kernels::{matrix, with_threads};
 use numpy::{
-    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2,
-    PyUntypedArrayMethods,
+    IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray1,
+    PyReadwriteArray2, PyUntypedArrayMethods,
 };
 use pyo3::prelude::*;
 use ripieno::Element;
 use ripieno_kernels::{
-    DescentOptions, FeatureState, Feedback, Loss, OrderedColumns, Ratings, Solver, SparseRows, StepNumbers, StepRows,
+    DescentOptions, FeatureState, Feedback, Loss, Matrix, OrderedColumns, Ratings, RegressionRows, Solver, SparseRows,
+    StepNumbers, StepRows,
 };
 use std::num::NonZeroUsize;
 
@@ -25,7 +26,9 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sgd_needed_features, module)?)?;
     module.add_function(wrap_pyfunction!(solve_factors, module)?)?;
     module.add_function(wrap_pyfunction!(scatter, module)?)?;
-    module.add_function(wrap_pyfunction!(add_products, module)?)
+    module.add_function(wrap_pyfunction!(column_sums, module)?)?;
+    module.add_function(wrap_pyfunction!(add_products, module)?)?;
+    module.add_function(wrap_pyfunction!(add_gradients, module)?)
 }
 
 /// Sparse rows as arrays, see `ripieno.kernels.SparseRows`.
@@ -281,33 +284,102 @@ fn scatter(
     Ok(())
 }
 
-/// Rows of real numbers for products.
+/// Rows of numbers.
 #[derive(FromPyObject)]
-enum RealRows<'py> {
+enum Points<'py> {
+    U8(PyReadonlyArray2<'py, u8>),
     F32(PyReadonlyArray2<'py, f32>),
     F64(PyReadonlyArray2<'py, f64>),
 }
 
+/// Evaluate an expression with `$matrix` as the matrix of `$points`, whatever its type.
+macro_rules! with_points {
+    ($points:expr, $matrix:ident => $work:expr) => {
+        match $points {
+            Points::U8(array) => {
+                let $matrix = matrix(array)?;
+                $work
+            }
+            Points::F32(array) => {
+                let $matrix = matrix(array)?;
+                $work
+            }
+            Points::F64(array) => {
+                let $matrix = matrix(array)?;
+                $work
+            }
+        }
+    };
+}
+
+/// The targets and the weights of rows.
+#[derive(FromPyObject)]
+struct TargetArrays<'py>(Option<PyReadonlyArray2<'py, f64>>, Option<PyReadonlyArray1<'py, f64>>);
+
+impl TargetArrays<'_> {
+    fn of<'a, P>(&'a self, points: Matrix<'a, P>) -> PyResult<RegressionRows<'a, P>> {
+        Ok(RegressionRows {
+            points,
+            targets: self.0.as_ref().map(matrix).transpose()?,
+            weights: self.1.as_ref().map(|weights| weights.as_slice()).transpose()?,
+        })
+    }
+}
+
+#[pyfunction]
+fn column_sums(
+    py: Python<'_>,
+    points: Points<'_>,
+    weights: Option<PyReadonlyArray1<'_, f64>>,
+    mut sums: PyReadwriteArray1<'_, f64>,
+    threads: NonZeroUsize,
+) -> PyResult<f64> {
+    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
+    let sums = sums.as_slice_mut()?;
+    with_points!(&points, points => {
+        Ok(with_threads(py, threads, |threads| ripieno_kernels::column_sums(points, weights, sums, threads)))
+    })
+}
+
+/// Products are computed in f32 if `is_single`, else in f64.
 #[pyfunction]
 fn add_products(
     py: Python<'_>,
-    rows: RealRows<'_>,
+    points: Points<'_>,
+    rows: TargetArrays<'_>,
     center: PyReadonlyArray1<'_, f64>,
-    weights: Option<PyReadonlyArray1<'_, f64>>,
+    mut sums: PyReadwriteArray2<'_, f64>,
+    is_single: bool,
+    threads: NonZeroUsize,
+) -> PyResult<()> {
+    let (center, sums) = (center.as_slice()?, sums.as_slice_mut()?);
+    with_points!(&points, points => {
+        let rows = rows.of(points)?;
+        with_threads(py, threads, |threads| {
+            if is_single {
+                ripieno_kernels::add_products::<f32, _>(rows, center, sums, threads);
+            } else {
+                ripieno_kernels::add_products::<f64, _>(rows, center, sums, threads);
+            }
+        });
+    });
+    Ok(())
+}
+
+#[pyfunction]
+fn add_gradients(
+    py: Python<'_>,
+    points: Points<'_>,
+    rows: TargetArrays<'_>,
+    center: PyReadonlyArray1<'_, f64>,
+    coef: PyReadonlyArray2<'_, f64>,
     mut sums: PyReadwriteArray2<'_, f64>,
     threads: NonZeroUsize,
 ) -> PyResult<()> {
-    let weights = weights.as_ref().map(|weights| weights.as_slice()).transpose()?;
-    let (center, sums) = (center.as_slice()?, sums.as_slice_mut()?);
-    match &rows {
-        RealRows::F32(array) => {
-            let rows = matrix(array)?;
-            with_threads(py, threads, |threads| ripieno_kernels::add_products(rows, center, weights, sums, threads));
-        }
-        RealRows::F64(array) => {
-            let rows = matrix(array)?;
-            with_threads(py, threads, |threads| ripieno_kernels::add_products(rows, center, weights, sums, threads));
-        }
-    }
+    let (center, coef, sums) = (center.as_slice()?, matrix(&coef)?, sums.as_slice_mut()?);
+    with_points!(&points, points => {
+        let rows = rows.of(points)?;
+        with_threads(py, threads, |threads| ripieno_kernels::add_gradients(rows, center, coef, sums, threads));
+    });
     Ok(())
 }

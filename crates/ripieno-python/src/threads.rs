@@ -9,6 +9,8 @@ use std::num::NonZeroUsize;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(pin_threads, module)?)?;
     module.add_function(wrap_pyfunction!(pinned_cores, module)?)?;
+    module.add_function(wrap_pyfunction!(hold_threads, module)?)?;
+    module.add_function(wrap_pyfunction!(release_threads, module)?)?;
     module.add_function(wrap_pyfunction!(thread_times, module)?)?;
     module.add_function(wrap_pyfunction!(thread_turn, module)?)?;
     module.add_function(wrap_pyfunction!(rounds_per_us, module)?)
@@ -26,13 +28,25 @@ fn pinned_cores() -> Vec<usize> {
     ripieno_kernels::pinned_cores()
 }
 
-/// Return for every member of every team its index, its system thread id, its number of orders, and its seconds of
+/// Keep `count` threads of the calling thread busy until `release_threads`.
+#[pyfunction]
+fn hold_threads(py: Python<'_>, count: NonZeroUsize) {
+    py.detach(|| ripieno_kernels::hold(count.get()));
+}
+
+/// End `hold_threads`.
+#[pyfunction]
+fn release_threads(py: Python<'_>) {
+    py.detach(ripieno_kernels::release);
+}
+
+/// Return for every member of every team its team's number, its index, its system thread id, its number of orders, and its seconds of
 /// computing and of waiting.
 #[pyfunction]
-fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
+fn thread_times() -> Vec<(usize, usize, i32, u64, f64, f64)> {
     let of_member = |member: ripieno_kernels::MemberTimes| {
         let [computing, waiting] = [member.computing, member.waiting].map(|time| time.as_secs_f64());
-        (member.index, member.tid, member.task_count, computing, waiting)
+        (member.team, member.index, member.tid, member.task_count, computing, waiting)
     };
     ripieno_kernels::thread_times().into_iter().map(of_member).collect()
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ripieno.algorithms.clock import IterationClock, IterationTime
@@ -25,7 +25,6 @@ class WorkerReport:
     load_s: float
     host: str
     threads: int
-    traffic: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,6 @@ class FitReport(ShownReport):
     threads: tuple[int, ...]
     load_s: float
     total_s: float
-    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
     ranks: tuple[RankFacts, ...] = ()
     about: About | None = None
 
@@ -79,8 +77,6 @@ class RunReport(FitReport):
         Seconds of reading, on the slowest rank.
     total_s
         Seconds from the call of fit to its end, including the start of workers.
-    traffic
-        Traffic that each rank's communicator counted.
     ranks
         Time breakdown of each rank.
     about
@@ -108,7 +104,6 @@ class RunReport(FitReport):
             threads=tuple(record.threads for record in records),
             load_s=max(record.load_s for record in records),
             total_s=total_s,
-            traffic=tuple(record.traffic for record in records),
         )
 
 
@@ -150,5 +145,4 @@ class IterationLog:
             load_s=load_s,
             host=comm.hosts[comm.rank],
             threads=comm.threads,
-            traffic=comm.stats(),
         )

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ripieno import log
 from ripieno.algorithms.clock import IterationTime
 from ripieno.algorithms.progress import Progress
+from ripieno.comm.thread_statistics import ThreadStatisticsStart
 from ripieno.files.results import ResultPath, write_text
 from ripieno.files.tables import check_format
 from ripieno.input.split import LOGGER as INPUT
@@ -40,6 +41,8 @@ MAX_POINT_COUNT = 3000
 MAX_PROFILE_COUNT = 50
 MAX_ROW_COUNT = 1500
 MAX_COEFFICIENT_COUNT = 30
+#: Counted statistics of a communicator.
+TRAFFIC = ("call_count", "seconds_communicating", "bytes_sent", "bytes_received", "seconds_serializing")
 #: Parameters that do not affect the result.
 _OMITTED_PARAMETERS = ("on_iteration", "verbose")
 
@@ -66,6 +69,8 @@ class RankFacts:
         Payload bytes.
     memory_bytes
         Peak memory of its process so far.
+    traffic
+        Statistics of its communicator and of the threads of its kernels during the fit, as in `Communicator.stats`.
     notes
         Notes about damaged copies of partitions that the rank replaced by other copies.
     """
@@ -79,6 +84,7 @@ class RankFacts:
     bytes_sent: int
     bytes_received: int
     memory_bytes: int
+    traffic: dict[str, Any]
     notes: tuple[str, ...] = ()
 
     @property
@@ -143,6 +149,13 @@ def _shortened(value: object) -> str:
 class ShownReport:
     """A report that renders itself in a notebook and can be saved to a file."""
 
+    ranks: tuple[RankFacts, ...]
+
+    @property
+    def traffic(self) -> tuple[dict[str, Any], ...]:
+        """Communication and kernel threads of each rank during the fit, as in `Communicator.stats`."""
+        return tuple(each.traffic for each in self.ranks)
+
     def __repr__(self) -> str:
         entries = ((each.name, getattr(self, each.name)) for each in fields(self))  # type: ignore[arg-type]
         shown = (f"{name}={_shortened(value)}" for name, value in entries if value is not None and name != "about")
@@ -202,31 +215,31 @@ class MeasuredProgram:
         self.__qualname__ = getattr(getattr(program, "func", program), "__qualname__", "fit")
 
     def __call__(self, comm: Communicator, *arguments: Any) -> tuple[Any, RankFacts]:
-        stats_before, start_s = comm.stats(), time.perf_counter()
+        stats_before, threads_before, start_s = comm.stats(), ThreadStatisticsStart(), time.perf_counter()
         with log.noted(INPUT) as notes:
             result = self._program(comm, *arguments)
         program_s = time.perf_counter() - start_s
         # A program that restarted on the survivors has a new communicator.
-        comm = comm._latest
+        is_new, comm = comm._latest is not comm, comm._latest
         stats_after = comm.stats() if not comm.closed else stats_before
-        if stats_after["call_count"] < stats_before["call_count"]:
-            stats_before = dict.fromkeys(stats_before, 0) | {"seconds_waited_for": []}
-        deltas = {
-            name: stats_after[name] - stats_before[name]
-            for name in ("bytes_sent", "bytes_received", "seconds_serializing")
-        }
-        called_s = stats_after["seconds_communicating"] - stats_before["seconds_communicating"]
-        waited_s = sum(stats_after["seconds_waited_for"]) - sum(stats_before["seconds_waited_for"])
+        if is_new:
+            stats_before = dict.fromkeys(stats_before, 0) | {"seconds_waited_for": [0.0] * comm.world_size}
+        traffic = {name: stats_after[name] - stats_before[name] for name in TRAFFIC}
+        waits = zip(stats_after["seconds_waited_for"], stats_before["seconds_waited_for"], strict=True)
+        traffic["seconds_waited_for"] = [after - before for after, before in waits]
+        traffic["threads"] = threads_before.until_now()
+        waited_s = sum(traffic["seconds_waited_for"])
         return result, RankFacts(
             host=comm.hosts[comm.rank],
             threads=comm.threads,
             program_s=program_s,
             waiting_s=max(waited_s, 0.0),
-            transfer_s=max(called_s - waited_s, 0.0),
-            serializing_s=deltas["seconds_serializing"],
-            bytes_sent=deltas["bytes_sent"],
-            bytes_received=deltas["bytes_received"],
+            transfer_s=max(traffic["seconds_communicating"] - waited_s, 0.0),
+            serializing_s=traffic["seconds_serializing"],
+            bytes_sent=traffic["bytes_sent"],
+            bytes_received=traffic["bytes_received"],
             memory_bytes=1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+            traffic=traffic,
             notes=tuple(notes),
         )
 

@@ -1,7 +1,7 @@
-"""Benchmarks of a rank's threads: their costs compared with alternatives, and K-means in both models and all patterns.
+"""Benchmarks of a rank's threads: their costs compared with alternatives, and fits in both models and all patterns.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
-table II and figures 3 to 8. As there, TxP is T threads in each of P processes.
+table II and figures 3 to 14. As there, TxP is T threads in each of P processes.
 """
 
 from __future__ import annotations
@@ -9,27 +9,35 @@ from __future__ import annotations
 import os
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from rich.table import Table
 
 import ripieno._native as _native
 from ripieno import host
-from ripieno.algorithms import KMeans
+from ripieno.algorithms import MDS, KMeans
 from ripieno.bench import figures, table, toolchain
 from ripieno.bench.figures import Samples
 from ripieno.bench.processes import run
+from ripieno.bench.tlb_misses import TlbMisses
 from ripieno.errors import InputError
 from ripieno.launch import launch
 from ripieno.launch.binding import PATTERNS, Binding
 from ripieno.units import duration_text
 
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
 Model = Literal["fork-join", "bsp"]
 MODELS: tuple[Model, ...] = ("fork-join", "bsp")
+#: Default number of points by algorithm.
+ALGORITHMS: Mapping[str, int] = {"kmeans": 100_000, "mds": 1_000}
+#: Ratio of consecutive temperatures of scaling.
+COOLING = 0.5
 #: Phases of a turn that computes, as many as iterations in the paper.
 PHASES = 64
 #: Phases of an empty turn; fewer where threads are created for each.
@@ -65,10 +73,12 @@ class ThreadsQuery:
 
     Attributes
     ----------
+    algorithm
+        One of `ALGORITHMS`: K-means, or scaling by deterministic annealing.
     points, columns
-        Rows and columns of the clustered matrix.
+        Number of points, by default 100,000 for K-means and 1,000 for scaling, and their number of columns.
     centroids
-        Numbers of clusters.
+        Numbers of clusters of K-means.
     iterations
         Iterations of each fit.
     repetitions
@@ -79,7 +89,8 @@ class ThreadsQuery:
         Total threads of all processes.
     """
 
-    points: int = 100_000
+    algorithm: str = "kmeans"
+    points: int = 0
     columns: int = 2
     centroids: Sequence[int] = (100, 1000)
     iterations: int = 8
@@ -88,12 +99,23 @@ class ThreadsQuery:
     cores: int = 0
 
     def __post_init__(self) -> None:
+        if self.algorithm not in ALGORITHMS:
+            raise InputError(f"algorithm={self.algorithm!r}: expected one of {', '.join(ALGORITHMS)}")
+        if self.points == 0:
+            object.__setattr__(self, "points", ALGORITHMS[self.algorithm])
         if not self.patterns or set(self.patterns) - set(PATTERNS.values()):
             raise InputError(f"patterns={self.patterns!r}: expected letters of QRUTVS")
-        if not self.centroids or max(self.centroids) > self.points or min(self.centroids) < 1:
+        if self.algorithm == "mds":
+            object.__setattr__(self, "centroids", ())
+        elif not self.centroids or max(self.centroids) > self.points or min(self.centroids) < 1:
             raise InputError(f"centroids={list(self.centroids)}: expected 1 to {self.points}, the number of points")
         if self.cores == 0:
             object.__setattr__(self, "cores", host.usable_cores())
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Return the sizes of the fits: numbers of clusters, or for scaling of points."""
+        return self.centroids if self.algorithm == "kmeans" else (self.points,)
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
@@ -101,8 +123,11 @@ class ThreadsQuery:
         return [(threads, self.cores // threads) for threads in range(1, self.cores + 1) if self.cores % threads == 0]
 
 
-#: The paper's points and centroids.
-FULL: Mapping[str, Any] = {"points": 1_000_000, "centroids": (1_000, 10_000, 50_000, 100_000, 500_000)}
+#: The paper's points and centroids of K-means; scaling of fewer points, because their matrix must fit in memory.
+FULL: Mapping[str, Mapping[str, Any]] = {
+    "kmeans": {"points": 1_000_000, "centroids": (1_000, 10_000, 50_000, 100_000, 500_000)},
+    "mds": {"points": 20_000},
+}
 
 
 @dataclass(frozen=True)
@@ -124,17 +149,21 @@ class FitUsage:
     migrations: int | None
     minor_faults: int | None
     major_faults: int | None
+    tlb_misses: int | None = None
 
 
 @dataclass(frozen=True)
 class ThreadsFit:
-    """A K-means of the grid: the median seconds of an iteration of each fit, and the usage of the fits."""
+    """A fit of the grid: the median seconds of an iteration of each run, and the usage of the runs.
+
+    The size is a number of clusters, or for scaling of points.
+    """
 
     threads: int
     processes: int
     pattern: str
     model: str
-    centroids: int
+    size: int
     iteration: Samples
     usage: FitUsage
 
@@ -178,7 +207,7 @@ class ThreadsResults:
                 if each.case == case:
                     shown.add_row(each.way, str(each.threads), samples_text(each.phase))
             console.print(shown)
-        for count in self.request.centroids:
+        for count in self.request.sizes:
             shown = Table(title=self.grid_title(count), title_justify="left")
             for heading in ("pattern", "model", *self.shapes):
                 shown.add_column(heading, justify="left" if heading in ("pattern", "model") else "right")
@@ -198,7 +227,7 @@ class ThreadsResults:
         console.print(f"load of the machine {self.load[0]:.1f} before, {self.load[1]:.1f} after")
 
     def usage_table(self) -> tuple[list[str], list[list[str]]]:
-        """Return the counters by shape, pattern and model, summed over all numbers of centroids."""
+        """Return the seconds and counters by shape, pattern and model: medians and sums over all sizes."""
         headings = [
             "T x P",
             "pattern",
@@ -208,14 +237,25 @@ class ThreadsResults:
             "migrations",
             "minor faults",
             "major",
+            "dTLB load misses",
         ]
+        headings.insert(3, "an iteration")
         rows = []
         for shape in self.shapes:
             for pattern, model in self.lines:
-                selected = [self.fit(shape, pattern, model, count) for count in self.request.centroids]
+                selected = [self.fit(shape, pattern, model, count) for count in self.request.sizes]
                 counted = _added(each.usage for each in selected if each is not None)
                 if any(selected):
-                    rows.append([shape, pattern, model, *(_count(value) for value in asdict(counted).values())])
+                    median_s = statistics.median(each.iteration.median_s for each in selected if each is not None)
+                    rows.append(
+                        [
+                            shape,
+                            pattern,
+                            model,
+                            duration_text(median_s),
+                            *(_count(value) for value in asdict(counted).values()),
+                        ]
+                    )
         return headings, rows
 
     @property
@@ -233,21 +273,21 @@ class ThreadsResults:
         """Return the pairs of pattern and model of the grid."""
         return list(dict.fromkeys((each.pattern, each.model) for each in self.fits))
 
-    def grid_title(self, centroids: int) -> str:
+    def grid_title(self, size: int) -> str:
         """Return the title of a grid."""
         request = self.request
-        return f"K-means, {request.points:,} × {request.columns} points into {centroids:,}: an iteration"
+        if request.algorithm == "mds":
+            return f"Scaling of {size:,} points by deterministic annealing: an iteration"
+        return f"K-means, {request.points:,} × {request.columns} points into {size:,}: an iteration"
 
-    def fit(self, shape: str, pattern: str, model: str, centroids: int) -> ThreadsFit | None:
+    def fit(self, shape: str, pattern: str, model: str, size: int) -> ThreadsFit | None:
         """Return a cell of the grid."""
-        cell = (shape, pattern, model, centroids)
-        return next(
-            (each for each in self.fits if (each.shape, each.pattern, each.model, each.centroids) == cell), None
-        )
+        cell = (shape, pattern, model, size)
+        return next((each for each in self.fits if (each.shape, each.pattern, each.model, each.size) == cell), None)
 
 
 def measure(request: ThreadsQuery) -> ThreadsResults:
-    """Measure the costs of threads, and K-means in the grid."""
+    """Measure the costs of threads, and the algorithm in the grid."""
     load, remarks = os.getloadavg()[0], []
     try:
         openmp: Path | None = toolchain.openmp(Path(__file__).parent / "programs/openmp_turns.c")
@@ -328,33 +368,45 @@ def _fits(request: ThreadsQuery, remarks: list[str]) -> list[ThreadsFit]:
                     continue
                 with job:
                     # Warm up: the first fit of a process takes longer.
-                    _fit(job, points, max(request.centroids), MODELS[0], 1)
-                    for count in request.centroids:
+                    job.run(_fit, request, points, max(request.sizes), MODELS[0], 1)
+                    for size in request.sizes:
                         for model in MODELS if turn % 2 == 0 else MODELS[::-1]:
-                            key = (threads, processes, letter, model, count)
-                            took_s, usage = _fit(job, points, count, model, request.iterations)
-                            seconds.setdefault(key, []).append(took_s)
-                            usages.setdefault(key, []).append(usage)
+                            key = (threads, processes, letter, model, size)
+                            found = job.run(_fit, request, points, size, model, request.iterations)
+                            seconds.setdefault(key, []).append(found[0][0])
+                            usages.setdefault(key, []).extend(usage for _, usage in found)
     return [ThreadsFit(*key, Samples(tuple(taken)), _added(usages[key])) for key, taken in seconds.items()]
 
 
-def _fit(job: Any, points: np.ndarray[Any, Any], count: int, model: Model, iterations: int) -> tuple[float, FitUsage]:
-    """Return the median seconds of an iteration, and the usage of the processes."""
-    model_of = KMeans(count, init=points[:count], max_iter=iterations, tol=0, thread_model=model, engine=job)
-    before = _added(job.run(_usage))
-    found = model_of.fit(points)
-    after = _added(job.run(_usage))
+def _fit(
+    comm: Communicator, request: ThreadsQuery, points: np.ndarray[Any, Any], size: int, model: Model, iterations: int
+) -> tuple[float, FitUsage]:
+    """Return the median seconds of an iteration, and this rank's usage."""
+    common: dict[str, Any] = {"max_iter": iterations, "thread_model": model}
+    estimator = (
+        KMeans(size, init=points[:size], tol=0, **common)
+        if request.algorithm == "kmeans"
+        else MDS(3, method="da-smacof", metric="euclidean", n_init=1, eps=0, cooling=COOLING, random_state=0, **common)
+    )
+    before, misses = _usage(), TlbMisses(_thread_ids())
+    found = estimator.fit(points, comm=comm, rows="shared")
+    tlb_misses, after = misses.stop(), _usage()
     usage = {
         name: None if value is None or earlier is None else value - earlier
         for (name, value), earlier in zip(asdict(after).items(), asdict(before).values(), strict=True)
     }
-    return statistics.median(each.seconds for each in found.report_.iterations), FitUsage(**usage)
+    seconds = statistics.median(each.seconds for each in found.report_.iterations)
+    return seconds, FitUsage(**usage | {"tlb_misses": tlb_misses})
 
 
-def _usage(comm: Any) -> FitUsage:
+def _thread_ids() -> list[int]:
+    return [int(tid) for tid in os.listdir("/proc/self/task")]
+
+
+def _usage() -> FitUsage:
     """Return the usage of all current threads of this process, including the persistent threads of the kernels."""
-    usages = [host.thread_usage(int(tid)) for tid in os.listdir("/proc/self/task")]
-    names = FitUsage.__dataclass_fields__
+    usages = [host.thread_usage(tid) for tid in _thread_ids()]
+    names = [each.name for each in fields(FitUsage) if each.name != "tlb_misses"]
     return _added(FitUsage(**{name: getattr(each, name) for name in names}) for each in usages)
 
 

@@ -268,8 +268,20 @@ def strategies_command(
 
 @click.command(THREADS)
 @click.option("--full", is_flag=True, help="Use the sizes of the paper, up to 500,000 points. This takes hours.")
-@click.option("--points", type=click.IntRange(min=1), metavar="COUNT", help="Points of K-means. Default: 100,000.")
-@click.option("--centroids", metavar="LIST", help="Numbers of centroids. Default: 100,1000.")
+@click.option(
+    "--algorithm",
+    type=click.Choice(["kmeans", "mds"]),
+    default="kmeans",
+    show_default=True,
+    help="K-means, or scaling by deterministic annealing.",
+)
+@click.option(
+    "--points",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Points. Default: 100,000 of K-means, 1,000 of scaling.",
+)
+@click.option("--centroids", metavar="LIST", help="Numbers of centroids of K-means. Default: 100,1000.")
 @click.option(
     "--patterns", metavar="LETTERS", default="QRUTVS", show_default=True, help="Affinity patterns to measure."
 )
@@ -305,13 +317,14 @@ def threads_command(
     """Compare ways to use the cores of this machine, as Ekanayake et al. did for K-means and MDS.
 
     First it compares fork-joins, barriers and phases of a millisecond with OpenMP and with threads created per phase,
-    also with more threads than cores. Then it runs K-means in both thread models and six patterns of affinity, from one
-    process with all threads to all processes with one thread each, with context switches and migrations. It takes about
-    a minute.
+    also with more threads than cores. Then it runs an algorithm in both thread models and six patterns of affinity,
+    from one process with all threads to all processes with one thread each, with context switches, migrations, and
+    misses of the dTLB if the machine counts them. It takes about a minute.
 
     \b
     Examples:
       ripieno bench threads --out threads.html
+      ripieno bench threads --algorithm mds --patterns UT
       ripieno bench threads --points 1000000 --centroids 1000 --patterns TS
     """
     from ripieno.bench import threads as bench
@@ -323,7 +336,7 @@ def threads_command(
     drawn_before = [path.name for path in draw.glob("*.svg")] if draw is not None and overwrite else []
     if draw is not None:
         check_new_folder(draw, drawn_before)
-    words |= bench.FULL if full else {}
+    words |= bench.FULL[words["algorithm"]] if full else {}
     words |= {} if points is None else {"points": points}
     words |= {} if centroids is None else {"centroids": _numbers("--centroids", centroids)}
     found = bench.measure(bench.ThreadsQuery(**words))

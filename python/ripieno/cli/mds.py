@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from ripieno._native import MOST_DIMENSIONS
-from ripieno._types import OnFailure
+from ripieno._types import OnFailure, ThreadModel
 from ripieno.algorithms.methods import ANNEALED_STARTS, MDS_METHODS, PRECOMPUTED, ROW_METRICS, SEQUENCE_METRICS
 from ripieno.cli.fits import (
     FitOutput,
@@ -72,6 +72,7 @@ EMBEDDING, INTERPOLATED = "embedding", "interpolated"
 )
 @checkpoint_options
 @seed_option
+@method_option("--thread-model", get_args(ThreadModel), "Model of the threads of a worker")
 @fit_options
 def mds_command(
     inputs: tuple[str, ...],
@@ -92,6 +93,7 @@ def mds_command(
     checkpoint: str | None,
     every: int | None,
     seed: int,
+    thread_model: ThreadModel,
     trace: Path | None,
     overwrite: bool,
     quiet: bool,
@@ -133,6 +135,7 @@ def mds_command(
         max_iter=max_iter,
         eps=tol,
         random_state=seed,
+        thread_model=thread_model,
         checkpoint=checkpoint,
         every=every,
         workers=workers,

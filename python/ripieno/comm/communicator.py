@@ -360,12 +360,12 @@ class Communicator(
             (time spent on serializing and deserializing objects), and "seconds_waited_for", a list with one number per
             rank of this communicator: the seconds that this process has waited for that rank, in any communicator.
             Waits of less than a microsecond may be missing. "threads" has a dict for each thread that has computed in
-            kernels of this process: its "index" (0 is the caller's thread), its operating-system id "thread", the
-            number of "kernels" that it ran, "computing_s" in them, and "waiting_s" for other threads. The other entries
-            are counters of the operating system since the thread began, or None where it does not report them:
-            "running_s" on a core, "runnable_s" waiting for a core, "voluntary_switches", "involuntary_switches",
-            "migrations" between cores, "minor_faults" (first touches of pages) and "major_faults" (pages read from
-            disk).
+            kernels of this process: the number of its "team", its "index" (0 is the caller's thread), its operating-
+            system id "thread", the number of "kernels" that it ran, "computing_s" in them, and "waiting_s" for other
+            threads. The other entries are counters of the operating system since the thread began, or None where it
+            does not report them: "running_s" on a core, "runnable_s" waiting for a core, "voluntary_switches",
+            "involuntary_switches", "migrations" between cores, "minor_faults" (first touches of pages) and
+            "major_faults" (pages read from disk).
         Waiting
             Of all ranks: a printable table of the waits of each rank for each other rank, and the straggler that caused
             the longest waits.

@@ -8,6 +8,8 @@ except for the rounding of sums, on the division of rows among ranks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -40,6 +42,30 @@ Probing = _native.Probing
 THREAD_MODELS = get_args(ThreadModel)
 
 
+@contextmanager
+def threads_in_model(model: str, threads: int) -> Iterator[None]:
+    """Execute the kernels that the calling thread calls in a thread model.
+
+    Parameters
+    ----------
+    model
+        One of `THREAD_MODELS`; the results are equal. With "fork-join" each phase of a kernel is a task of the threads,
+        which sleep while there is none. With "bsp" the threads enter once and are busy until the end of the context:
+        they spin between kernels. They run all phases of `assign_accumulate` without bounds and of the kernels in
+        `ripieno.kernels.pairs` as one task with barriers. In other kernels each phase is a task.
+    threads
+        Number of threads, including the calling one.
+    """
+    if model == "fork-join":
+        yield
+        return
+    _native.hold_threads(threads)
+    try:
+        yield
+    finally:
+        _native.release_threads()
+
+
 def centroid_dtype(points_dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return the type of centroids for a type of points."""
     return np.dtype(np.float64 if points_dtype == np.float64 else np.float32)
@@ -53,7 +79,6 @@ def assign_accumulate(
     squared_distances: NDArray[np.float64] | None,
     *,
     threads: int = 1,
-    thread_model: str = "fork-join",
     bounds: PassBounds | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Assign every point to its nearest centroid and sum the points per centroid, in one pass.
@@ -69,9 +94,6 @@ def assign_accumulate(
         Squared distance to that centroid.
     threads
         Number of threads.
-    thread_model
-        One of `THREAD_MODELS`; the results are equal. With "fork-join" the threads fork for the assignment and again
-        for the sums. With "bsp" they run both phases with a barrier between.
 
     Returns
     -------
@@ -88,8 +110,7 @@ def assign_accumulate(
         sums, weight_sums = np.empty(centroids.shape), np.empty(len(centroids))
         points.accumulate(labels, weights, 0, sums, weight_sums, threads)
         return sums, weight_sums, _native.inertia_of(distances, weights, points.shape[1])
-    is_bsp = thread_model == "bsp"
-    return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances, is_bsp, bounds)
+    return _native.assign_accumulate(points, centroids, weights, labels, threads, squared_distances, bounds)
 
 
 def assign_accumulate_near(
@@ -518,26 +539,80 @@ def scatter(factors: NDArray[np.float32], anchor: float, *, threads: int = 1) ->
     return out
 
 
-def add_products(
-    rows: NDArray[Any],
-    center: NDArray[np.float64],
+def column_sums(
+    points: NDArray[Any],
     weights: NDArray[np.float64] | None,
     sums: NDArray[np.float64],
     *,
     threads: int = 1,
-) -> None:
-    """Add the products of each row's entries to the upper triangle (with diagonal) of a scatter matrix.
+) -> float:
+    """Add the weighted sums of the columns to `sums`, and return the largest magnitude of an entry.
 
     Parameters
     ----------
-    rows : (n, d) float32 or float64
-        Products are computed in this type.
-    center : (d,) float64
-        Subtracted from the rows.
+    points : (n, d) float64, float32 or uint8
     weights : (n,) float64, or None for ones
-        Weight of each row.
-    sums : (d, d) float64, added to
+    sums : (d,) float64, added to
     threads
         Number of threads.
     """
-    _native.add_products(rows, center, weights, sums, threads)
+    return _native.column_sums(points, weights, sums, threads)
+
+
+def add_products(
+    points: NDArray[Any],
+    targets: NDArray[np.float64] | None,
+    weights: NDArray[np.float64] | None,
+    center: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    *,
+    dtype: np.dtype[Any],
+    threads: int = 1,
+) -> None:
+    """Add the products of each row's entries to the upper triangle (with diagonal) of a scatter matrix.
+
+    A row has the columns of its point followed by its targets.
+
+    Parameters
+    ----------
+    points : (n, d) float64, float32 or uint8
+    targets : (n, t) float64, or None for none
+    weights : (n,) float64, or None for ones
+        Weight of each row.
+    center : (d + t,) float64
+        Subtracted from the rows.
+    sums : (d + t, d + t) float64, added to
+    dtype
+        Type of the products, float32 or float64. 256 products are added up in this type, and their sums in float64.
+    threads
+        Number of threads.
+    """
+    _native.add_products(points, (targets, weights), center, sums, dtype == np.float32, threads)
+
+
+def add_gradients(
+    points: NDArray[Any],
+    targets: NDArray[np.float64],
+    weights: NDArray[np.float64] | None,
+    center: NDArray[np.float64],
+    coef: NDArray[np.float64],
+    sums: NDArray[np.float64],
+    *,
+    threads: int = 1,
+) -> None:
+    """Add the sums of the weighted residuals of each target times the centered points, in float64.
+
+    Parameters
+    ----------
+    points : (n, d) float64, float32 or uint8
+    targets : (n, t) float64
+    weights : (n,) float64, or None for ones
+    center : (d + t,) float64
+        Subtracted from points and targets.
+    coef : (t, d) float64
+        Weights of the columns.
+    sums : (t, d) float64, added to
+    threads
+        Number of threads.
+    """
+    _native.add_gradients(points, (targets, weights), center, coef, sums, threads)

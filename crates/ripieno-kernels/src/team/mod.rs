@@ -3,8 +3,9 @@
 //! A team consists of a caller and helpers, which sleep between tasks. A process has as many teams as callers that
 //! compute concurrently. A caller takes a free team and returns it. A forked child creates its own teams.
 //!
-//! There are two models. Fork-join is one [`run`] per phase. BSP is one [`run`] for all phases, separated by
-//! [`TeamThread::wait`].
+//! There are two models. Fork-join is one [`run`] per phase, and helpers sleep between phases that are far apart. BSP is
+//! one [`run`] for all phases of a kernel, separated by [`TeamThread::wait`]. Between kernels the threads stay busy, if
+//! the caller has called [`hold`].
 //!
 //! Cost of a fork-join: one swap per helper and one addition by each helper, plus a system call for each sleeping
 //! helper. A thread sleeps after it has polled for [`SPIN`], or [`YIELDS`] times if threads share cores. Each member
@@ -26,7 +27,7 @@ use barrier::{Barrier, BarrierBroken, BarrierGeneration};
 use gate::SpinPolicy;
 use pool::TeamLease;
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicU32;
@@ -41,6 +42,9 @@ const SPIN: Duration = Duration::from_micros(50);
 
 /// Number of polls of a waiting thread if threads share cores, with a yield before each poll.
 const YIELDS: u32 = 4;
+
+/// Policy of a held team: its threads never sleep. They yield their core after every few polls.
+const BUSY: SpinPolicy = SpinPolicy { spin: Duration::MAX, yields: 0 };
 
 /// A thread of a team during its work.
 pub struct TeamThread<'a> {
@@ -90,16 +94,58 @@ pub(crate) fn core_count() -> usize {
     pool::core_count()
 }
 
-/// Call `work` once on each of `count` threads, including the caller's, and return when all are done.
+thread_local! {
+    /// The team that this thread holds.
+    static HELD: RefCell<Option<TeamLease>> = const { RefCell::new(None) };
+}
+
+/// Let the calling thread hold a team of `count` threads until [`release`]. All threads are busy meanwhile: between
+/// tasks they spin instead of sleeping. The calling thread holds at most one team, so another call does nothing.
+///
+/// # Panics
+/// If the system cannot create more threads.
+pub fn hold(count: usize) {
+    if !is_held() {
+        let mut team = TeamLease::new(count);
+        team.run(count, BUSY, &|_| Duration::ZERO);
+        HELD.set(Some(team));
+    }
+}
+
+/// Release the held team, if there is any. Its threads sleep again between tasks.
+pub fn release() {
+    if held_count() == 0 {
+        // In a forked child the threads of the team do not exist.
+        drop(HELD.take());
+    } else if let Some(mut team) = HELD.take() {
+        let spin_policy = SpinPolicy::of(team.threads_per_core());
+        team.run(team.count(), spin_policy, &|_| Duration::ZERO);
+    }
+}
+
+/// Return whether the calling thread holds a team.
+pub(crate) fn is_held() -> bool {
+    held_count() > 0
+}
+
+/// Return the number of threads of the held team, or 0.
+fn held_count() -> usize {
+    HELD.with_borrow(|held| held.as_ref().filter(|team| team.is_of_this_process()).map_or(0, TeamLease::count))
+}
+
+/// Call `work` once on each of `count` threads, including the caller's, and return when all are done. The threads are
+/// those of the held team, if it has enough.
 ///
 /// # Panics
 /// With the first panic of `work`, once all are done. Also if the system cannot create more threads.
 pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
     let barrier = Barrier::default();
     let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
-    let mut team = TeamLease::new(count);
-    let spin_policy = SpinPolicy::of(team.threads_per_core());
-    team.run(spin_policy, &|index| {
+    let is_held = held_count() >= count;
+    // A nested call takes another team.
+    let mut team = if is_held { HELD.take().expect("just found") } else { TeamLease::new(count) };
+    let spin_policy = if is_held { BUSY } else { SpinPolicy::of(team.threads_per_core()) };
+    team.run(count, spin_policy, &|index| {
         let member = TeamThread { index, count, barrier: &barrier, spin_policy, waited: Cell::default() };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&member))) {
             // This is the first panic: waiting members only leave after it.
@@ -108,7 +154,11 @@ pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
         }
         member.waited.get()
     });
-    drop(team);
+    if is_held {
+        HELD.set(Some(team));
+    } else {
+        drop(team);
+    }
     if let Some(payload) = panic.into_inner().expect("storing the panic does not panic") {
         resume_unwind(payload);
     }

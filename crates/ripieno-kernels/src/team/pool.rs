@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// The state of a caller and its helpers, with their times.
 struct PooledTeam {
+    /// Number in the process.
+    number: usize,
     workers: WorkerThreads<AtomicU32, JoinHandle<()>>,
     /// Times per member, caller first.
     member_times: Vec<ThreadTimes>,
@@ -88,7 +90,7 @@ pub(super) fn times() -> Vec<MemberTimes> {
     let free = TeamPool::of_this_process().free.lock().expect("taking a team does not panic");
     let team_times = |team: &PooledTeam| {
         let members = team.member_times.iter().enumerate();
-        members.map(|(index, member)| team.totals.of(index, member)).collect::<Vec<_>>()
+        members.map(|(index, member)| team.totals.of(team.number, index, member)).collect::<Vec<_>>()
     };
     free.iter().flat_map(team_times).collect()
 }
@@ -126,15 +128,29 @@ impl TeamLease {
         lease
     }
 
+    /// Return the number of threads of the team.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Return whether the helpers exist: a forked child has none of them.
+    pub(super) fn is_of_this_process(&self) -> bool {
+        ptr::eq(POOL.load(Ordering::Acquire), self.pool)
+    }
+
     /// Return the number of working threads per core.
     pub(super) fn threads_per_core(&self) -> usize {
         self.threads_per_core
     }
 
-    /// Call `work`, which must not unwind, on each thread with its number below the count of threads. `work` returns
-    /// the time it has waited.
-    pub(super) fn run(&mut self, spin_policy: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
-        let PooledTeam { workers, member_times, totals } = self.team.as_mut().expect("returned only when dropped");
+    /// Call `work`, which must not unwind, on each of the first `count` threads with its number. `work` returns the
+    /// time it has waited.
+    ///
+    /// # Panics
+    /// If the team has fewer threads.
+    pub(super) fn run(&mut self, count: usize, spin_policy: SpinPolicy, work: &(dyn Fn(usize) -> Duration + Sync)) {
+        assert!(count <= self.count, "{count} threads of {}", self.count);
+        let PooledTeam { workers, member_times, totals, .. } = self.team.as_mut().expect("returned only when dropped");
         let (pins, begin) = (&self.pins, Instant::now());
         let caller = pins.pin_caller();
         let timed_work = |index: usize| {
@@ -146,9 +162,9 @@ impl TeamLease {
             member_times[index].add(begin.elapsed().saturating_sub(waited));
         };
         // SAFETY: as promised by the callers, and enough helpers exist.
-        unsafe { workers.run(self.count, spin_policy, &timed_work) };
+        unsafe { workers.run(count, spin_policy, &timed_work) };
         drop(caller);
-        totals.add(self.count, begin.elapsed());
+        totals.add(count, begin.elapsed());
     }
 
     fn fill(&mut self) {
@@ -168,16 +184,18 @@ impl TeamLease {
 impl PooledTeam {
     /// Create the team of a caller without helpers.
     fn empty() -> PooledTeam {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
         let workers = WorkerThreads::new(|helper: JoinHandle<()>| helper.join().expect("a helper does not panic"));
-        PooledTeam { workers, member_times: vec![ThreadTimes::default()], totals: TeamTimes::default() }
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        PooledTeam { number, workers, member_times: vec![ThreadTimes::default()], totals: TeamTimes::default() }
     }
 }
 
 impl Drop for TeamLease {
     fn drop(&mut self) {
         let team = self.team.take().expect("returned once");
-        if !ptr::eq(POOL.load(Ordering::Acquire), self.pool) {
-            // This is a forked child: the helpers do not exist in this process.
+        if !self.is_of_this_process() {
+            // In a forked child the helpers do not exist.
             std::mem::forget(team);
             return;
         }

@@ -7,6 +7,8 @@ use std::time::Duration;
 /// Times of a member of a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberTimes {
+    /// Number of its team in the process.
+    pub team: usize,
     /// Index in its team; the caller is 0.
     pub index: usize,
     /// Kernel thread ID; for the caller, of the latest calling thread.
@@ -56,12 +58,12 @@ impl TeamTimes {
     }
 
     /// Return the times of a member.
-    pub(super) fn of(&self, index: usize, member: &ThreadTimes) -> MemberTimes {
+    pub(super) fn of(&self, team: usize, index: usize, member: &ThreadTimes) -> MemberTimes {
         let own_tasks = self.tasks.iter().skip(index + 1);
         let (task_count, total) = own_tasks.fold((0, Duration::ZERO), |sum, each| (sum.0 + each.0, sum.1 + each.1));
         let computing = Duration::from_nanos(member.computing_ns.load(Ordering::Relaxed));
         let tid = member.tid.load(Ordering::Relaxed);
-        MemberTimes { index, tid, task_count, computing, waiting: total.saturating_sub(computing) }
+        MemberTimes { team, index, tid, task_count, computing, waiting: total.saturating_sub(computing) }
     }
 }
 

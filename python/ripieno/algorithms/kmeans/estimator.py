@@ -27,10 +27,10 @@ from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
+from ripieno.algorithms.thread_model import check_thread_model
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows
-from ripieno.kernels import THREAD_MODELS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -68,8 +68,9 @@ class KMeans(
     random_state : int, RandomState instance or None, default=None
         Source of the initial centroids; an int makes them reproducible.
     thread_model : {"fork-join", "bsp"}, default="fork-join"
-        How a worker's threads execute an iteration; the result is the same. "fork-join" forks for the assignment and
-        again for the sums. "bsp" runs both phases with a barrier between.
+        How a worker's threads execute the fit; the result is the same. With "fork-join" each phase is a task of the
+        threads, which sleep between distant tasks. With "bsp" the threads enter once and are busy until the fit ends:
+        they spin while the worker communicates. Without bounds they run both phases of an iteration as one task.
     assign : {"exact", "near"}, default="exact"
         With "near", a row is compared only with the centroids of a few groups near it and with its previous centroid.
         This pays with thousands of clusters. Each iteration measures the loss on a new sample of 1,024 rows that are
@@ -84,8 +85,8 @@ class KMeans(
         Placement of the centroids. With "whole", each worker holds all centroids and their sums. With "divided", each
         holds a share, and the shares travel around a ring block by block. Exact assignment then gives the same result,
         except for the rounding of sums with three or more workers. "auto" divides the centroids if all of them would
-        take more than half of a worker's available memory. `bounds` and `thread_model` have no effect with divided
-        centroids, and a checkpoint covers a single run. With `init="k-means++"` or an array,
+        take more than half of a worker's available memory. `bounds` have no effect with divided centroids,
+        and a checkpoint covers a single run. With `init="k-means++"` or an array,
         each worker holds all initial centroids before it divides them.
     verbose : int, default=0
         If above 0, print a line per iteration.
@@ -365,8 +366,7 @@ class KMeans(
             raise InputError(f"tol={self.tol!r}: expected a number >= 0")
         if isinstance(self.init, str) and self.init not in KMEANS_INITS:
             raise InputError(f"init={self.init!r}: expected one of {', '.join(KMEANS_INITS)}, an array or a callable")
-        if self.thread_model not in THREAD_MODELS:
-            raise InputError(f"thread_model={self.thread_model!r}: expected one of {', '.join(THREAD_MODELS)}")
+        check_thread_model(self.thread_model)
         if self.assign not in KMEANS_ASSIGNS:
             raise InputError(f"assign={self.assign!r}: expected one of {', '.join(KMEANS_ASSIGNS)}")
         if self.bounds not in KMEANS_BOUNDS:

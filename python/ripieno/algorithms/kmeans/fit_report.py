@@ -62,8 +62,6 @@ class KMeansReport(FitReport):
         Global numbers of the rows nearest to their centroids; -1 fills clusters with fewer rows.
     bounds_bytes
         Memory of each rank's bounds.
-    traffic
-        Traffic that each rank's communicator counted.
     stages
         For divided centroids: rank 0's seconds in each iteration by stage, including waits for other ranks.
     ranks

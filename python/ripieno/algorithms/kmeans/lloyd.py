@@ -76,7 +76,6 @@ def lloyd(
     *,
     max_iter: int,
     tol: float,
-    thread_model: str = "fork-join",
     bounds: str = "auto",
     assign: str = "exact",
     clock: IterationClock,
@@ -98,8 +97,6 @@ def lloyd(
         Maximum number of iterations.
     tol
         Squared Frobenius norm of the centroids' shift at which to stop.
-    thread_model
-        How a rank's threads execute an iteration, as in `ripieno.kernels.assign_accumulate`.
     bounds
         One of `KMEANS_BOUNDS`; the results are equal.
     assign
@@ -138,7 +135,6 @@ def lloyd(
                     labels,
                     distances,
                     threads=comm.threads,
-                    thread_model=thread_model,
                     bounds=pass_bounds,
                 )
                 compared = len(rows) * (1.0 if pass_bounds is None else pass_bounds.compared)

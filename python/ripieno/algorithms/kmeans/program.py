@@ -23,6 +23,7 @@ from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.run_log import RunLog
 from ripieno.algorithms.kmeans.saved import BestRun, History, KMeansCheckpointer, KMeansFitState
 from ripieno.algorithms.kmeans.seeding import seed_centroids
+from ripieno.algorithms.thread_model import in_thread_model
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 
@@ -87,7 +88,6 @@ class KMeansPart:
     cluster_sizes: NDArray[np.int64]
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]
-    traffic: dict[str, Any]
     numbers: NDArray[np.uint32] | None = None
     stages: tuple[dict[str, float], ...] = ()
 
@@ -102,6 +102,7 @@ class KMeansRun:
     seed_s: float
 
 
+@in_thread_model
 def fit(
     comm: Communicator,
     source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
@@ -162,7 +163,6 @@ def fit(
         cluster_sizes=sizes,
         exemplar_clusters=largest,
         exemplar_rows=exemplars,
-        traffic=comm.stats(),
         numbers=best.numbers if isinstance(best, DividedRun) else None,
         stages=tuple(best.stages) if isinstance(best, DividedRun) else (),
     )
@@ -222,7 +222,6 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
         exemplar_clusters=best.exemplar_clusters,
         exemplar_rows=best.exemplar_rows,
         bounds_bytes=tuple(part.clustering.bounds_bytes for part in parts),
-        traffic=tuple(part.traffic for part in parts),
         stages=best.stages,
     )
 
@@ -347,7 +346,6 @@ def _run(
         centroids,
         max_iter=options.max_iter,
         tol=tol,
-        thread_model=options.thread_model,
         bounds=options.bounds,
         assign=options.assign,
         clock=run_log.clock,

@@ -1,4 +1,4 @@
-"""Means and scatter matrices of the columns of distributed rows: one pass over the rows and one allreduce.
+"""Means and scatter matrices of the columns of distributed rows: two passes over the rows and two allreduces.
 
 Rows are centered before multiplication. So columns far from zero lose no digits.
 Cost: n·d² shared by the workers, and an allreduce of d² float64.
@@ -7,22 +7,23 @@ Cost: n·d² shared by the workers, and an allreduce of d² float64.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 import ripieno.kernels as kernels
 
 if TYPE_CHECKING:
+    from ripieno.algorithms.iteration_log import IterationLog
     from ripieno.comm.communicator import Communicator
 
 #: Number of values in a block of rows, which fits in cache.
 BLOCK_VALUES = 1 << 18
 MIN_BLOCK_ROWS = 256
-#: Number of values in a block for products, which gives work to all threads.
-PRODUCT_VALUES = 1 << 22
 #: Between these magnitudes, sums of squares neither overflow nor underflow in float32.
 FLOAT32_MIN, FLOAT32_MAX = 1e-12, 1e12
 
@@ -33,7 +34,7 @@ class MomentColumns:
 
     Parameters
     ----------
-    points : (n, d)
+    points : (n, d) float64, float32 or uint8
     targets : (n, t) float64, or None without targets
     weights : (n,) float64, or None for ones
     dtype
@@ -43,63 +44,77 @@ class MomentColumns:
     points: NDArray[Any]
     targets: NDArray[np.float64] | None
     weights: NDArray[np.float64] | None
-    dtype: np.dtype[Any]
+    dtype: np.dtype[Any] = np.dtype(np.float64)  # noqa: RUF009
 
     @property
     def count(self) -> int:
         """Return the number of columns of points and targets."""
         return int(self.points.shape[1]) + (0 if self.targets is None else int(self.targets.shape[1]))
 
-    def blocks(self, min_rows: int = MIN_BLOCK_ROWS) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield blocks of rows, which may be views of the points, and their weights."""
+    def centered_blocks(self, center: NDArray[np.float64], min_rows: int = MIN_BLOCK_ROWS) -> Iterator[NDArray[Any]]:
+        """Yield blocks of rows minus the center, times the square roots of their weights."""
+        center = center.astype(self.dtype)
         step = max(min_rows, BLOCK_VALUES // self.count)
         for begin in range(0, len(self.points), step):
             rows = slice(begin, begin + step)
             block = self.points[rows]
             if self.targets is not None:
                 block = np.hstack([block, self.targets[rows]])
-            weights = np.ones(len(block)) if self.weights is None else self.weights[rows]
-            yield block.astype(self.dtype, copy=False), weights.astype(self.dtype, copy=False)
-
-    def centered_blocks(self, center: NDArray[np.float64], min_rows: int = MIN_BLOCK_ROWS) -> Iterator[NDArray[Any]]:
-        """Yield blocks of rows minus the center, times the square roots of their weights."""
-        center = center.astype(self.dtype)
-        for block, weights in self.blocks(min_rows):
-            centered = block - center
+            centered = block.astype(self.dtype, copy=False) - center
             if self.weights is not None:
-                centered *= np.sqrt(weights)[:, None]
+                centered *= np.sqrt(self.weights[rows]).astype(self.dtype)[:, None]
             yield centered
 
+    def sums(self, threads: int) -> tuple[float, NDArray[np.float64], float]:
+        """Return the total weight of the rows, the weighted sums of the columns, and the largest magnitude of points.
 
-def product_dtype(comm: Communicator, points: NDArray[Any]) -> np.dtype[Any]:
-    """Return float32 if all ranks' points have this type and moderate magnitudes, else float64."""
-    if points.dtype != np.float32:
-        return np.dtype(np.float64)
-    largest = max(float(points.max(initial=0)), -float(points.min(initial=0)))
-    largest = comm.allreduce(largest, op="max")
-    return np.dtype(np.float32 if largest == 0 or FLOAT32_MIN < largest < FLOAT32_MAX else np.float64)
+        All are in float64.
+        """
+        sums = np.zeros(self.count)
+        width = self.points.shape[1]
+        largest = kernels.column_sums(self.points, self.weights, sums[:width], threads=threads)
+        if self.targets is not None:
+            kernels.column_sums(self.targets, self.weights, sums[width:], threads=threads)
+        weight = float(len(self.points) if self.weights is None else self.weights.sum())
+        return weight, sums, largest
+
+    def scatter_matrix(self, center: NDArray[np.float64], threads: int) -> NDArray[np.float64]:
+        """Return the scatter matrix of the rows minus the center, (d, d), with products in `dtype`."""
+        scatter = np.zeros((self.count, self.count))
+        kernels.add_products(
+            self.points, self.targets, self.weights, center, scatter, dtype=self.dtype, threads=threads
+        )
+        upper = np.triu(scatter, 1)
+        return np.asarray(np.triu(scatter) + upper.T)
+
+    def gradients(self, center: NDArray[np.float64], coef: NDArray[np.float64], threads: int) -> NDArray[np.float64]:
+        """Return the weighted products of the centered points with the residuals of the targets, (d, t), in float64."""
+        assert self.targets is not None, "residuals need targets"
+        sums = np.zeros(coef.T.shape)
+        kernels.add_gradients(
+            self.points, self.targets, self.weights, center, np.ascontiguousarray(coef.T), sums, threads=threads
+        )
+        return sums.T
 
 
-def weight_and_sums(columns: MomentColumns) -> tuple[float, NDArray[np.float64]]:
-    """Return the total weight of this worker's rows, and the weighted sums of their columns."""
-    total, sums = 0.0, np.zeros(columns.count)
-    for block, weights in columns.blocks():
-        total += float(weights.sum(dtype=np.float64))
-        # For a block of one column, float32 would round the sum of 2^18 values after each addition.
-        sums += weights.astype(np.float64) @ block
-    return total, sums
+def means(
+    comm: Communicator, columns: MomentColumns, iteration_log: IterationLog
+) -> tuple[MomentColumns, NDArray[np.float64]]:
+    """Return the means of all ranks' columns, and this rank's columns with the fastest suitable type.
+
+    This is float32 for float32 points, if their magnitudes have squares within the range of float32, else float64.
+    """
+    with iteration_log.clock.computing():
+        weight, sums, largest = columns.sums(comm.threads)
+    with iteration_log.clock.communicating():
+        weight, sums = comm.allreduce((weight, sums))
+        largest = comm.allreduce(largest, op="max")
+    iteration_log.end_iteration(stage="means")
+    is_single = columns.points.dtype == np.float32 and (largest == 0 or FLOAT32_MIN < largest < FLOAT32_MAX)
+    return replace(columns, dtype=np.dtype(np.float32 if is_single else np.float64)), sums / weight
 
 
-def scatter_matrix(columns: MomentColumns, center: NDArray[np.float64], *, threads: int) -> NDArray[np.float64]:
-    """Return the scatter matrix of this worker's rows minus the center: (d, d)."""
-    scatter = np.zeros((columns.count, columns.count))
-    for rows, weights in columns.blocks(PRODUCT_VALUES // columns.count):
-        kernels.add_products(rows, center, None if columns.weights is None else weights, scatter, threads=threads)
-    upper = np.triu(scatter, 1)
-    return np.asarray(np.triu(scatter) + upper.T)
-
-
-def means(comm: Communicator, weight: float, sums: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-    """Return the weight of all rows and the means of their columns."""
-    weight, sums = comm.allreduce((weight, sums))
-    return weight, sums / weight
+def single_threaded_blas() -> AbstractContextManager[Any]:
+    """Return a context in which BLAS uses one thread, since the bits of its results depend on their number."""
+    limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")
+    return limits

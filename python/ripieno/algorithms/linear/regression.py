@@ -51,6 +51,8 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
     fit_intercept: bool
     solver: str
 
+    # Whether the model has the singular values of the columns.
+    _has_singular = False
     _target_name: str | None
     coef_: NDArray[np.float64]
     intercept_: float | NDArray[np.float64]
@@ -155,7 +157,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         self._check_workers()
         if self.solver not in RIDGE_SOLVERS:
             raise InputError(f"solver={self.solver!r}: expected one of {', '.join(RIDGE_SOLVERS)}")
-        return RegressionOptions(self._penalty(), bool(self.fit_intercept), self.solver)
+        return RegressionOptions(self._penalty(), bool(self.fit_intercept), self.solver, self._has_singular)
 
     def _penalty(self) -> float:
         return 0.0
@@ -256,6 +258,8 @@ class LinearRegression(LeastSquares):
     singular_: NDArray[np.float64]
     solver_: str
 
+    _has_singular = True
+
     def __init__(
         self,
         *,
@@ -270,6 +274,7 @@ class LinearRegression(LeastSquares):
         self.on_iteration = on_iteration
 
     def _store_solution(self, solution: program.Solution) -> None:
+        assert solution.singular is not None, "requested"
         self.rank_, self.singular_, self.solver_ = solution.rank, solution.singular, solution.solver
 
 

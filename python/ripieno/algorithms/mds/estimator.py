@@ -32,6 +32,7 @@ from ripieno.algorithms.methods import (
 )
 from ripieno.algorithms.own_rows import agreed, opening, own_points, rows_of
 from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.thread_model import check_thread_model
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
@@ -41,7 +42,7 @@ from ripieno.wire.arrays import check_unmasked
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno._types import Rows
+    from ripieno._types import Rows, ThreadModel
     from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
 
@@ -84,6 +85,10 @@ class MDS(IterativeEstimator, ObservedEstimator):
         Ratio of consecutive temperatures for "da-smacof".
     random_state : int, RandomState instance or None, default=None
         Source of the random positions and of the small moves of annealing.
+    thread_model : {"fork-join", "bsp"}, default="fork-join"
+        How a worker's threads execute the fit; the result is the same. With "fork-join" each pass over the pairs is a
+        task of the threads, which sleep between distant tasks. With "bsp" the threads enter once and are busy until the
+        fit ends: they spin while the worker communicates, and each prepares its own copy of the positions.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "stress", "normalized_stress", "start" (from 1, with several starts), "temperature" (with annealing), and rank
@@ -161,6 +166,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         eps: float = 1e-6,
         cooling: float = 0.95,
         random_state: int | np.random.RandomState | None = None,
+        thread_model: ThreadModel = "fork-join",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
         **common: Unpack[FitParameters],
     ) -> None:
@@ -175,6 +181,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         self.eps = eps
         self.cooling = cooling
         self.random_state = random_state
+        self.thread_model = thread_model
         self.on_iteration = on_iteration
 
     @reported
@@ -286,6 +293,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         if self.metric not in (PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS):
             known = ", ".join((PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS))
             raise InputError(f"metric={self.metric!r}: expected one of {known}")
+        check_thread_model(self.thread_model)
         cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
         if not 0 < cooling < 1:
             raise InputError(f"cooling={self.cooling!r}: expected a number between 0 and 1")
@@ -300,6 +308,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             cooling=cooling,
             seed=self._own_seed(comm),
             checkpoint_options=self._checkpoint_options(),
+            thread_model=self.thread_model,
         )
 
     def _open_own(self, X: Any, comm: Communicator) -> tuple[LocalRows, LocalRows | None, MDSOptions]:

@@ -31,6 +31,7 @@ from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, 
 from ripieno.algorithms.mds.saved import MdsCheckpointer, MdsFitState
 from ripieno.algorithms.mds.sequences import Sequences
 from ripieno.algorithms.methods import DA_SMACOF
+from ripieno.algorithms.thread_model import in_thread_model
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, RowsInMemory
 
@@ -69,6 +70,8 @@ class MDSOptions:
         Checkpoint settings.
     order : (n,), or None
         Numbers of the points in the order of the ranks, if their splits are in another order.
+    thread_model
+        As in `MDS`.
     """
 
     n_components: int
@@ -82,6 +85,7 @@ class MDSOptions:
     seed: int
     checkpoint_options: CheckpointOptions
     order: NDArray[np.int64] | None = None
+    thread_model: str = "fork-join"
 
     def facts(self, rows: RowBlock) -> dict[str, object]:
         """Return the facts that identify a checkpoint's fit."""
@@ -118,6 +122,7 @@ class MDSPart:
     own_points: slice
 
 
+@in_thread_model
 def fit(
     comm: Communicator,
     source: Source | Sequences,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +67,6 @@ class PageRankReport(ShownReport):
         Seconds of configuring the sparse reduction, on the slowest rank.
     total_s
         Seconds from the call of fit to its end, including the start of workers.
-    traffic
-        Traffic that each rank's communicator counted.
     ranks
         Time breakdown of each rank.
     about
@@ -85,7 +83,6 @@ class PageRankReport(ShownReport):
     load_s: float
     configure_s: float
     total_s: float
-    traffic: tuple[dict[str, Any], ...] = field(default_factory=tuple)
     ranks: tuple[RankFacts, ...] = ()
     about: About | None = None
 
@@ -270,7 +267,6 @@ class PageRank(IterativeEstimator, ObservedEstimator):
                 load_s=max(part.load_s for part in parts),
                 configure_s=max(part.configure_s for part in parts),
                 total_s=total_s,
-                traffic=tuple(part.traffic for part in parts),
             )
         if not first.converged:
             warnings.warn(

@@ -75,7 +75,6 @@ class PageRankPart:
     threads: int
     load_s: float
     configure_s: float
-    traffic: dict[str, Any]
 
 
 def fit(
@@ -151,7 +150,6 @@ def fit(
         threads=comm.threads,
         load_s=load_s,
         configure_s=configure_s,
-        traffic=comm.stats(),
     )
 
 

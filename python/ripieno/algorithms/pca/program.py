@@ -21,7 +21,7 @@ from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
-from ripieno.algorithms.linear.moments import MomentColumns, means, product_dtype, scatter_matrix, weight_and_sums
+from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, RowsInMemory
 
@@ -100,19 +100,14 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
     """
     begin = time.perf_counter()
     rows = load(comm, source)
-    dtype = product_dtype(comm, rows.points)
-    columns = MomentColumns(rows.points, None, None, dtype)
+    columns = MomentColumns(rows.points, None, None)
     if rows.total < 2:
         raise InputError(f"n_samples={rows.total}: expected at least 2 rows")
     check_component_count(options.n_components, rows.total, columns.count)
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
 
-    with iteration_log.clock.computing():
-        count, sums = weight_and_sums(columns)
-    with iteration_log.clock.communicating():
-        _, mean = means(comm, count, sums)
-    iteration_log.end_iteration(stage="means")
+    columns, mean = means(comm, columns, iteration_log)
     solver = chosen_solver(options, rows.total, columns.count)
     if options.checkpoint_options.folder is not None and solver != "randomized" and comm.rank == 0:
         log.note(
@@ -122,7 +117,7 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
     axes = find(comm, columns, mean, rows.total, options, iteration_log)
     resumed_from = iteration_log.iterations_before or None
-    return PCAPart(axes, mean, solver, str(dtype), rows.total, resumed_from, iteration_log.record(load_s))
+    return PCAPart(axes, mean, solver, str(columns.dtype), rows.total, resumed_from, iteration_log.record(load_s))
 
 
 def transform(
@@ -170,13 +165,13 @@ def _by_scatter_matrix(
 ) -> Axes:
     clock = iteration_log.clock
     with clock.computing():
-        scatter = scatter_matrix(columns, mean, threads=comm.threads)
+        scatter = columns.scatter_matrix(mean, comm.threads)
     with clock.communicating():
         total = comm.reduce(scatter)
     iteration_log.end_iteration(stage="scatter matrix")
     axes = None
     if total is not None:
-        with clock.computing():
+        with clock.computing(), single_threaded_blas():
             axes = _axes_of_scatter(total / (row_count - 1), row_count, options.n_components)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)

@@ -38,7 +38,7 @@ def page(found: ThreadsResults) -> str:
         {"samples": samples_text},
         found=found,
         costs=[(case, cost_chart(found, case)) for case in found.cases],
-        grids=[(found.grid_title(count), grid_chart(found, count), count) for count in found.request.centroids],
+        grids=[(found.grid_title(count), grid_chart(found, count), count) for count in found.request.sizes],
         headings=headings,
         rows=rows,
         machine=machine(),
@@ -49,7 +49,7 @@ def drawings(found: ThreadsResults) -> dict[str, str]:
     """Return the drawings of the page as separate SVGs by name: `barrier-2.svg` for two threads, `kmeans-100.svg`."""
     threads = {cost.case: cost.threads for cost in found.costs}
     drawn = {f"{re.split(' of |,', case)[0]}-{threads[case]}.svg": cost_chart(found, case) for case in found.cases}
-    drawn |= {f"kmeans-{count}.svg": grid_chart(found, count) for count in found.request.centroids}
+    drawn |= {f"{found.request.algorithm}-{size}.svg": grid_chart(found, size) for size in found.request.sizes}
     return {name: charts.standalone(svg) for name, svg in drawn.items()}
 
 
@@ -73,7 +73,7 @@ def cost_chart(found: ThreadsResults, case: str) -> str:
         return charts.svg_of(drawing, f"cost{found.cases.index(case)}", caption)
 
 
-def grid_chart(found: ThreadsResults, centroids: int) -> str:
+def grid_chart(found: ThreadsResults, size: int) -> str:
     """Return seconds per iteration over threads × processes: a line per pattern and model, a panel per affinity."""
     with matplotlib.rc_context(charts.STYLE):
         drawing = Drawing((charts.WIDTH_INCHES, 3.9), layout="constrained")
@@ -81,18 +81,18 @@ def grid_chart(found: ThreadsResults, centroids: int) -> str:
         for axes, letters, title in zip(panels, ("QRU", "TVS"), ("threads inherit", "threads pinned"), strict=True):
             for pattern, model in found.lines:
                 if pattern in letters:
-                    _line(axes, found, pattern, model, centroids)
+                    _line(axes, found, pattern, model, size)
             axes.set_title(title)
             axes.set_xticks(range(len(found.shapes)), found.shapes)
             axes.set_xlabel("threads × processes")
             axes.margins(x=0.1)
             axes.yaxis.set_major_formatter(FuncFormatter(_duration))
-        selected = [fit.iteration for fit in found.fits if fit.centroids == centroids]
+        selected = [fit.iteration for fit in found.fits if fit.size == size]
         panels[0].set_ylim(0, 1.05 * max(samples.worst_s for samples in selected))
         drawing.legend(loc="outside lower center", ncols=6, frameon=False, labelcolor=charts.MUTED)
         medians = [samples.median_s for samples in selected]
         caption = f"Iterations take {duration_text(min(medians))} to {duration_text(max(medians))}."
-        return charts.svg_of(drawing, f"grid{centroids}", caption)
+        return charts.svg_of(drawing, f"grid{size}", caption)
 
 
 def _bars(axes: Axes, costs: list[FitCost]) -> None:
@@ -105,8 +105,8 @@ def _bars(axes: Axes, costs: list[FitCost]) -> None:
     axes.tick_params(axis="y", labelcolor=charts.INK)
 
 
-def _line(axes: Axes, found: ThreadsResults, pattern: str, model: str, centroids: int) -> None:
-    fits = [(number, found.fit(shape, pattern, model, centroids)) for number, shape in enumerate(found.shapes)]
+def _line(axes: Axes, found: ThreadsResults, pattern: str, model: str, size: int) -> None:
+    fits = [(number, found.fit(shape, pattern, model, size)) for number, shape in enumerate(found.shapes)]
     measured = [(number, fit.iteration) for number, fit in fits if fit is not None]
     x = [number for number, _ in measured]
     color = COLORS[pattern]

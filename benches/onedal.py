@@ -1,0 +1,61 @@
+"""oneDAL as a peer: the estimators of scikit-learn-intelex. They must not fall back to scikit-learn's own code."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from typing import Any
+
+from ripieno.bench.figures import Measurements
+from ripieno.bench.toolchain import Skipped
+
+NAME = "oneDAL"
+
+
+def estimator(module: str, name: str) -> type[Any]:
+    """Return an estimator of scikit-learn-intelex, such as `KMeans` of `cluster`.
+
+    Raises
+    ------
+    Skipped
+        The package is not installed.
+    """
+    try:
+        found: type[Any] = getattr(importlib.import_module(f"sklearnex.{module}"), name)
+    except ImportError as error:
+        raise Skipped(f"{NAME} is not installed: make bench installs scikit-learn-intelex on x86-64") from error
+    return found
+
+
+def optional(report: Measurements, module: str, name: str) -> dict[str, type[Any]]:
+    """Return the estimator by the name of the peer; with a remark and without the estimator if it is not installed."""
+    try:
+        return {NAME: estimator(module, name)}
+    except Skipped as skipped:
+        report.remark(str(skipped))
+        return {}
+
+
+class OneDalOnly(logging.Handler):
+    """Context in which an estimator that falls back to scikit-learn raises Skipped."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._logger, self._fallbacks = logging.getLogger("sklearnex"), list[str]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note a fallback."""
+        if "fallback" in record.getMessage():
+            self._fallbacks.append(record.getMessage())
+
+    def __enter__(self) -> OneDalOnly:
+        self._level = self._logger.level
+        self._logger.setLevel(logging.INFO)
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._logger.removeHandler(self)
+        self._logger.setLevel(self._level)
+        if self._fallbacks:
+            raise Skipped(f"{NAME} is left out: {self._fallbacks[0]}")
