@@ -15,6 +15,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from ripieno._checks import check_count
 from ripieno._types import OnFailure, Op
+from ripieno.comm.broadcast_variables import BroadcastOptions
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job import farm
@@ -289,7 +290,16 @@ class Job(ABC):
         """Return a description of the location of the ranks for messages."""
         return "this process"
 
-    def broadcast(self, value: T, strategy: str = "auto", *, places: Place | Sequence[Place] = ()) -> Broadcast[T]:
+    def broadcast(
+        self,
+        value: T,
+        strategy: str = "auto",
+        *,
+        block_bytes: int | None = None,
+        degree: int | None = None,
+        verify: bool = True,
+        places: Place | Sequence[Place] = (),
+    ) -> Broadcast[T]:
         """Send `value` to all ranks when a program first uses it, until the handle is released or collected.
 
         Parameters
@@ -300,8 +310,12 @@ class Job(ABC):
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
             Distribution from rank 0, as in `Communicator.broadcast_variable`. With trees ("chain", "splitstream",
             "tree", "flat") all hosts fetch together. "auto" is "csb".
+        block_bytes, degree, verify
+            Block size in bytes; number of ranks to which a source sends at the same time; whether receivers compare
+            blocks with digests: as in `Communicator.broadcast_variable`.
         places : path or URL, or sequence of these
-            For "shared-file", accessible on all ranks: rank 0 writes the value to the first three.
+            Accessible on all ranks. For "shared-file" rank 0 writes the value to the first three. For other strategies
+            rank 0 writes three copies, from which ranks read the value if rank 0 is lost together with blocks.
 
         Returns
         -------
@@ -312,7 +326,7 @@ class Job(ABC):
         Raises
         ------
         InputError
-            If the strategy is unknown.
+            If an option is unknown, or does not fit the strategy.
         SerializationError
             If the value cannot be pickled.
 
@@ -332,7 +346,7 @@ class Job(ABC):
         ...     job.run(program, table, 3)
         [9, 16]
         """
-        return Broadcast(self, value, strategy, places)
+        return Broadcast(self, value, BroadcastOptions.checked(strategy, block_bytes, degree, verify, places))
 
     def accumulator(self, initial: Any, op: Op = "sum", *, add: AddFunction | None = None) -> JobAccumulator:
         """Create a value that programs of this job add to, and that the caller reads.
