@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno._checks import check_count
+from ripieno.comm.block_sizes import tuned_block_bytes
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.rank import CallBase
 from ripieno.comm.serving import HAS_READ, RELEASED, Serving
@@ -390,7 +391,8 @@ class BroadcastVariables(Gathers):
             others each host fetches when it first uses ``value``. "auto" is "csb". "csb" prefers the source with the
             highest observed speed, and "csb-llcf" the source with the fewest receivers.
         block_bytes : int, optional
-            Block size in bytes; the maximum is 2**20 blocks. By default there are 256 blocks of 16 KiB to 4 MiB.
+            Block size in bytes; the maximum is 2**20 blocks. By default the size that `tune_broadcast` has measured on
+            these hosts; without a measurement there are 256 blocks of 16 KiB to 4 MiB.
         degree : int, optional
             Maximum number of ranks to which a source sends at the same time: 3 by default for "csb" and "csb-llcf", 8
             for "bittorrent". A rank whose source was lost may exceed it. Other strategies have fixed trees.
@@ -553,9 +555,10 @@ class BroadcastVariables(Gathers):
         if self.rank == root:
             assert packed is not None, "the root has the value"
             pieces, size_bytes = list(packing.blob_pieces(packed)), packing.blob_bytes(packed)
+            block_bytes = options.block_bytes or tuned_block_bytes(self.hosts, discipline, size_bytes)
             begin_s = time.perf_counter()
             native = serving.native.offer(
-                size_bytes, pieces, (discipline, options.degree), options.block_bytes, order, options.verify
+                size_bytes, pieces, (discipline, options.degree), block_bytes, order, options.verify
             )
             copied_s = time.perf_counter() - begin_s
             process_memory().log_spills()

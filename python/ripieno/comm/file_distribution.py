@@ -15,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 from ripieno._checks import check_count
 from ripieno._native import BlockFile, ValueBuffer
 from ripieno._native import Variable as NativeVariable
+from ripieno.comm.block_sizes import tuned_block_bytes
 from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy
 from ripieno.comm.shared_files import (
     Place,
@@ -152,7 +153,8 @@ class FileDistribution(BroadcastVariables):
             How blocks travel. "auto" is "chain", as all ranks fetch at once, or "csb" if a rank has blocks already.
             With "shared-file" the root copies each file to `places`, and all others read the missing blocks there.
         block_bytes : int, optional
-            Block size in bytes. By default a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
+            Block size in bytes. By default the size that `tune_broadcast` has measured on these hosts. Without a
+            measurement a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
         places : path or URL, or sequence of these
             With "shared-file" only: folders that all ranks see under the same names, or fsspec URLs. The root copies
             each file to the first three, and removes the copies at the end.
@@ -196,7 +198,7 @@ class FileDistribution(BroadcastVariables):
             try:
                 _check(files, out, strategy, block_bytes)
                 place_names = _place_names(strategy, places)
-                sources = [_read(path, block_bytes, verify) for path in files]
+                sources = [_read(path, block_bytes or self._tuned_bytes(strategy, path), verify) for path in files]
                 entries = [_entry(path, source) for path, source in zip(files, sources, strict=True)]
                 options = _Options(entries, os.fspath(out), strategy, overwrite, keep_partial)
             except InputError as error:
@@ -224,6 +226,11 @@ class FileDistribution(BroadcastVariables):
         finally:
             for output in outputs:
                 output.close(keep=options.keep_partial)
+
+    def _tuned_bytes(self, strategy: str, path: str | os.PathLike[str]) -> int | None:
+        """Return the measured block size for a file of the root, if there is one."""
+        size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
+        return tuned_block_bytes(self.hosts, discipline_of(strategy, streamed=True), size_bytes)
 
     def _through_places(
         self,
