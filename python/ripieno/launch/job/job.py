@@ -88,9 +88,9 @@ class Job(ABC):
         self._trace = trace
         self._watch = watch or JobWatch()
         self._listeners = [] if on_event is None else [on_event]
-        # Accumulators by number, and the amounts that each rank has added in the last program.
+        # Accumulators by number, and what each rank has added in the last program, with inherited amounts.
         self._accumulators: WeakValueDictionary[int, JobAccumulator] = WeakValueDictionary()
-        self._added: dict[int, Amounts] = {}
+        self._added: dict[int, list[Amounts]] = {}
         # Broadcast values without a handle that the ranks still keep.
         self._dropped: deque[str] = deque()
         self._end_reason: str | None = None
@@ -367,7 +367,7 @@ class Job(ABC):
             A program that refers to it, or gets it as an argument, calls its ``add(amount)``. Its ``value`` changes
             when the program has succeeded on all ranks. Amounts are added in order of rank, so a sum has the same bits
             in every run. Amounts of a failed program are dropped. If a program restarts after a loss, only the amounts
-            of its last run count.
+            of its last run count, and those in the checkpoints that `Communicator.restore` brings back.
 
         Examples
         --------
@@ -392,10 +392,11 @@ class Job(ABC):
         by_rank = {rank % (self.workers // self.replicas): added[rank] for rank in sorted(added, reverse=True)}
         amounts: Amounts = {}
         known = dict(self._accumulators)
-        if any(number not in known for each in by_rank.values() for number in each):
+        in_order = [each for rank in sorted(by_rank) for each in by_rank[rank]]
+        if any(number not in known for each in in_order for number in each):
             raise InputError("a program has added to an accumulator of another job")
-        for rank in sorted(by_rank):
-            fold(amounts, by_rank[rank], {number: each.addition for number, each in known.items()})
+        for each in in_order:
+            fold(amounts, each, {number: accumulator.addition for number, accumulator in known.items()})
         # If a function raises, no accumulator has changed.
         values = {number: known[number].with_amount(amount) for number, amount in amounts.items()}
         for number, value in values.items():
