@@ -242,9 +242,10 @@ class Broadcasts:
         self,
         length_bytes: int,
         pieces: list[tuple[int, NDArray[Any]]],
-        strategy: str,
+        strategy: tuple[str, int | None],
         block_bytes: int | None,
         order: list[int],
+        verify: bool,
     ) -> Variable: ...
     def expect(self, root: int, leader: int | None, *, is_recorded: bool = False) -> Variable: ...
     def offer_file(self, file: BlockFile, strategy: str, order: list[int]) -> Variable: ...
@@ -256,7 +257,7 @@ class BlockFile:
     found_bytes: int
 
     @staticmethod
-    def read(path: str, block_bytes: int | None) -> BlockFile: ...
+    def read(path: str, block_bytes: int | None, verify: bool) -> BlockFile: ...
     @staticmethod
     def find(path: str, length_bytes: int, block_bytes: int, digests: bytes) -> BlockFile | None: ...
     @staticmethod
@@ -783,6 +784,7 @@ def distribute(
     seed: int = 0,
     fetches: bool = False,
     order: list[int] | None = None,
+    degree: int | None = None,
 ) -> dict[str, Any]: ...
 def search_block_bytes(cluster: Cluster, algorithm: str, bytes: int, root: int = 0) -> list[tuple[int, float]]: ...
 def explain(

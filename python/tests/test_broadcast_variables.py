@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -51,7 +52,9 @@ def values_of_all_lengths(comm):
         for root in range(comm.world_size):
             for length in (0, 1, BLOCK_BYTES, 5 * BLOCK_BYTES):
                 given = sample(length) if comm.rank == root else None
-                made = comm.broadcast_variable(given, root, strategy=strategy, block_bytes=BLOCK_BYTES, per_host=False)
+                made = comm.broadcast_variable(
+                    given, root, strategy=strategy, block_bytes=BLOCK_BYTES, verify=length != 1, per_host=False
+                )
                 with made as variable:
                     np.testing.assert_array_equal(variable.value, sample(length), strict=True)
 
@@ -128,6 +131,10 @@ def wrong_arguments(comm):
         comm.broadcast_variable(1, strategy="fast")
     with pytest.raises(InputError, match="block_bytes=0"):
         comm.broadcast_variable(1, block_bytes=0)
+    with pytest.raises(InputError, match="degree=0"):
+        comm.broadcast_variable(1, degree=0)
+    with pytest.raises(InputError, match="degree=2 with strategy='chain': only csb, csb-llcf, bittorrent use it"):
+        comm.broadcast_variable(1, strategy="chain", degree=2)
     with pytest.raises(InputError, match="root=7"):
         comm.broadcast_variable(1, root=7)
     comm.barrier()
@@ -152,11 +159,14 @@ PROGRAM = """
 import os, sys, time
 import numpy as np
 import ripieno as rp
-strategy, victim, signal_number, size, block_bytes, heartbeat_timeout_s = sys.argv[1], *map(int, sys.argv[2:])
+strategy, victim, signal_number, size, block_bytes, heartbeat_timeout_s = sys.argv[1], *map(int, sys.argv[2:7])
 comm = rp.init(heartbeat_timeout_s=heartbeat_timeout_s)
 right = np.random.default_rng(size).integers(0, 256, size, np.uint8)
 given = right if comm.rank == 0 else None
-variable = comm.broadcast_variable(given, strategy=strategy, block_bytes=block_bytes, per_host=False)
+places = sys.argv[7:]
+variable = comm.broadcast_variable(
+    given, strategy=strategy, block_bytes=block_bytes, per_host=False, places=places
+)
 comm.barrier()
 if comm.rank == victim:
     native = variable._require_open()
@@ -186,6 +196,7 @@ def outcomes(
     workers: int = 4,
     heartbeat_timeout_s: int = 10,
     continues_after_s: float | None = None,
+    places: Sequence[Path] = (),
 ) -> list[str]:
     """Return the final output of each rank except the victim, or of all if a suspended victim continues."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -193,7 +204,7 @@ def outcomes(
     common = {**os.environ, "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
               "RIPIENO_TOKEN": TOKEN}  # fmt: skip
     words = [sys.executable, "-c", PROGRAM, strategy, str(victim), str(int(signal_number)),
-             str(SLOW_BYTES[strategy]), str(SLOW_BLOCK_BYTES), str(heartbeat_timeout_s)]  # fmt: skip
+             str(SLOW_BYTES[strategy]), str(SLOW_BLOCK_BYTES), str(heartbeat_timeout_s), *places]  # fmt: skip
     with ExitStack() as stack:
         ranks = []
         for rank in range(workers):
@@ -235,6 +246,32 @@ def test_the_root_that_dies_is_named():
     found = outcomes("csb", 0, signal.SIGKILL)
     assert len(found) == 3
     assert all("rank 0, the root of the broadcast, is lost" in outcome for outcome in found), found
+
+
+@pytest.mark.parametrize("strategy", ["csb", *exhaustively("chain", "bittorrent")])
+def test_copies_in_files_replace_a_root_that_dies_on_the_way(strategy, tmp_path):
+    assert outcomes(strategy, 0, signal.SIGKILL, places=[tmp_path]) == ["right"] * 3
+    # One folder has all copies. A killed root leaves them.
+    assert len(list(tmp_path.glob("*.value"))) == 3
+
+
+def with_copies(comm, folder):
+    root = 1 % comm.world_size
+    given = sample(5 * BLOCK_BYTES) if comm.rank == root else None
+    with comm.broadcast_variable(given, root, places=[folder / "a", folder / "b"], verify=False) as variable:
+        np.testing.assert_array_equal(variable.value, sample(5 * BLOCK_BYTES), strict=True)
+        comm.barrier()
+        names = sorted(path.relative_to(folder).parts[0] for path in folder.glob("*/*.value"))
+        comm.barrier()
+    while comm.broadcast(len(list(folder.glob("*/*.value")))):
+        comm.broadcast_variable(0, root).release()
+    return names
+
+
+def test_a_value_has_three_copies_until_all_ranks_have_released_it(world, tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    assert world(3).run(with_copies, tmp_path) == [["a", "a", "b"]] * 3
 
 
 def spoil_values() -> None:

@@ -43,6 +43,7 @@ def files_of_all_lengths(comm, folder):
     given = [f"{folder}/{length}" for length in (0, 1, BLOCK_BYTES, 7 * BLOCK_BYTES + 3)]
     for strategy in STRATEGIES:
         options = places_of(strategy, folder, f"file://{folder}/url")
+        options["verify"] = strategy not in ("csb", "shared-file")
         rows = comm.distribute(given, f"{folder}/{strategy}/{{rank}}", 1, block_bytes=BLOCK_BYTES, **options)
         assert all(row.state == ("copied" if row.rank == 1 else "fetched") and not row.error for row in rows), rows
         assert [row.rank for row in rows] == list(range(comm.world_size)) * 4 if comm.rank == 1 else True
@@ -116,6 +117,9 @@ def test_a_file_with_other_bytes_is_left_unless_it_may_be_overwritten(world, tmp
     rows = world(3).run(distributed, str(given), out)[0]
     assert [row.state for row in rows] == ["copied", "failed", "fetched"]
     assert "it exists and has other contents" in rows[1].error
+    rows = world(3).run(distributed, str(given), out, verify=False)[0]
+    assert [row.state for row in rows] == ["failed"] * 3
+    assert "it exists and is not compared without verification" in rows[0].error
     assert (tmp_path / "1" / "f").read_bytes() == sample(5001)[:5000]
     rows = world(3).run(distributed, str(given), out, overwrite=True)[0]
     assert [row.state for row in rows] == ["found", "fetched", "found"]

@@ -46,6 +46,25 @@ def test_all_live_ranks_have_the_value_when_one_dies(algorithm: str) -> None:
         assert sum(each.size_bytes for each in found.fetches if each.receiver == rank) == pytest.approx(8 * MIB, abs=99)
 
 
+@pytest.mark.parametrize("algorithm", ["csb", "csb-llcf", "bittorrent"])
+def test_the_degree_limits_the_receivers_of_a_source(algorithm: str) -> None:
+    cluster = Cluster(nodes=9, rate_bits_per_s=1e8)
+
+    def most_receivers(degree: int | None) -> int:
+        found = distribute(cluster, nbytes=4 * MIB, algorithm=algorithm, fetches=True, degree=degree)
+        assert len(found.ranks("done")) == 9 and found.fetches is not None
+        begins = [(each.sender, each.start_s) for each in found.fetches]
+        running = [
+            sum(each.sender == sender and each.start_s <= at_s < each.end_s for each in found.fetches)
+            for sender, at_s in begins
+        ]
+        return max(running)
+
+    assert most_receivers(1) == 1 and most_receivers(2) == 2 < most_receivers(None)
+    with pytest.raises(InputError, match='degree=2 with strategy="chain": only csb, csb-llcf and bittorrent use it'):
+        distribute(cluster, nbytes=MIB, algorithm="chain", degree=2)
+
+
 def test_a_wrong_block_is_fetched_again_and_its_source_named() -> None:
     found = distribute(Cluster(nodes=5), nbytes=4 * MIB, corrupted=[(0, 0.0)])
     assert [each.source for each in found.corruptions] == [0]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.comm.broadcast_variables import LINK_STRATEGIES
+from ripieno.comm.broadcast_variables import LINK_STRATEGIES, BroadcastOptions
 from ripieno.wire import packing
 from stand_in_engine import StandIn
 from varied import exhaustively
@@ -106,7 +106,7 @@ def test_an_unused_value_is_available_after_a_failure(end, rank):
 
 def start_on_rank_0_only(comm):
     if comm.rank == 0:
-        comm._lasting_variable(packing.pack("unknown to rank 1"), "csb", [], 0)
+        comm._lasting_variable(packing.pack("unknown to rank 1"), BroadcastOptions("csb"), 0)
 
 
 def test_ranks_with_different_numbers_of_values_reconnect_and_keep_the_values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import time
@@ -41,6 +42,38 @@ def test_shared_state_exists_while_one_rank_is_alive(tmp_path, policy, victims, 
         assert results == [(at, ROUNDS * (ROUNDS + 1) / 2, True)] * (3 if policy == "respawn" else 3 - len(victims))
         # Another program finds no checkpoint, and starts from the beginning.
         assert job.run(add_up, tmp_path, (), 0)[0][0] == 0
+
+
+def count_rounds(comm, folder, count, seen):
+    """Count the rounds of all ranks. After a death of rank 1, each state continues on the rank that restores it."""
+    states = comm.restore("round")
+    if states is None:
+        states = {comm.rank: 0}
+    done = comm.allreduce(max(states.values(), default=0), op="max")
+    parts = len(states)
+    # These additions are replaced by the ones in the checkpoint.
+    comm.checkpoint("round", done)
+    for number in range(done, 6):
+        count.add(1)
+        seen.add([number])
+        comm.checkpoint("round", number + 1)
+        if number == 3:
+            count.add(100)
+            strike_once(comm, folder, (1,))
+        comm.barrier()
+    return parts
+
+
+@pytest.mark.parametrize("policy", ["respawn", *exhaustively("shrink")])
+def test_additions_to_accumulators_are_restored_with_the_state(tmp_path, policy):
+    with rp.launch(workers=3, threads=1, on_failure=policy) as job:
+        count, seen = job.accumulator(0), job.accumulator([], add=operator.add)
+        with pytest.warns(RuntimeWarning):
+            job.run(count_rounds, tmp_path, count, seen)
+        ranks = job.workers
+    # Additions after the last checkpoint are dropped with the run that has made them.
+    assert count.value == 3 * 4 + ranks * 2
+    assert sorted(seen.value) == sorted([*range(4)] * 3 + [4, 5] * ranks)
 
 
 def keep_rows(comm, folder, victims, rows):

@@ -7,6 +7,7 @@ import operator
 import os
 import signal
 import time
+from collections import Counter
 from contextlib import nullcontext
 from functools import partial
 from itertools import product
@@ -235,6 +236,21 @@ def test_additions_to_accumulators_count_once(tmp_path):
         with pytest.warns(RuntimeWarning):
             job.run(program, count, ranks)
         assert (count.value, ranks.value) == (3, [0, 1, 2])
+
+
+def test_additions_of_repeated_items_count_once(tmp_path):
+    def double(item):
+        seen.add({item: 1})
+        if item == 5 and not (tmp_path / "struck").exists():
+            (tmp_path / "struck").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 2 * item
+
+    with rp.launch(workers=2, threads=1, on_failure="respawn") as job:
+        seen = job.accumulator(Counter(), add=lambda left, right: Counter(left) + Counter(right))
+        with pytest.warns(RuntimeWarning):
+            assert list(job.map(double, range(10))) == list(range(0, 20, 2))
+    assert seen.value == Counter(range(10))
 
 
 def test_additions_of_a_repeated_step_count_once(tmp_path):

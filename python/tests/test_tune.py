@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import ripieno as rp
 from click.testing import CliRunner
 from ripieno.cli import main
 from ripieno.cli.tune import tune_command
+from ripieno.comm import block_sizes
 from ripieno.comm.cost_probes import _concurrent_pairs, _pairs
 from ripieno.lab import Lab, why_not
 from ripieno.simulation import Cluster, LinkCost, MeasuredCosts, explain, link_costs, simulate
@@ -182,3 +186,40 @@ def test_links_of_emulated_racks_are_measured_by_kind(tmp_path):
     # The rates of a busy machine mean nothing.
     assert found.memory is None and found.cable is not None and found.uplink is not None
     assert len(set(found.racks)) == 2
+
+
+def block_sizes_of(comm, folder):
+    """Return the block sizes of broadcasts before and after a measurement that favors other blocks."""
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+
+    def used(size_bytes, **options):
+        value = np.zeros(size_bytes, np.uint8) if comm.rank == 0 else None
+        with comm.broadcast_variable(value, record=True, per_host=False, **options) as variable:
+            _ = variable.value
+            return max((each.size_bytes for each in variable.recorded().fetches), default=0)
+
+    before = used(300_000)
+    found = comm.tune_broadcast(size_bytes=300_000, budget_s=0.01)
+    assert found.seconds.keys() == {1 << 14, 1 << 15, 1 << 16, 1 << 17, 1 << 18}
+    seconds = {size: [1.0 if size == 1 << 16 else 2.0] for size in found.seconds}
+    block_sizes.store(replace(found, seconds=seconds))
+    comm.barrier()
+    return before, used(300_000), used(2_000_000), used(300_000, block_bytes=1000), used(300_000, strategy="chain")
+
+
+def test_broadcasts_use_the_measured_block_size_near_its_size_and_strategy(world, tmp_path):
+    before, after, longer, given, other = world(2).run(block_sizes_of, tmp_path)[1]
+
+    assert (before, after, longer, given, other) == (1 << 14, 1 << 16, 1 << 14, 1000, 1 << 14)
+
+
+def test_the_command_measures_block_sizes(capsys):
+    words = ["tune", "broadcast", "--strategies", "flat,csb", "--bytes", "100KiB", "--budget", "0.01"]
+    main(words)
+    output = capsys.readouterr().out
+
+    assert (
+        "flat, 100 KiB to 2 ranks on 1 host" in output and "csb, 100 KiB to 2 ranks" in output and "default" in output
+    )
+    assert main(["tune", "broadcast", "--strategies", "fast"]) == 2
+    assert "--strategies='fast': expected some of chain" in capsys.readouterr().err

@@ -18,10 +18,10 @@ pub struct BlockFile {
 
 #[pymethods]
 impl BlockFile {
-    /// Open a complete file and read it.
+    /// Open a complete file. With `verify`, read it and compute the digests of its blocks.
     #[staticmethod]
-    fn read(py: Python<'_>, path: PathBuf, block_bytes: Option<usize>) -> PyResult<BlockFile> {
-        wrapped(&path, py.detach(|| block_file::BlockFile::read(&path, block_bytes)))
+    fn read(py: Python<'_>, path: PathBuf, block_bytes: Option<usize>, verify: bool) -> PyResult<BlockFile> {
+        wrapped(&path, py.detach(|| block_file::BlockFile::read(&path, block_bytes, verify)))
     }
 
     /// Open a file if it consists of these blocks. Return None if a block differs or the file does not exist.
@@ -61,9 +61,11 @@ impl BlockFile {
         py.detach(|| self.with(|file| file.put(start, bytes)))
     }
 
-    /// Return the length of the file, the length of a block, and the concatenated digests of the blocks.
+    /// Return the length of the file, the length of a block, and the concatenated digests of the blocks, which are empty
+    /// without verification.
     fn blocks(&self) -> (usize, usize, Vec<u8>) {
-        (self.blocks.bytes, self.blocks.block_bytes, self.blocks.digests.concat())
+        let digests = if self.blocks.is_verified { self.blocks.digests.concat() } else { Vec::new() };
+        (self.blocks.bytes, self.blocks.block_bytes, digests)
     }
 }
 
@@ -90,6 +92,9 @@ fn wrapped(path: &Path, wrapped: io::Result<block_file::BlockFile>) -> PyResult<
 }
 
 fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<BlockDigests> {
+    if digests.is_empty() && block_bytes > 0 {
+        return Ok(BlockDigests::unverified(bytes, block_bytes));
+    }
     let (digests, rest) = digests.as_chunks::<{ size_of::<Digest>() }>();
     if block_bytes == 0 || !rest.is_empty() || digests.len() != bytes.div_ceil(block_bytes) {
         return Err(errors::input(format!(
@@ -97,7 +102,7 @@ fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<BlockDig
             digests.len()
         )));
     }
-    Ok(BlockDigests { bytes, block_bytes, digests: digests.to_vec() })
+    Ok(BlockDigests { bytes, block_bytes, digests: digests.to_vec(), is_verified: true })
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {

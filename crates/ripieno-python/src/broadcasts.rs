@@ -98,22 +98,25 @@ pub struct Broadcasts {
 
 #[pymethods]
 impl Broadcasts {
-    /// Offer a value of `length_bytes`, composed of arrays at the given offsets.
+    /// Offer a value of `length_bytes`, composed of arrays at the given offsets. `strategy` is a name and the degree of
+    /// a source. With `verify`, receivers compare each block with a digest.
+    #[allow(clippy::too_many_arguments)]
     fn offer(
         &self,
         py: Python<'_>,
         length_bytes: usize,
         pieces: Vec<(usize, Bound<'_, PyUntypedArray>)>,
-        strategy: &str,
+        strategy: (String, Option<usize>),
         block_bytes: Option<usize>,
         order: Vec<usize>,
+        verify: bool,
     ) -> PyResult<Variable> {
-        let discipline = discipline(strategy)?;
+        let discipline = discipline(&strategy.0, strategy.1)?;
         let read = |(offset, array): &(usize, Bound<'_, PyUntypedArray>)| Ok((*offset, ArrayBytes::of(array)?));
         let pieces: Vec<(usize, ArrayBytes)> = pieces.iter().map(read).collect::<PyResult<_>>()?;
         let offered = py.detach(|| {
             let pieces: Vec<(usize, &[u8])> = pieces.iter().map(|(offset, piece)| (*offset, piece.read())).collect();
-            self.inner.offer(length_bytes, &pieces, discipline, block_bytes, order)
+            self.inner.offer(length_bytes, &pieces, discipline, block_bytes, order, verify)
         });
         let failed = |error: std::io::Error| {
             PyMemoryError::new_err(format!("a value of {length_bytes} bytes in shared memory: {error}"))
@@ -130,7 +133,7 @@ impl Broadcasts {
 
     /// Offer a file to the ranks in `order`, which call `fetch`.
     fn offer_file(&self, file: &BlockFile, strategy: &str, order: Vec<usize>) -> PyResult<Variable> {
-        Ok(self.variable(self.inner.offer_file(file.take()?, discipline(strategy)?, order)))
+        Ok(self.variable(self.inner.offer_file(file.take()?, discipline(strategy, None)?, order)))
     }
 
     /// Fetch the missing blocks of a file from `root`, which offers a file with the same blocks.
@@ -144,8 +147,13 @@ impl Broadcasts {
     }
 }
 
-fn discipline(strategy: &str) -> PyResult<Discipline> {
-    Discipline::named(strategy).ok_or_else(|| errors::input(format!("strategy={strategy:?}: unknown")))
+/// Return the discipline with this name, and with `degree` concurrent uploads of a source if it is given.
+pub fn discipline(strategy: &str, degree: Option<usize>) -> PyResult<Discipline> {
+    let named = Discipline::named(strategy).ok_or_else(|| errors::input(format!("strategy={strategy:?}: unknown")))?;
+    let Some(degree) = degree else { return Ok(named) };
+    named.with_degree(degree).ok_or_else(|| {
+        errors::input(format!("degree={degree} with strategy={strategy:?}: only csb, csb-llcf and bittorrent use it"))
+    })
 }
 
 impl Broadcasts {

@@ -1,5 +1,6 @@
 //! Simulated clusters for Python.
 
+use crate::broadcasts;
 use crate::communicator::parse_collective;
 use crate::errors;
 use crate::interruption::Interruption;
@@ -138,7 +139,7 @@ fn explain<'py>(
 /// every block as (sender, receiver, block, bytes, start, end, kind of link).
 #[pyfunction]
 #[pyo3(signature = (cluster, algorithm, bytes, root=0, *, block_bytes=None, late=Vec::new(), stopped=Vec::new(),
-    corrupted=Vec::new(), seed=0, fetches=false, order=None))]
+    corrupted=Vec::new(), seed=0, fetches=false, order=None, degree=None))]
 #[allow(clippy::too_many_arguments)]
 fn distribute<'py>(
     py: Python<'py>,
@@ -153,6 +154,7 @@ fn distribute<'py>(
     seed: u64,
     fetches: bool,
     order: Option<Vec<usize>>,
+    degree: Option<usize>,
 ) -> PyResult<Bound<'py, PyDict>> {
     let request = simulation::broadcast_request(&cluster.0, algorithm, bytes, root).map_err(errors::from_collective)?;
     let mut request = SwarmRequest {
@@ -164,6 +166,7 @@ fn distribute<'py>(
         ..request
     };
     request.broadcasts[0].block_bytes = block_bytes;
+    request.broadcasts[0].discipline = broadcasts::discipline(algorithm, degree)?;
     request.broadcasts[0].order = order.or(request.broadcasts[0].order.take());
     let interruption = Interruption::default();
     let check = interruption.clone().check();

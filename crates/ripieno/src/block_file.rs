@@ -14,11 +14,15 @@ pub struct BlockFile {
 }
 
 impl BlockFile {
-    /// Open a complete file, read it, and divide it into blocks of `block_bytes` or a default size.
-    pub fn read(path: &Path, block_bytes: Option<usize>) -> io::Result<BlockFile> {
+    /// Open a complete file and divide it into blocks of `block_bytes` or a default size. If `is_verified`, read it to
+    /// compute the digests.
+    pub fn read(path: &Path, block_bytes: Option<usize>, is_verified: bool) -> io::Result<BlockFile> {
         let memory = HostMemory::of_file(path)?;
         let manifest = BlockManifest::new(memory.len(), block_bytes, Discipline::Chain, 1);
-        let blocks = BlockDigests::of(&memory, manifest.block_bytes);
+        let blocks = match is_verified {
+            true => BlockDigests::of(&memory, manifest.block_bytes),
+            false => BlockDigests::unverified(memory.len(), manifest.block_bytes),
+        };
         let have = BlockSet::all(blocks.digests.len());
         Ok(BlockFile { memory, blocks, have })
     }

@@ -1,6 +1,7 @@
 """Broadcast variables on emulated hosts: each strategy compared with its simulation and the minimum time on a cable.
 
-A time lasts from the start on all hosts until the last host has the value, divided by the bytes over the rate of a
+All hosts of an emulated cluster share one disk, so the time of "shared-file" includes no cable. A time lasts from the
+start on all hosts until the last host has the value, divided by the bytes over the rate of a
 host's cable. TCP's headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a
 multiple of the undisturbed time.
 
@@ -27,6 +28,7 @@ from rich.text import Text
 from ripieno.bench import figures, table
 from ripieno.bench.model import modeled
 from ripieno.bench.strategies_rank import BroadcastCase
+from ripieno.comm.broadcast_variables import SHARED_FILE, WITH_DEGREE
 from ripieno.errors import InputError, LabError
 from ripieno.lab import Lab
 from ripieno.lab.cluster_spec import ClusterSpec, bits_per_s
@@ -34,7 +36,8 @@ from ripieno.simulation import Cluster, distribute, pictures, swarm_picture
 from ripieno.simulation.distribution import RankEnd, SimulatedFetch
 from ripieno.units import bytes_text
 
-STRATEGIES = ("chain", "splitstream", "csb", "bittorrent")
+#: The strategies of the paper: chain, SSB, CSB with HOSF and with LLCF, BTB, and CHB through a shared file system.
+STRATEGIES = ("chain", "splitstream", "csb", "csb-llcf", "bittorrent", SHARED_FILE)
 #: Upper limits of the time as multiples of bytes over rate, by number of hosts.
 TARGETS = {
     8: {"chain": 1.06, "splitstream": 1.15, "csb": 1.3, "bittorrent": 1.5},
@@ -43,7 +46,7 @@ TARGETS = {
 #: Upper limits as multiples of the undisturbed time, with killed hosts and with one slow host. Chains and trees wait
 #: for a slow host and have no limit.
 KILLED_TARGET = 1.25
-SLOW_TARGETS = {"csb": 1.3, "bittorrent": 1.3}
+SLOW_TARGETS = {"csb": 1.3, "csb-llcf": 1.3, "bittorrent": 1.3}
 #: Minimum speedup of a chain in rack order over one without it, with uplinks of a host's rate.
 ORDER_TARGETS = {"chain": 6.0}
 ORDER_SEED = 7
@@ -80,6 +83,10 @@ class StrategiesQuery:
         Rate of a rack's uplink; by default the sum of its hosts' rates.
     random_order
         Whether to also run with randomly numbered hosts that do not know their racks.
+    degree
+        Number of ranks to which a source of "csb", "csb-llcf" or "bittorrent" sends at the same time.
+    unverified
+        Whether to alternate each run with one whose receivers do not verify blocks.
     """
 
     hosts: int
@@ -94,6 +101,8 @@ class StrategiesQuery:
     racks: int = 1
     uplink: str | None = None
     random_order: bool = False
+    degree: int | None = None
+    unverified: bool = False
 
     def __post_init__(self) -> None:
         if self.hosts % self.racks:
@@ -171,10 +180,11 @@ class StrategyRun:
 
 @dataclass(frozen=True)
 class StrategyRow:
-    """The results of a strategy: runs, and the simulated seconds of each kind."""
+    """The results of a strategy: runs, and the simulated seconds of each kind. Files are not simulated."""
 
     strategy: str
     runs: list[StrategyRun]
+    unverified: list[StrategyRun]
     modeled_s: float
     killed: list[StrategyRun]
     killed_modeled_s: float | None
@@ -201,23 +211,27 @@ class StrategyResults:
             fields: dict[str, Any] = {
                 "strategy": row.strategy,
                 "multiples": [run.seconds() / ideal_s for run in row.runs],
-                "simulated": row.modeled_s / ideal_s,
+                "simulated": _ratio(row.modeled_s or None, ideal_s),
                 "target": TARGETS.get(request.hosts, {}).get(row.strategy),
                 "cpu_s_per_host": [statistics.mean(run.cpu_s) for run in row.runs],
                 "serialization_shares": [run.serialization_s / run.seconds() for run in row.runs],
                 "switches_per_host": [statistics.mean(run.switches) for run in row.runs],
             }
-            if row.killed_modeled_s is not None:
+            if row.unverified:
+                pairs = list(zip(row.unverified, row.runs, strict=True))
+                fields["unverified_of_verified"] = [without.seconds() / run.seconds() for without, run in pairs]
+                fields["unverified_cpu_of_verified"] = [sum(without.cpu_s) / sum(run.cpu_s) for without, run in pairs]
+            if row.killed:
                 fields["killed"] = request.killed
                 fields["killed_of_undisturbed"] = [run.seconds() / fault_free_s for run in row.killed]
-                fields["killed_simulated"] = row.killed_modeled_s / row.modeled_s
-            if row.slow_modeled_s is not None and request.slow is not None:
+                fields["killed_simulated"] = _ratio(row.killed_modeled_s, row.modeled_s)
+            if row.slow and request.slow is not None:
                 fields["slow"] = request.slow
                 fields["slow_of_undisturbed"] = [run.seconds([request.slow[0]]) / fault_free_s for run in row.slow]
-                fields["slow_simulated"] = row.slow_modeled_s / row.modeled_s
-            if row.shuffled_modeled_s is not None:
+                fields["slow_simulated"] = _ratio(row.slow_modeled_s, row.modeled_s)
+            if row.shuffled:
                 fields["random_of_undisturbed"] = [run.seconds() / fault_free_s for run in row.shuffled]
-                fields["random_simulated"] = row.shuffled_modeled_s / row.modeled_s
+                fields["random_simulated"] = _ratio(row.shuffled_modeled_s, row.modeled_s)
             rows.append(fields)
         return {
             "machine": figures.machine(),
@@ -263,25 +277,39 @@ class StrategyResults:
         return f"{self.request}: multiples of bytes / rate, median (least – greatest); {load}"
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
+        request = self.request
+        kinds = {"killed": request.kill is not None, "slow": request.slow is not None, "random": request.random_order}
         headings = ["strategy", "real", "simulated", "target", "", "CPU s / host", "switches / host", "serialization"]
         rows = self.as_json()["rows"]
+        if request.unverified:
+            headings += ["unverified, of verified", "its CPU, of verified"]
         for kind, what in (("killed", "killed"), ("slow", "slow"), ("random", "random order")):
-            if f"{kind}_simulated" in rows[0]:
+            if kinds[kind]:
                 headings += [f"{what}, of undisturbed", "simulated", "target", ""]
         lines = []
         for row in rows:
-            line = [row["strategy"], _samples(row["multiples"]), f"{row['simulated']:.3f}"]
+            line = [row["strategy"], _samples(row["multiples"]), _simulated(row["simulated"])]
             line += _verdict(row["multiples"], row["target"])
             line += [f"{statistics.median(row['cpu_s_per_host']):.2f}"]
             line += [f"{statistics.median(row['switches_per_host']):,.0f}"]
             line += [f"{statistics.median(row['serialization_shares']):.2%}"]
+            if request.unverified:
+                line += [_samples(row["unverified_of_verified"]), _samples(row["unverified_cpu_of_verified"])]
             for kind, target in (("killed", KILLED_TARGET), ("slow", SLOW_TARGETS.get(row["strategy"]))):
                 if kind in row:
                     samples = row[f"{kind}_of_undisturbed"]
-                    line += [_samples(samples), f"{row[f'{kind}_simulated']:.3f}", *_verdict(samples, target)]
-            if "random_simulated" in row:
+                    line += [_samples(samples), _simulated(row[f"{kind}_simulated"]), *_verdict(samples, target)]
+                elif kinds[kind]:
+                    line += ["–", "–", "", ""]
+            if kinds["random"] and row["strategy"] == SHARED_FILE:
+                line += ["–", "–", "", ""]
+            elif "random_simulated" in row:
                 samples, target = row["random_of_undisturbed"], ORDER_TARGETS.get(row["strategy"])
-                line += [_samples(samples), f"{row['random_simulated']:.3f}", *_verdict(samples, target, at_least=True)]
+                line += [
+                    _samples(samples),
+                    _simulated(row["random_simulated"]),
+                    *_verdict(samples, target, at_least=True),
+                ]
             lines.append(line)
         return headings, lines
 
@@ -303,19 +331,32 @@ def measure(request: StrategiesQuery) -> StrategyResults:
 
 
 def _row(lab: Lab, request: StrategiesQuery, strategy: str) -> StrategyRow:
-    case = BroadcastCase(strategy, request.size_bytes, request.repetitions, request.block_bytes, record=request.record)
+    degree = request.degree if strategy in WITH_DEGREE else None
+    case = BroadcastCase(
+        strategy, request.size_bytes, request.repetitions, request.block_bytes, record=request.record, degree=degree
+    )
 
     def modeled_s(cluster: Cluster, left_out: Sequence[int] = (), order: Sequence[int] | None = None) -> float:
         found = distribute(
-            cluster, nbytes=request.size_bytes, algorithm=strategy, block_bytes=request.block_bytes, order=order
+            cluster,
+            nbytes=request.size_bytes,
+            algorithm=strategy,
+            block_bytes=request.block_bytes,
+            order=order,
+            degree=degree,
         )
         ends = [end.at_s for rank, end in enumerate(found.ends) if end.kind == "done" and rank not in left_out]
         return max(at_s for at_s in ends if at_s is not None)
 
     cluster = request.cluster()
-    fault_free_s = modeled_s(cluster)
-    runs = _runs(lab, case)
-    row = StrategyRow(strategy, runs, fault_free_s, [], None, [], None, [], None)
+    fault_free_s = 0.0 if strategy == SHARED_FILE else modeled_s(cluster)
+    verify = [True, False] if request.unverified else [True]
+    found = _runs(lab, replace(case, verify=verify))
+    runs, unverified = found[:: len(verify)], found[1::2] if request.unverified else []
+    row = StrategyRow(strategy, runs, unverified, fault_free_s, [], None, [], None, [], None)
+    if strategy == SHARED_FILE:
+        # Its transfer uses no cable, and the ranks wait for each other until the root has written.
+        return row
     if request.kill is not None:
         median_s = statistics.median(run.seconds() for run in runs)
         once = replace(case, repetitions=1, killed=request.killed, kill_after_s=request.kill[1] * median_s)
@@ -353,7 +394,7 @@ def _runs(lab: Lab, case: BroadcastCase, on: Sequence[str] | None = None) -> lis
             elif rank not in case.killed:
                 raise LabError(f"{case.strategy}: rank {rank} did not get the value")
     runs = []
-    for number in range(case.repetitions):
+    for number in range(case.repetitions * len(case.verify)):
         found = {rank: samples[number] for rank, samples in by_rank.items()}
         begin_s = min(each["begin_s"] for each in found.values())
         runs.append(
@@ -376,6 +417,14 @@ def _runs(lab: Lab, case: BroadcastCase, on: Sequence[str] | None = None) -> lis
 def _table_row(cells: Sequence[str], kind: str) -> str:
     plain = [Text.from_markup(cell).plain for cell in cells]
     return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in plain) + "</tr>"
+
+
+def _ratio(seconds: float | None, of_s: float) -> float | None:
+    return None if seconds is None or not of_s else seconds / of_s
+
+
+def _simulated(ratio: float | None) -> str:
+    return "–" if ratio is None else f"{ratio:.3f}"
 
 
 def _samples(found: Sequence[float]) -> str:

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from ripieno.comm.broadcast_variables import SHARED_FILE
+from ripieno.comm.shared_files import REPLICAS_MAX
 from ripieno.files import disk
 from ripieno.launch.script.environment import init
 
@@ -47,6 +49,10 @@ class BroadcastCase:
         Whether to record sender and time of each block.
     uses_racks
         Whether ranks know the racks of their hosts.
+    degree
+        Number of ranks to which a source sends at the same time; None for the default.
+    verify
+        Whether blocks are verified, for each broadcast of a repetition.
     """
 
     strategy: str
@@ -57,6 +63,8 @@ class BroadcastCase:
     kill_after_s: float = 0.0
     record: bool = False
     uses_racks: bool = True
+    degree: int | None = None
+    verify: list[bool] = field(default_factory=lambda: [True])
 
 
 def main(case: BroadcastCase, folder: Path) -> None:
@@ -73,14 +81,23 @@ def main(case: BroadcastCase, folder: Path) -> None:
     with comm.broadcast_variable(0 if comm.rank == 0 else None) as first:
         _ = first.value
     found: list[dict[str, Any]] = []
-    for _ in range(case.repetitions):
+    places = [folder / f"copy{number}" for number in range(REPLICAS_MAX)] if case.strategy == SHARED_FILE else []
+    for place in places:
+        place.mkdir(exist_ok=True)
+    for verify in case.verify * case.repetitions:
         comm.barrier()
         before = resource.getrusage(resource.RUSAGE_SELF)
         begin_s = time.monotonic()
         if comm.rank in case.killed:
             threading.Timer(case.kill_after_s, os.kill, [os.getpid(), signal.SIGKILL]).start()
         created = comm.broadcast_variable(
-            root_value, strategy=case.strategy, block_bytes=case.block_bytes, record=case.record
+            root_value,
+            strategy=case.strategy,
+            block_bytes=case.block_bytes,
+            degree=case.degree,
+            verify=verify,
+            places=places,
+            record=case.record,
         )
         with created as variable:
             received = variable.value

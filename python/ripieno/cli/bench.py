@@ -10,29 +10,17 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.options import PAGES, LocalPath, Size, aliased_option, overwrite_option
+from ripieno.cli.options import PAGES, CommandWithParts, LocalPath, Size, aliased_option, overwrite_option
 from ripieno.errors import InputError
 
 # Time limit for the calls of one case in one run, in seconds.
 BUDGET_S = 0.05
 
 
-class _Bench(click.Command):
-    """The command for collectives, with the subcommands `model`, `strategies` and `threads`."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        others = {MODEL: model_command, STRATEGIES: strategies_command, THREADS: threads_command}
-        if args[:1] and args[0] in others:
-            return others[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
-        return super().make_context(info_name, args, parent, **extra)
-
-
 MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 
 
-@click.command("bench", cls=_Bench)
+@click.command("bench", cls=CommandWithParts)
 @click.argument("collectives", metavar="COLLECTIVE[,…]|all", default="all")
 @click.option("--ranks", metavar="LIST", help="Numbers of ranks to start, such as 2,4,8. Default: 2.")
 @click.option(
@@ -204,7 +192,16 @@ def model_command(
 @click.option(
     "--random-order", is_flag=True, help="Also measure hosts in random order, without information about racks."
 )
-@click.option("--strategies", metavar="LIST", default="chain,splitstream,csb,bittorrent", show_default=True)
+@click.option(
+    "--strategies", metavar="LIST", default="chain,splitstream,csb,csb-llcf,bittorrent,shared-file", show_default=True
+)
+@click.option(
+    "--degree",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Hosts to which a source of csb, csb-llcf or bittorrent sends at the same time. Default: 3, 3 and 8.",
+)
+@click.option("--unverified", is_flag=True, help="Also measure without the digests of blocks, in alternating runs.")
 @click.option("--kill", metavar="COUNT@SHARE%", help="Kill COUNT hosts after this share of the undisturbed time.")
 @click.option("--slow", metavar="HOST@SHARE", help="Limit this host, counted from 0, to this share of the rate.")
 @aliased_option(
@@ -380,3 +377,6 @@ def _slowed(text: str | None) -> tuple[int, float] | None:
         return int(host), float(share)
     except ValueError:
         raise InputError(f"--slow={text!r}: expected HOST@SHARE, such as 5@0.2") from None
+
+
+bench_command.parts = {MODEL: model_command, STRATEGIES: strategies_command, THREADS: threads_command}

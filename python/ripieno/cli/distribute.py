@@ -96,6 +96,11 @@ SHOWN_MAX = 24
     type=Size(),
     help="Bytes of a block, such as 1MiB. Default: 16 KiB to 4 MiB.",
 )
+@click.option(
+    "--no-verify",
+    is_flag=True,
+    help="Do not compare blocks with digests. The first byte is sent at once. Existing blocks are fetched again.",
+)
 @overwrite_option
 @click.option(
     "--keep-partial", is_flag=True, help="Keep partial files after a failure, so that another run can resume."
@@ -113,6 +118,7 @@ def distribute_command(
     strategy: str,
     directories: tuple[str, ...],
     block: int | None,
+    no_verify: bool,
     overwrite: bool,
     keep_partial: bool,
     as_json: bool,
@@ -140,7 +146,9 @@ def distribute_command(
     if out is None and hosts_file is None:
         raise click.UsageError("Missing option '-o' / '--out'.")
     out = _locations(files) if out is None else out
-    request = _DistributeRequest(files, out, strategy, directories, block, overwrite, keep_partial, as_json, quiet)
+    request = _DistributeRequest(
+        files, out, strategy, directories, block, no_verify, overwrite, keep_partial, as_json, quiet
+    )
     if hosts_file is not None:
         return _to_hosts(request, remote.read_hosts(hosts_file), ssh, python or sys.executable, address)
     comm = communicator(workers, None, None)
@@ -162,6 +170,7 @@ class _DistributeRequest:
     strategy: str
     directories: Sequence[str]
     block: int | None
+    no_verify: bool
     overwrite: bool
     keep_partial: bool
     as_json: bool
@@ -170,6 +179,7 @@ class _DistributeRequest:
     def words(self) -> list[str]:
         """Return the arguments of the same command for other ranks."""
         flags = {
+            "--no-verify": self.no_verify,
             "--overwrite": self.overwrite,
             "--keep-partial": self.keep_partial,
             "--json": self.as_json,
@@ -220,6 +230,7 @@ def _distribute(request: _DistributeRequest, comm: Communicator, missed: Sequenc
             strategy=request.strategy,
             block_bytes=request.block,
             places=request.directories,
+            verify=not request.no_verify,
             overwrite=request.overwrite,
             keep_partial=request.keep_partial,
             on_progress=progress.show,

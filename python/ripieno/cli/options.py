@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,6 +30,20 @@ if TYPE_CHECKING:
 
 #: File name suffixes of pages.
 PAGES = (".html", ".htm")
+
+
+class CommandWithParts(click.Command):
+    """A command whose first argument may name one of its `parts`, which are commands of their own."""
+
+    parts: Mapping[str, click.Command] = MappingProxyType({})
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] and args[0] in self.parts:
+            part: click.Context = self.parts[args[0]].make_context(f"{info_name} {args[0]}", args[1:], parent, **extra)
+            return part
+        return super().make_context(info_name, args, parent, **extra)
 
 
 class LocalPath(click.Path):

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ripieno.cli.options import LocalPath, aliased_option, counted_workers, overwrite_option
+from ripieno.cli.options import (
+    CommandWithParts,
+    LocalPath,
+    Size,
+    aliased_option,
+    counted_workers,
+    overwrite_option,
+)
+from ripieno.disciplines import AUTO_ON_DEMAND, AUTO_STREAMED, DISCIPLINES
+from ripieno.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ripieno.comm.block_sizes import BlockSizes
     from ripieno.comm.communicator import Communicator
     from ripieno.simulation import MeasuredCosts
     from ripieno.simulation.algorithm_choices import AlgorithmChoices
 
+R = TypeVar("R")
 
-@click.command("tune")
+
+@click.command("tune", cls=CommandWithParts)
 @counted_workers("Number of ranks to start. Default: 2.", aliases=["--ranks"])
 @click.option(
     "--budget",
@@ -54,6 +68,8 @@ def tune_command(
     host for `comm.explain`; --out writes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Leave
     the network and the hosts idle meanwhile.
 
+    `ripieno tune broadcast` measures the block size of broadcasts.
+
     --trials also tries algorithms for this placement of ranks. Programs use the stored choices after
     `comm.try_algorithms()`, which then takes no time.
 
@@ -65,24 +81,12 @@ def tune_command(
       ripieno explain allreduce --costs costs.json --bytes 1MiB
     """
     from ripieno.files.results import check_results
-    from ripieno.launch import launch
-    from ripieno.launch.script.environment import init
-    from ripieno.launch.script.run import under_launcher
     from ripieno.simulation import link_costs
 
     check_results({"--out": out}, overwrite=overwrite)
-    if under_launcher(asks_for_workers=workers is not None):
-        if workers is not None:
-            raise click.UsageError(
-                "--workers: the launcher has started the ranks; expected this option only without a launcher"
-            )
-        with init(threads=1) as comm:
-            found, is_first = _tuned(comm, budget_s, trials_s), comm.rank == 0
-        if not is_first:
-            return
-    else:
-        with launch(workers=workers or 2, threads=1) as job:
-            found = job.run(_tuned, budget_s, trials_s)[0]
+    found = _on_ranks(workers, _tuned, budget_s, trials_s)
+    if found is None:
+        return
     costs, choices = found
     if out is not None:
         link_costs.write(costs, out)
@@ -98,3 +102,76 @@ def tune_command(
 def _tuned(comm: Communicator, budget_s: float, trials_s: float) -> tuple[MeasuredCosts, AlgorithmChoices | None]:
     costs = comm.tune(budget_s=budget_s)
     return costs, comm.try_algorithms(budget_s=trials_s, kept=False) if trials_s > 0 else None
+
+
+@click.command("broadcast")
+@counted_workers("Number of ranks to start. Default: 2.", aliases=["--ranks"])
+@click.option(
+    "--strategies",
+    metavar="LIST",
+    default=f"{AUTO_ON_DEMAND},{AUTO_STREAMED}",
+    show_default=True,
+    help=f"Some of {', '.join(DISCIPLINES)}.",
+)
+@click.option("--bytes", "size_bytes", type=Size(), help="Size of the value. Default: 1 to 64 MiB, as the time allows.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=0, min_open=True),
+    default=5.0,
+    show_default=True,
+    help="Seconds to measure each strategy.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def broadcast_command(
+    workers: int | None, strategies: str, size_bytes: int | None, budget_s: float, as_json: bool
+) -> None:
+    """Search the fastest block size of broadcast variables and distributed files on this cluster.
+
+    Run it under a launcher, one rank on each host. It broadcasts a value with blocks of 4 MiB and their halves, in
+    alternating rounds. Each host stores the result. Later broadcasts with these strategies use it for values of up to
+    four times more or fewer bytes, unless they set a block size. Leave the network and the hosts idle meanwhile.
+
+    \b
+    Examples:
+      srun --ntasks-per-node 1 ripieno tune broadcast
+      ripieno tune broadcast --workers 4 --strategies bittorrent --bytes 64MiB
+    """
+    names = strategies.split(",")
+    for name in names:
+        if name not in DISCIPLINES:
+            raise InputError(f"--strategies={name!r}: expected some of {', '.join(DISCIPLINES)}")
+    found = _on_ranks(workers, _tuned_broadcasts, names, size_bytes, budget_s)
+    if found is None:
+        return
+    if as_json:
+        click.echo(json.dumps([each.as_json() for each in found], indent=2))
+    else:
+        click.echo("\n\n".join(map(str, found)))
+
+
+tune_command.parts = {"broadcast": broadcast_command}
+
+
+def _tuned_broadcasts(
+    comm: Communicator, strategies: list[str], size_bytes: int | None, budget_s: float
+) -> list[BlockSizes]:
+    return [comm.tune_broadcast(each, size_bytes=size_bytes, budget_s=budget_s) for each in strategies]
+
+
+def _on_ranks(workers: int | None, program: Callable[..., R], *args: Any) -> R | None:
+    """Return the result of rank 0 of the launcher's ranks, or of started ones; None on other ranks of a launcher."""
+    from ripieno.launch import launch
+    from ripieno.launch.script.environment import init
+    from ripieno.launch.script.run import under_launcher
+
+    if not under_launcher(asks_for_workers=workers is not None):
+        with launch(workers=workers or 2, threads=1) as job:
+            return job.run(program, *args)[0]
+    if workers is not None:
+        raise click.UsageError(
+            "--workers: the launcher has started the ranks; expected this option only without a launcher"
+        )
+    with init(threads=1) as comm:
+        found = program(comm, *args)
+        return found if comm.rank == 0 else None

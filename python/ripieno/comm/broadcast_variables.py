@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, overl
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno import log
 from ripieno._checks import check_count
+from ripieno.comm.block_sizes import tuned_block_bytes
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.rank import CallBase
 from ripieno.comm.serving import HAS_READ, RELEASED, Serving
-from ripieno.comm.shared_files import Place, SharedFile, checked_places, write
+from ripieno.comm.shared_files import REPLICAS_MAX, Place, SharedFile, checked_places, write
 from ripieno.comm.value_memory import BroadcastMemory, broadcast_memory, process_memory
 from ripieno.disciplines import AUTO, DISCIPLINES, STREAMED, discipline_of
 from ripieno.errors import BroadcastError, InputError, RankFailed, SerializationError
@@ -34,6 +36,8 @@ LINK_STRATEGIES = (AUTO, *DISCIPLINES)
 #: Strategy that uses files in places that all ranks see.
 SHARED_FILE = "shared-file"
 STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
+#: Strategies in which the number of concurrent uploads of a source can be chosen.
+WITH_DEGREE = ("csb", "csb-llcf", "bittorrent")
 
 #: Prefix of the native module's errors about a root that died or is cut off.
 _ROOT_IS_LOST = "the root of the broadcast, "
@@ -58,6 +62,40 @@ def check_strategy(strategy: object, strategies: Sequence[str] = STRATEGIES) -> 
     """Raise unless `strategy` is one of `strategies`."""
     if strategy not in strategies:
         raise InputError(f"strategy={strategy!r}: expected one of {', '.join(strategies)}")
+
+
+class BroadcastOptions(NamedTuple):
+    """How the root sends a value; see `Communicator.broadcast_variable`. The options of the root apply on all ranks."""
+
+    strategy: str
+    block_bytes: int | None = None
+    degree: int | None = None
+    verify: bool = True
+    places: tuple[str, ...] = ()
+
+    @classmethod
+    def checked(
+        cls,
+        strategy: str,
+        block_bytes: int | None,
+        degree: int | None,
+        verify: bool,
+        places: Place | Sequence[Place],
+    ) -> BroadcastOptions:
+        """Return the options, or raise `InputError`."""
+        check_strategy(strategy)
+        if block_bytes is not None:
+            check_count("block_bytes", block_bytes, "expected a whole number of bytes >= 1")
+        if degree is not None:
+            check_count("degree", degree)
+            if discipline_of(strategy, streamed=False) not in WITH_DEGREE:
+                raise InputError(f"degree={degree} with strategy={strategy!r}: only {', '.join(WITH_DEGREE)} use it")
+        names = checked_places(places) if strategy == SHARED_FILE or not _is_empty(places) else []
+        return cls(strategy, block_bytes, degree, bool(verify), tuple(names))
+
+
+def _is_empty(places: Place | Sequence[Place]) -> bool:
+    return not isinstance(places, str | os.PathLike) and len(places) == 0
 
 
 class Corruption(NamedTuple):
@@ -154,6 +192,8 @@ class BroadcastVariable(Generic[T]):
         self._root_in_world = comm.first_ranks[root], comm.hosts[root]
         _open_variables.add(self)
         self._values: list[T] = []
+        # Copies in files, which outlast the root.
+        self._copies: _Copies | None = None
         self.strategy = strategy
         self.root = root
         self.serialization_s = serialization_s
@@ -177,6 +217,9 @@ class BroadcastVariable(Generic[T]):
             # NumPy's stubs do not accept it as a buffer before Python 3.12.
             buffer: Any = native.wait()
         except BroadcastError as error:
+            if self._copies is not None:
+                log.note("ripieno.comm", f"a broadcast value is read from its copies in files: {error}")
+                return self._copies.read()
             # Other ranks may report the loss before this rank notices it.
             if self.root in native.lost() or _ROOT_IS_LOST in str(error):
                 # The error is a consequence of that loss, not a failure of this rank's program.
@@ -206,6 +249,9 @@ class BroadcastVariable(Generic[T]):
         """
         self._native = None
         self._values = []
+        copies, self._copies = self._copies, None
+        if copies is not None:
+            copies.release()
 
     def _require_open(self) -> NativeVariable:
         if self._native is None:
@@ -225,20 +271,49 @@ class BroadcastVariable(Generic[T]):
         self.release()
 
 
-class SharedFileVariable(BroadcastVariable[T]):
-    """A value that is stored in files. The native variable carries only messages about it."""
+class _Copies:
+    """The copies of a value in files, as seen by one rank. Deleting the object releases them."""
 
     def __init__(self, native: NativeVariable, root: int, rank: Gathers, serving: Serving, file: SharedFile) -> None:
-        super().__init__(native, SHARED_FILE, root, rank)
+        self._native: NativeVariable | None = native
+        self._root = root
         self._serving = serving
         self._file = file
         self._is_root = rank.rank == root
         # Let each host begin with a different copy, to spread the load.
         self._first = rank.nodes[rank.rank]
+        if self._is_root:
+            serving.keep(native, file)
+
+    def read(self) -> NDArray[np.uint8]:
+        """Return the bytes of the value."""
+        return self._file.read(self._first)
+
+    def release(self) -> None:
+        """Report that this rank needs the files no more. The root removes them once all ranks have released them."""
+        native, self._native = self._native, None
+        if native is not None and self._is_root:
+            self._serving.release(native)
+            self._serving.sweep()
+        elif native is not None:
+            native.send_message(self._root, RELEASED)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+class SharedFileVariable(BroadcastVariable[T]):
+    """A value that is stored in files. The native variable carries only messages about it."""
+
+    def __init__(self, native: NativeVariable, root: int, rank: Gathers, copies: _Copies) -> None:
+        super().__init__(native, SHARED_FILE, root, rank)
+        self._copies = copies
+        self._is_root = rank.rank == root
         self._others = set(range(rank.world_size)) - {root}
 
     def _fetched(self, native: NativeVariable) -> NDArray[np.uint8]:
-        blob = self._file.read(self._first)
+        assert self._copies is not None, "an open variable has copies"
+        blob = self._copies.read()
         if not self._is_root:
             native.send_message(self.root, HAS_READ)
         return blob
@@ -249,17 +324,6 @@ class SharedFileVariable(BroadcastVariable[T]):
         if not self._is_root or not acknowledged | lost >= self._others:
             return None
         return Delivery(sorted(acknowledged), sorted(lost - acknowledged), [])
-
-    def release(self) -> None:
-        if self._native is not None and self._is_root:
-            self._serving.release(self._native)
-            self._serving.sweep()
-        elif self._native is not None:
-            self._native.send_message(self.root, RELEASED)
-        super().release()
-
-    def __del__(self) -> None:
-        self.release()
 
 
 class BroadcastVariables(Gathers):
@@ -273,6 +337,8 @@ class BroadcastVariables(Gathers):
         *,
         strategy: str = "auto",
         block_bytes: int | None = None,
+        degree: int | None = None,
+        verify: bool = True,
         per_host: bool = True,
         places: Place | Sequence[Place] = (),
         record: bool = False,
@@ -287,6 +353,8 @@ class BroadcastVariables(Gathers):
         *,
         strategy: str = "auto",
         block_bytes: int | None = None,
+        degree: int | None = None,
+        verify: bool = True,
         per_host: bool = True,
         places: Place | Sequence[Place] = (),
         record: bool = False,
@@ -299,6 +367,8 @@ class BroadcastVariables(Gathers):
         *,
         strategy: str = "auto",
         block_bytes: int | None = None,
+        degree: int | None = None,
+        verify: bool = True,
         per_host: bool = True,
         places: Place | Sequence[Place] = (),
         record: bool = False,
@@ -307,7 +377,8 @@ class BroadcastVariables(Gathers):
 
         Every rank calls it. It returns at once; a separate thread receives and forwards bytes. A rank that loses its
         source resumes at the same byte from another source. Every block is verified against the root's digest. If the
-        root dies, the other ranks finish on their own if they hold all blocks together.
+        root dies, the other ranks finish on their own if they hold all blocks together, or if the value has copies in
+        `places`.
 
         Parameters
         ----------
@@ -317,14 +388,23 @@ class BroadcastVariables(Gathers):
             The rank that provides the value.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
             How blocks travel. With the trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once. With the
-            others each host fetches when it first uses ``value``. "auto" is "csb".
+            others each host fetches when it first uses ``value``. "auto" is "csb". "csb" prefers the source with the
+            highest observed speed, and "csb-llcf" the source with the fewest receivers.
         block_bytes : int, optional
-            Block size in bytes. By default there are 256 blocks of 16 KiB to 4 MiB; the maximum is 2**20 blocks.
+            Block size in bytes; the maximum is 2**20 blocks. By default the size that `tune_broadcast` has measured on
+            these hosts; without a measurement there are 256 blocks of 16 KiB to 4 MiB.
+        degree : int, optional
+            Maximum number of ranks to which a source sends at the same time: 3 by default for "csb" and "csb-llcf", 8
+            for "bittorrent". A rank whose source was lost may exceed it. Other strategies have fixed trees.
+        verify : bool
+            Whether receivers compare each block with the root's digest. Without it only the checksums of TCP or TLS
+            detect corrupt bytes; use it on trusted networks and disks.
         per_host : bool
             Whether the ranks of a host share one fetched copy. Otherwise every rank fetches for itself.
         places : path or URL, or sequence of these
-            With "shared-file" only, and used at the root: folders that all ranks see under the same names, or fsspec
-            URLs. The root writes the value to the first three.
+            Used at the root: folders that all ranks see under the same names, or fsspec URLs. With "shared-file" the
+            root writes the value to the first three. With other strategies it writes three copies, from which ranks
+            read the value as the last resort: if the root is lost together with blocks.
         record : bool
             Whether to record the source and times of each block for `BroadcastVariable.recorded`.
 
@@ -360,9 +440,7 @@ class BroadcastVariables(Gathers):
         [9, 16]
         """
         root = self._rank("root", root)
-        check_strategy(strategy)
-        if block_bytes is not None:
-            check_count("block_bytes", block_bytes, "expected a whole number of bytes >= 1")
+        options = BroadcastOptions.checked(strategy, block_bytes, degree, verify, places)
         if self.replicas > 1:
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
         # Arrays inside the pickle would not be read-only. An empty array needs no memory.
@@ -373,12 +451,8 @@ class BroadcastVariables(Gathers):
             self._broadcast_value(root, "broadcast_variable", Unsendable(root, error))
             raise
         packed_s = time.perf_counter() - begin_s
-        places = places_for(strategy, places) if self.rank == root else []
-        strategy, per_host = self._broadcast_value(root, "broadcast_variable", (strategy, per_host))
-        if strategy == SHARED_FILE:
-            variable = self._begin_shared_file(self._server(), packed, root, places)
-        else:
-            variable = self._begin_variable(self._server(), packed, root, strategy, per_host, block_bytes, record)
+        options, per_host = self._broadcast_value(root, "broadcast_variable", (options, per_host))
+        variable = self._begin_variable(self._server(), packed, root, options, per_host, record)
         variable.serialization_s += packed_s
         return variable
 
@@ -416,7 +490,7 @@ class BroadcastVariables(Gathers):
         return broadcast_memory(limit_bytes, spill_directory)
 
     def _lasting_variable(
-        self, packed: packing.PackedValue | None, strategy: str, places: Sequence[str], generation: int
+        self, packed: packing.PackedValue | None, options: BroadcastOptions, generation: int
     ) -> BroadcastVariable[Any]:
         """Create a variable of rank 0 that outlasts this communicator, as long as the processes of its ranks live.
 
@@ -424,53 +498,68 @@ class BroadcastVariables(Gathers):
         """
         if not self._lasting or self._lasting[-1][0] != generation:
             self._lasting.append((generation, self._connect_to_serve()))
-        serving = self._lasting[-1][1]
-        if strategy == SHARED_FILE:
-            return self._begin_shared_file(serving, packed, 0, places)
-        return self._begin_variable(serving, packed, 0, strategy, True, None, False)
-
-    def _begin_shared_file(
-        self, serving: Serving, packed: packing.PackedValue | None, root: int, places: Sequence[str]
-    ) -> BroadcastVariable[Any]:
-        """Write the packed value at the root, and send its location to all ranks."""
-        written: SharedFile | BroadcastError | None = None
-        if self.rank == root:
-            assert packed is not None, "the root has the value"
-            serving.sweep()
-            try:
-                written = write(packed, places)
-            except BroadcastError as error:
-                written = error
-        written = self._broadcast_value(root, "broadcast_variable", written)
-        if isinstance(written, BroadcastError):
-            raise written
-        assert written is not None, "the root has announced the place"
-        if self.rank == root:
-            native = serving.native.offer(0, [], DISCIPLINES[0], None, [])
-            serving.keep(native, written)
-        else:
-            native = serving.native.expect(root, None)
-        return SharedFileVariable(native, root, self, serving, written)
+        return self._begin_variable(self._lasting[-1][1], packed, 0, options, True, False)
 
     def _begin_variable(
         self,
         serving: Serving,
         packed: packing.PackedValue | None,
         root: int,
-        strategy: str,
+        options: BroadcastOptions,
         per_host: bool,
-        block_bytes: int | None,
         record: bool,
     ) -> BroadcastVariable[Any]:
-        """Offer the packed value at the root, or expect it elsewhere."""
-        discipline = discipline_of(strategy, streamed=False)
+        """Offer the packed value at the root, or expect it elsewhere; also write copies to files, if there are any."""
+        serving.sweep()
+        if options.strategy == SHARED_FILE:
+            file = self._written(packed, root, options)
+            # The variable carries only messages.
+            is_root = self.rank == root
+            native = serving.offer_messages() if is_root else serving.native.expect(root, None)
+            return SharedFileVariable(native, root, self, _Copies(native, root, self, serving, file))
+        variable = self._begin_transfer(serving, packed, root, options, per_host, record)
+        if options.places:
+            # The transfer proceeds meanwhile.
+            file = self._written(packed, root, options)
+            variable._copies = _Copies(variable._require_open(), root, self, serving, file)
+        return variable
+
+    def _written(self, packed: packing.PackedValue | None, root: int, options: BroadcastOptions) -> SharedFile:
+        """Write the packed value at the root, and send the names of the files to all ranks."""
+        written: SharedFile | BroadcastError | None = None
+        if self.rank == root:
+            assert packed is not None, "the root has the value"
+            copy_count = None if options.strategy == SHARED_FILE else REPLICAS_MAX
+            try:
+                written = write(packed, options.places, copy_count, verify=options.verify)
+            except BroadcastError as error:
+                written = error
+        written = self._broadcast_value(root, "broadcast_variable", written)
+        if isinstance(written, BroadcastError):
+            raise written
+        assert written is not None, "the root has announced the files"
+        return written
+
+    def _begin_transfer(
+        self,
+        serving: Serving,
+        packed: packing.PackedValue | None,
+        root: int,
+        options: BroadcastOptions,
+        per_host: bool,
+        record: bool,
+    ) -> BroadcastVariable[Any]:
+        discipline = discipline_of(options.strategy, streamed=False)
         members = self._members(root, per_host)
         order = [rank for rank in members if rank != root] if discipline in STREAMED else []
         if self.rank == root:
             assert packed is not None, "the root has the value"
-            pieces = list(packing.blob_pieces(packed))
+            pieces, size_bytes = list(packing.blob_pieces(packed)), packing.blob_bytes(packed)
+            block_bytes = options.block_bytes or tuned_block_bytes(self.hosts, discipline, size_bytes)
             begin_s = time.perf_counter()
-            native = serving.native.offer(packing.blob_bytes(packed), pieces, discipline, block_bytes, order)
+            native = serving.native.offer(
+                size_bytes, pieces, (discipline, options.degree), block_bytes, order, options.verify
+            )
             copied_s = time.perf_counter() - begin_s
             process_memory().log_spills()
         else:
@@ -504,12 +593,3 @@ class BroadcastVariables(Gathers):
         pending = self._native.pending_mesh()
         native = pending.connect(self._allgather_values("broadcast_variable", pending.address), process_memory().native)
         return Serving(native, set(range(self.world_size)) - {self.rank})
-
-
-def places_for(strategy: str, places: Place | Sequence[Place]) -> list[str]:
-    """Return the checked places of a shared file. Raise if another strategy has places."""
-    if strategy == SHARED_FILE:
-        return checked_places(places)
-    if places:
-        raise InputError(f"strategy={strategy!r} with places={places!r}: only 'shared-file' uses places")
-    return []

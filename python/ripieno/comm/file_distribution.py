@@ -16,9 +16,17 @@ from typing import BinaryIO, NamedTuple
 from ripieno._checks import check_count
 from ripieno._native import BlockFile, ValueBuffer
 from ripieno._native import Variable as NativeVariable
-from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy, places_for
-from ripieno.comm.shared_files import Place, reading_slot, reason_of, remove, write_copies
-from ripieno.disciplines import DISCIPLINES, discipline_of
+from ripieno.comm.block_sizes import tuned_block_bytes
+from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy
+from ripieno.comm.shared_files import (
+    Place,
+    checked_places,
+    reading_slot,
+    reason_of,
+    remove,
+    write_copies,
+)
+from ripieno.disciplines import discipline_of
 from ripieno.errors import BroadcastError, InputError, RipienoError
 from ripieno.files import disk
 from ripieno.files.disk import PART_SUFFIX
@@ -93,6 +101,11 @@ class _Entry(NamedTuple):
     digests: bytes
     mode: int
 
+    @property
+    def is_verified(self) -> bool:
+        """Whether the blocks have digests."""
+        return bool(self.digests) or not self.size_bytes
+
 
 class _Options(NamedTuple):
     """The options of the root."""
@@ -116,6 +129,7 @@ class FileDistribution(BroadcastVariables):
         strategy: str = "auto",
         block_bytes: int | None = None,
         places: Place | Sequence[Place] = (),
+        verify: bool = True,
         overwrite: bool = False,
         keep_partial: bool = False,
         on_progress: Callable[[list[HostFile]], None] | None = None,
@@ -142,10 +156,15 @@ class FileDistribution(BroadcastVariables):
             How blocks travel. "auto" is "chain", as all ranks fetch at once, or "csb" if a rank has blocks already.
             With "shared-file" the root copies each file to `places`, and all others read the missing blocks there.
         block_bytes : int, optional
-            Block size in bytes. By default a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
+            Block size in bytes. By default the size that `tune_broadcast` has measured on these hosts. Without a
+            measurement a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
         places : path or URL, or sequence of these
             With "shared-file" only: folders that all ranks see under the same names, or fsspec URLs. The root copies
             each file to the first three, and removes the copies at the end.
+        verify : bool
+            Whether the root reads each file once before the first byte is sent, to compute the digests of its blocks.
+            Without digests only the checksums of TCP or TLS detect corrupt bytes, and existing files or blocks are not
+            recognized.
         overwrite : bool
             Replace existing files with different contents. Without it they stay, and the transfer counts as failed.
         keep_partial : bool
@@ -181,8 +200,8 @@ class FileDistribution(BroadcastVariables):
         if self.rank == root:
             try:
                 _check(files, out, strategy, block_bytes)
-                place_names = places_for(strategy, places)
-                sources = [_read(path, block_bytes) for path in files]
+                place_names = _place_names(strategy, places)
+                sources = [_read(path, block_bytes or self._tuned_bytes(strategy, path), verify) for path in files]
                 entries = [_entry(path, source) for path, source in zip(files, sources, strict=True)]
                 options = _Options(entries, os.fspath(out), strategy, overwrite, keep_partial)
             except InputError as error:
@@ -210,6 +229,11 @@ class FileDistribution(BroadcastVariables):
         finally:
             for output in outputs:
                 output.close(keep=options.keep_partial)
+
+    def _tuned_bytes(self, strategy: str, path: str | os.PathLike[str]) -> int | None:
+        """Return the measured block size for a file of the root, if there is one."""
+        size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
+        return tuned_block_bytes(self.hosts, discipline_of(strategy, streamed=True), size_bytes)
 
     def _through_places(
         self,
@@ -239,12 +263,11 @@ class FileDistribution(BroadcastVariables):
             if isinstance(names, BroadcastError):
                 raise names
             assert names is not None, "the root has announced the places"
-            broadcasts = self._server().native
+            serving = self._server()
             if self.rank == root:
-                # These variables carry only messages.
-                channels = [broadcasts.offer(0, [], DISCIPLINES[0], None, []) for _ in names]
+                channels = [serving.offer_messages() for _ in names]
                 return _RootSide(channels, claims, outputs, self._report_timeout_s()).run(on_progress)
-            channels = [broadcasts.expect(root, None) for _ in names]
+            channels = [serving.native.expect(root, None) for _ in names]
             report_timeout_s = self._report_timeout_s()
             with ThreadPoolExecutor(1, "ripieno-read") as pool:
                 # Let each host begin with a different copy, to spread the load.
@@ -306,8 +329,17 @@ def _check(files: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str],
         )
 
 
-def _read(path: str | os.PathLike[str], block_bytes: int | None) -> BlockFile:
-    """Read a file of the root once, for its digests."""
+def _place_names(strategy: str, places: Place | Sequence[Place]) -> list[str]:
+    """Return the places of a shared file. Raise if another strategy has places."""
+    if strategy == SHARED_FILE:
+        return checked_places(places)
+    if places:
+        raise InputError(f"strategy={strategy!r} with places={places!r}: only 'shared-file' uses places")
+    return []
+
+
+def _read(path: str | os.PathLike[str], block_bytes: int | None, verify: bool) -> BlockFile:
+    """Open a file of the root. With `verify`, read it once, for its digests."""
     if not os.path.isfile(path):
         raise InputError(f"{os.fspath(path)} is not a file")
     count = os.path.getsize(path) // (block_bytes or 1 << 22)
@@ -316,7 +348,7 @@ def _read(path: str | os.PathLike[str], block_bytes: int | None) -> BlockFile:
             f"{os.fspath(path)}: {count:,} blocks: expected at most {BLOCKS_MAX:,}, by a larger block_bytes"
         )
     try:
-        return BlockFile.read(os.fspath(path), block_bytes)
+        return BlockFile.read(os.fspath(path), block_bytes, verify)
     except OSError as error:
         raise InputError(f"{os.fspath(path)} cannot be read: {error.strerror or error}") from None
 
@@ -368,7 +400,8 @@ class _OutputFile:
             if found is not None:
                 return self._mark_found(found)
             if os.path.lexists(self.path) and not self._overwrite:
-                raise InputError("it exists and has other contents: choose another name, or overwrite it")
+                reason = "has other contents" if self._entry.is_verified else "is not compared without verification"
+                raise InputError(f"it exists and {reason}: choose another name, or overwrite it")
             disk.make_folders(Path(self.path).parent)
             self._is_open = not os.path.lexists(self._part)
             self._file = BlockFile.fill(self._part, *blocks)

@@ -243,6 +243,7 @@ class SplitCalls(CallBase):
         comm._without = sorted({*self._without, *self.first_ranks} - set(comm.first_ranks))
         comm.kept.update(self.kept)
         comm.begins_again, comm._memory, comm._fits = self.begins_again, self._memory, self._fits
+        comm._added = self._added
         comm._lasting = self._lasting
         self._failure, self._native_or_none = failure, None
         # Agreements continue in the new world.

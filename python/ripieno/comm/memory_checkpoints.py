@@ -66,7 +66,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
         shared : bool
             Whether the state is the same on all ranks. If so, each rank stores it without a message. Otherwise each
             rank also sends its state to the next rank, which doubles the memory: a state is lost only if both ranks
-            die.
+            die. It then includes the amounts that the rank has added to accumulators, which `restore` brings back.
 
         Raises
         ------
@@ -78,7 +78,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
         stored = self._stored_under(name, shared)
         call = f"checkpoint({name!r})"
         try:
-            packed = packing.pack(state)
+            packed = packing.pack(state if shared else (state, self._added))
         except SerializationError as error:
             if not shared:
                 self._allgather_values(call, Unsendable(self.rank, error))
@@ -155,7 +155,11 @@ class MemoryCheckpoints(Exchanges, Gathers):
             return packing.read_blob(blob.copy())
         resumed = [state for state in sorted(copies) if min(copies[state])[1] == self.rank]
         assert found is not None or not resumed, "only a rank with its own checkpoint resumes from it"
-        return {} if found is None else {state: packing.read_blob(found.states[state].copy()) for state in resumed}
+        entries = {} if found is None else {each: packing.read_blob(found.states[each].copy()) for each in resumed}
+        own_rank = None if found is None else found.rank
+        added = {each: amounts for each, (_, amounts) in entries.items()}
+        self._added.restore(added.pop(own_rank, None), list(added.values()))
+        return {each: state for each, (state, _) in entries.items()}
 
     def _stored_under(self, name: str, is_shared: bool | None) -> list[RankCheckpoint]:
         if self._parent is not None:

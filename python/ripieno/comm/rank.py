@@ -15,6 +15,7 @@ import ripieno.flight as flight
 from ripieno import log
 from ripieno._checks import whole
 from ripieno._native import PlainCalls
+from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.mailbox import Mailbox
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, RipienoError
 from ripieno.wire.calls import CallQueue, NativeCalls, PostedCall, StagedCall
@@ -66,6 +67,8 @@ class CallBase:
         self._lasting: list[tuple[int, Serving]] = []
         # Checkpoints by name. `shrink` passes them on, too.
         self._memory: dict[str, list[RankCheckpoint]] = {}
+        # Amounts that the running program has added to accumulators.
+        self._added = AddedAmounts()
         # The checkpoint names of the fits of the current program, in the order in which they began.
         self._fits: list[str] = []
         self.begins_again = False

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ripieno.disciplines import DISCIPLINES
+
 if TYPE_CHECKING:
     from ripieno._native import Broadcasts as NativeBroadcasts
     from ripieno._native import Variable as NativeVariable
@@ -28,6 +30,10 @@ class Serving:
         # Files of which this rank is the root, and its variables that the program has not released.
         self._files: list[tuple[NativeVariable, SharedFile]] = []
         self._open_variables: list[NativeVariable] = []
+
+    def offer_messages(self) -> NativeVariable:
+        """Return a variable without a value, by which the root and the other ranks exchange messages."""
+        return self.native.offer(0, [], (DISCIPLINES[0], None), None, [], False)
 
     def keep(self, variable: NativeVariable, file: SharedFile) -> None:
         """Keep a file of this rank until all ranks have released the variable, or until `close`."""

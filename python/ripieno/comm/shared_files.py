@@ -47,13 +47,13 @@ class SharedFile(NamedTuple):
     names : list of str
         Paths and URLs of its copies.
     size_bytes : int
-    digest : bytes
-        BLAKE2b digest of all bytes.
+    digest : bytes or None
+        BLAKE2b digest of all bytes; None if they are not verified.
     """
 
     names: list[str]
     size_bytes: int
-    digest: bytes
+    digest: bytes | None
 
     def read(self, first: int) -> NDArray[np.uint8]:
         """Return the bytes, read-only, from copy number `first` (modulo their count), or the next correct one.
@@ -76,7 +76,7 @@ class SharedFile(NamedTuple):
         """Return the contents of one copy, if they are correct."""
         with reading_slot(name):
             found = _downloaded(name, self.size_bytes) if is_url(name) else _mapped(name)
-            if found.nbytes != self.size_bytes or _digest(found) != self.digest:
+            if found.nbytes != self.size_bytes or (self.digest is not None and _digest(found) != self.digest):
                 raise InputError(f"{name}: its bytes differ from the value")
         return found
 
@@ -97,8 +97,12 @@ def checked_places(places: Place | Sequence[Place]) -> list[str]:
     return [name if is_url(name) else os.path.abspath(name) for name in names]
 
 
-def write(packed: packing.PackedValue, places: Sequence[str]) -> SharedFile:
-    """Write a value to the first `REPLICAS_MAX` places and sync it. If one fails, remove all copies.
+def write(
+    packed: packing.PackedValue, places: Sequence[str], copy_count: int | None = None, *, verify: bool = True
+) -> SharedFile:
+    """Write copies of a value to places in turn, and sync them; by default one to each of the first `REPLICAS_MAX`.
+
+    If a copy fails, all are removed.
 
     Raises
     ------
@@ -107,14 +111,19 @@ def write(packed: packing.PackedValue, places: Sequence[str]) -> SharedFile:
     """
     blob = np.zeros(packing.blob_bytes(packed), np.uint8)
     packing.write_blob(packed, blob)
-    names = write_copies(lambda file: file.write(blob.data), blob.nbytes, places)
-    return SharedFile(names, blob.nbytes, _digest(blob))
+    names = write_copies(lambda file: file.write(blob.data), blob.nbytes, places, copy_count)
+    return SharedFile(names, blob.nbytes, _digest(blob) if verify else None)
 
 
-def write_copies(write_to: Callable[[BinaryIO], object], size_bytes: int, places: Sequence[str]) -> list[str]:
-    """Write a file to the first `REPLICAS_MAX` places and return the names of the copies; see `write`."""
-    name = f"ripieno-{secrets.token_hex(8)}.value"
-    names = [f"{place.rstrip('/')}/{name}" for place in places[:REPLICAS_MAX]]
+def write_copies(
+    write_to: Callable[[BinaryIO], object], size_bytes: int, places: Sequence[str], copy_count: int | None = None
+) -> list[str]:
+    """Write copies of a file to places in turn, and return the names of the copies; see `write`."""
+    token = secrets.token_hex(8)
+    names = []
+    for at in range(copy_count or min(len(places), REPLICAS_MAX)):
+        turn, place = divmod(at, len(places))
+        names.append(f"{places[place].rstrip('/')}/ripieno-{token}{f'-{turn}' if turn else ''}.value")
     for name in names:
         try:
             with results.new_file(name) as part, disk.create(part) as file:

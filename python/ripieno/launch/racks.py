@@ -70,7 +70,7 @@ def found_racks(comm: Communicator) -> dict[str, list[str]] | None:
         None if all hosts stand in one rack, several hosts have one name, or the racks are not sure.
     """
     # Programs that need no racks start without the simulator.
-    from ripieno.simulation.link_costs import cache_folder
+    from ripieno.files.cache import cache_folder
 
     path = cache_folder() / "racks" / f"{_digest(comm.hosts)}.json"
     stored = comm.broadcast(_stored(path) if comm.rank == 0 else None)

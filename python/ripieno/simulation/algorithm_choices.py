@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -16,9 +15,9 @@ from typing import Any
 
 from ripieno.errors import InputError
 from ripieno.files import disk
+from ripieno.files.cache import stored_path
 from ripieno.files.results import write_text
 from ripieno.files.sources import parsed_json
-from ripieno.simulation.link_costs import cache_folder
 from ripieno.units import duration_text, size_text
 
 
@@ -106,15 +105,13 @@ class AlgorithmChoices:
         return duration_text(trial.seconds[name]) if name in trial.seconds else "-"
 
 
-def stored_path(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str | None]) -> Path:
-    """Return the path of the stored choices for ranks with this placement."""
-    digest = hashlib.sha256(json.dumps([list(hosts), list(nodes), list(racks)]).encode()).hexdigest()
-    return cache_folder() / "algorithms" / f"{digest[:16]}.json"
+def _path(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str | None]) -> Path:
+    return stored_path("algorithms", [list(hosts), list(nodes), list(racks)])
 
 
 def store(choices: AlgorithmChoices) -> Path | None:
     """Store choices on this host. Return None if the cache cannot be written."""
-    path = stored_path(choices.hosts, choices.nodes, choices.racks)
+    path = _path(choices.hosts, choices.nodes, choices.racks)
     try:
         disk.make_folders(path.parent)
         write(choices, path)
@@ -126,7 +123,7 @@ def store(choices: AlgorithmChoices) -> Path | None:
 def load_stored(hosts: Sequence[str], nodes: Sequence[int], racks: Sequence[str | None]) -> AlgorithmChoices | None:
     """Return the choices stored on this host for ranks with this placement; None if unreadable."""
     try:
-        return AlgorithmChoices.from_json(parsed_json(stored_path(hosts, nodes, racks).read_text("utf-8")))
+        return AlgorithmChoices.from_json(parsed_json(_path(hosts, nodes, racks).read_text("utf-8")))
     except (OSError, KeyError, TypeError, ValueError):
         return None
 

@@ -163,6 +163,7 @@ def distribute(
     seed: int = 0,
     fetches: bool = False,
     order: Sequence[int] | None = None,
+    degree: int | None = None,
 ) -> Distribution:
     """Simulate a fault-tolerant broadcast of one value on a modeled cluster.
 
@@ -191,6 +192,9 @@ def distribute(
         Whether to record every block that arrives.
     order
         Order of the other ranks in a chain; by default rack by rack.
+    degree
+        Number of ranks to which a source sends at the same time; by default 3 for "csb" and "csb-llcf", and 8 for
+        "bittorrent". Other algorithms have fixed trees.
 
     Raises
     ------
@@ -207,6 +211,8 @@ def distribute(
     whole("seed", seed, 0, _SEED_MAX)
     if block_bytes is not None:
         check_count("block_bytes", block_bytes)
+    if degree is not None:
+        check_count("degree", degree)
     for name, events in (("late", late), ("stopped", stopped), ("corrupted", corrupted)):
         for rank, at_s in events:
             whole(name, rank, 0, cluster.ranks - 1, f"expected a rank, 0 to {cluster.ranks - 1}")
@@ -228,6 +234,7 @@ def distribute(
         seed=seed,
         fetches=fetches,
         order=None if order is None else list(order),
+        degree=degree,
     )
     return Distribution(
         algorithm=algorithm,

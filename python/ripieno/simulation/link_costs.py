@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -17,6 +15,7 @@ from typing import Any
 
 from ripieno.errors import InputError
 from ripieno.files import disk
+from ripieno.files.cache import stored_path
 from ripieno.files.results import write_text
 from ripieno.files.sources import parsed_json
 from ripieno.simulation.cluster import SEGMENT_BYTES, Cluster
@@ -155,19 +154,6 @@ def _rate_text(bytes_per_s: float) -> str:
     return f"{bytes_per_s / 1e6:,.4g} MB/s" if bytes_per_s < 1e9 else f"{bytes_per_s / 1e9:,.3g} GB/s"
 
 
-def stored_path(hosts: Iterable[str]) -> Path:
-    """Return the path of the stored costs of a cluster of these hosts."""
-    digest = hashlib.sha256(json.dumps(sorted(set(hosts))).encode()).hexdigest()
-    return cache_folder() / "costs" / f"{digest[:16]}.json"
-
-
-def cache_folder() -> Path:
-    """Return the directory of stored measurements: under XDG_CACHE_HOME, or ~/.cache."""
-    described = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(described) if Path(described).is_absolute() else Path("~/.cache").expanduser()
-    return folder / "ripieno"
-
-
 def write(costs: MeasuredCosts, path: Path) -> None:
     """Write costs to a file."""
     write_text(path, json.dumps(costs.as_json(), indent=2) + "\n")
@@ -175,7 +161,7 @@ def write(costs: MeasuredCosts, path: Path) -> None:
 
 def store(costs: MeasuredCosts) -> Path | None:
     """Store the costs of a cluster on this host. Return None if the cache cannot be written."""
-    path = stored_path(costs.hosts)
+    path = _path(costs.hosts)
     try:
         disk.make_folders(path.parent)
         write(costs, path)
@@ -186,8 +172,12 @@ def store(costs: MeasuredCosts) -> Path | None:
 
 def load_stored(hosts: Iterable[str]) -> MeasuredCosts | None:
     """Return the stored costs of a cluster on this host, or None."""
-    path = stored_path(hosts)
+    path = _path(hosts)
     return read(path) if path.is_file() else None
+
+
+def _path(hosts: Iterable[str]) -> Path:
+    return stored_path("costs", sorted(set(hosts)))
 
 
 def read(path: Path) -> MeasuredCosts:

@@ -83,6 +83,18 @@ impl Discipline {
         }
     }
 
+    /// Return this discipline with at most `degree` concurrent uploads of a source. `None` if a chain or tree fixes the
+    /// receivers of each member.
+    pub fn with_degree(self, degree: usize) -> Option<Discipline> {
+        match self {
+            Discipline::CooperativeSharing { priority, .. } => {
+                Some(Discipline::CooperativeSharing { priority, degree })
+            }
+            Discipline::BitTorrent { neighbors, .. } => Some(Discipline::BitTorrent { uploads: degree, neighbors }),
+            _ => None,
+        }
+    }
+
     /// Whether members forward the bytes of a block while it arrives. Otherwise a member checks each block before it
     /// forwards the block.
     pub fn is_streamed(self) -> bool {
@@ -101,12 +113,14 @@ pub struct BlockManifest {
     pub stripe_count: usize,
     /// Rule by which blocks reach the members.
     pub discipline: Discipline,
+    /// Whether members compare each block with the root's digest. Otherwise only the links detect corruption.
+    pub is_verified: bool,
 }
 
 impl BlockManifest {
     /// Describe a value of `bytes` for `size` ranks, including the root.
     ///
-    /// Without `block_bytes` the value has 256 blocks, each limited to the range of 16 KiB to 4 MiB. Blocks become
+    /// Blocks are verified unless the caller changes that. Without `block_bytes` the value has 256 blocks, each limited to the range of 16 KiB to 4 MiB. Blocks become
     /// longer if there would be more than [`BLOCKS_MAX`].
     pub fn new(bytes: usize, block_bytes: Option<usize>, discipline: Discipline, size: usize) -> BlockManifest {
         let default_bytes = || (bytes / BLOCK_COUNT_TARGET).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
@@ -117,7 +131,13 @@ impl BlockManifest {
             Discipline::SplitStream => crate::algorithms::tree::stripe_count(size),
             _ => 1,
         };
-        BlockManifest { bytes, block_bytes: block_bytes.max(block_bytes_min), stripe_count, discipline }
+        BlockManifest {
+            bytes,
+            block_bytes: block_bytes.max(block_bytes_min),
+            stripe_count,
+            discipline,
+            is_verified: true,
+        }
     }
 
     /// Return the number of blocks.

@@ -318,6 +318,26 @@ fn disciplines() -> impl Iterator<Item = Discipline> {
 }
 
 #[test]
+fn blocks_of_an_unverified_value_are_not_compared_with_digests() {
+    let (size, bytes) = (4, 9 * BLOCK_BYTES + 17);
+    for discipline in disciplines() {
+        let mut world = SwarmWorld::new(size);
+        let order: Vec<usize> = (1..size).collect();
+        let blocks = BlockManifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
+        let manifest = BlockManifest { is_verified: false, ..blocks };
+        let wrong = BlockDigests::unverified(bytes, BLOCK_BYTES).digests;
+        let number = world.ranks[0].0.offer(world.now, root_value(bytes).0, manifest, wrong, order);
+        for (driver, _) in world.ranks.iter_mut().skip(1) {
+            assert_eq!(driver.expect(world.now, 0, None), number);
+            driver.request(world.now, number);
+        }
+        world.run_until(|world| world.outcomes.len() == size - 1 && world.settled.is_some());
+        assert!((1..size).all(|rank| world.has_value(rank, bytes)), "{discipline:?}");
+        assert_eq!(world.settled, Some(((1..size).collect(), vec![], vec![])), "{discipline:?}");
+    }
+}
+
+#[test]
 fn every_rank_gets_the_bytes_from_every_root() {
     for discipline in disciplines() {
         for size in [1, 2, 3, 5] {
@@ -523,7 +543,7 @@ fn received_by_holders(discipline: Discipline, bytes: usize, parts: &[Vec<u8>]) 
     let size = parts.len() + 1;
     let mut world = SwarmWorld::new(size);
     let (root_value, digests) = root_value(bytes);
-    let blocks = BlockDigests { bytes, block_bytes: BLOCK_BYTES, digests: digests.clone() };
+    let blocks = BlockDigests { bytes, block_bytes: BLOCK_BYTES, digests: digests.clone(), is_verified: true };
     let manifest = BlockManifest::new(bytes, Some(BLOCK_BYTES), discipline, size);
     let number = world.ranks[0].0.offer(world.now, root_value, manifest, digests.clone(), (1..size).collect());
     let mut meters = Vec::new();

@@ -10,17 +10,14 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from ripieno.comm.broadcast_variables import check_strategy, places_for
+from ripieno.comm.broadcast_variables import BroadcastOptions
 from ripieno.errors import InputError, SerializationError
 from ripieno.launch.job.programs import ForRank0
 from ripieno.launch.job.stand_ins import local, rank_values
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ripieno.comm.broadcast_variables import BroadcastVariable
     from ripieno.comm.communicator import Communicator
-    from ripieno.comm.shared_files import Place
     from ripieno.launch.job.job import Job
 
 T = TypeVar("T")
@@ -39,13 +36,11 @@ class Broadcast(Generic[T]):
         original value.
     """
 
-    def __init__(self, job: Job, value: T, strategy: str, places: Place | Sequence[Place]) -> None:
-        check_strategy(strategy)
-        self._places = places_for(strategy, places)
+    def __init__(self, job: Job, value: T, options: BroadcastOptions) -> None:
         self._key = f"broadcast {next(_numbers)}"
         self._job: Job | None = job
         self._value: T | None = value
-        self._strategy = strategy
+        self._options = options
         # The finalizer only records the name, so it may run on any thread at any time.
         self._dropping = weakref.finalize(self, job._dropped.append, self._key)
         self._dropping.atexit = False
@@ -89,7 +84,7 @@ class Broadcast(Generic[T]):
             return _store_value, (self._key, kind, self._value), {}
         return (
             _store_variable,
-            (self._key, kind, ForRank0(packed), self._strategy, self._places, job._broadcast_generation),
+            (self._key, kind, ForRank0(packed), self._options, job._broadcast_generation),
             {},
         )
 
@@ -165,10 +160,10 @@ def _store_value(comm: Communicator, key: str, kind: str, value: Any) -> None:
 
 
 def _store_variable(
-    comm: Communicator, key: str, kind: str, given: ForRank0, strategy: str, places: list[str], generation: int
+    comm: Communicator, key: str, kind: str, given: ForRank0, options: BroadcastOptions, generation: int
 ) -> None:
     packed = given.value if comm.rank == 0 else None
-    local()[key] = RankBroadcast(kind, variable=comm._lasting_variable(packed, strategy, places, generation))
+    local()[key] = RankBroadcast(kind, variable=comm._lasting_variable(packed, options, generation))
 
 
 def _cause(error: SerializationError) -> BaseException:

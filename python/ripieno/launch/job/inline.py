@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 import ripieno.flight as flight
+from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import CommunicatorClosed, InputError, RankFailed, SerializationError
@@ -62,8 +63,10 @@ class InlineJob(Job):
                 with (
                     self._session.events.of_program(comm, event_options),
                     running(comm),
-                    PROGRAMS.collecting() as self._added[0],
+                    PROGRAMS.collecting() as amounts,
                 ):
+                    comm._added = AddedAmounts(amounts)
+                    self._added[0] = [amounts]
                     result = program(comm, *args, **kwargs)
             except BaseException as error:
                 if os.getpid() != self._owner_pid:

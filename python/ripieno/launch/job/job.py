@@ -15,6 +15,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from ripieno._checks import check_count
 from ripieno._types import OnFailure, Op
+from ripieno.comm.broadcast_variables import BroadcastOptions
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job import farm
@@ -87,9 +88,9 @@ class Job(ABC):
         self._trace = trace
         self._watch = watch or JobWatch()
         self._listeners = [] if on_event is None else [on_event]
-        # Accumulators by number, and the amounts that each rank has added in the last program.
+        # Accumulators by number, and what each rank has added in the last program, with inherited amounts.
         self._accumulators: WeakValueDictionary[int, JobAccumulator] = WeakValueDictionary()
-        self._added: dict[int, Amounts] = {}
+        self._added: dict[int, list[Amounts]] = {}
         # Broadcast values without a handle that the ranks still keep.
         self._dropped: deque[str] = deque()
         self._end_reason: str | None = None
@@ -292,7 +293,16 @@ class Job(ABC):
         """Return a description of the location of the ranks for messages."""
         return "this process"
 
-    def broadcast(self, value: T, strategy: str = "auto", *, places: Place | Sequence[Place] = ()) -> Broadcast[T]:
+    def broadcast(
+        self,
+        value: T,
+        strategy: str = "auto",
+        *,
+        block_bytes: int | None = None,
+        degree: int | None = None,
+        verify: bool = True,
+        places: Place | Sequence[Place] = (),
+    ) -> Broadcast[T]:
         """Send `value` to all ranks when a program first uses it, until the handle is released or collected.
 
         Parameters
@@ -303,8 +313,12 @@ class Job(ABC):
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
             Distribution from rank 0, as in `Communicator.broadcast_variable`. With trees ("chain", "splitstream",
             "tree", "flat") all hosts fetch together. "auto" is "csb".
+        block_bytes, degree, verify
+            Block size in bytes; number of ranks to which a source sends at the same time; whether receivers compare
+            blocks with digests: as in `Communicator.broadcast_variable`.
         places : path or URL, or sequence of these
-            For "shared-file", accessible on all ranks: rank 0 writes the value to the first three.
+            Accessible on all ranks. For "shared-file" rank 0 writes the value to the first three. For other strategies
+            rank 0 writes three copies, from which ranks read the value if rank 0 is lost together with blocks.
 
         Returns
         -------
@@ -315,7 +329,7 @@ class Job(ABC):
         Raises
         ------
         InputError
-            If the strategy is unknown.
+            If an option is unknown, or does not fit the strategy.
         SerializationError
             If the value cannot be pickled.
 
@@ -335,7 +349,7 @@ class Job(ABC):
         ...     job.run(program, table, 3)
         [9, 16]
         """
-        return Broadcast(self, value, strategy, places)
+        return Broadcast(self, value, BroadcastOptions.checked(strategy, block_bytes, degree, verify, places))
 
     def accumulator(self, initial: Any, op: Op = "sum", *, add: AddFunction | None = None) -> JobAccumulator:
         """Create a value that programs of this job add to, and that the caller reads.
@@ -356,7 +370,7 @@ class Job(ABC):
             A program that refers to it, or gets it as an argument, calls its ``add(amount)``. Its ``value`` changes
             when the program has succeeded on all ranks. Amounts are added in order of rank, so a sum has the same bits
             in every run. Amounts of a failed program are dropped. If a program restarts after a loss, only the amounts
-            of its last run count.
+            of its last run count, and those in the checkpoints that `Communicator.restore` brings back.
 
         Examples
         --------
@@ -381,10 +395,11 @@ class Job(ABC):
         by_rank = {rank % (self.workers // self.replicas): added[rank] for rank in sorted(added, reverse=True)}
         amounts: Amounts = {}
         known = dict(self._accumulators)
-        if any(number not in known for each in by_rank.values() for number in each):
+        in_order = [each for rank in sorted(by_rank) for each in by_rank[rank]]
+        if any(number not in known for each in in_order for number in each):
             raise InputError("a program has added to an accumulator of another job")
-        for rank in sorted(by_rank):
-            fold(amounts, by_rank[rank], {number: each.addition for number, each in known.items()})
+        for each in in_order:
+            fold(amounts, each, {number: accumulator.addition for number, accumulator in known.items()})
         # If a function raises, no accumulator has changed.
         values = {number: known[number].with_amount(amount) for number, amount in amounts.items()}
         for number, value in values.items():

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import ripieno.flight as flight
+from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
 from ripieno.launch.job.accumulators import PROGRAMS
@@ -323,9 +324,10 @@ def _run(
         running(session.comm),
         PROGRAMS.collecting() as amounts,
     ):
+        added = session.comm._added = AddedAmounts(amounts)
         result = _call_program(program, session.comm, *args, **kwargs)
-    if amounts:
-        channel.send("added", amounts)
+    if added.all:
+        channel.send("added", added.all)
     try:
         session.end_program()
     except (CollectiveMismatch, CommunicatorClosed, RankFailed) as error:

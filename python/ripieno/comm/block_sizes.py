@@ -1,0 +1,167 @@
+"""Search the block size of broadcasts on the cluster at hand, and store the results by its hosts.
+
+Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", figure 6.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ripieno.errors import InputError
+from ripieno.files.cache import stored_path
+from ripieno.files.results import new_file
+from ripieno.units import duration_text, size_text
+
+if TYPE_CHECKING:
+    from ripieno.comm.costs import Costs
+
+#: Candidates: 4 MiB, as in the paper, and its halves.
+CANDIDATES_BYTES = [(4 << 20) >> halvings for halvings in range(9)]
+#: Size of the value by default, as far as its broadcasts fit into the time, and size of the first broadcast.
+SIZE_MAX_BYTES, SIZE_MIN_BYTES = 64 << 20, 1 << 20
+#: A result applies to values up to this factor longer or shorter than the measured one.
+SIZE_FACTOR_MAX = 4
+#: Other block sizes must be faster than the default by this share, so that noise does not decide.
+GAIN_MIN = 0.03
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    """Measured times of broadcasts by their block size.
+
+    Attributes
+    ----------
+    strategy : str
+        The strategy of the broadcasts.
+    size_bytes : int
+        Size of the value in bytes.
+    hosts : list of str
+        The host of each rank.
+    default_bytes : int
+        The usual block size for the value.
+    seconds : dict of int to list of float
+        The times until the last rank had the value, by block size.
+    """
+
+    strategy: str
+    size_bytes: int
+    hosts: Sequence[str]
+    default_bytes: int
+    seconds: Mapping[int, Sequence[float]]
+
+    @property
+    def block_bytes(self) -> int:
+        """The block size with the lowest median time, or the default if no other size is clearly faster."""
+        medians = {size: statistics.median(times) for size, times in self.seconds.items()}
+        fastest = min(medians, key=lambda size: medians[size])
+        is_clear = medians[fastest] < (1 - GAIN_MIN) * medians[self.default_bytes]
+        return fastest if is_clear else self.default_bytes
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all fields as JSON values."""
+        return asdict(self) | {"block_bytes": self.block_bytes}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> BlockSizes:
+        """Return what `as_json` wrote."""
+        seconds = {int(size): [float(each) for each in times] for size, times in found["seconds"].items()}
+        return cls(found["strategy"], int(found["size_bytes"]), found["hosts"], int(found["default_bytes"]), seconds)
+
+    def __str__(self) -> str:
+        host_count = len(set(self.hosts))
+        hosts = f"{host_count} host{'s'[: host_count != 1]}"
+        lines = [f"{self.strategy}, {size_text(self.size_bytes)} to {len(self.hosts)} ranks on {hosts}"]
+        lines.append(f"{'block':>10}  {'median':>10}  {'least':>10}  {'greatest':>10}")
+        for size, times in sorted(self.seconds.items()):
+            notes = [text for text, at in (("default", self.default_bytes), ("used", self.block_bytes)) if size == at]
+            cells = (statistics.median(times), min(times), max(times))
+            figures = "  ".join(f"{duration_text(each):>10}" for each in cells)
+            lines.append(f"{size_text(size):>10}  {figures}  {', '.join(notes)}".rstrip())
+        return "\n".join(lines)
+
+
+def measure(comm: Costs, strategy: str, size_bytes: int | None, budget_s: float) -> BlockSizes:
+    """Return the result of `Communicator.tune_broadcast`. Collective."""
+    end_s = time.monotonic() + budget_s
+    if size_bytes is None:
+        # The first broadcast also opens the connections.
+        first_s = min(_seconds(comm, strategy, SIZE_MIN_BYTES, None) for _ in range(2))
+        share_s = budget_s / len(CANDIDATES_BYTES)
+        doublings = int(np.log2(max(1.0, share_s / first_s)))
+        size_bytes = min(SIZE_MAX_BYTES, SIZE_MIN_BYTES << doublings)
+    else:
+        _seconds(comm, strategy, SIZE_MIN_BYTES, None)
+    default_bytes = default_block_bytes(size_bytes)
+    candidates = sorted({default_bytes, *(size for size in CANDIDATES_BYTES if size <= size_bytes)})
+    seconds: dict[int, list[float]] = {size: [] for size in candidates}
+    goes_on = True
+    while goes_on:
+        for size in candidates:
+            seconds[size].append(_seconds(comm, strategy, size_bytes, size))
+        goes_on = bool(comm.broadcast(time.monotonic() < end_s))
+    return BlockSizes(strategy, size_bytes, list(comm.hosts), default_bytes, seconds)
+
+
+def default_block_bytes(size_bytes: int) -> int:
+    """Return the block size that a value has without measurements: a 256th, from 16 KiB to 4 MiB."""
+    return min(max(size_bytes // 256, CANDIDATES_BYTES[-1]), CANDIDATES_BYTES[0])
+
+
+def _seconds(comm: Costs, strategy: str, size_bytes: int, block_bytes: int | None) -> float:
+    """Return the time until the last rank has a value, the same on every rank."""
+    value = np.zeros(size_bytes, np.uint8) if comm.rank == 0 else None
+    comm.barrier()
+    begin_s = time.perf_counter()
+    # The ranks of a single host send blocks only if they do not share one copy.
+    per_host = len(set(comm.nodes)) > 1
+    with comm.broadcast_variable(value, strategy=strategy, block_bytes=block_bytes, per_host=per_host) as variable:
+        _ = variable.value
+        return float(comm.allreduce(time.perf_counter() - begin_s, op="max"))
+
+
+def store(found: BlockSizes) -> None:
+    """Store a result on this host, in place of an earlier one of the same strategy and size; skip a read-only cache."""
+    others = [
+        each
+        for each in load_stored(found.hosts)
+        if (each.strategy, each.size_bytes) != (found.strategy, found.size_bytes)
+    ]
+    path = _path(found.hosts)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(path) as part:
+            part.write_text(json.dumps([each.as_json() for each in [*others, found]], indent=2) + "\n", "utf-8")
+    except (OSError, InputError):
+        return
+
+
+def load_stored(hosts: Iterable[str]) -> list[BlockSizes]:
+    """Return the results that are stored on this host for a cluster of these hosts."""
+    try:
+        return [BlockSizes.from_json(each) for each in json.loads(_path(hosts).read_text("utf-8"))]
+    except (OSError, AttributeError, KeyError, TypeError, ValueError):
+        return []
+
+
+def tuned_block_bytes(hosts: Iterable[str], strategy: str, size_bytes: int) -> int | None:
+    """Return the measured block size for a value, from the result of the nearest size; None if none applies."""
+    if size_bytes * SIZE_FACTOR_MAX < SIZE_MIN_BYTES:
+        return None
+
+    def factor(found: BlockSizes) -> float:
+        return max(found.size_bytes / size_bytes, size_bytes / found.size_bytes)
+
+    near = [each for each in load_stored(hosts) if each.strategy == strategy and factor(each) <= SIZE_FACTOR_MAX]
+    return min(near, key=factor).block_bytes if near else None
+
+
+def _path(hosts: Iterable[str]) -> Path:
+    return stored_path("blocks", sorted(set(hosts)))
