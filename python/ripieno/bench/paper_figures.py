@@ -370,7 +370,7 @@ def spidal_figures_3_8() -> Reproduction:
     """K-means by threads and processes, in two models of threads and two patterns of affinity."""
     query, fits = _thread_fits()
     rows = [
-        FigureRow(f"{each.shape}, {each.pattern}, {each.model}, {each.centroids:,} centroids", None,
+        FigureRow(f"{each.shape}, {each.pattern}, {each.model}, {each.size:,} centroids", None,
                   1e3 * each.iteration.median_s)
         for each in fits
     ]  # fmt: skip
@@ -428,7 +428,7 @@ def spidal_table_2() -> Reproduction:
 
 def _excess(fits: list[ThreadsFit]) -> list[float]:
     """Return the time of fork-join over BSP, for each cell with several threads."""
-    seconds = {(each.shape, each.pattern, each.centroids, each.model): each.iteration.median_s for each in fits}
+    seconds = {(each.shape, each.pattern, each.size, each.model): each.iteration.median_s for each in fits}
     return [
         seconds[shape, pattern, centroids, "fork-join"] / seconds[shape, pattern, centroids, "bsp"]
         for shape, pattern, centroids, model in seconds

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ripieno.errors import InputError
+from ripieno.files import disk
 from ripieno.files.cache import stored_path
-from ripieno.files.results import new_file
+from ripieno.files.results import write_text
+from ripieno.files.sources import parsed_json
 from ripieno.units import duration_text, size_text
 
 if TYPE_CHECKING:
@@ -136,9 +138,8 @@ def store(found: BlockSizes) -> None:
     ]
     path = _path(found.hosts)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with new_file(path) as part:
-            part.write_text(json.dumps([each.as_json() for each in [*others, found]], indent=2) + "\n", "utf-8")
+        disk.make_folders(path.parent)
+        write_text(path, json.dumps([each.as_json() for each in [*others, found]], indent=2) + "\n")
     except (OSError, InputError):
         return
 
@@ -146,7 +147,7 @@ def store(found: BlockSizes) -> None:
 def load_stored(hosts: Iterable[str]) -> list[BlockSizes]:
     """Return the results that are stored on this host for a cluster of these hosts."""
     try:
-        return [BlockSizes.from_json(each) for each in json.loads(_path(hosts).read_text("utf-8"))]
+        return [BlockSizes.from_json(each) for each in parsed_json(_path(hosts).read_text("utf-8"))]
     except (OSError, AttributeError, KeyError, TypeError, ValueError):
         return []
 

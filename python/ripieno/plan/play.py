@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import ripieno._native as _native
-from ripieno.output import new_file
 from ripieno.plan.checked import CheckedPlans, list_of
 from ripieno.plan.plan import Plan
 from ripieno.simulation import Cluster, Simulation, pictures
@@ -25,8 +24,7 @@ class Drawing(str):
         """Write the picture to a file .svg or .html."""
         path = Path(path)
         pictures.check_picture(path)
-        with new_file(path) as part:
-            pictures.write(self, path, part)
+        pictures.write(self, path)
 
 
 def simulate(plans: CheckedPlans | Sequence[Plan], cluster: Cluster, *, transfers: bool = False) -> Simulation:

@@ -225,6 +225,7 @@ def twister_figure_6() -> Reproduction:
 def twister_figure_9() -> Reproduction:
     """Collectives of an iteration of image clustering into a million clusters, on 125 nodes."""
     grid = _polar_grid(FIGURE_9_NODES)
+    assert not isinstance(grid.racks, int)
     nodes = replace(grid, nodes=FIGURE_9_NODES, racks=grid.racks[1:])
     seconds = {
         "broadcast of 512 MB by the chain": seconds_of("chain", grid, CENTROIDS_BYTES),
