@@ -108,6 +108,7 @@ MODULES_OF = {
         "methods",
         "checks",
         "clock",
+        "thread_model",
         "inputs",
         "own_rows",
         "progress",
