@@ -17,7 +17,7 @@ from typing import Any
 
 import gemm
 import numpy as np
-import onedal
+import onedal_peer
 from effort import Effort, Measured
 from numpy.typing import NDArray
 from ripieno.bench.figures import Figure, Measurements, Samples
@@ -141,7 +141,7 @@ def _plane(report: Measurements, effort: Effort, draw: Path | None) -> None:
     rows = np.random.default_rng(0).random((QUICK_PLANE_ROW_COUNT if effort.quick else PLANE_ROW_COUNT, 2), np.float32)
     for cluster_count, factor in (QUICK_PLANE_TARGETS if effort.quick else PLANE_TARGETS).items():
         is_long = len(rows) * cluster_count > SKLEARN_PLANE_PAIRS
-        names = tuple(name for name in peers if name not in ("scikit-learn", onedal.NAME) or not is_long)
+        names = tuple(name for name in peers if name not in ("scikit-learn", onedal_peer.NAME) or not is_long)
         start, targets = _distinct_rows(rows, cluster_count), {"peer": 1 / factor}
         problem = KMeansProblem(rows, start, targets, names, inertia_tolerance=PLANE_INERTIA_TOLERANCE)
         figures[cluster_count] = _figures(problem, peers, report, effort)
@@ -249,7 +249,7 @@ def _peers(report: Measurements) -> dict[str, Candidate]:
     found: dict[str, Candidate] = {}
     for name, candidate, package in (
         ("scikit-learn", _sklearn, "sklearn.cluster"),
-        (onedal.NAME, _onedal, "sklearnex.cluster"),
+        (onedal_peer.NAME, _onedal, "sklearnex.cluster"),
         ("faiss", _faiss, "faiss"),
     ):
         try:
@@ -299,8 +299,8 @@ def _sklearn(problem: KMeansProblem) -> PassTimes:
 
 
 def _onedal(problem: KMeansProblem) -> PassTimes:
-    with onedal.OneDalOnly():
-        return _like_sklearn(onedal.estimator("cluster", "KMeans"), problem)
+    with onedal_peer.OneDalOnly():
+        return _like_sklearn(onedal_peer.estimator("cluster", "KMeans"), problem)
 
 
 def _like_sklearn(estimator: type[Any], problem: KMeansProblem) -> PassTimes:

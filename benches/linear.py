@@ -18,7 +18,7 @@ from typing import Any
 
 import gemm
 import numpy as np
-import onedal
+import onedal_peer
 from effort import Effort
 from kmeans import hog_like
 from numpy.typing import DTypeLike, NDArray
@@ -81,7 +81,7 @@ def _figure(case: LinearCase, shape: tuple[int, int], report: Measurements, effo
         stages.append(stages_s)
         for name in list(peers):
             try:
-                with onedal.OneDalOnly():
+                with onedal_peer.OneDalOnly():
                     peer_s, theirs, _ = effort.turn(case.peers[name])
             except Skipped as skipped:
                 report.remark(f"{case.name}: {skipped}")
@@ -117,7 +117,7 @@ def _components(rows: NDArray[np.float32], count: int, job: Any, report: Measure
         model = estimator(count, svd_solver="covariance_eigh")
         return _timed(lambda: model.fit(rows)), model.explained_variance_, 0.0
 
-    peers = {"scikit-learn": PCA} | onedal.optional(report, "decomposition", "PCA")
+    peers = {"scikit-learn": PCA} | onedal_peer.optional(report, "decomposition", "PCA")
     return [LinearCase(f"{count} components, float32", ours, _each(peer, peers), SAME_F32, np.float32)]
 
 
@@ -129,19 +129,24 @@ def _regression(rows: NDArray[Any], targets: NDArray[np.float64], job: Any, repo
 
     def ours() -> Found:
         model = rp.Ridge(engine=job)
-        return _timed(lambda: model.fit(rows, targets)), model.predict(rows[:1000]), model.report_.iterate_s
+        return _timed(lambda: model.fit(rows, targets)), _predicted(model, rows), model.report_.iterate_s
 
     def peer(estimator: type[Any]) -> Found:
         model = estimator()
-        return _timed(lambda: model.fit(rows, their_targets)), model.predict(rows[:1000]), 0.0
+        return _timed(lambda: model.fit(rows, their_targets)), _predicted(model, rows), 0.0
 
-    peers = {"scikit-learn": Ridge} | onedal.optional(report, "linear_model", "Ridge")
+    peers = {"scikit-learn": Ridge} | onedal_peer.optional(report, "linear_model", "Ridge")
     tolerance = SAME_F32 if rows.dtype == np.float32 else SAME_F64
     return [LinearCase(f"ridge, {rows.dtype}", ours, _each(peer, peers), tolerance, rows.dtype)]
 
 
 def _each(peer: Callable[[type[Any]], Found], estimators: dict[str, type[Any]]) -> dict[str, Callable[[], Found]]:
     return {name: partial(peer, estimator) for name, estimator in estimators.items()}
+
+
+def _predicted(model: Any, rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Return some predictions, without BLAS: its threads would spin during the next fit."""
+    return np.asarray(np.einsum("ij,j->i", rows[:1000].astype(np.float64), model.coef_) + model.intercept_)
 
 
 def _timed(work: Callable[[], Any]) -> float:

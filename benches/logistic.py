@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onedal
+import onedal_peer
 import spark_session
 from effort import Effort
 from numpy.typing import NDArray
@@ -87,7 +87,7 @@ def _peers(report: Measurements) -> dict[str, Candidate]:
         return lambda tol: estimator(solver=solver, tol=tol, **options)
 
     found = {solver: fitter(LogisticRegression, solver) for solver in ("lbfgs", "newton-cg", "liblinear", "saga")}
-    for name, estimator in onedal.optional(report, "linear_model", "LogisticRegression").items():
+    for name, estimator in onedal_peer.optional(report, "linear_model", "LogisticRegression").items():
         found |= {f"{name} {solver}": fitter(estimator, solver) for solver in ("lbfgs", "newton-cg")}
     return found
 
@@ -140,7 +140,7 @@ def _measured(
     for each, make in list(candidates.items()):
         try:
             if each != started:
-                with onedal.OneDalOnly():
+                with onedal_peer.OneDalOnly():
                     paths[each] = _path(make, rows, best)
         except Skipped as skipped:
             if each in ours:

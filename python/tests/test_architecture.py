@@ -111,6 +111,7 @@ MODULES_OF = {
         "methods",
         "checks",
         "clock",
+        "thread_model",
         "inputs",
         "own_rows",
         "progress",

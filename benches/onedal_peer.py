@@ -49,13 +49,14 @@ class OneDalOnly(logging.Handler):
             self._fallbacks.append(record.getMessage())
 
     def __enter__(self) -> OneDalOnly:
-        self._level = self._logger.level
-        self._logger.setLevel(logging.INFO)
-        self._logger.addHandler(self)
+        logger = self._logger
+        self._before = logger.level, logger.handlers, logger.propagate
+        logger.setLevel(logging.INFO)
+        logger.handlers, logger.propagate = [self], False
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self)
-        self._logger.setLevel(self._level)
+        level, self._logger.handlers, self._logger.propagate = self._before
+        self._logger.setLevel(level)
         if self._fallbacks:
             raise Skipped(f"{NAME} is left out: {self._fallbacks[0]}")
