@@ -93,6 +93,9 @@ impl Explanation {
         let mut budget = EXPLAINED_OPERATIONS_MAX.min(EXPLAINED_OPERATION_RANKS_MAX / terms.p);
         let mut candidates = Vec::new();
         for (algorithm, terms_s) in by_price(request, &terms) {
+            if is_interrupted() {
+                return Err(SimulationError::Interrupted);
+            }
             let simulated = simulate_within_budget(request, algorithm, order, cluster, &mut budget, is_interrupted);
             if simulated == Err(NotSimulated::Impossible(NotSimulable::SimulationError(SimulationError::Interrupted))) {
                 return Err(SimulationError::Interrupted);

@@ -5,7 +5,7 @@
 
 use crate::Cluster;
 use crate::plans::{INTERRUPT_CHECK_OPERATION_COUNT, OPERATIONS_MAX, PlanSimulation, SimulationError, simulate};
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Request, Span, Unsuitable};
+use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Request, Span, Unsuitable, next_random};
 use std::fmt;
 
 /// A collective and the sizes of its data.
@@ -23,8 +23,11 @@ pub struct SimulationRequest {
     in_neighbors: Vec<Vec<PeerSpan>>,
 }
 
-/// Number of sampled ranks in an estimate of the plan sizes.
-const SAMPLED_RANK_COUNT: usize = 8;
+/// Smallest and largest number of sampled ranks besides the root in an estimate of the plan sizes.
+const SAMPLED_RANKS: (usize, usize) = (4, 16);
+
+/// Number of operations after which an estimate samples no further ranks.
+const SAMPLED_OPERATION_COUNT: usize = 4096;
 
 /// The reason why a request cannot be simulated.
 #[derive(Clone, Debug, PartialEq)]
@@ -118,17 +121,27 @@ impl SimulationRequest {
         }
     }
 
-    /// Estimate the number of operations of all plans from the plans of a few ranks.
+    /// Estimate the number of operations of all plans from the plan of the root and of a few other ranks.
     pub fn operation_count(&self, algorithm: &Algorithm, order: Order, cluster: &Cluster) -> Result<usize, Unsuitable> {
         let p = cluster.topology.size();
-        let sample_count = SAMPLED_RANK_COUNT.min(p);
-        let mut sampled_count = 0;
-        for number in 0..sample_count {
-            let rank = number * p / sample_count;
+        let count_at = |rank: usize| -> Result<usize, Unsuitable> {
             let group = Group::with_topology(rank, cluster.topology.clone()).in_order(order);
-            sampled_count += algorithm.plan(&group, &self.request(rank))?.operations().len();
+            Ok(algorithm.plan(&group, &self.request(rank))?.operations().len())
+        };
+        let root_count = count_at(self.root)?;
+        if p == 1 {
+            return Ok(root_count);
         }
-        Ok(sampled_count * p / sample_count)
+        let (mut seed, mut sample_count, mut sampled_count) = (0, 0, 0);
+        while sample_count < SAMPLED_RANKS.1
+            && (sample_count < SAMPLED_RANKS.0 || sampled_count < SAMPLED_OPERATION_COUNT)
+        {
+            // A regular distance would find special ranks of trees too often.
+            let distance = 1 + next_random(&mut seed) as usize % (p - 1);
+            sampled_count += count_at((self.root + distance) % p)?;
+            sample_count += 1;
+        }
+        Ok(root_count + sampled_count * (p - 1) / sample_count)
     }
 
     /// Simulate the plans of an algorithm on a cluster. `is_interrupted` is called from time to time and stops
@@ -174,4 +187,26 @@ fn neighbors(rank: usize, p: usize, vector: Span) -> (Vec<PeerSpan>, Vec<PeerSpa
         peers.iter().enumerate().map(span).collect()
     };
     (spans(Buffer::MAIN), spans(Buffer::OUTPUT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ripieno_plan::simulate::Model;
+
+    /// Flat trees have almost all operations at the root, binomial trees at few ranks.
+    #[test]
+    fn estimates_of_operation_counts_weigh_the_root_by_one() {
+        let cluster = Cluster::uniform(1000, &Model::ROUNDS);
+        for (collective, name) in
+            [(Collective::Broadcast, "flat"), (Collective::Gather, "direct"), (Collective::Broadcast, "binomial")]
+        {
+            let request = SimulationRequest::new(collective, 1000, 1 << 20, 3);
+            let algorithm = Algorithm::by_name(collective, name).unwrap();
+
+            let estimated = request.operation_count(algorithm, Order::Racks, &cluster).unwrap();
+
+            assert!((1000..4000).contains(&estimated), "{name}: {estimated} of 1998");
+        }
+    }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Levels<'a> {
     pub(crate) node: usize,
     /// This rank's number in its node.
     pub(crate) local_rank: usize,
+    /// Number of leaders per node.
+    pub(crate) leader_count: usize,
 }
 
 impl Levels<'_> {
@@ -40,7 +42,8 @@ impl Levels<'_> {
         let nodes = group.topology().ranks_by_node();
         let node = group.topology().node(group.rank());
         let local_rank = nodes[node].partition_point(|&rank| rank < group.rank());
-        Levels { group, nodes, node, local_rank }
+        let leader_count = nodes.iter().map(Vec::len).min().unwrap_or(0);
+        Levels { group, nodes, node, local_rank, leader_count }
     }
 
     /// Return the ranks of every node, ascending.
@@ -53,14 +56,9 @@ impl Levels<'_> {
         &self.nodes[self.node]
     }
 
-    /// Return the number of leaders per node.
-    pub(crate) fn leader_count(&self) -> usize {
-        self.nodes.iter().map(Vec::len).min().unwrap_or(0)
-    }
-
     /// Return the leaders of all nodes with the same local rank as this rank, if this rank is a leader.
     pub(crate) fn co_leaders(&self) -> Option<Vec<usize>> {
-        (self.local_rank < self.leader_count()).then(|| self.nodes.iter().map(|ranks| ranks[self.local_rank]).collect())
+        (self.local_rank < self.leader_count).then(|| self.nodes.iter().map(|ranks| ranks[self.local_rank]).collect())
     }
 
     /// Return one rank per node: `root` for its own node, and the first rank of every other node.
@@ -100,8 +98,8 @@ impl Levels<'_> {
     /// Return the chunks that the leaders of `node` handle in round `round`, one per leader. Leader `j` of `l` handles
     /// the chunk of local rank `j + round·l`, or an empty span if this rank does not exist.
     pub(crate) fn leader_chunks(&self, node: usize, round: usize, chunks: &[Span]) -> Vec<Span> {
-        let rank = |leader: usize| self.nodes[node].get(leader + round * self.leader_count());
-        (0..self.leader_count())
+        let rank = |leader: usize| self.nodes[node].get(leader + round * self.leader_count);
+        (0..self.leader_count)
             .map(|leader| rank(leader).map_or(chunks[0].elements(0, 0), |&rank| chunks[rank]))
             .collect()
     }
@@ -109,7 +107,7 @@ impl Levels<'_> {
     /// Return the number of rounds until leaders have handled the chunk of every rank.
     pub(crate) fn round_count(&self) -> usize {
         let largest = self.nodes.iter().map(Vec::len).max().unwrap_or(0);
-        largest.div_ceil(self.leader_count())
+        largest.div_ceil(self.leader_count)
     }
 
     /// Return one span per local rank: the leaders' spans, and empty spans for the other ranks.

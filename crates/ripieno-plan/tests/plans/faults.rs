@@ -1,9 +1,13 @@
 //! Fault detection of the plan checker: one invalid set of plans per kind of fault, with the position of the fault.
 
 use crate::common::DataLayout;
-use ripieno_plan::check::{check, check_common_elements};
+use ripieno_plan::check::{check, check_common_elements, check_rendezvous_unless, check_unless};
 use ripieno_plan::simulate::{Model, cost_s};
-use ripieno_plan::{Buffer, FaultKind, Needs, Op, Plan, PlanFault, Promise, PromisedSpan, Span, promises};
+use ripieno_plan::{
+    Algorithm, Buffer, Collective, FaultKind, Needs, Op, Plan, PlanFault, Promise, PromisedSpan, Request, Span,
+    promises,
+};
+use std::cell::Cell;
 
 fn vector() -> Span {
     Span::whole(Buffer::MAIN, 4, 4)
@@ -271,4 +275,23 @@ fn plans_share_one_operation_and_one_element_size() {
     wide.send(0, Span { element_bytes: 2 * vector().element_bytes, ..vector() });
     let fault = check_common_elements(&[plan, wide]).unwrap_err();
     assert_eq!((fault.rank, fault.kind), (1, FaultKind::OtherElements { first_bytes: vector().element_bytes }));
+}
+
+#[test]
+fn every_phase_of_a_check_can_be_interrupted() {
+    let requests = vec![Request::Allreduce { vector: vector(), op: Op::Sum }; 24];
+    let plans = Algorithm::by_name(Collective::Allreduce, "ring").unwrap().plans(&requests).unwrap();
+    let promises = promises(&requests);
+    // Return whether both checks end when `is_interrupted` holds from call `first` on, and the numbers of its calls.
+    let ends = |first: usize| {
+        let count = Cell::new(0);
+        let is_interrupted = || count.replace(count.get() + 1) >= first;
+        let checked = check_unless(&plans, &promises, &is_interrupted).unwrap().is_none();
+        let checked_count = count.replace(0);
+        (checked, !check_rendezvous_unless(&plans, &is_interrupted).unwrap(), checked_count, count.get())
+    };
+    let (is_interrupted, is_unbuffered_interrupted, count, unbuffered_count) = ends(usize::MAX);
+    assert!(!is_interrupted && !is_unbuffered_interrupted && count > plans.len() && unbuffered_count > plans.len());
+    assert!((0..count).all(|first| ends(first).0));
+    assert!((0..unbuffered_count).all(|first| ends(first).1));
 }

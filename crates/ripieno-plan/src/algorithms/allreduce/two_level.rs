@@ -32,7 +32,7 @@ pub const ENTRY: Entry = Entry::new(
 /// Plan this rank's part in a two-level allreduce of `vector`.
 pub fn plan(group: &Group, vector: Span, op: Op) -> Plan {
     let levels = Levels::of(group);
-    match vector.length_bytes <= ONE_LEADER_BYTES || levels.leader_count() == 1 {
+    match vector.length_bytes <= ONE_LEADER_BYTES || levels.leader_count == 1 {
         true => by_one_leader(&levels, vector, op),
         false => by_all_leaders(&levels, vector, op),
     }
@@ -47,7 +47,7 @@ fn by_one_leader(levels: &Levels, vector: Span, op: Op) -> Plan {
 }
 
 fn by_all_leaders(levels: &Levels, vector: Span, op: Op) -> Plan {
-    let leader_chunks = vector.chunks(levels.leader_count());
+    let leader_chunks = vector.chunks(levels.leader_count);
     let between = levels.co_leaders().map(|leaders| {
         let vector = leader_chunks[levels.local_rank];
         levels.plan(&leaders, &Request::Allreduce { vector, op })

@@ -42,8 +42,8 @@ pub fn plan(group: &Group, chunks: &[Span], op: Op) -> Plan {
             plan = plan.then(levels.plan_scattered(&leaders, &Request::ReduceScatter { chunks: &chunks, op }));
         }
     }
-    for (local_rank, &rank) in local_ranks.iter().enumerate().skip(levels.leader_count()) {
-        let holder = local_ranks[local_rank % levels.leader_count()];
+    for (local_rank, &rank) in local_ranks.iter().enumerate().skip(levels.leader_count) {
+        let holder = local_ranks[local_rank % levels.leader_count];
         if group.rank() == holder {
             plan.send(rank, chunks[rank]);
         }
