@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ripieno.cli.options import counted_workers, overwrite_option, trace_option
+from ripieno.cli.options import counted_workers, overwrite_option, quiet_option, trace_option
 
 DEMO_STRIDE = 16
 
@@ -29,7 +29,8 @@ DEMO_STRIDE = 16
 @counted_workers("Worker processes on this machine.", default=2, show_default=True)
 @trace_option
 @overwrite_option
-def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, overwrite: bool) -> None:
+@quiet_option
+def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, overwrite: bool, quiet: bool) -> None:
     """Cluster the patches of the photographs that come with scikit-learn and scikit-image."""
     from ripieno.cli import cli
     from ripieno.cli.fits import replaceable
@@ -47,5 +48,6 @@ def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, ove
             kmeans += ["--trace", str(trace)]
         kmeans += ["--overwrite"] * overwrite
         for command in (features, kmeans):
-            click.secho(f"$ ripieno {shlex.join(command)}", fg="cyan", err=True)
-            cli.main(command, prog_name="ripieno", standalone_mode=False)
+            if not quiet:
+                click.secho(f"$ ripieno {shlex.join(command)}", fg="cyan", err=True)
+            cli.main([*command, *["--quiet"] * quiet], prog_name="ripieno", standalone_mode=False)
