@@ -360,7 +360,10 @@ def moved(datatype, expected, memory=matrix):
         target = np.zeros_like(whole)
         assert datatype.Unpack(packed, 0, target, comm) == datatype.size
         assert (target == into.reshape(-1)[: target.size]).all()
-    _, combiner, arguments = datatype.decode()
+    for part in datatype.Get_contents()[3]:
+        part.free()
+    base, combiner, arguments = datatype.decode()
+    assert base.size > 0
     datatype.Free()
     assert datatype == MPI.DATATYPE_NULL
     return combiner, arguments
@@ -458,6 +461,13 @@ assert comm.Compare(comm.Dup()) == MPI.CONGRUENT
 assert MPI.Compute_dims(72, 2) == [9, 8] and MPI.Compute_dims(12, [0, 2]) == [6, 2]
 grid = comm.Create_cart([size, 1], periods=[True, False])
 assert grid.Get_coords(rank) == [rank, 0] and grid.Get_cart_rank([rank + size, 0]) == rank
+assert MPI.Cartcomm(grid) == grid and grid.Dup().dims == [size, 1]
+try:
+    MPI.Graphcomm(grid)
+except TypeError as error:
+    assert "topology" in str(error)
+else:
+    raise AssertionError("a grid is no graph")
 assert grid.Shift(0, 1) == (left, right) and grid.Shift(1, 1) == (MPI.PROC_NULL, MPI.PROC_NULL)
 assert grid.Sub([True, False]).dims == [size] and grid.Sub([False, True]).size == 1
 assert grid.neighbor_alltoall([(rank, place) for place in "abcd"]) == [(left, "b"), (right, "a"), None, None]

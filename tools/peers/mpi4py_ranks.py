@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-TEST_LIMIT_S = 20
+TEST_LIMIT_S = 180
 #: Outcomes, from the best to the worst.
 OUTCOMES = ("passed", "skipped", "refused", "failed")
 

@@ -27,6 +27,11 @@ class Definition(NamedTuple):
     arguments: dict[str, Any]
     parts: tuple[Datatype, ...] = ()
 
+    @property
+    def copies(self) -> list[Datatype]:
+        """References to the parts, which the caller may free."""
+        return [Datatype(part) for part in self.parts]
+
 
 @refusing
 class Datatype:
@@ -228,8 +233,8 @@ class Datatype:
         if definition.combiner == "NAMED":
             return self, "NAMED", {}
         if definition.combiner == "STRUCT":
-            return Datatype(), "STRUCT", {**definition.arguments, "datatypes": list(definition.parts)}
-        return definition.parts[0], definition.combiner, dict(definition.arguments)
+            return Datatype(), "STRUCT", {**definition.arguments, "datatypes": definition.copies}
+        return definition.copies[0], definition.combiner, dict(definition.arguments)
 
     def Get_contents(self) -> tuple[list[int], list[int], list[int], list[Datatype]]:
         """Return the arguments of the constructor: whole numbers, addresses, counts and types."""
@@ -244,7 +249,7 @@ class Datatype:
         for name, value in definition.arguments.items():
             is_address = definition.combiner in _IN_BYTES and name in _ADDRESSES
             (addresses if is_address else numbers).extend(value if isinstance(value, list) else [value])
-        return numbers, addresses, [], list(definition.parts)
+        return numbers, addresses, [], definition.copies
 
     def Get_envelope(self) -> tuple[int, int, int, int, int]:
         """Return the numbers of arguments that `Get_contents` returns, and the combiner."""

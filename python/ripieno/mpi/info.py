@@ -75,7 +75,15 @@ class Info(MutableMapping[str, str]):
         return (self._hints or {})[key]
 
     def __setitem__(self, key: str, value: str) -> None:
-        self.Set(key, value)
+        if self._hints is None:
+            raise KeyError(key)
+        self._hints[key] = value
+
+    def popitem(self) -> tuple[str, str]:
+        """Remove the pair that was added last, and return it."""
+        if not self._hints:
+            raise KeyError("Info: there is no pair")
+        return self._hints.popitem()
 
     def __delitem__(self, key: str) -> None:
         if self._hints is None or key not in self._hints:
@@ -87,6 +95,12 @@ class Info(MutableMapping[str, str]):
 
     def __len__(self) -> int:
         return len(self._hints or {})
+
+    def update(self, *pairs: Any, **named: str) -> None:
+        """Add pairs. Raise KeyError for null hints."""
+        if self._hints is None:
+            raise KeyError("Info: INFO_NULL has no pairs")
+        self._hints.update(*pairs, **named)
 
     def keys(self) -> list[str]:  # type: ignore[override]
         """Return the keys."""

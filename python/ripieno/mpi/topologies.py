@@ -20,11 +20,15 @@ class Topocomm(MpiNeighborCalls, Intracomm):
     _topology: Any
 
     def __new__(cls, comm: Any = None) -> Any:
-        if comm is not None and type(comm) is not cls and bool(comm):
-            raise TypeError(f"{cls.__name__}: a {type(comm).__name__}: expected a communicator of this topology")
         made = super().__new__(cls, comm)
+        if made and made.Get_topology() != comm.Get_topology():
+            raise TypeError(f"{cls.__name__}: a {type(comm).__name__}: expected a communicator of this topology")
         made._topology = getattr(comm, "_topology", None)
         return made
+
+    def Get_topology(self) -> int:
+        """Return `CART`, `GRAPH` or `DIST_GRAPH`."""
+        raise TypeError("Topocomm: expected Cartcomm, Graphcomm or Distgraphcomm, which are its kinds")
 
     def _like(self, part: Any) -> Any:
         return type(self)._with(part, self._topology)

@@ -81,6 +81,7 @@ _MISSING = {
     _FILES: ("File", "FILE_NULL", "Register_datarep"),
     _SESSIONS: ("Session", "SESSION_NULL"),
     _REQUESTS: ("Grequest",),
+    _GUIDED: ("Get_hw_resource_info",),
     "objects are pickled by protocol 5, whatever the pickler is": ("Pickle", "pickle"),
     _ERRORS: (
         *("Errhandler", "ERRHANDLER_NULL", "ERRORS_RETURN", "ERRORS_ARE_FATAL", "ERRORS_ABORT"),
