@@ -48,17 +48,20 @@ _BUFFER = Input("a daemon relays 128 KiB at once, the socket buffer", "section 4
 
 def _polar_grid(nodes: int) -> Cluster:
     """Return PolarGrid: the driver and the nodes."""
-    switches = SWITCHES[nodes]
-    racks = [0, *(node * switches // nodes for node in range(nodes))]
     return Cluster(
         nodes=nodes + 1,
-        racks=racks,
+        racks=[0, *_switches_of(nodes)],
         rate_bits_per_s=RATE_BITS_PER_S,
         uplink_bits_per_s=UPLINK_BITS_PER_S,
         alpha_s=0.0,
         segment_bytes=SOCKET_BUFFER_BYTES,
         relay_bytes=None,
     )
+
+
+def _switches_of(nodes: int) -> list[int]:
+    """Return the switch of each node."""
+    return [node * SWITCHES[nodes] // nodes for node in range(nodes)]
 
 
 def twister_table_8() -> Reproduction:
@@ -225,8 +228,7 @@ def twister_figure_6() -> Reproduction:
 def twister_figure_9() -> Reproduction:
     """Collectives of an iteration of image clustering into a million clusters, on 125 nodes."""
     grid = _polar_grid(FIGURE_9_NODES)
-    assert not isinstance(grid.racks, int)
-    nodes = replace(grid, nodes=FIGURE_9_NODES, racks=grid.racks[1:])
+    nodes = replace(grid, nodes=FIGURE_9_NODES, racks=_switches_of(FIGURE_9_NODES))
     seconds = {
         "broadcast of 512 MB by the chain": seconds_of("chain", grid, CENTROIDS_BYTES),
         "shuffle of 250 GB": seconds_of("direct", nodes, SHUFFLED_BYTES / FIGURE_9_NODES, "reduce-scatter"),
