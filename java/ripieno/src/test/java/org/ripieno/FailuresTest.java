@@ -122,9 +122,10 @@ class FailuresTest {
 
   @Test
   void missingRanksFailTheRendezvous() {
-    Rendezvous rendezvous = Communicator.rendezvous(0, 2, Communicator.newToken()).rendezvousTimeout(Duration.ofMillis(300));
+    String token = Communicator.newToken();
+    Rendezvous rendezvous = Communicator.rendezvous(0, 2, token).rendezvousTimeout(Duration.ofMillis(300));
     assertThrows(RendezvousException.class, () -> rendezvous.at("127.0.0.1", 45_871));
-    assertThrows(InputException.class, () -> Communicator.meet(3, 2, Communicator.newToken(), mine -> null));
+    assertThrows(InputException.class, () -> Communicator.meet(3, 2, token, mine -> null));
     assertThrows(InputException.class, () -> Communicator.rendezvous(0, 1, ""));
     assertThrows(InputException.class, () -> Communicator.meet(0, 1, "secret", mine -> new String[] {mine}));
     RuntimeException own = new IllegalArgumentException("no engine");
@@ -135,7 +136,7 @@ class FailuresTest {
                 Communicator.meet(
                     0,
                     2,
-                    Communicator.newToken(),
+                    token,
                     mine -> {
                       throw own;
                     }));
