@@ -488,6 +488,7 @@ def test_a_lab_is_modeled_by_its_rates_and_packets():
 def test_strategies_of_broadcast_are_timed_against_their_simulations_and_drawn(tmp_path):
     target, page = tmp_path / "figures.json", tmp_path / "page.html"
     words = ["--hosts", "4", "--bytes", "1MiB", "--repetitions", "1", "--kill", "1@50%", "--slow", "1@0.2"]
+    words += ["--unverified", "--degree", "2"]
     command = [
         sys.executable,
         "-m",
@@ -504,7 +505,12 @@ def test_strategies_of_broadcast_are_timed_against_their_simulations_and_drawn(t
     assert done.returncode == 0, done.stderr
     rows = json.loads(target.read_text())["rows"]
 
-    assert [row["strategy"] for row in rows] == ["chain", "splitstream", "csb", "bittorrent"]
+    *rows, by_files = rows
+    assert [row["strategy"] for row in rows] == ["chain", "splitstream", "csb", "csb-llcf", "bittorrent"]
+    # Files use no cable, so that they are neither simulated nor disturbed.
+    assert (by_files["strategy"], by_files["simulated"]) == ("shared-file", None) and "killed" not in by_files
+    for row in [*rows, by_files]:
+        assert len(row["unverified_of_verified"]) == len(row["unverified_cpu_of_verified"]) == 1
     for row in rows:
         assert row["simulated"] > 1 and all(multiple > 0.5 for multiple in row["multiples"])
         assert row["killed"] == [2] and row["slow"] == [1, 0.2]
@@ -512,7 +518,8 @@ def test_strategies_of_broadcast_are_timed_against_their_simulations_and_drawn(t
         assert 0 < row["serialization_shares"][0] < 1
         assert row["cpu_s_per_host"][0] > 0 and row["switches_per_host"][0] > 0
     drawn = page.read_text()
-    assert drawn.count("<svg ") == 12 and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
+    # Three kinds of five strategies, and one of files.
+    assert drawn.count("<svg ") == 16 and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
     # Each of three hosts receives all 64 blocks and the block before the array.
     chain = ElementTree.fromstring(re.findall(r"<svg .*?</svg>", drawn, re.DOTALL)[0])
     described = [
@@ -560,7 +567,7 @@ def test_an_invalid_comparison_is_refused_before_any_host_is_created(words, mess
         (["--slow", "5@2"], "slow=5@2.0: expected a share of the rate, between 0 and 1"),
         (["--racks", "3"], "hosts=8, racks=3: expected as many hosts in each rack"),
         (["--random-order"], "random_order=True: expected racks=, several"),
-        (["--strategies", "flat"], "--strategies='flat': expected some of chain, splitstream, csb, bittorrent"),
+        (["--strategies", "flat"], "--strategies='flat': expected some of chain, splitstream, csb, csb-llcf, "),
     ],
 )
 def test_an_invalid_case_is_refused_before_any_host_is_created(words, message, capfd):
