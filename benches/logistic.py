@@ -147,6 +147,7 @@ def _measured(
                 raise RuntimeError(f"{each}: {skipped}") from skipped
             report.remark(f"{each}: {skipped}")
             del candidates[each]
+            paths.pop(each, None)
     chosen = {each: TOLERANCES[len(path) - 1] for each, path in paths.items()}
     # New workers and running workers use the same tolerance.
     chosen[started] = chosen[next(iter(ours))]

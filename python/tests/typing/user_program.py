@@ -219,6 +219,7 @@ def script() -> None:
 
 def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     model = rp.KMeans(n_clusters=3, init="random", n_init=2, workers=2, random_state=0, thread_model="bsp").fit(X)
+    assert_type(rp.MDS(thread_model="bsp").fit_transform(X), NDArray[np.float64])
     assert_type(model, rp.KMeans)
     assert_type(model.labels_, NDArray[np.int32])
     assert_type(model.inertia_, float)
