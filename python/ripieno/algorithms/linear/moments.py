@@ -33,14 +33,15 @@ class MomentColumns:
 
     Parameters
     ----------
-    points : (n, d)
+    points : (n, d), or `SparsePoints`, whose blocks are dense
     targets : (n, t) float64, or None without targets
     weights : (n,) float64, or None for ones
     dtype
         Type of the computation, float32 or float64.
     """
 
-    points: NDArray[Any]
+    # An array or sparse points.
+    points: Any
     targets: NDArray[np.float64] | None
     weights: NDArray[np.float64] | None
     dtype: np.dtype[Any]
@@ -71,9 +72,9 @@ class MomentColumns:
             yield centered
 
 
-def product_dtype(comm: Communicator, points: NDArray[Any]) -> np.dtype[Any]:
+def product_dtype(comm: Communicator, points: NDArray[Any] | kernels.SparsePoints) -> np.dtype[Any]:
     """Return float32 if all ranks' points have this type and moderate magnitudes, else float64."""
-    if points.dtype != np.float32:
+    if isinstance(points, kernels.SparsePoints) or points.dtype != np.float32:
         return np.dtype(np.float64)
     largest = max(float(points.max(initial=0)), -float(points.min(initial=0)))
     largest = comm.allreduce(largest, op="max")
@@ -82,6 +83,8 @@ def product_dtype(comm: Communicator, points: NDArray[Any]) -> np.dtype[Any]:
 
 def weight_and_sums(columns: MomentColumns) -> tuple[float, NDArray[np.float64]]:
     """Return the total weight of this worker's rows, and the weighted sums of their columns."""
+    if isinstance(columns.points, kernels.SparsePoints) and columns.targets is None and columns.weights is None:
+        return float(len(columns.points)), columns.points.sums()
     total, sums = 0.0, np.zeros(columns.count)
     for block, weights in columns.blocks():
         total += float(weights.sum(dtype=np.float64))

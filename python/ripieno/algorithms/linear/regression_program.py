@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, optimize
 
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import WeightedRows, load
@@ -20,7 +20,8 @@ from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, scatter_matrix, weight_and_sums
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
+from ripieno.kernels import SparsePoints
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -31,11 +32,12 @@ MIN_EIGENVALUE_RATIO = 1e-5
 
 @dataclass(frozen=True)
 class RegressionOptions:
-    """Options of the workers; `alpha` is the factor of the squared weights."""
+    """Options of the workers; `alpha` has the factor of the squared weights, or one for each target."""
 
-    alpha: float
+    alpha: tuple[float, ...]
     fit_intercept: bool
     solver: str
+    positive: bool
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class RegressionPart:
 
 def fit(
     comm: Communicator,
-    source: Dataset | RowsInMemory | LocalRows,
+    source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
     targets: NDArray[np.float64] | int,
     weights: NDArray[np.float64] | None,
     options: RegressionOptions,
@@ -85,13 +87,15 @@ def fit(
 
 def predict(
     comm: Communicator,
-    source: Dataset | RowsInMemory,
+    source: Dataset | RowsInMemory | InMemorySparse,
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
     target: int | None,
 ) -> NDArray[np.float64]:
     """Return the predictions for this worker's rows, (n, t), without the target column, if any."""
     points = load(comm, source).points
+    if isinstance(points, SparsePoints):
+        return points.products(coef) + intercept
     if target is not None:
         points = np.delete(points, target, axis=1)
     return np.asarray(points @ coef + intercept)
@@ -105,7 +109,7 @@ def column(comm: Communicator, source: Dataset, index: int) -> NDArray[Any]:
 
 def load_targets(
     comm: Communicator,
-    source: Dataset | RowsInMemory | LocalRows,
+    source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
     targets: NDArray[Any] | int,
     weights: NDArray[np.float64] | None,
 ) -> tuple[WeightedRows, NDArray[np.float64]]:
@@ -142,7 +146,7 @@ def _solve(
             _, center = means(comm, weight, sums)
         iteration_log.end_iteration(stage="means")
     solution = None
-    if options.solver != "tsqr":
+    if options.solver != "tsqr" and not options.positive:
         solution = _by_normal_equations(comm, columns, center, options, iteration_log)
     if solution is None:
         solution = _by_factors(comm, columns, center, row_count, options, iteration_log)
@@ -181,10 +185,14 @@ def _solve_normal_equations(
     matrix = scatter[:width, :width].copy()
     eigenvalues = np.maximum(linalg.eigvalsh(matrix)[::-1], 0.0)
     limit = MIN_EIGENVALUE_RATIO if options.solver == "auto" else width * np.finfo(np.float64).eps
-    if not eigenvalues[-1] + options.alpha > limit * (eigenvalues[0] + options.alpha):
+    if not eigenvalues[-1] + min(options.alpha) > limit * (eigenvalues[0] + min(options.alpha)):
         return None
-    matrix.flat[:: width + 1] += options.alpha
-    coef = linalg.solve(matrix, scatter[:width, width:], assume_a="pos")
+    products = scatter[:width, width:]
+    coef = np.empty_like(products)
+    for alpha, targets in _targets_by_alpha(options, products.shape[1]):
+        penalized = matrix.copy()
+        penalized.flat[:: width + 1] += alpha
+        coef[:, targets] = linalg.solve(penalized, products[:, targets], assume_a="pos")
     return _solution(coef, center, width, np.sqrt(eigenvalues), "normal")
 
 
@@ -204,16 +212,27 @@ def _by_factors(
     solution = None
     if factor is not None:
         with clock.computing():
-            # Penalty rows: √alpha times the identity, with zero targets.
-            penalty = np.sqrt(options.alpha) * np.eye(width if options.alpha else 0, columns.count)
-            stacked = np.vstack([factor, penalty])
             cutoff = max(row_count, width) * np.finfo(np.float64).eps
-            coef, _, rank, singular = linalg.lstsq(stacked[:, :width], stacked[:, width:], cond=cutoff)
+            coef = np.empty((width, columns.count - width))
+            for alpha, targets in _targets_by_alpha(options, coef.shape[1]):
+                # Penalty rows: √alpha times the identity, with zero targets.
+                penalty = np.sqrt(alpha) * np.eye(width if alpha else 0, columns.count)
+                stacked = np.vstack([factor, penalty])
+                points, own = stacked[:, :width], stacked[:, width:][:, targets]
+                coef[:, targets], _, rank, singular = linalg.lstsq(points, own, cond=cutoff)
+                if options.positive:
+                    coef[:, targets] = np.column_stack([optimize.nnls(points, target)[0] for target in own.T])
             solution = _solution(coef, center, width, singular, "tsqr", rank)
     with clock.communicating():
         found: Solution = comm.broadcast(solution)
     iteration_log.end_iteration(stage="least squares")
     return found
+
+
+def _targets_by_alpha(options: RegressionOptions, target_count: int) -> list[tuple[float, NDArray[np.bool_]]]:
+    """Return each different factor of the squared weights, and which targets it has."""
+    alphas = np.broadcast_to(options.alpha, target_count)
+    return [(float(alpha), alphas == alpha) for alpha in np.unique(alphas)]
 
 
 def _solution(
