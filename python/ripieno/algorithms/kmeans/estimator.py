@@ -23,7 +23,7 @@ from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.divided_program import whole_centroids
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
-from ripieno.algorithms.methods import KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
+from ripieno.algorithms.methods import KMEANS_ALGORITHMS, KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
@@ -104,6 +104,8 @@ class KMeans(
         Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
         restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
         setting.
+    algorithm : {"lloyd", "elkan"}, default="lloyd"
+        Accepted for programs that use scikit-learn. Both give the same result; `bounds` selects the computation.
     verbose : int, default=0
         If above 0, print a line per iteration.
     on_iteration : callable or None, default=None
@@ -180,6 +182,8 @@ class KMeans(
     resumed_from_: int | None
     n_features_in_: int
     first_column_: int | None
+    # Runs of n_init="auto" from random starts.
+    _random_run_count = RANDOM_RUN_COUNT
     feature_names_in_: NDArray[Any]
     report_: KMeansReport
 
@@ -202,6 +206,7 @@ class KMeans(
         centroids: Literal["auto", "whole", "divided"] = "auto",
         engine: str | Engine | Job = "local",
         on_failure: OnFailure = "raise",
+        algorithm: Literal["lloyd", "elkan"] = "lloyd",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
@@ -224,6 +229,7 @@ class KMeans(
         self.assign = assign
         self.bounds = bounds
         self.centroids = centroids
+        self.algorithm = algorithm
         self.verbose = verbose
 
     @reported
@@ -398,6 +404,8 @@ class KMeans(
             raise InputError(f"assign={self.assign!r}: expected one of {', '.join(KMEANS_ASSIGNS)}")
         if self.bounds not in KMEANS_BOUNDS:
             raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(KMEANS_BOUNDS)}")
+        if self.algorithm not in KMEANS_ALGORITHMS:
+            raise InputError(f"algorithm={self.algorithm!r}: expected one of {', '.join(KMEANS_ALGORITHMS)}")
         if self.centroids not in KMEANS_CENTROIDS:
             raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(KMEANS_CENTROIDS)}")
 
@@ -426,7 +434,7 @@ class KMeans(
 
     def _run_count(self, repeats: bool) -> int:
         repeats = repeats and self.assign == "exact"
-        return (RANDOM_RUN_COUNT if repeats else 1) if self.n_init == "auto" else self.n_init
+        return (self._random_run_count if repeats else 1) if self.n_init == "auto" else self.n_init
 
     def _start(self, centroids: ArrayLike, source: Source) -> NDArray[Any]:
         check_unmasked(centroids, "init")
