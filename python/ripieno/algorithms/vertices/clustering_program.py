@@ -91,7 +91,9 @@ def fit(comm: Communicator, graph: Graph, block_edges: int, checkpoint_options: 
 
         blocks = mixed(mixed(lists.ids[lists.sources]).view(np.int64)) % np.uint64(block_count)
         for block in range(done, block_count):
-            others = _Lists.of(_gathered(comm, lists.edges(blocks == block)), lists.ids)
+            others = lists.part(blocks == block)
+            if comm.world_size > 1:
+                others = _Lists.of(_gathered(comm, others.edges()), lists.ids)
             found += lists.triangles_with(others, comm.threads)
             if states.used:
                 states.save(block + 1, (ids, totals()))
@@ -127,8 +129,6 @@ def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _gathered(comm: Communicator, edges: Edges) -> Edges:
     """Return the edges of all ranks."""
-    if comm.world_size == 1:
-        return edges
     assert edges.weights is not None, "edges have numbers of directions"
     counts = comm.allgather(len(edges))
     columns = (edges.sources, edges.targets, edges.weights)
@@ -159,18 +159,22 @@ class _Lists:
     def of(cls, edges: Edges, ids: NDArray[np.int64]) -> _Lists:
         """Create the lists of edges between vertices of `ids`; other edges are left out."""
         sources, targets = (positions_of(each, ids).astype(np.int64) for each in (edges.sources, edges.targets))
-        order = np.argsort(sources * len(ids) + targets, kind="stable")
+        order = np.argsort(sources * len(ids) + targets)
         order = order[(sources[order] >= 0) & (targets[order] >= 0)]
         assert edges.weights is not None, "edges have numbers of directions"
         sources, targets = sources[order], targets[order]
         offsets = offsets_of(np.bincount(sources, minlength=len(ids)))
         return cls(ids, sources, targets, edges.weights[order].astype(np.int64), offsets)
 
-    def edges(self, where: NDArray[np.bool_]) -> Edges:
-        """Return some of the edges, by id."""
-        return Edges(
-            self.ids[self.sources[where]], self.ids[self.targets[where]], self.directions[where].astype(np.float64)
-        )
+    def part(self, where: NDArray[np.bool_]) -> _Lists:
+        """Return the lists of some of the edges."""
+        sources, targets, directions = (each[where] for each in (self.sources, self.targets, self.directions))
+        offsets = offsets_of(np.bincount(sources, minlength=len(self.ids)))
+        return _Lists(self.ids, sources, targets, directions, offsets)
+
+    def edges(self) -> Edges:
+        """Return the edges, by id."""
+        return Edges(self.ids[self.sources], self.ids[self.targets], self.directions.astype(np.float64))
 
     def triangles_with(self, others: _Lists, threads: int) -> NDArray[np.int64]:
         """Return the triangles and links of each vertex, (n, 2), of u→v→w, u→w with v→w in `others`."""
