@@ -139,10 +139,10 @@ soak: setup ## Run long seeded tests of random faults, simulated and real
 	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno-run --lib survivors_agree -- --nocapture
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno --test worlds -- --nocapture
-	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q python/tests/test_hostile.py
-	RIPIENO_SCHEDULES=0..40 $(PYTHON) -m pytest -q python/tests/test_hostile_hosts.py
-	RIPIENO_PROGRAMS=0..10000 $(PYTHON) -m pytest -q python/tests/test_random_programs.py
-	RIPIENO_LAUNCHES=300 $(PYTHON) -m pytest -q --timeout 1800 python/tests/test_soak.py -k launches
+	RIPIENO_SCHEDULES=0..200 $(PYTHON) -m pytest -q -m '' python/tests/test_hostile.py
+	RIPIENO_SCHEDULES=0..40 $(PYTHON) -m pytest -q -m '' python/tests/test_hostile_hosts.py
+	RIPIENO_PROGRAMS=0..10000 $(PYTHON) -m pytest -q -m '' python/tests/test_random_programs.py
+	RIPIENO_LAUNCHES=300 $(PYTHON) -m pytest -q -m '' --timeout 1800 python/tests/test_soak.py -k launches
 	$(PYTHON) benches/run.py faults
 
 # Overflow checks are on, as in the tests. A finding is printed and saved in the corpus.
@@ -151,11 +151,11 @@ fuzz: setup ## Fuzz the parsers of untrusted bytes with RIPIENO_FUZZ_INPUTS inpu
 	    -p ripieno-plan --test fuzz -- --nocapture
 	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
 	    -p ripieno-run -p ripieno-net -p ripieno --lib damaged -- --nocapture
-	RIPIENO_FUZZ_INPUTS=$$(( $${RIPIENO_FUZZ_INPUTS:-1000000} / 100 )) $(PYTHON) -m pytest -q --timeout 36000 \
+	RIPIENO_FUZZ_INPUTS=$$(( $${RIPIENO_FUZZ_INPUTS:-1000000} / 100 )) $(PYTHON) -m pytest -q -m '' --timeout 36000 \
 	    python/tests/test_damaged_files.py
 
 soak-hour: setup ## Run jobs with all kinds of endings for an hour, and check that nothing leaks
-	RIPIENO_SOAK_S=3600 $(PYTHON) -m pytest -q --timeout 7200 python/tests/test_soak.py -k kinds
+	RIPIENO_SOAK_S=3600 $(PYTHON) -m pytest -q -m '' --timeout 7200 python/tests/test_soak.py -k kinds
 
 check: ## Check formatting, lints, types and the documentation site
 	$(MAKE) --no-print-directory --jobs 2 --output-sync check-rust check-types check-site

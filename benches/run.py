@@ -1,8 +1,8 @@
 """Measurements of Ripieno's performance targets, each figure compared with its peer and its limit.
 
-benches/run.py [als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|logistic|networkx|
-                objects|own-rows|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|vertices|wordcount|
-                all] [--case NAME]… [--quick] [--json FILE]
+benches/run.py [aggregate|als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|
+                logistic|networkx|objects|own-rows|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|
+                vertices|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from blas import free_blas
 # Call this before NumPy is imported.
 free_blas()
 
+import aggregate  # noqa: E402
 import als  # noqa: E402
 import click  # noqa: E402
 import cluster  # noqa: E402
@@ -49,6 +50,7 @@ from ripieno.bench.figures import Measurements  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
 
 NAMES = (
+    "aggregate",
     "als",
     "faults",
     "host",
@@ -139,6 +141,7 @@ def _cases(
 ) -> tuple[dict[str, Measured], Sequence[str]]:
     """Return the measurements by name, and the names that together form the whole."""
     undivided: dict[str, Measured] = {
+        "aggregate": aggregate.measured,
         "als": lambda report, effort: als.measured(report, effort, data=data),
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),

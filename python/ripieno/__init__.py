@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Ridge,
         ShortestPaths,
         SparseSGD,
+        SpectralClustering,
         SpectralEmbedding,
     )
     from ripieno.algorithms.fruchterman_reingold.layout import layout
@@ -116,6 +117,7 @@ __all__ = [
     "SerializationError",
     "ShortestPaths",
     "SparseSGD",
+    "SpectralClustering",
     "SpectralEmbedding",
     "SpillError",
     "Table",
@@ -161,6 +163,7 @@ _LAZY = {
         "Ridge",
         "ShortestPaths",
         "SparseSGD",
+        "SpectralClustering",
         "SpectralEmbedding",
     ),
     "ripieno.algorithms",

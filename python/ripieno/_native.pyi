@@ -48,7 +48,7 @@ class Communicator:
         array: NDArray[Any],
         root: int,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -57,7 +57,7 @@ class Communicator:
         array: NDArray[Any],
         op: str,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -67,7 +67,7 @@ class Communicator:
         op: str,
         root: int,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -76,7 +76,7 @@ class Communicator:
         array: NDArray[Any],
         op: str,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -85,7 +85,7 @@ class Communicator:
         array: NDArray[Any],
         op: str,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -94,7 +94,7 @@ class Communicator:
         array: NDArray[Any],
         counts: Sequence[int],
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -104,7 +104,7 @@ class Communicator:
         counts: Sequence[int],
         op: str,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -114,7 +114,7 @@ class Communicator:
         counts: Sequence[int],
         root: int,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -124,7 +124,7 @@ class Communicator:
         counts: Sequence[int],
         root: int,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -135,7 +135,7 @@ class Communicator:
         in_array: NDArray[Any],
         in_counts: Sequence[int],
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -145,7 +145,7 @@ class Communicator:
         in_array: NDArray[Any],
         distance: int,
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -156,14 +156,16 @@ class Communicator:
         in_array: NDArray[Any],
         in_peers: Sequence[tuple[int, int]],
         algorithm: str | None = None,
-        form: str | None = None,
+        signature: str | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
     def barrier(self, algorithm: str | None = None, *, later: bool = False) -> Handle | None: ...
-    def send(self, array: NDArray[Any], to: int, form: str | None = None, *, later: bool = False) -> Handle | None: ...
+    def send(
+        self, array: NDArray[Any], to: int, signature: str | None = None, *, later: bool = False
+    ) -> Handle | None: ...
     def receive(
-        self, array: NDArray[Any], source: int, form: str | None = None, *, later: bool = False
+        self, array: NDArray[Any], source: int, signature: str | None = None, *, later: bool = False
     ) -> Handle | None: ...
     def regroup(
         self,
@@ -187,7 +189,7 @@ class Communicator:
         collective: str,
         combine: Callable[[int, int, int], None] | int | tuple[str, str],
         row_bytes: int,
-        form: str,
+        signature: str,
         algorithm: str | None = None,
         root: int = 0,
         counts: Sequence[int] | None = None,
@@ -195,7 +197,7 @@ class Communicator:
         later: bool = False,
     ) -> Handle | None: ...
     def await_message(
-        self, sources: Sequence[int], form: str | None = None, timeout_s: float | None = None
+        self, sources: Sequence[int], signature: str | None = None, timeout_s: float | None = None
     ) -> int | None: ...
     def group(self, ranks: Sequence[int]) -> Communicator: ...
     def split(self, color: int | None, key: int) -> Communicator | None: ...
@@ -214,8 +216,8 @@ class Communicator:
 
 @final
 class ValueMemory:
-    def __new__(cls, bound_bytes: int | None, most_bytes: int, directory: str) -> ValueMemory: ...
-    def set_bound(self, bound_bytes: int | None, most_bytes: int, directory: str) -> None: ...
+    def __new__(cls, limit_bytes: int | None, most_bytes: int, directory: str) -> ValueMemory: ...
+    def set_bound(self, limit_bytes: int | None, most_bytes: int, directory: str) -> None: ...
     def tally(self) -> tuple[int, int, int, int, str, str | None]: ...
 
 @final
@@ -290,9 +292,9 @@ class PlainCalls:
 FRAME_ROOM_BYTES: int
 
 def frame(kind: int, content: bytes | int, /) -> NDArray[np.uint8]: ...
-def send_frame(comm: Communicator, kind: int, content: bytes | int, to: int, form: str, /) -> None: ...
+def send_frame(comm: Communicator, kind: int, content: bytes | int, to: int, signature: str, /) -> None: ...
 def broadcast_frame(
-    comm: Communicator, kind: int, content: bytes | int, root: int, algorithm: str | None, form: str, /
+    comm: Communicator, kind: int, content: bytes | int, root: int, algorithm: str | None, signature: str, /
 ) -> None: ...
 
 # Transfer of short objects. Each call reports whether it is complete, and returns the result or the data that remains.
@@ -301,16 +303,16 @@ PICKLE: int
 HEAD: int
 BLOB: int
 #: The form of Python integers in a sum.
-INTEGER_FORM: str
+INTEGER_SIGNATURE: str
 
-def send_object(comm: Communicator, value: object, to: int, form: str, /) -> Any: ...
-def receive_object(comm: Communicator, source: int, form: str, /) -> tuple[bool, Any]: ...
+def send_object(comm: Communicator, value: object, to: int, signature: str, /) -> Any: ...
+def receive_object(comm: Communicator, source: int, signature: str, /) -> tuple[bool, Any]: ...
 def broadcast_object(
-    comm: Communicator, value: object, root: int, algorithm: str | None, form: str, /
+    comm: Communicator, value: object, root: int, algorithm: str | None, signature: str, /
 ) -> tuple[bool, Any]: ...
-def scatter_object(comm: Communicator, values: list[Any], root: int, form: str, /) -> tuple[bool, Any]: ...
+def scatter_object(comm: Communicator, values: list[Any], root: int, signature: str, /) -> tuple[bool, Any]: ...
 def gather_objects(
-    comm: Communicator, value: object, root: int | None, algorithm: str | None, form: str, /
+    comm: Communicator, value: object, root: int | None, algorithm: str | None, signature: str, /
 ) -> tuple[bool, Any]: ...
 def seconds_serializing() -> float: ...
 

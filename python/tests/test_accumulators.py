@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from collections import Counter
+
 import numpy as np
 import pytest
 import ripieno as rp
@@ -49,6 +52,94 @@ def test_sums_of_accumulators_have_the_same_bits_for_any_number_of_threads(world
             sums.add(float(total.value))
 
     assert len(sums) == 1
+
+
+class Longest:
+    """The longest of the texts that it has seen, and their number."""
+
+    def __init__(self, text=""):
+        self.text, self.count = text, 1
+
+    def include(self, other):
+        self.text, self.count = max(self.text, other.text, key=len), self.count + other.count
+        return self
+
+
+def use_objects(texts, names, words, order, longest):
+    batch = []
+    for text in texts:
+        names.add({text})
+        words.add(Counter(text))
+        batch[:] = [[text]]
+        order.add(batch)
+        # A later change of a nested object does not change the accumulator.
+        batch[0][0] = "changed"
+        longest.add(Longest(text))
+
+
+def objects_of(job):
+    return (
+        job.accumulator(set(), add=operator.ior),
+        job.accumulator(Counter(z=1), add=operator.add),
+        job.accumulator([], add=operator.iadd),
+        job.accumulator(Longest(), add=Longest.include),
+    )
+
+
+TEXTS = ["a", "bcd", "ef", "a", "ghij", "k"]
+
+
+def check_objects(accumulators, times):
+    names, words, order, longest = (each.value for each in accumulators)
+    assert names == set(TEXTS)
+    assert words == Counter(z=1) + Counter("".join(TEXTS * times))
+    assert order == [[text] for text in TEXTS * times]
+    assert (longest.text, longest.count) == ("ghij", 1 + len(TEXTS) * times)
+
+
+def test_tasks_add_objects_of_any_type(world):
+    def add(part, _):
+        use_objects(part, *accumulators)
+
+    with rp.MapReduce(add, job=world(2), threads=2) as job:
+        accumulators = objects_of(job)
+        job.cache([TEXTS[:1], TEXTS[1:4], TEXTS[4:]])
+        job.step()
+        check_objects(accumulators, 1)
+        before = accumulators[2].value
+        job.step()
+    check_objects(accumulators, 2)
+    # A step never changes a value that the caller has read.
+    assert before == [[text] for text in TEXTS]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_programs_add_objects_of_any_type(world, workers):
+    accumulators = objects_of(world(workers))
+    share = len(TEXTS) // workers
+    for _ in range(2):
+        world(workers).run(
+            lambda comm, *each: use_objects(TEXTS[comm.rank * share : (comm.rank + 1) * share], *each), *accumulators
+        )
+    check_objects(accumulators, 2)
+
+
+def test_a_wrong_function_is_named_and_changes_no_accumulator(world):
+    job = world(2)
+    rows, names = job.accumulator(0), job.accumulator(set(), add=set.update)
+    with pytest.raises(rp.InputError, match=r"add=set.update: gave a NoneType for operands of type set"):
+        job.run(lambda comm: (rows.add(1), names.add({comm.rank})))
+    assert (rows.value, names.value) == (0, set())
+    for options, message in (
+        ({"op": "max", "add": operator.or_}, "op='max' and add=or_: expected one of them"),
+        ({"add": 3}, "add: a int: expected a function"),
+        ({"op": set.union}, "op=set.union: expected one of sum, .* pass any other function as add="),
+        ({}, "a set: expected a number or an array of numbers, or a function as add="),
+    ):
+        with pytest.raises(rp.InputError, match=message):
+            job.accumulator(set(), **options)
+    with pytest.raises(rp.InputError, match="a generator cannot be copied"):
+        job.run(lambda comm: names.add(each for each in ()))
 
 
 @pytest.mark.parametrize(

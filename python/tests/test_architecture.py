@@ -102,6 +102,8 @@ MODULES_OF = {
         "partitions",
         "cutting",
         "assigning",
+        "reading",
+        "aggregating",
         "dividing",
     ),
     "algorithms": (
@@ -116,6 +118,7 @@ MODULES_OF = {
         "reported",
         "iteration_log",
         "fit_checkpoint",
+        "parameters",
         "worker_estimator",
         "result_folder",
         "class_scores",

@@ -266,6 +266,15 @@ def test_pagerank_scales_over_emulated_hosts_and_is_drawn(tmp_path):
 
 
 @pytest.mark.exhaustive
+def test_aggregates_of_files_are_timed_against_polars_and_duckdb_with_equal_results(tmp_path):
+    figures = reports_of("aggregate", tmp_path)["figures"]
+
+    assert len(figures) == 2
+    for figure in figures:
+        assert set(figure["peers"]) == {"polars", "duckdb"} and 0 < figure["limit_s"] < figure["ours"]["median_s"]
+
+
+@pytest.mark.exhaustive
 def test_words_are_counted_against_polars_and_duckdb_with_equal_counts(tmp_path):
     figures = reports_of("wordcount", tmp_path)["figures"]
 

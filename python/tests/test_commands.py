@@ -40,6 +40,9 @@ RESULTS = {
     "predict --out": ["predict", "none", "none.npy", "--out", "result.npy"],
     "run --trace": ["run", "--trace", "result.json", "script.py"],
     "trace --out": ["trace", "flights", "--out", "result.json"],
+    "aggregate --out": ["aggregate", "none.csv", "--by", "key", "--out", "result.csv"],
+    "spectral-clustering --out": ["spectral-clustering", "none.txt", "-k", "2", "--out", "result.csv"],
+    "spectral-clustering --trace": ["spectral-clustering", "none.txt", "-k", "2", "--trace", "result.json"],
     "wordcount --out": ["wordcount", "none.txt", "--out", "result.csv"],
     "wordcount --trace": ["wordcount", "none.txt", "--trace", "result.json"],
 }
@@ -139,6 +142,7 @@ def test_a_result_is_replaced_if_that_is_requested(folder, capfd):
 
 #: Commands that read files, with their other arguments; INPUT stands for the file.
 READING = {
+    "aggregate": ["aggregate", "INPUT", "--by", "0"],
     "als": ["als", "INPUT"],
     "bfs": ["bfs", "INPUT", "--source", "1"],
     "clustering": ["clustering", "INPUT"],
@@ -155,12 +159,14 @@ READING = {
     "ridge": ["ridge", "INPUT", "--target", "y"],
     "run": ["run", "INPUT"],
     "shortest-paths": ["shortest-paths", "INPUT", "--source", "1"],
+    "spectral-clustering": ["spectral-clustering", "INPUT", "--clusters", "2"],
     "split": ["split", "INPUT", "--partitions", "2", "--out", "parts"],
     "split --plan": ["split", "--plan", "INPUT"],
     "trace": ["trace", "INPUT"],
     "wordcount": ["wordcount", "INPUT"],
 }
 NUMBERED = (
+    "aggregate",
     "als",
     "bfs",
     "clustering",
@@ -175,6 +181,7 @@ NUMBERED = (
     "ridge",
     "run",
     "shortest-paths",
+    "spectral-clustering",
     "wordcount",
 )
 WITHOUT_WORDS = [name for name in READING if " " not in name] + ["explain"]
@@ -226,7 +233,9 @@ def test_invalid_number_of_workers_is_reported(folder, name, value, capfd):
 
 
 @pytest.mark.parametrize("out", ["nowhere/x.csv", "flights", "script.py/x.csv", "x.doc"])
-@pytest.mark.parametrize("name", ["bfs", "components", "diameter", "pagerank", "wordcount"])
+@pytest.mark.parametrize(
+    "name", ["aggregate", "bfs", "components", "diameter", "pagerank", "spectral-clustering", "wordcount"]
+)
 def test_a_path_that_cannot_hold_a_result_is_reported_before_any_work(folder, name, out, capfd):
     assert main([*READING[name], "--out", out]) == 2
 

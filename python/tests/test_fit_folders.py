@@ -88,6 +88,7 @@ def test_a_fit_that_was_killed_resumes_from_the_last_multiple_of_every(tmp_path,
         ("bfs", rp.BFS(source=3), "source was 0 in the checkpoint and is 3 now"),
         ("sgd", rp.SparseSGD(random_state=0, max_iter=8, tol=None, eta0=0.5), "eta0 was"),
         ("spectral", rp.SpectralEmbedding(2, random_state=0), "count was"),
+        ("spectral-clustering", rp.SpectralClustering(3, random_state=0), "count was"),
     ],
 )
 def test_a_fit_refuses_the_folder_of_a_different_fit(tmp_path, name, other, says):

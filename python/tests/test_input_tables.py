@@ -549,3 +549,36 @@ def test_rows_of_any_type_of_fixed_length_are_divided(tmp_path):
         np.save(tmp_path / "a.npy", rows)
         parts = splits(divide(tmp_path / "a.npy", tmp_path / "parts", partitions=2, overwrite=True))
         assert np.concatenate([part.read() for part in parts]).tolist() == rows.tolist()
+
+
+def test_a_rank_without_splits_reads_an_empty_table_of_the_types_of_all(tmp_path, threads):
+    (tmp_path / "a.csv").write_text("name,value\nx,1\n")
+    pq.write_table(pa.table({"value": [0.5], "name": ["y"]}), tmp_path / "b.parquet")
+    np.save(tmp_path / "c.npy", np.ones((2, 3), np.float32))
+
+    def program(comm):
+        tables = rp.input.read(rp.input.splits([tmp_path / "a.csv", tmp_path / "b.parquet"]), comm)
+        return tables, rp.input.read(rp.input.splits(tmp_path / "c.npy", count=1), comm)
+
+    found = threads(3, program)
+    kinds = {name: {table.schema.field(name).type for table, _ in found} for name in ("name", "value")}
+    assert kinds == {"name": {pa.string()}, "value": {pa.float64()}}
+    assert sorted(row["name"] for table, _ in found for row in table.to_pylist()) == ["x", "y"]
+    assert sorted(array.shape for _, array in found) == [(0, 3), (0, 3), (2, 3)]
+    assert {array.dtype for _, array in found} == {np.dtype(np.float32)}
+
+
+def test_splits_of_different_columns_or_kinds_are_not_read_together(tmp_path, threads):
+    (tmp_path / "a.csv").write_text("name,value\nx,1\n")
+    (tmp_path / "b.csv").write_text("name,price\nx,1\n")
+    (tmp_path / "c.txt").write_text("words\n")
+
+    def program(comm):
+        for other, message in [
+            ("b.csv", "different columns: name, value; and name, price"),
+            ("c.txt", "several kinds"),
+        ]:
+            with pytest.raises(rp.InputError, match=message):
+                rp.input.read(rp.input.splits([tmp_path / "a.csv", tmp_path / other]), comm)
+
+    threads(2, program)

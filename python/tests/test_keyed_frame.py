@@ -48,7 +48,7 @@ def rows(seed: int, count: int = 500, null_keys: bool = True) -> pl.DataFrame:
 
 def expected(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     return frame.group_by(keys).agg(
-        total=pl.col("amount").sum(),
+        total=pl.when(pl.col("amount").count() > 0).then(pl.col("amount").sum()),
         whole=pl.col("count").cast(pl.Int64).sum(),
         mean=pl.col("amount").mean(),
         least=pl.col("amount").min(),

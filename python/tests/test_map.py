@@ -33,13 +33,16 @@ def test_results_arrive_before_all_tasks_end(world):
     assert first[0] != 0, "the slow item arrives first"
 
 
-def test_ranks_take_items_as_they_become_free(world):
+def test_ranks_take_items_as_they_become_free(world, tmp_path):
     def work(number):
-        time.sleep(0.4 if number == 0 else 0.01)
+        (tmp_path / f"{number}").touch()
+        deadline = time.monotonic() + 60
+        while number == 0 and len(list(tmp_path.iterdir())) < 20 and time.monotonic() < deadline:
+            time.sleep(0.001)
         return os.getpid()
 
-    processes = list(world(2).map(work, range(20)))
-    assert processes.count(processes[0]) < 5, "a busy rank takes no further items"
+    processes = list(world(2).map(work, range(20), in_flight=20))
+    assert processes.count(processes[0]) == 1, "a busy rank takes no further items"
     assert len(set(processes)) == 2
 
 

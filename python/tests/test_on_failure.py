@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import os
 import signal
 import time
@@ -222,17 +223,34 @@ def test_a_rank_that_computes_is_waited_for_while_another_dies(tmp_path):
 
 
 def test_additions_to_accumulators_count_once(tmp_path):
-    def program(comm, count):
+    def program(comm, count, ranks):
         count.add(1)
+        ranks.add([comm.rank])
         comm.barrier()
         strike_once(comm, tmp_path, (1,))
         comm.barrier()
 
-    with rp.launch(workers=3, on_failure="shrink") as job:
-        count = job.accumulator(0)
+    with rp.launch(workers=3, threads=1, on_failure="respawn") as job:
+        count, ranks = job.accumulator(0), job.accumulator([], add=operator.add)
         with pytest.warns(RuntimeWarning):
-            job.run(program, count)
-        assert count.value == 2
+            job.run(program, count, ranks)
+        assert (count.value, ranks.value) == (3, [0, 1, 2])
+
+
+def test_additions_of_a_repeated_step_count_once(tmp_path):
+    def emit(part, _):
+        seen.add([int(part[0])])
+        if part[0] == 3 and not (tmp_path / "struck").exists():
+            (tmp_path / "struck").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with rp.MapReduce(emit, workers=2, on_failure="respawn") as job:
+        seen = job.accumulator([], add=operator.add)
+        job.cache(np.arange(4), tasks=4)
+        with pytest.warns(RuntimeWarning):
+            job.step()
+        job.step()
+    assert seen.value == [0, 1, 2, 3] * 2
 
 
 @pytest.mark.parametrize("prefix_output", [True, *exhaustively(False)])

@@ -179,6 +179,13 @@ CASES = {
         ("vertices_", "embedding_", "eigenvalues_"),
         rtol=1e-6,
     ),
+    "SpectralClustering": Case(
+        lambda **parameters: rp.SpectralClustering(**{"n_clusters": 2, "random_state": 0} | parameters),
+        {"graph": EDGES},
+        {"n_clusters": 3},
+        ("vertices_", "labels_", "eigenvalues_"),
+        rtol=1e-6,
+    ),
     "FruchtermanReingold": Case(
         lambda **parameters: rp.FruchtermanReingold(**{"iterations": 5, "random_state": 0} | parameters),
         {"graph": EDGES},

@@ -46,6 +46,7 @@ FITS = {
     "Ridge": ((), (TABLE, TABLE["age"])),
     "ShortestPaths": ((0,), (GRAPH,)),
     "SparseSGD": ((), (SPARSE, LABELS)),
+    "SpectralClustering": ((2,), (GRAPH,)),
     "SpectralEmbedding": ((2,), (GRAPH,)),
 }
 

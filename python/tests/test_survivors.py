@@ -116,6 +116,14 @@ FITS = {
         "embedding_",
         event_key=None,
     ),
+    "spectral-clustering": SurvivorFit(
+        rp.SpectralClustering,
+        {"n_clusters": 2, "random_state": 0, "tol": 1e-9},
+        (nx.karate_club_graph(),),
+        "labels_",
+        exact=True,
+        event_key=None,
+    ),
 }
 
 #: `test_fit_folders.py` tests the state of every fit. These fits keep it in memory, each kind of it once.
@@ -139,6 +147,7 @@ CASES = [
         ("components", "shrink", 2),
         ("diameter", "shrink", 0),
         ("spectral", "shrink", 2),
+        ("spectral-clustering", "respawn", 0),
     ),
 ]
 

@@ -22,14 +22,17 @@ from ripieno.algorithms.vertices import (
     diameter,
     shortest_paths,
     spectral,
+    spectral_clustering,
 )
 from ripieno.algorithms.vertices.components_program import _inverse_mixed
 from ripieno.algorithms.vertices.diameter_program import effective_diameter
 from ripieno.kernels.hashing import mixed
 from scipy.sparse.csgraph import connected_components, laplacian
 from sklearn.base import BaseEstimator
+from sklearn.cluster import SpectralClustering
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.manifold import spectral_embedding
+from sklearn.metrics import adjusted_rand_score
 from varied import exhaustively
 
 
@@ -339,6 +342,42 @@ def test_an_embedding_that_is_not_finished_is_reported():
     assert model.n_iter_ == 2 and model.residual_ > 1e-6
 
 
+def community_graph(sizes: list[int], p_in: float, p_out: float, seed: int) -> tuple[nx.Graph, np.ndarray]:
+    """Return a random graph of communities, with the probabilities of edges inside and between, and their numbers."""
+    return nx.random_partition_graph(sizes, p_in, p_out, seed=seed), np.repeat(np.arange(len(sizes)), sizes)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "p_in", "p_out", "least"),
+    [([40, 50, 60], 0.3, 0.02, 1), ([60] * 5, 0.2, 0.03, 0.98), ([30, 40, 50, 20], 0.3, 0, 1)],
+    ids=["clear", "noisy", "disconnected"],
+)
+@pytest.mark.filterwarnings("ignore:Graph is not fully connected")
+def test_communities_are_found_as_by_scikit_learn_with_the_same_labels_on_any_workers(sizes, p_in, p_out, least, world):
+    graph, truth = community_graph(sizes, p_in, p_out, seed=2)
+    model = rp.SpectralClustering(len(sizes), random_state=0)
+    labels = [world(workers).run(fit, model, graph)[-1].labels_ for workers in (1, 2, 3)]
+
+    expected = SpectralClustering(len(sizes), affinity="precomputed", random_state=0)
+    assert adjusted_rand_score(labels[0], expected.fit_predict(nx.to_numpy_array(graph))) == 1
+    assert adjusted_rand_score(labels[0], truth) >= least
+    for others in labels[1:]:
+        assert_array_equal(others, labels[0])
+
+
+def test_weights_of_edges_decide_the_clusters():
+    square = [(0, 1), (1, 2), (2, 3), (3, 0)]
+    for weights, expected in (([9, 1, 9, 1], [0, 0, 1, 1]), ([1, 9, 1, 9], [0, 1, 1, 0])):
+        graph = rp.Graph((*np.transpose(square), np.array(weights, float)), directed=False)
+        assert rp.SpectralClustering(2, random_state=0).fit_predict(graph).tolist() == expected
+
+
+def test_fewer_clusters_than_requested_are_reported():
+    with pytest.warns(ConvergenceWarning, match="found 1 distinct clusters, fewer than n_clusters=2"):
+        model = rp.SpectralClustering(2, n_components=1, random_state=0).fit(nx.path_graph(2))
+    assert model.labels_.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("fit", "message"),
     [
@@ -364,6 +403,13 @@ def test_an_embedding_that_is_not_finished_is_reported():
             lambda: rp.SpectralEmbedding(1).fit((np.array([0, 1]), np.array([1, 2]), np.array([1.0, -1.0]))),
             "an edge from vertex . has the weight -1.0: a Laplacian needs weights >= 0",
         ),
+        (lambda: rp.SpectralClustering(4).fit(nx.path_graph(3)), "4 eigenvectors of 3 vertices"),
+        (
+            lambda: rp.SpectralClustering(4, n_components=2).fit(nx.path_graph(3)),
+            "n_samples=3 should be >= n_clusters=4",
+        ),
+        (lambda: rp.SpectralClustering(n_components=0).fit(nx.path_graph(3)), "n_components=0: expected a whole"),
+        (lambda: rp.SpectralClustering(n_init=0).fit(nx.path_graph(3)), "n_init=0: expected a whole number >= 1"),
     ],
 )
 def test_impossible_requests_are_reported_by_name_and_value(fit, message):
@@ -371,19 +417,20 @@ def test_impossible_requests_are_reported_by_name_and_value(fit, message):
         fit()
 
 
-MODELS = {
-    "labels_": rp.ConnectedComponents(workers=2),
-    "distances_": rp.BFS(0, workers=2),
-    "parents_": rp.ShortestPaths(0, workers=2),
-    "sizes_": rp.CommunityDetection(workers=2),
-    "coefficients_": rp.ClusteringCoefficients(workers=2),
-    "pairs_": rp.EffectiveDiameter(random_state=0, workers=2),
-    "embedding_": rp.SpectralEmbedding(1, random_state=0, workers=2),
-}
+RESULTS = [
+    (rp.ConnectedComponents(workers=2), "labels_"),
+    (rp.BFS(0, workers=2), "distances_"),
+    (rp.ShortestPaths(0, workers=2), "parents_"),
+    (rp.CommunityDetection(workers=2), "sizes_"),
+    (rp.ClusteringCoefficients(workers=2), "coefficients_"),
+    (rp.EffectiveDiameter(random_state=0, workers=2), "pairs_"),
+    (rp.SpectralEmbedding(1, random_state=0, workers=2), "embedding_"),
+    (rp.SpectralClustering(3, random_state=0, workers=2), "labels_"),
+]
 
 
-@pytest.mark.parametrize(("attribute", "model"), MODELS.items(), ids=MODELS)
-def test_started_workers_give_the_result_of_existing_ranks(world, attribute, model):
+@pytest.mark.parametrize(("model", "attribute"), RESULTS, ids=lambda each: type(each).__name__)
+def test_started_workers_give_the_result_of_existing_ranks(world, model, attribute):
     edges = rmat(7, 400, seed=1)
     everyone = world(2).run(fit, model, edges)
     found = getattr(model.fit(edges), attribute)
@@ -404,7 +451,7 @@ def test_without_a_seed_ranks_use_a_common_random_seed(world):
 
 @pytest.mark.parametrize(
     "module",
-    [bfs, clustering, communities, components, diameter, shortest_paths, spectral],
+    [bfs, clustering, communities, components, diameter, shortest_paths, spectral, spectral_clustering],
     ids=lambda module: module.__name__,
 )
 def test_the_examples_of_the_documentation_run(module):

@@ -117,6 +117,18 @@ def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, caps
         assert abs(columns["pairs"][-1] - 20) < 2
 
 
+def test_clusters_are_written_for_weighted_or_unweighted_edges(tmp_path, capsys):
+    path, out = tmp_path / "square.csv", tmp_path / "clusters.csv"
+    path.write_text("source,target,weight\n0,1,9\n1,2,1\n2,3,9\n3,0,1\n0,2,1\n")
+    command = ["spectral-clustering", str(path), "--clusters", "2", "--out", str(out)]
+    assert main(command) == 0
+    assert pyarrow.csv.read_csv(out).to_pydict() == {"vertex": [0, 1, 2, 3], "cluster": [0, 0, 1, 1]}
+    assert capsys.readouterr().out == "4 vertices in 2 clusters; the largest has 2 vertices\n"
+
+    assert main([*command, "--unweighted", "--overwrite"]) == 0
+    assert pyarrow.csv.read_csv(out).to_pydict()["cluster"] != [0, 0, 1, 1]
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -127,6 +139,7 @@ def test_the_diameter_is_printed_and_its_pairs_are_written(edges, tmp_path, caps
         ["clustering"],
         ["diameter"],
         ["pagerank", "--top", "0"],
+        ["spectral-clustering", "-k", "2"],
     ],
     ids=" ".join,
 )

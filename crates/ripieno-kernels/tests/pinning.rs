@@ -80,7 +80,7 @@ fn time_of_a_member_is_computing_or_waiting() {
     });
     let times = thread_times();
     let slow = times.iter().find(|member| member.index == last).unwrap();
-    assert_eq!(slow.order_count, 1);
+    assert_eq!(slow.task_count, 1);
     assert!(slow.computing >= long && slow.tid > 0, "{slow:?}");
     let third = times.iter().filter(|member| member.index == 3).map(|member| member.waiting).max().unwrap();
     assert!(third >= (long - short) / 2, "it waits for the slow one: {times:?}");

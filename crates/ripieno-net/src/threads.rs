@@ -227,8 +227,8 @@ impl Fabric for ThreadFabric {
         self.world.has_core_per_rank
     }
 
-    fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
-        lock(&self.world.histories[self.rank]).note_form(form, text);
+    fn note_signature(&mut self, signature: u32, text: &dyn Fn() -> String) {
+        lock(&self.world.histories[self.rank]).note_signature(signature, text);
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {

@@ -14,21 +14,21 @@ use std::time::Duration;
 const SMALL_CAPACITY_BYTES: usize = 4096;
 
 mod between_threads {
-    ripieno_run::link_laws!(|| super::unwoken(super::thread_ends(super::SMALL_CAPACITY_BYTES)), || super::thread_ends(
-        super::SMALL_CAPACITY_BYTES
-    ));
+    ripieno_run::link_laws!(|| super::links_only(super::thread_ends(super::SMALL_CAPACITY_BYTES)), || {
+        super::thread_ends(super::SMALL_CAPACITY_BYTES)
+    });
 }
 
 mod between_threads_with_large_rings {
-    ripieno_run::link_laws!(|| super::unwoken(super::thread_ends(super::DEFAULT_CAPACITY_BYTES)), || {
+    ripieno_run::link_laws!(|| super::links_only(super::thread_ends(super::DEFAULT_CAPACITY_BYTES)), || {
         super::thread_ends(super::DEFAULT_CAPACITY_BYTES)
     });
 }
 
 mod over_shared_memory {
-    ripieno_run::link_laws!(|| super::unwoken(super::shared_memory_ends()), super::shared_memory_ends);
+    ripieno_run::link_laws!(|| super::links_only(super::shared_memory_ends()), super::shared_memory_ends);
     ripieno_run::zero_copy_laws!(
-        || super::unwoken(super::shared_memory_ends()),
+        || super::links_only(super::shared_memory_ends()),
         super::shared_memory_ends,
         super::region
     );
@@ -79,11 +79,11 @@ mod over_shared_memory_with_barriers_for_fences {
 }
 
 mod over_tcp_on_ipv4 {
-    ripieno_run::link_laws!(|| super::unwoken(super::tcp_ends("127.0.0.1:0")), || super::tcp_ends("127.0.0.1:0"));
+    ripieno_run::link_laws!(|| super::links_only(super::tcp_ends("127.0.0.1:0")), || super::tcp_ends("127.0.0.1:0"));
 }
 
 mod over_tcp_on_ipv6 {
-    ripieno_run::link_laws!(|| super::unwoken(super::tcp_ends("[::1]:0")), || super::tcp_ends("[::1]:0"));
+    ripieno_run::link_laws!(|| super::links_only(super::tcp_ends("[::1]:0")), || super::tcp_ends("[::1]:0"));
 }
 
 fn thread_ends(capacity_bytes: usize) -> (LinkEnd, LinkEnd) {
@@ -132,7 +132,7 @@ fn tcp_end(stream: TcpStream) -> LinkEnd {
     LinkEnd { link: Box::new(TcpLink::new(stream).unwrap()), parker: Box::new(parker) }
 }
 
-fn unwoken((first, second): (LinkEnd, LinkEnd)) -> LinkPair {
+fn links_only((first, second): (LinkEnd, LinkEnd)) -> LinkPair {
     (first.link, second.link)
 }
 

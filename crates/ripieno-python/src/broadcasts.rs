@@ -27,13 +27,13 @@ pub struct ValueMemory {
 impl ValueMemory {
     /// Create the memory. The default bound is half of the free memory, at most `most_bytes`.
     #[new]
-    fn new(bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
-        ValueMemory { inner: links::ValueMemory::new(limit(bound_bytes, most_bytes), directory) }
+    fn new(limit_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) -> ValueMemory {
+        ValueMemory { inner: links::ValueMemory::new(limit(limit_bytes, most_bytes), directory) }
     }
 
     /// Change the bound.
-    fn set_bound(&self, bound_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
-        self.inner.set_limit(limit(bound_bytes, most_bytes), directory);
+    fn set_bound(&self, limit_bytes: Option<usize>, most_bytes: usize, directory: PathBuf) {
+        self.inner.set_limit(limit(limit_bytes, most_bytes), directory);
     }
 
     /// Return the bound and the memory held, in bytes; the number and bytes of the values moved to disk; the directory;

@@ -158,21 +158,29 @@ impl Communicator {
     }
 
     /// Copy the root's array to every rank.
-    #[pyo3(signature = (array, root, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, root, algorithm=None, signature=None, *, later=false))]
     fn broadcast(
         &self,
         py: Python<'_>,
         array: InputArray,
         root: usize,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Broadcast { root, vector: WholeBuffer }, array, None, algorithm, form, later)
+        self.perform(
+            py,
+            &CollectiveTask::Broadcast { root, vector: WholeBuffer },
+            array,
+            None,
+            algorithm,
+            signature,
+            later,
+        )
     }
 
     /// Combine the arrays of all ranks into the root's array. The other arrays are used as scratch memory.
-    #[pyo3(signature = (array, op, root, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, op, root, algorithm=None, signature=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn reduce(
         &self,
@@ -181,7 +189,7 @@ impl Communicator {
         op: &str,
         root: usize,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         self.perform(
@@ -190,20 +198,20 @@ impl Communicator {
             array,
             None,
             algorithm,
-            form,
+            signature,
             later,
         )
     }
 
     /// Combine the arrays of all ranks into every rank's array.
-    #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, op, algorithm=None, signature=None, *, later=false))]
     fn allreduce(
         &self,
         py: Python<'_>,
         array: InputArray,
         op: &str,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         self.perform(
@@ -212,20 +220,20 @@ impl Communicator {
             array,
             None,
             algorithm,
-            form,
+            signature,
             later,
         )
     }
 
     /// Replace each rank's array by the combination of the arrays of ranks 0 to this one.
-    #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, op, algorithm=None, signature=None, *, later=false))]
     fn scan(
         &self,
         py: Python<'_>,
         array: InputArray,
         op: &str,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         self.perform(
@@ -234,20 +242,20 @@ impl Communicator {
             array,
             None,
             algorithm,
-            form,
+            signature,
             later,
         )
     }
 
     /// Replace each rank's array by the combination of the arrays of all lower ranks. Rank 0 keeps its own.
-    #[pyo3(signature = (array, op, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, op, algorithm=None, signature=None, *, later=false))]
     fn exscan(
         &self,
         py: Python<'_>,
         array: InputArray,
         op: &str,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         self.perform(
@@ -256,28 +264,28 @@ impl Communicator {
             array,
             None,
             algorithm,
-            form,
+            signature,
             later,
         )
     }
 
     /// Gather the chunks of all ranks on every rank. The array holds `counts[rank]` elements per rank.
-    #[pyo3(signature = (array, counts, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, counts, algorithm=None, signature=None, *, later=false))]
     fn allgather(
         &self,
         py: Python<'_>,
         array: InputArray,
         counts: Vec<usize>,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Allgather { chunks: &counts }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Allgather { chunks: &counts }, array, None, algorithm, signature, later)
     }
 
     /// Combine the arrays of all ranks, and leave each rank its chunk. The array holds `counts[rank]` elements per
     /// rank.
-    #[pyo3(signature = (array, counts, op, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, counts, op, algorithm=None, signature=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn reduce_scatter(
         &self,
@@ -286,15 +294,15 @@ impl Communicator {
         counts: Vec<usize>,
         op: &str,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         let task = CollectiveTask::ReduceScatter { chunks: &counts, op: parse_op(op)? };
-        self.perform(py, &task, array, None, algorithm, form, later)
+        self.perform(py, &task, array, None, algorithm, signature, later)
     }
 
     /// Gather the chunks of all ranks on the root. The array holds `counts[rank]` elements per rank.
-    #[pyo3(signature = (array, counts, root, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, counts, root, algorithm=None, signature=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn gather(
         &self,
@@ -303,14 +311,14 @@ impl Communicator {
         counts: Vec<usize>,
         root: usize,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Gather { chunks: &counts, root }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Gather { chunks: &counts, root }, array, None, algorithm, signature, later)
     }
 
     /// Send each rank its chunk from the root. The array holds `counts[rank]` elements per rank.
-    #[pyo3(signature = (array, counts, root, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (array, counts, root, algorithm=None, signature=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn scatter(
         &self,
@@ -319,15 +327,15 @@ impl Communicator {
         counts: Vec<usize>,
         root: usize,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Scatter { chunks: &counts, root }, array, None, algorithm, form, later)
+        self.perform(py, &CollectiveTask::Scatter { chunks: &counts, root }, array, None, algorithm, signature, later)
     }
 
     /// Send `out_counts[rank]` elements of `out_array` to each rank, and receive `in_counts[rank]` elements into
     /// `in_array` from each.
-    #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None, signature=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn alltoall(
         &self,
@@ -337,15 +345,15 @@ impl Communicator {
         in_array: InputArray,
         in_counts: Vec<usize>,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         let task = CollectiveTask::Alltoall { out_chunks: &out_counts, in_chunks: &in_counts };
-        self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
+        self.perform(py, &task, out_array, Some(in_array), algorithm, signature, later)
     }
 
     /// Send `out_array` to the rank `distance` after this one in the ring, and receive into `in_array`.
-    #[pyo3(signature = (out_array, in_array, distance, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (out_array, in_array, distance, algorithm=None, signature=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn rotate(
         &self,
@@ -354,7 +362,7 @@ impl Communicator {
         in_array: InputArray,
         distance: usize,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         self.perform(
@@ -363,14 +371,14 @@ impl Communicator {
             out_array,
             Some(in_array),
             algorithm,
-            form,
+            signature,
             later,
         )
     }
 
     /// Send `count` elements of `out_array` for each `(peer, count)` of `out_peers`, and receive into `in_array` for
     /// each of `in_peers`.
-    #[pyo3(signature = (out_array, out_peers, in_array, in_peers, algorithm=None, form=None, *, later=false))]
+    #[pyo3(signature = (out_array, out_peers, in_array, in_peers, algorithm=None, signature=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn neighbour_exchange(
         &self,
@@ -380,11 +388,11 @@ impl Communicator {
         in_array: InputArray,
         in_peers: Vec<(usize, usize)>,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         let task = CollectiveTask::NeighbourExchange { out: &out_peers, into: &in_peers };
-        self.perform(py, &task, out_array, Some(in_array), algorithm, form, later)
+        self.perform(py, &task, out_array, Some(in_array), algorithm, signature, later)
     }
 
     /// Return after every rank has entered the barrier.
@@ -399,27 +407,27 @@ impl Communicator {
     }
 
     /// Send the array to rank `to`.
-    #[pyo3(signature = (array, to, form=None, *, later=false))]
-    fn send(&self, py: Python<'_>, array: InputArray, to: usize, form: Option<&str>, later: bool) -> StartedCall {
+    #[pyo3(signature = (array, to, signature=None, *, later=false))]
+    fn send(&self, py: Python<'_>, array: InputArray, to: usize, signature: Option<&str>, later: bool) -> StartedCall {
         self.perform(
             py,
             &CollectiveTask::PointToPoint { from: self.rank, to, vector: WholeBuffer },
             array,
             None,
             None,
-            form,
+            signature,
             later,
         )
     }
 
     /// Fill the array with a message of rank `source`.
-    #[pyo3(signature = (array, source, form=None, *, later=false))]
+    #[pyo3(signature = (array, source, signature=None, *, later=false))]
     fn receive(
         &self,
         py: Python<'_>,
         array: InputArray,
         source: usize,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         self.perform(
@@ -428,7 +436,7 @@ impl Communicator {
             array,
             None,
             None,
-            form,
+            signature,
             later,
         )
     }
@@ -436,7 +444,7 @@ impl Communicator {
     /// Reduce rows of `row_bytes` bytes by a function. A Python function gets the address of the rows of lower ranks,
     /// which it updates, the address of the other rows, and their size in bytes. The function may also be the address
     /// of a foreign function, or "argmin" or "argmax" with an element type.
-    #[pyo3(signature = (array, collective, combine, row_bytes, form, algorithm=None, root=0, counts=None, *,
+    #[pyo3(signature = (array, collective, combine, row_bytes, signature, algorithm=None, root=0, counts=None, *,
         later=false))]
     #[allow(clippy::too_many_arguments)]
     fn reduce_by(
@@ -446,28 +454,28 @@ impl Communicator {
         collective: &str,
         combine: RowCombiner,
         row_bytes: usize,
-        form: &str,
+        signature: &str,
         algorithm: Option<&str>,
         root: usize,
         counts: Option<Vec<usize>>,
         later: bool,
     ) -> StartedCall {
         let request = functions::FunctionReduction { collective, root, counts: counts.unwrap_or_default() };
-        functions::perform(py, self, &request, array, combine, row_bytes, form, algorithm, later)
+        functions::perform(py, self, &request, array, combine, row_bytes, signature, algorithm, later)
     }
 
     /// Wait until one of `sources` has sent a message to this rank, and return the source; None after `timeout_s`. If
-    /// `form` is given, the message must have this form.
-    #[pyo3(signature = (sources, form=None, timeout_s=None))]
+    /// `signature` is given, the message must have this signature.
+    #[pyo3(signature = (sources, signature=None, timeout_s=None))]
     fn await_message(
         &self,
         py: Python<'_>,
         sources: Vec<usize>,
-        form: Option<&str>,
+        signature: Option<&str>,
         timeout_s: Option<f64>,
     ) -> PyResult<Option<usize>> {
         let timeout = timeout_s.map(|timeout_s| seconds("timeout_s", timeout_s)).transpose()?;
-        self.call(py, |inner| inner.await_message(&sources, form, timeout))
+        self.call(py, |inner| inner.await_message(&sources, signature, timeout))
     }
 
     /// Send the rows of an aggregation to the owners of their keys.
@@ -636,7 +644,7 @@ impl Communicator {
         self.inner.is_world().then(|| self.interruption.take()).flatten()
     }
 
-    /// Perform a task on arrays, asynchronously if `later`. The default form is the shape of the first array.
+    /// Perform a task on arrays, asynchronously if `later`. The default signature is the shape of the first array.
     #[allow(clippy::too_many_arguments)]
     fn perform(
         &self,
@@ -645,12 +653,12 @@ impl Communicator {
         main: InputArray,
         output: Option<InputArray>,
         algorithm: Option<&str>,
-        form: Option<&str>,
+        signature: Option<&str>,
         later: bool,
     ) -> StartedCall {
         let (bytes, only_reads) = (ArrayBytes::of(main)?, task.only_reads(self.rank));
-        let shape = match form {
-            Some(form) => ElementShape::Described(form),
+        let shape = match signature {
+            Some(signature) => ElementShape::Described(signature),
             None if main.ndim() == 1 => ElementShape::Line,
             None => ElementShape::Axes(main.shape()),
         };

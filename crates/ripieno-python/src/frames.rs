@@ -37,8 +37,8 @@ fn from_python(kind: u64, content: &Bound<'_, PyAny>) -> PyResult<MessageFrame> 
 pub struct Frames<'a, 'py> {
     pub py: Python<'py>,
     pub comm: &'a Communicator,
-    /// The form that ranks compare.
-    pub form: &'a str,
+    /// The signature that ranks compare.
+    pub signature: &'a str,
 }
 
 impl Frames<'_, '_> {
@@ -76,7 +76,7 @@ impl Frames<'_, '_> {
     }
 
     fn run(&self, task: &CollectiveTask<'_>, algorithm: Option<&str>, frames: &mut [MessageFrame]) -> PyResult<()> {
-        let elements = ElementType { element: Element::U8, shape: ElementShape::Described(self.form) };
+        let elements = ElementType { element: Element::U8, shape: ElementShape::Described(self.signature) };
         let bytes = MessageFrame::bytes_of_mut(frames);
         let memory = if task.only_reads(self.rank()) { BufferMemory::Read(bytes) } else { BufferMemory::Write(bytes) };
         self.comm.run(self.py, task, elements, algorithm, [memory, NO_MEMORY])
@@ -92,21 +92,21 @@ fn frame<'py>(py: Python<'py>, kind: u64, content: &Bound<'_, PyAny>) -> PyResul
 
 /// Send a frame to rank `to`.
 #[pyfunction]
-#[pyo3(signature = (comm, kind, content, to, form, /))]
+#[pyo3(signature = (comm, kind, content, to, signature, /))]
 fn send_frame(
     py: Python<'_>,
     comm: &Communicator,
     kind: u64,
     content: &Bound<'_, PyAny>,
     to: usize,
-    form: &str,
+    signature: &str,
 ) -> PyResult<()> {
-    Frames { py, comm, form }.send(from_python(kind, content)?, to)
+    Frames { py, comm, signature }.send(from_python(kind, content)?, to)
 }
 
 /// Broadcast a frame, as the root.
 #[pyfunction]
-#[pyo3(signature = (comm, kind, content, root, algorithm, form, /))]
+#[pyo3(signature = (comm, kind, content, root, algorithm, signature, /))]
 fn broadcast_frame(
     py: Python<'_>,
     comm: &Communicator,
@@ -114,7 +114,7 @@ fn broadcast_frame(
     content: &Bound<'_, PyAny>,
     root: usize,
     algorithm: Option<&str>,
-    form: &str,
+    signature: &str,
 ) -> PyResult<()> {
-    Frames { py, comm, form }.broadcast(&mut [from_python(kind, content)?], root, algorithm)
+    Frames { py, comm, signature }.broadcast(&mut [from_python(kind, content)?], root, algorithm)
 }

@@ -110,13 +110,13 @@ pub fn perform(
     array: &Bound<'_, PyUntypedArray>,
     combine: RowCombiner,
     row_bytes: usize,
-    form: &str,
+    signature: &str,
     algorithm: Option<&str>,
     later: bool,
 ) -> PyResult<Option<Handle>> {
     let (task, bytes, raised) = (request.task()?, ArrayBytes::of(array)?, Raised::default());
     let function = combine.function(comm, row_bytes, &raised)?;
-    let elements = ElementType { element: bytes.element, shape: ElementShape::Described(form) };
+    let elements = ElementType { element: bytes.element, shape: ElementShape::Described(signature) };
     if later {
         let memory = HandleMemory::arrays(array, None, false)?;
         let handle = comm.call(py, |inner| inner.start_by(&task, elements, &function, algorithm, memory))?;

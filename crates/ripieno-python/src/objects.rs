@@ -51,44 +51,44 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 
 /// Send a value to rank `to` if it is short. Otherwise, send nothing and return the packed value.
 #[pyfunction]
-#[pyo3(signature = (comm, value, to, form, /))]
+#[pyo3(signature = (comm, value, to, signature, /))]
 fn send_object<'py>(
     comm: &Communicator,
     value: ObjectValue<'_, 'py>,
     to: usize,
-    form: &str,
+    signature: &str,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let packed = PackedObject::of(value)?;
     match packed.frame() {
-        Some(frame) => Frames { py: value.py(), comm, form }.send(frame, to).map(|()| None),
+        Some(frame) => Frames { py: value.py(), comm, signature }.send(frame, to).map(|()| None),
         None => packed.to_python(value.py()).map(Some),
     }
 }
 
 /// Receive the next value of rank `source`, if it is short; otherwise return the contents of the first message.
 #[pyfunction]
-#[pyo3(signature = (comm, source, form, /))]
+#[pyo3(signature = (comm, source, signature, /))]
 fn receive_object<'py>(
     py: Python<'py>,
     comm: &Communicator,
     source: usize,
-    form: &str,
+    signature: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
-    value_of(py, Frames { py, comm, form }.receive(source)?)
+    value_of(py, Frames { py, comm, signature }.receive(source)?)
 }
 
 /// Broadcast the root's value if it is short. Otherwise, the root sends nothing and gets the packed value; the other
 /// ranks get the contents of the first message.
 #[pyfunction]
-#[pyo3(signature = (comm, value, root, algorithm, form, /))]
+#[pyo3(signature = (comm, value, root, algorithm, signature, /))]
 fn broadcast_object<'py>(
     comm: &Communicator,
     value: ObjectValue<'_, 'py>,
     root: usize,
     algorithm: Option<&str>,
-    form: &str,
+    signature: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
-    let frames = Frames { py: value.py(), comm, form };
+    let frames = Frames { py: value.py(), comm, signature };
     if frames.rank() != root {
         let mut received = [MessageFrame::EMPTY];
         frames.broadcast(&mut received, root, algorithm)?;
@@ -107,15 +107,15 @@ fn broadcast_object<'py>(
 /// Scatter the root's values if all are short, and return the value of this rank. Otherwise, return the packed values
 /// (none on other ranks) and the contents of the first messages for all ranks.
 #[pyfunction]
-#[pyo3(signature = (comm, values, root, form, /))]
+#[pyo3(signature = (comm, values, root, signature, /))]
 fn scatter_object<'py>(
     py: Python<'py>,
     comm: &Communicator,
     values: Vec<Bound<'py, PyAny>>,
     root: usize,
-    form: &str,
+    signature: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
-    let frames = Frames { py, comm, form };
+    let frames = Frames { py, comm, signature };
     let empty = MessageFrame::new(BLOB, Content::Separate(0)).expect("the content is separate");
     let mut all = vec![empty; comm.inner().world_size()];
     let packed: Vec<PackedObject> = values.iter().map(PackedObject::of).collect::<PyResult<_>>()?;
@@ -133,16 +133,16 @@ fn scatter_object<'py>(
 /// Gather every rank's value if all are short. The root, or every rank without a root, gets the values; other ranks get
 /// None. Otherwise, return this rank's packed value and the contents of the first messages of all ranks.
 #[pyfunction]
-#[pyo3(signature = (comm, value, root, algorithm, form, /))]
+#[pyo3(signature = (comm, value, root, algorithm, signature, /))]
 fn gather_objects<'py>(
     comm: &Communicator,
     value: ObjectValue<'_, 'py>,
     root: Option<usize>,
     algorithm: Option<&str>,
-    form: &str,
+    signature: &str,
 ) -> PyResult<(bool, Bound<'py, PyAny>)> {
     let py = value.py();
-    let frames = Frames { py, comm, form };
+    let frames = Frames { py, comm, signature };
     let packed = PackedObject::of(value)?;
     let all = frames.allgather(packed.first_message(py)?, algorithm)?;
     if !all.iter().all(is_short) {

@@ -5,7 +5,7 @@
 
 use crate::arrays::{ArrayBytes, MAX_SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
-use crate::plain_leaves::{INTEGER_FORM, Leaf, copied, form_of};
+use crate::plain_leaves::{INTEGER_SIGNATURE, Leaf, copied, signature_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
@@ -130,7 +130,7 @@ impl PlainCalls {
         let are_short = |leaves: &[Leaf]| leaves.iter().map(Leaf::length_bytes).sum::<usize>() <= MAX_SHORT_BYTES;
         let Some(leaves) = leaves.filter(|leaves| !leaves.is_empty() && are_short(leaves)) else { return Ok(None) };
         let is_tuple = value.is_instance_of::<PyTuple>();
-        let combined = self.leaves(py, &leaves, &form_of(&leaves, is_tuple), task)?;
+        let combined = self.leaves(py, &leaves, &signature_of(&leaves, is_tuple), task)?;
         Ok(Some(if is_tuple { PyTuple::new(py, combined)?.into_any() } else { PyList::new(py, combined)?.into_any() }))
     }
 
@@ -148,7 +148,7 @@ impl PlainCalls {
             return Ok(copy);
         }
         let shape = if matches!(leaf, Leaf::Integer(_)) {
-            ElementShape::Described(INTEGER_FORM)
+            ElementShape::Described(INTEGER_SIGNATURE)
         } else {
             ElementShape::Axes(&[])
         };
@@ -163,7 +163,7 @@ impl PlainCalls {
         &self,
         py: Python<'py>,
         leaves: &[Leaf<'_, 'py>],
-        form: &str,
+        signature: &str,
         task: &CollectiveTask<'_>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let mut lines: Vec<(Element, Vec<u8>)> = Vec::new();
@@ -179,7 +179,7 @@ impl PlainCalls {
             self.run(
                 py,
                 task,
-                ElementType { element: *element, shape: ElementShape::Described(form) },
+                ElementType { element: *element, shape: ElementShape::Described(signature) },
                 BufferMemory::Write(line),
             )?;
         }

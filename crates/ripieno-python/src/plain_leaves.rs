@@ -8,8 +8,8 @@ use pyo3::types::{PyFloat, PyInt, PyType};
 use ripieno::Element;
 use std::fmt::Write;
 
-/// Form of Python integers. They are summed exactly in two words, like in `ripieno.wire.wholes`.
-pub const INTEGER_FORM: &str = "int";
+/// Signature of Python integers. They are summed exactly in two words, like in `ripieno.wire.integers`.
+pub const INTEGER_SIGNATURE: &str = "int";
 /// Mask of the lower word.
 const LOW_WORD_MASK: i64 = u32::MAX as i64;
 
@@ -70,17 +70,17 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// Append the form that ranks compare, in the notation of `ripieno.wire.forms`.
-    fn add_form(&self, form: &mut String) {
+    /// Append the signature that ranks compare, in the notation of `ripieno.wire.signatures`.
+    fn add_signature(&self, signature: &mut String) {
         match self {
-            Leaf::Integer(_) => form.push_str(INTEGER_FORM),
+            Leaf::Integer(_) => signature.push_str(INTEGER_SIGNATURE),
             Leaf::Array(_, array) if array.ndim() > 0 => {
                 let axes: Vec<String> = array.shape().iter().map(usize::to_string).collect();
                 let comma = if axes.len() == 1 { "," } else { "" };
                 // Writing to a string cannot fail.
-                let _ = write!(form, "{} of shape ({}{comma})", self.element().name(), axes.join(", "));
+                let _ = write!(signature, "{} of shape ({}{comma})", self.element().name(), axes.join(", "));
             }
-            Leaf::Float(..) | Leaf::Array(..) => form.push_str(self.element().name()),
+            Leaf::Float(..) | Leaf::Array(..) => signature.push_str(self.element().name()),
         }
     }
 
@@ -111,19 +111,19 @@ impl<'a, 'py> Leaf<'a, 'py> {
     }
 }
 
-/// Return the form of leaves in a tuple or a list.
-pub fn form_of(leaves: &[Leaf], is_tuple: bool) -> String {
-    let mut form = String::from(if is_tuple { "(" } else { "[" });
+/// Return the signature of leaves in a tuple or a list.
+pub fn signature_of(leaves: &[Leaf], is_tuple: bool) -> String {
+    let mut signature = String::from(if is_tuple { "(" } else { "[" });
     for (at, leaf) in leaves.iter().enumerate() {
-        form.push_str(if at == 0 { "" } else { ", " });
-        leaf.add_form(&mut form);
+        signature.push_str(if at == 0 { "" } else { ", " });
+        leaf.add_signature(&mut signature);
     }
-    form.push_str(match (is_tuple, leaves.len()) {
+    signature.push_str(match (is_tuple, leaves.len()) {
         (true, 1) => ",)",
         (true, _) => ")",
         (false, _) => "]",
     });
-    form
+    signature
 }
 
 /// Return a contiguous copy of an array.

@@ -32,7 +32,7 @@ fn pinned_cores() -> Vec<usize> {
 fn thread_times() -> Vec<(usize, i32, u64, f64, f64)> {
     let of_member = |member: ripieno_kernels::MemberTimes| {
         let [computing, waiting] = [member.computing, member.waiting].map(|time| time.as_secs_f64());
-        (member.index, member.tid, member.order_count, computing, waiting)
+        (member.index, member.tid, member.task_count, computing, waiting)
     };
     ripieno_kernels::thread_times().into_iter().map(of_member).collect()
 }

@@ -34,7 +34,7 @@ fn record_one(recorder: &mut Recorder, record: &CollectiveRecord, sequence: u64,
 fn sample_record() -> CollectiveRecord {
     let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
     let kind = CallKind::Catalogued { collective, algorithm: 1, op, root: 0, element_count: 1 };
-    let header = Header { communicator: 0, sequence: 0, call: Call { kind, element: Element::F64, form: 0 } };
+    let header = Header { communicator: 0, sequence: 0, call: Call { kind, element: Element::F64, signature: 0 } };
     CollectiveRecord::of(&header, 8, 1)
 }
 

@@ -17,9 +17,9 @@ pub struct Call {
     /// Element type.
     pub element: Element,
     /// Hash of the remaining properties that must be equal on all ranks: shapes, keys, counts per rank and the order.
-    /// It is 0 for a flat array in the default order. Each rank can describe its own form in
-    /// [text](DescribedCall::form).
-    pub form: u32,
+    /// It is 0 for a flat array in the default order. Each rank can describe its own signature in
+    /// [text](DescribedCall::signature).
+    pub signature: u32,
 }
 
 /// The kinds of calls. A `width` is the number of elements per row.
@@ -70,13 +70,13 @@ pub enum CallKind {
     },
 }
 
-/// A call with a description of its form.
+/// A call with a description of its signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DescribedCall {
     /// Header of the call.
     pub header: Header,
-    /// Description of the form. Empty if the call has none or if it is unknown.
-    pub form: String,
+    /// Description of the signature. Empty if the call has none or if it is unknown.
+    pub signature: String,
 }
 
 /// Header that precedes the data of one collective on one link.
@@ -163,21 +163,21 @@ impl Call {
 }
 
 impl DescribedCall {
-    /// Return a call without a description of its form.
+    /// Return a call without a description of its signature.
     pub fn undescribed(header: Header) -> DescribedCall {
-        DescribedCall { header, form: String::new() }
+        DescribedCall { header, signature: String::new() }
     }
 
-    /// Return whether the description of the form is known, or the call has no form.
+    /// Return whether the description of the signature is known, or the call has no signature.
     pub fn is_described(&self) -> bool {
-        self.header.call.form == 0 || !self.form.is_empty()
+        self.header.call.signature == 0 || !self.signature.is_empty()
     }
 
     /// Return a readable description of the call.
     pub fn call(&self) -> String {
         match self.is_described() {
-            true => self.header.call.described(&self.form),
-            false => self.header.call.described(&format!("form #{:08x}", self.header.call.form)),
+            true => self.header.call.described(&self.signature),
+            false => self.header.call.described(&format!("signature #{:08x}", self.header.call.signature)),
         }
     }
 }
@@ -276,12 +276,12 @@ impl Header {
 
     /// Return the wire format.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let Call { kind, element, form } = self.call;
+        let Call { kind, element, signature } = self.call;
         let Encoded { collective, detail, op, number, count } = kind.encode();
         let mut bytes = [0; HEADER_BYTES];
         set_sequence(&mut bytes, self.sequence);
         bytes[8..16].copy_from_slice(&count.to_le_bytes());
-        bytes[16..20].copy_from_slice(&form.to_le_bytes());
+        bytes[16..20].copy_from_slice(&signature.to_le_bytes());
         bytes[20..24].copy_from_slice(&self.communicator.to_le_bytes());
         bytes[24..28].copy_from_slice(&number.to_le_bytes());
         bytes[28..32].copy_from_slice(&[collective, detail, element as u8, op]);
@@ -294,7 +294,7 @@ impl Header {
         let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let [collective, detail, element, op] = bytes[28..32].try_into().expect("four bytes");
         let kind = CallKind::decode(Encoded { collective, detail, op, number: half(24), count: word(8) })?;
-        let call = Call { kind, element: *Element::ALL.get(element as usize)?, form: half(16) };
+        let call = Call { kind, element: *Element::ALL.get(element as usize)?, signature: half(16) };
         Some(Header { communicator: half(20), sequence: word(0), call })
     }
 }
@@ -306,31 +306,31 @@ impl std::fmt::Display for Call {
 }
 
 impl Call {
-    /// Describe the call with the given description of its form.
-    fn described(&self, form: &str) -> String {
+    /// Describe the call with the given description of its signature.
+    fn described(&self, signature: &str) -> String {
         let (name, element) = (self.collective().name(), self.element.name());
-        let form = if form.is_empty() { String::new() } else { format!(", {form}") };
+        let signature = if signature.is_empty() { String::new() } else { format!(", {signature}") };
         match self.kind {
             CallKind::Catalogued { collective: Collective::Barrier, algorithm: 0, .. } => name.to_string(),
             CallKind::Catalogued { collective, algorithm, op, root, element_count } => {
                 let op = op.map_or(String::new(), |op| format!(", {}", op.name()));
                 let root = if collective.has_root() { format!(", root {root}") } else { String::new() };
                 let algorithm = algorithm_name(collective, algorithm);
-                format!("{name}({element} × {element_count}{op}{root}{form}, {algorithm})")
+                format!("{name}({element} × {element_count}{op}{root}{signature}, {algorithm})")
             }
             CallKind::Rotation { algorithm, distance } => {
                 let algorithm = algorithm_name(Collective::Rotate, algorithm);
-                format!("{name}({element}, distance {distance}{form}, {algorithm})")
+                format!("{name}({element}, distance {distance}{signature}, {algorithm})")
             }
             CallKind::Message { algorithm, to, element_count } => {
                 let algorithm = algorithm_name(Collective::PointToPoint, algorithm);
-                format!("{name}({element} × {element_count}, to {to}{form}, {algorithm})")
+                format!("{name}({element} × {element_count}, to {to}{signature}, {algorithm})")
             }
             CallKind::Sparse { configuration, op, width } => {
                 let op = op.name();
-                format!("{name}(rows of {element} × {width}, {op}{form}, configuration {configuration})")
+                format!("{name}(rows of {element} × {width}, {op}{signature}, configuration {configuration})")
             }
-            CallKind::Regroup { step } => format!("{name}(step {step}{form})"),
+            CallKind::Regroup { step } => format!("{name}(step {step}{signature})"),
         }
     }
 }
@@ -418,11 +418,11 @@ mod tests {
         fn every_header_round_trips(
             kind in kinds(),
             element in select(Element::ALL.to_vec()),
-            form: u32,
+            signature: u32,
             communicator: u32,
             sequence: u64,
         ) {
-            let header = Header { communicator, sequence, call: Call { kind, element, form } };
+            let header = Header { communicator, sequence, call: Call { kind, element, signature } };
             prop_assert_eq!(Header::decode(&header.encode()), Some(header));
         }
 
@@ -445,18 +445,18 @@ mod tests {
     fn a_known_form_is_described() {
         let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
         let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count: 6 };
-        let call = Call { kind, element: Element::I64, form: 0xabc };
+        let call = Call { kind, element: Element::I64, signature: 0xabc };
         let header = Header { communicator: 0, sequence: 7, call };
-        let reported = DescribedCall { header, form: "shape (2, 3)".to_string() };
+        let reported = DescribedCall { header, signature: "shape (2, 3)".to_string() };
         assert_eq!(reported.call(), "allreduce(int64 × 6, sum, shape (2, 3), bidirectional-exchange)");
         assert_eq!(reported.to_string(), format!("{} as its collective 7", reported.call()));
-        assert!(DescribedCall::undescribed(header).call().contains("form #00000abc"));
-        assert!(!call.to_string().contains("form"));
+        assert!(DescribedCall::undescribed(header).call().contains("signature #00000abc"));
+        assert!(!call.to_string().contains("signature"));
     }
 
     #[test]
     fn every_kind_of_call_is_reported_with_its_arguments() {
-        let reported = |kind| Call { kind, element: Element::F32, form: 0 }.to_string();
+        let reported = |kind| Call { kind, element: Element::F32, signature: 0 }.to_string();
         let (collective, op) = (Collective::Reduce, Some(Op::Sum));
         let reduce = CallKind::Catalogued { collective, algorithm: 9, op, root: 3, element_count: 5 };
         assert_eq!(reported(reduce), "reduce(float32 × 5, sum, root 3, unknown algorithm 9)");

@@ -225,11 +225,11 @@ pub trait Fabric: Send {
     /// Record that this rank waited, and whether the awaited data arrived with the first [`Fabric::yield_now`].
     fn note_wait(&mut self, _was_ready_at_once: bool) {}
 
-    /// Record the description of the next call's form, to answer queries of other ranks.
-    fn note_form(&mut self, _form: u32, _text: &dyn Fn() -> String) {}
+    /// Record the description of the next call's signature, to answer queries of other ranks.
+    fn note_signature(&mut self, _signature: u32, _text: &dyn Fn() -> String) {}
 
     /// Report, as [`Fabric::report`] does, that this rank called `mine` and `peer` sent `theirs`. Reachable ranks are
-    /// queried for the descriptions of their forms.
+    /// queried for the descriptions of their signatures.
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {
         let pair = [(self.rank(), DescribedCall::undescribed(mine)), (peer, DescribedCall::undescribed(theirs))];
         self.report(JobFailure::Mismatch { description: describe_pair(pair) });

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 fn call(collective: Collective, element_count: usize) -> Call {
     let (op, element_count) = (Some(Op::Sum), element_count as u64);
     let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count };
-    Call { kind, element: Element::I32, form: 0 }
+    Call { kind, element: Element::I32, signature: 0 }
 }
 
 /// Run the plan of each rank on its vector and return the vectors.
@@ -281,7 +281,7 @@ fn message(rank: usize, from: usize, to: usize, sequence: u64) -> (Header, Arc<S
         plan.receive(from, full_span);
     }
     let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: 1 };
-    let header = Header { communicator: 0, sequence, call: Call { kind, element: Element::I32, form: 0 } };
+    let header = Header { communicator: 0, sequence, call: Call { kind, element: Element::I32, signature: 0 } };
     (header, Arc::new(Schedule::new(&plan).for_message()))
 }
 
@@ -365,7 +365,7 @@ fn begin(executor: &mut Executor, world: &mut RankWorld, begun: ProgramCall, p: 
                 plan.receive(from, full_span)
             };
             let kind = CallKind::Message { algorithm: 0, to: to as u32, element_count: ELEMENTS as u64 };
-            let call = Call { kind, element: Element::I32, form: 0 };
+            let call = Call { kind, element: Element::I32, signature: 0 };
             (number, call, Schedule::new(&plan).for_message(), rank == from)
         }
     };

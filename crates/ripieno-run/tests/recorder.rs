@@ -97,7 +97,7 @@ fn full_span() -> Span {
 fn prepared(plan: &Plan) -> PreparedCall {
     let (collective, element_count) = (Collective::Gather, BYTES as u64);
     let kind = CallKind::Catalogued { collective, algorithm: 0, op: None, root: 0, element_count };
-    PreparedCall::new(0, Call { kind, element: Element::U8, form: 0 }, Arc::new(Schedule::new(plan))).unwrap()
+    PreparedCall::new(0, Call { kind, element: Element::U8, signature: 0 }, Arc::new(Schedule::new(plan))).unwrap()
 }
 
 fn run(executor: &mut Executor, fabric: &mut dyn Fabric, plan: &Plan) -> Result<(), RunError> {

@@ -115,7 +115,7 @@ fn call(collective: Collective, algorithm: u8) -> Call {
 }
 
 fn of_kind(kind: CallKind) -> Call {
-    Call { kind, element: Element::I32, form: 0 }
+    Call { kind, element: Element::I32, signature: 0 }
 }
 
 impl ReplicaRank {

@@ -451,12 +451,12 @@ impl Communicator {
     }
 
     /// Wait until one of `sources` has sent a message for [`Communicator::receive`], and return its rank; `None` after
-    /// `timeout`. If `form` is given, the message must have the form that this text describes. A source whose next
-    /// message has another form is skipped, unless that holds for all sources.
+    /// `timeout`. If `signature` is given, the message must have the signature that this text describes. A source whose next
+    /// message has another signature is skipped, unless that holds for all sources.
     pub fn await_message(
         &self,
         sources: &[usize],
-        form: Option<&str>,
+        signature: Option<&str>,
         timeout: Option<Duration>,
     ) -> Result<Option<usize>, Error> {
         for &source in sources {
@@ -465,16 +465,16 @@ impl Communicator {
             }
         }
         let peers: Vec<usize> = sources.iter().map(|&source| self.world_ranks[source]).collect();
-        let form = form.map(|text| ElementShape::Described(text).form());
+        let signature = signature.map(|text| ElementShape::Described(text).signature());
         let mut held = self.hold()?;
         let (runtime, state) = held.communicator(self.number)?;
         let until = timeout.map(|timeout| runtime.fabric.now() + timeout);
         let is_late = until.map(|until| move |now| now >= until);
         let is_late = is_late.as_ref().map(|is_late| is_late as &dyn Fn(Duration) -> bool);
         let kind = CallKind::Message { algorithm: 0, to: self.rank() as u32, element_count: 0 };
-        let call = Call { kind, element: Element::U8, form: form.unwrap_or_default() };
+        let call = Call { kind, element: Element::U8, signature: signature.unwrap_or_default() };
         let header = Header { communicator: state.id(), sequence: 0, call };
-        let found = runtime.executor.await_message(runtime.fabric, header, form, &peers, is_late)?;
+        let found = runtime.executor.await_message(runtime.fabric, header, signature, &peers, is_late)?;
         Ok(found.and_then(|peer| self.world_ranks.iter().position(|&rank| rank == peer)))
     }
 

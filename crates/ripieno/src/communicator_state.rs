@@ -1,7 +1,7 @@
 //! State of one communicator in a core: its group, call numbers and schedules.
 
 use crate::call_cache::{CallCache, CallKey, ResolvedCall};
-use crate::elements::{ElementShape, ElementType, form, words};
+use crate::elements::{ElementShape, ElementType, signature, signature_text};
 use crate::error::{Error, argument};
 use crate::lock::lock;
 use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
@@ -90,7 +90,7 @@ impl CommunicatorState {
         if let Some(key) = &key
             && let Some(resolved) = self.call_cache.find(key)
         {
-            note_form(runtime, task, &elements.shape, resolved);
+            note_signature(runtime, task, &elements.shape, resolved);
             let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
             return run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, &mut |rest| rest());
         }
@@ -116,7 +116,7 @@ impl CommunicatorState {
     ) -> Option<Result<(), Error>> {
         let key = CallKey::of(task, elements, algorithm, memory)?;
         let resolved = self.call_cache.find(&key).filter(|resolved| resolved.prepared.is_brief())?;
-        note_form(runtime, task, &elements.shape, resolved);
+        note_signature(runtime, task, &elements.shape, resolved);
         let memory = memory.each_mut().map(BufferMemory::reborrow);
         let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
         Some(run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, run_section))
@@ -187,7 +187,7 @@ impl CommunicatorState {
 
     /// Run a schedule from outside the catalogue as the next collective. All ranks must make equal calls.
     ///
-    /// The caller must have registered the form of the call. The third buffer is the scratch memory of the plan.
+    /// The caller must have registered the signature of the call. The third buffer is the scratch memory of the plan.
     pub fn run_uncatalogued(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -260,7 +260,7 @@ impl CommunicatorState {
         Ok(result_slot)
     }
 
-    /// Check a task, determine its algorithm and schedule, and register the form that ranks compare.
+    /// Check a task, determine its algorithm and schedule, and register the signature that ranks compare.
     fn resolve(
         &mut self,
         runtime: &mut Runtime<'_>,
@@ -295,10 +295,10 @@ impl CommunicatorState {
                     _ => schedule,
                 })
             })?;
-        // Plans do not depend on the form.
-        call.form = form(&shape, task::common_counts(&extents), &choice);
+        // Plans do not depend on the signature.
+        call.signature = signature(&shape, task::common_counts(&extents), &choice);
         let resolved = ResolvedCall { prepared: PreparedCall::new(self.id, call, schedule)?, choice };
-        note_form(runtime, task, &shape, &resolved);
+        note_signature(runtime, task, &shape, &resolved);
         Ok(resolved)
     }
 }
@@ -316,13 +316,18 @@ fn sequence_of<'a>(
     }
 }
 
-/// Register the description of a call's form, if it has one.
+/// Register the description of a call's signature, if it has one.
 #[inline]
-fn note_form(runtime: &mut Runtime<'_>, task: &CollectiveTask<'_>, shape: &ElementShape<'_>, resolved: &ResolvedCall) {
-    let form = resolved.prepared.call().form;
-    if form != 0 {
+fn note_signature(
+    runtime: &mut Runtime<'_>,
+    task: &CollectiveTask<'_>,
+    shape: &ElementShape<'_>,
+    resolved: &ResolvedCall,
+) {
+    let signature = resolved.prepared.call().signature;
+    if signature != 0 {
         let counts = || task::common_counts(&TaskExtent::all_of(task));
-        runtime.fabric.note_form(form, &|| words(shape, counts(), &resolved.choice));
+        runtime.fabric.note_signature(signature, &|| signature_text(shape, counts(), &resolved.choice));
     }
 }
 

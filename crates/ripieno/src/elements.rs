@@ -1,6 +1,6 @@
 //! Element type and arrangement of the data of a call.
 //!
-//! Ranks compare both. The *form* of a call is a hash of the arrangement, the counts per rank and the order. If ranks
+//! Ranks compare both. The *signature* of a call is a hash of the arrangement, the counts per rank and the order. If ranks
 //! differ, the error describes the arrangement as text.
 
 use crate::choice::AlgorithmChoice;
@@ -36,48 +36,48 @@ impl From<Element> for ElementType<'_> {
 impl ElementShape<'_> {
     /// Return the hash of the arrangement; 0 for a line.
     #[inline]
-    pub(crate) fn form(&self) -> u32 {
+    pub(crate) fn signature(&self) -> u32 {
         match self {
             ElementShape::Line => 0,
             // A description is UTF-8 and cannot begin with this byte, so no description has the hash input of an array.
-            ElementShape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |form, axis| {
-                form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&axis.to_le_bytes())
+            ElementShape::Axes(axes) => axes.iter().fold(hash(&[0xff]), |hashed, axis| {
+                hashed.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&axis.to_le_bytes())
             }),
-            ElementShape::Described(words) => hash(words.as_bytes()),
+            ElementShape::Described(text) => hash(text.as_bytes()),
         }
     }
 
     /// Return the description of the arrangement; empty for a line.
-    pub(crate) fn words(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         match self {
             ElementShape::Line => String::new(),
             ElementShape::Axes([length]) => format!("shape ({length},)"),
             ElementShape::Axes(axes) => {
                 format!("shape ({})", axes.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
             }
-            ElementShape::Described(words) => words.to_string(),
+            ElementShape::Described(text) => text.to_string(),
         }
     }
 }
 
-/// Return the form of a call. `counts` are the counts per rank that all ranks must share.
+/// Return the signature of a call. `counts` are the counts per rank that all ranks must share.
 #[inline]
-pub(crate) fn form(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> u32 {
+pub(crate) fn signature(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> u32 {
     let counts_hash = if counts.is_empty() { 0 } else { hash_counts(counts) };
-    shape.form() ^ counts_hash ^ choice.order_hash()
+    shape.signature() ^ counts_hash ^ choice.order_hash()
 }
 
-/// Return the description of a call's form.
-pub(crate) fn words(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> String {
+/// Return the description of a call's signature.
+pub(crate) fn signature_text(shape: &ElementShape<'_>, counts: &[usize], choice: &AlgorithmChoice) -> String {
     let counts = if counts.is_empty() { String::new() } else { format!("counts {counts:?}") };
     let order = choice.order_name();
-    [shape.words(), counts, order].into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(", ")
+    [shape.text(), counts, order].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
 fn hash_counts(counts: &[usize]) -> u32 {
-    counts
-        .iter()
-        .fold(hash(b"counts"), |form, count| form.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&count.to_le_bytes()))
+    counts.iter().fold(hash(b"counts"), |hashed, count| {
+        hashed.rotate_left(5).wrapping_mul(0x9e37_79b1) ^ hash(&count.to_le_bytes())
+    })
 }
 
 /// Return a hash that is equal on every rank, and never 0.
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn different_arrangements_have_different_forms_and_descriptions() {
+    fn different_arrangements_have_different_signatures_and_descriptions() {
         let shapes = [
             ElementShape::Line,
             ElementShape::Axes(&[]),
@@ -107,12 +107,12 @@ mod tests {
         ];
         for (index, shape) in shapes.iter().enumerate() {
             for other in &shapes[..index] {
-                assert_ne!(shape.form(), other.form(), "{shape:?} and {other:?}");
-                assert_ne!(shape.words(), other.words());
+                assert_ne!(shape.signature(), other.signature(), "{shape:?} and {other:?}");
+                assert_ne!(shape.text(), other.text());
             }
         }
-        assert_eq!(shapes.map(|shape| shape.form() == 0), std::array::from_fn(|index| index == 0));
-        assert_eq!(shapes[3].words(), "shape (6,)");
-        assert_eq!(shapes[4].words(), "shape (2, 3)");
+        assert_eq!(shapes.map(|shape| shape.signature() == 0), std::array::from_fn(|index| index == 0));
+        assert_eq!(shapes[3].text(), "shape (6,)");
+        assert_eq!(shapes[4].text(), "shape (2, 3)");
     }
 }

@@ -6,7 +6,7 @@
 use crate::choice::in_rank_order;
 use crate::communicator::Communicator;
 use crate::communicator_state::{in_world, scratch};
-use crate::elements::{ElementType, form, words};
+use crate::elements::{ElementType, signature, signature_text};
 use crate::error::{Error, argument};
 use crate::handle::Handle;
 use crate::owned_buffers::OwnedBuffers;
@@ -120,8 +120,8 @@ impl Communicator {
         let element_count = length_bytes / element.size_bytes();
         let mut call = task::call(task, element, element_count, &choice, group.size());
         let counts = task::common_counts(&extents);
-        call.form = form(&shape, counts, &choice);
-        self.hold()?.core().fabric.note_form(call.form, &|| words(&shape, counts, &choice));
+        call.signature = signature(&shape, counts, &choice);
+        self.hold()?.core().fabric.note_signature(call.signature, &|| signature_text(&shape, counts, &choice));
         Ok(PreparedReduction { call, schedule })
     }
 }

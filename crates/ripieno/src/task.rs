@@ -181,7 +181,7 @@ pub(crate) fn check(
     }
 }
 
-/// Return the call that ranks compare. The caller sets its form.
+/// Return the call that ranks compare. The caller sets its signature.
 #[inline]
 pub(crate) fn call(
     task: &CollectiveTask<'_>,
@@ -203,7 +203,7 @@ pub(crate) fn call(
             element_count: if task.has_output() { 0 } else { element_count },
         },
     };
-    Call { kind, element, form: 0 }
+    Call { kind, element, signature: 0 }
 }
 
 /// Return the counts per rank among `extents` that must be equal on all ranks.

@@ -108,7 +108,7 @@ fn repeated_plans_of_rows_allocate_nothing() {
                     let mut output = vec![0; 8 * row_count((rank + p - 1) % p)];
                     let mut scratch = vec![0; schedule.scratch_bytes()];
                     let kind = CallKind::Sparse { configuration: 1, op: Op::Sum, width: 1 };
-                    let call = Call { kind, element: Element::F64, form: 0 };
+                    let call = Call { kind, element: Element::F64, signature: 0 };
                     let prepared = PreparedCall::new(0, call, schedule).unwrap();
                     let mut executor = Executor::default();
                     let mut rounds = |sequences: std::ops::Range<u64>| {

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ripieno.algorithms.vertices.diameter import EffectiveDiameter
     from ripieno.algorithms.vertices.shortest_paths import ShortestPaths
     from ripieno.algorithms.vertices.spectral import SpectralEmbedding
+    from ripieno.algorithms.vertices.spectral_clustering import SpectralClustering
 
 __all__ = [
     "ALS",
@@ -44,6 +45,7 @@ __all__ = [
     "Ridge",
     "ShortestPaths",
     "SparseSGD",
+    "SpectralClustering",
     "SpectralEmbedding",
 ]
 
@@ -66,6 +68,7 @@ _MODULES = {
     "Ridge": "linear.regression",
     "ShortestPaths": "vertices.shortest_paths",
     "SparseSGD": "sgd.estimator",
+    "SpectralClustering": "vertices.spectral_clustering",
     "SpectralEmbedding": "vertices.spectral",
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,12 +14,15 @@ from sklearn.utils import check_random_state
 from ripieno._checks import check_count
 from ripieno._types import OnFailure, Rows
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions
+from ripieno.algorithms.parameters import FitParameters, WorkerParameters, complete, store
 from ripieno.algorithms.reported import MeasuredProgram, RankFacts
 from ripieno.errors import InputError
 from ripieno.files.sources import absolute
 from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
@@ -45,18 +48,20 @@ class WorkerEstimator(BaseEstimator):
     # Facts of each rank in the last run.
     _facts_of_ranks: tuple[RankFacts, ...] = ()
 
-    def __init__(
-        self,
-        *,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        on_failure: OnFailure = "raise",
-    ) -> None:
-        self.workers = workers
-        self.threads = threads
-        self.engine = engine
-        self.on_failure = on_failure
+    # The common parameters of this class.
+    _common: ClassVar[type] = WorkerParameters
+
+    workers: int
+    threads: int | None
+    engine: str | Engine | Job
+    on_failure: OnFailure
+
+    def __init__(self, **common: Unpack[WorkerParameters]) -> None:
+        store(self, WorkerParameters, common)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        complete(cls, cls._common)
 
     def _run(
         self,
@@ -158,12 +163,13 @@ class WorkerEstimator(BaseEstimator):
 class IterativeEstimator(WorkerEstimator):
     """An estimator that saves its fit between iterations and can resume from the saved state."""
 
-    def __init__(
-        self, *, checkpoint: str | os.PathLike[str] | None = None, every: int | None = None, **kwargs: Any
-    ) -> None:
-        super().__init__(**kwargs)
-        self.checkpoint = checkpoint
-        self.every = every
+    _common = FitParameters
+
+    checkpoint: str | os.PathLike[str] | None
+    every: int | None
+
+    def __init__(self, **common: Unpack[FitParameters]) -> None:
+        store(self, FitParameters, common)
 
     def _checkpoint_options(self) -> CheckpointOptions:
         """Return the checkpoint settings for the workers; raise InputError if they are invalid."""
@@ -176,17 +182,7 @@ class IterativeEstimator(WorkerEstimator):
 class ObservedEstimator(WorkerEstimator):
     """An estimator that passes events to the callable `on_iteration` during a fit."""
 
-    def __init__(
-        self,
-        *,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        on_failure: OnFailure = "raise",
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-    ) -> None:
-        super().__init__(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
-        self.on_iteration = on_iteration
+    on_iteration: Callable[[dict[str, Any]], None] | None
 
     def _run_fit(
         self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None, rows: Rows | None = None

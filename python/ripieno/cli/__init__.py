@@ -30,6 +30,7 @@ SIGNAL_BASE = 128
 
 #: Module and function of each command, and its summary. Commands are imported on use: some import large libraries.
 COMMANDS = {
+    "aggregate": ("aggregate:aggregate_command", "Sum, average and count the rows of tables by key."),
     "als": ("als:als_command", "Factorize ratings of items by users."),
     "bench": ("bench:bench_command", "Compare collectives with the lower bound and with other libraries."),
     "bfs": ("vertices:bfs_command", "Count the edges between a vertex and all others."),
@@ -65,6 +66,7 @@ COMMANDS = {
     "run": ("run:run_command", "Run a script as several ranks on this machine."),
     "shortest-paths": ("vertices:shortest_paths_command", "Find weighted shortest paths from a vertex."),
     "simulate": ("simulate:simulate_command", "Simulate a collective on a modeled cluster."),
+    "spectral-clustering": ("vertices:spectral_clustering_command", "Cluster the vertices of a graph."),
     "split": ("split:split_command", "Divide files into even partitions, or show their assignment to workers."),
     "topology": ("topology:topology_command", "Find which hosts share a rack."),
     "trace": ("trace:trace_command", "Write a trace of the communication of ranks."),

@@ -55,6 +55,15 @@ _out_option = click.option(
 )
 _inputs_argument = click.argument("inputs", nargs=-1, required=True)
 
+clusters_option = aliased_option(
+    "-k",
+    "--clusters",
+    aliases=["--n-clusters"],
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    required=True,
+    help="How many clusters.",
+)
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**32 - 1),

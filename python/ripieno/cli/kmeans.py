@@ -18,6 +18,7 @@ from ripieno.cli.fits import (
     add_report,
     check_folder,
     checkpoint_options,
+    clusters_option,
     fit_options,
     listed_parameters,
     max_iter_option,
@@ -26,7 +27,7 @@ from ripieno.cli.fits import (
     seed_option,
     tol_option,
 )
-from ripieno.cli.options import LocalPath, aliased_option, read_numbers
+from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, new_folder, save_array
 from ripieno.flight.trace import traced
@@ -48,15 +49,7 @@ LISTED_PARAMETERS = (
 
 
 @click.command("kmeans")
-@aliased_option(
-    "-k",
-    "--clusters",
-    aliases=["--n-clusters"],
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    required=True,
-    help="How many clusters.",
-)
+@clusters_option
 @method_option("--init", KMEANS_INITS, "Choice of the first centroids")
 @click.option(
     "--start",

@@ -28,23 +28,41 @@ def _types(_: click.Context, __: click.Parameter, given: Sequence[str]) -> dict[
     return {name: kind for name, _, kind in (text.rpartition("=") for text in given)}
 
 
+_TYPES_OPTION = click.option(
+    "--types", multiple=True, metavar="NAME=TYPE", callback=_types, help="The Arrow type of a column of text."
+)
+_TEXT_OPTIONS = (
+    click.option("--header/--no-header", default=None, help="Whether .csv begins with names; by default types decide."),
+    click.option("--delimiter", **_CHARACTER, help="Between the fields of .csv; by default a comma, semicolon or tab."),
+    click.option("--decimal", default=".", show_default=True, **_CHARACTER, help="The decimal point in .csv."),
+    click.option("--thousands", **_CHARACTER, help="The thousands separator in .csv; by default none."),
+)
 _OPTIONS = (
     click.option("--columns", **_NAMES, help="The columns of tables to read; by default all."),
     click.option("--ignore", default="", **_NAMES, help="Columns of tables that are not read."),
-    click.option(
-        "--types", multiple=True, metavar="NAME=TYPE", callback=_types, help="The Arrow type of a column of text."
-    ),
+    _TYPES_OPTION,
     click.option(
         "--missing",
         type=click.Choice(get_args(Missing)),
         help="Leave out rows with missing values, or put the mean of the column; by default they are errors.",
     ),
-    click.option("--header/--no-header", default=None, help="Whether .csv begins with names; by default types decide."),
-    click.option("--delimiter", **_CHARACTER, help="Between the fields of .csv; by default a comma, semicolon or tab."),
-    click.option("--decimal", default=".", show_default=True, **_CHARACTER, help="The decimal point in .csv."),
     click.option("--id", metavar="NAME", help="The column with the names of the rows, which is no value."),
-    click.option("--thousands", **_CHARACTER, help="The thousands separator in .csv; by default none."),
+    *_TEXT_OPTIONS,
 )
+#: Names of the options of `text_options`.
+TEXT_OPTION_NAMES = ("types", "header", "delimiter", "decimal", "thousands")
+
+
+def names_option(*words: str, **options: Any) -> Callable[..., Any]:
+    """Return an option with names of columns, separated by commas."""
+    return click.option(*words, **_NAMES, **options)
+
+
+def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options for reading .csv: --types, --header, --delimiter, --decimal and --thousands."""
+    for option in reversed((_TYPES_OPTION, *_TEXT_OPTIONS)):
+        command = option(command)
+    return command
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:

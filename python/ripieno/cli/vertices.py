@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from ripieno.cli.fits import max_iter_option
+from ripieno.cli.fits import clusters_option, max_iter_option, seed_option, tol_option
 from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option
 from ripieno.cli.options import aliased_option, check_files, communicator
 from ripieno.files.results import ResultPath
@@ -47,7 +47,6 @@ def _fit(
     from ripieno.graph import Graph
 
     check_files(inputs, out, trace, overwrite=overwrite)
-    # By default a third column is ignored.
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
     if source is not None:
         model.source = int(source) if graph.labels is None and source.isdecimal() else source
@@ -251,5 +250,58 @@ def diameter_command(share: float, n_strings: int, seed: int, **options: Any) ->
             f"connected pairs; no path found is longer than {model.n_iter_}"
         ),
         lambda model: {"steps": np.arange(len(model.pairs_)), "pairs": model.pairs_},
+        **options,
+    )
+
+
+@click.command("spectral-clustering")
+@clusters_option
+@click.option(
+    "--n-components",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    help="Number of eigenvectors. Default: the number of clusters.",
+)
+@click.option(
+    "--n-init",
+    type=click.IntRange(min=1),
+    metavar="COUNT",
+    default=10,
+    show_default=True,
+    help="Number of runs of K-means with different first centroids; the best result is kept.",
+)
+@tol_option(1e-6, "End the embedding when the residual norm of each eigenvector is at most this.")
+@max_iter_option(200)
+@seed_option
+@weighted_option
+@graph_options(weights=True)
+def spectral_clustering_command(
+    clusters: int,
+    n_components: int | None,
+    n_init: int,
+    tol: float,
+    max_iter: int,
+    seed: int,
+    **options: Any,
+) -> None:
+    """Cluster the vertices of the graph with the edges in INPUTS by K-means of its spectral embedding.
+
+    Edges count in both directions. The result has the columns "vertex" and "cluster".
+
+    \b
+    Example:
+      ripieno spectral-clustering soc-Slashdot0902.txt.gz --clusters 8 --workers 4 --out clusters.csv
+    """
+    from ripieno.algorithms import SpectralClustering
+
+    _fit(
+        SpectralClustering(
+            clusters, n_components=n_components, n_init=n_init, tol=tol, max_iter=max_iter, random_state=seed
+        ),
+        lambda model: (
+            f"{len(model.vertices_):,} vertices in {clusters:,} cluster{'s' * (clusters > 1)}; "
+            f"the largest has {np.bincount(model.labels_).max():,} vertices"
+        ),
+        lambda model: {"vertex": model.vertices_, "cluster": model.labels_},
         **options,
     )

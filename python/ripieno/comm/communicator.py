@@ -40,7 +40,7 @@ from ripieno.errors import InputError
 from ripieno.flight.waiting import Waiting
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
 from ripieno.wire import packing
-from ripieno.wire.arrays import meant
+from ripieno.wire.arrays import resolved_operation
 from ripieno.wire.calls import Handle, NativeCalls, PostedCall, StagedCall
 
 P = ParamSpec("P")
@@ -298,7 +298,7 @@ class Communicator(
             )
         out_array = indices_of(out_indices, "out_indices")
         in_array = indices_of(in_indices, "in_indices")
-        name = meant(op, values)
+        name = resolved_operation(op, values)
         rows = rows_of(values, name, len(out_array))
         options = options_of(size, degrees, missing, dense_above)
 

@@ -13,17 +13,17 @@ from ripieno._types import Array, Foreign
 from ripieno.comm.gathers import one_per_rank
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
-from ripieno.wire import forms, objects
+from ripieno.wire import objects, signatures
 from ripieno.wire.arrays import (
+    byte_view,
     check_rows_fit,
     checked_counts,
     elements,
     empty,
+    flat_elements,
     in_order,
     in_place,
     in_rows,
-    line,
-    octets,
     required,
     split,
 )
@@ -101,8 +101,16 @@ class Exchanges(CallBase):
         counts = checked_counts(counts, len(sent), self.world_size)
         out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
         element_counts, out_element_counts = elements(sent, counts)[1], elements(out, out_counts)[1]
-        form = forms.of_rows(out)
-        call = ("alltoall", line(sent), element_counts, line(out), out_element_counts, algorithm, form)
+        form = signatures.of_rows(out)
+        call = (
+            "alltoall",
+            flat_elements(sent),
+            element_counts,
+            flat_elements(out),
+            out_element_counts,
+            algorithm,
+            form,
+        )
         return self._do(NativeCalls([call], lambda: out))
 
     @overload
@@ -149,7 +157,7 @@ class Exchanges(CallBase):
         if np.may_share_memory(sent, out):
             # Received rows must not overwrite rows that are still to be sent.
             sent = sent.copy()
-        call = ("rotate", line(sent), line(out), distance, algorithm, forms.of_rows(out))
+        call = ("rotate", flat_elements(sent), flat_elements(out), distance, algorithm, signatures.of_rows(out))
         return self._do(NativeCalls([call], lambda: out))
 
     @overload
@@ -191,8 +199,8 @@ class Exchanges(CallBase):
         values = {self._rank("peer", peer): values[peer] for peer in values}
         if out is None:
             return self._do(StagedCall(lambda native: objects.neighbour_exchange(native, values, algorithm)))
-        sent = [octets(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
-        targets = [octets(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
+        sent = [byte_view(np.ascontiguousarray(required(value, "neighbour_exchange"))) for value in values.values()]
+        targets = [byte_view(in_place(array, f"out[{peer}]")) for peer, array in out.items()]
         sent_bytes = np.concatenate([*sent, np.empty(0, np.uint8)])
         received = empty(sum(target.size for target in targets), np.uint8)
         out_peers = [(peer, piece.size) for peer, piece in zip(values, sent, strict=True)]

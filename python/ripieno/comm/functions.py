@@ -17,8 +17,18 @@ from numpy.typing import NDArray
 
 from ripieno._types import Combining
 from ripieno.errors import InputError
-from ripieno.wire import forms, objects
-from ripieno.wire.arrays import as_array, check_unmasked, checked_counts, fill, in_place, like, octets, own, split
+from ripieno.wire import objects, signatures
+from ripieno.wire.arrays import (
+    as_array,
+    byte_view,
+    check_unmasked,
+    checked_counts,
+    fill,
+    in_place,
+    like,
+    native_copy,
+    split,
+)
 from ripieno.wire.calls import NativeCalls, StagedCall
 from ripieno.wire.operations import PRODUCT, check_object, check_rows, description_of
 
@@ -96,7 +106,7 @@ def reduced(
             f"{what}: dtype {array.dtype}: expected one without Python objects; a list of them is combined"
         )
     rank, world_size = place
-    into = own(array) if out is None or what == "reduce_scatter" else fill(in_place(out), array)
+    into = native_copy(array) if out is None or what == "reduce_scatter" else fill(in_place(out), array)
     row = into.shape[1:]
     row_bytes = into.dtype.itemsize * int(np.prod(row))
     form = f"{_rows(into)} by function {_name(function)}"
@@ -105,7 +115,7 @@ def reduced(
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(into), world_size)
     combine = function.address if isinstance(function, CFunction) else _on_memory(function, into.dtype, row)
-    call = ("reduce_by", octets(into), what, combine, max(row_bytes, 1), form, algorithm, root, counts)
+    call = ("reduce_by", byte_view(into), what, combine, max(row_bytes, 1), form, algorithm, root, counts)
 
     def finish() -> Any:
         if what == "reduce_scatter":
@@ -138,7 +148,7 @@ def arg_extremum(name: str, rank: int, value: Any, index: Any, algorithm: str | 
         raise InputError(f"{name}: index of dtype {np.asarray(index).dtype}: expected whole numbers")
     form = f"{values.dtype} of shape {values.shape} by {name}"
     combine = (name, values.dtype.name)
-    call = ("reduce_by", octets(rows), "allreduce", combine, rows.dtype.itemsize, form, algorithm)
+    call = ("reduce_by", byte_view(rows), "allreduce", combine, rows.dtype.itemsize, form, algorithm)
 
     def finish() -> tuple[Any, Any]:
         best, where = rows["value"].copy(), rows["index"].copy()
@@ -152,7 +162,7 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
     rank, world_size = place
     if what == "reduce_scatter":
         raise InputError(f"reduce_scatter: a {type(value).__name__}: expected an array")
-    form = forms.of_object(f"{what} by function {_name(function)}")
+    form = signatures.of_object(f"{what} by function {_name(function)}")
     operand_count = {"scan": rank + 1, "exscan": rank}.get(what, world_size)
 
     def combine(left: Any, right: Any) -> Any:

@@ -14,7 +14,7 @@ from ripieno.errors import InputError
 from ripieno.keyed import collectives
 from ripieno.keyed.collectives import KEYED
 from ripieno.keyed.options import refuse_options
-from ripieno.wire import forms, objects
+from ripieno.wire import objects, signatures
 from ripieno.wire.arrays import (
     as_array,
     check_fits,
@@ -27,8 +27,8 @@ from ripieno.wire.arrays import (
     in_place,
     in_rows,
     is_alike,
-    known,
     listed_counts,
+    native_elements,
     required,
     split,
 )
@@ -128,7 +128,9 @@ class Gathers(CallBase):
             in_place(out)
             if value is not None and self.rank == root:
                 fill(out, value)
-            return self._run_native(out, "broadcast", known(out)[0], root, algorithm, forms.of_array(out))
+            return self._run_native(
+                out, "broadcast", native_elements(out)[0], root, algorithm, signatures.of_array(out)
+            )
         array = as_array(value) if self.rank == root else None
         if array is not None and not array.dtype.hasobject:
             if (native := self._idle_native) is not None:
@@ -136,11 +138,11 @@ class Gathers(CallBase):
                 objects.broadcast(native, np.asarray(array, order="C"), root, algorithm)
                 return copied(array, array.dtype)
             value = copied(array, array.dtype)
-        return self._do(self._object_of(root, value, algorithm, forms.OBJECT))
+        return self._do(self._object_of(root, value, algorithm, signatures.OBJECT_PART))
 
     def _broadcast_value(self, root: int, call: str, value: Any) -> Any:
         """Return the root's value, in a step of a call. All ranks pass the same text for the call and its options."""
-        return self._do(self._object_of(root, value, None, forms.of_object(call)))
+        return self._do(self._object_of(root, value, None, signatures.of_object(call)))
 
     def _object_of(self, root: int, value: Any, algorithm: str | None, form: str) -> StagedCall[Any]:
         return StagedCall(lambda native: objects.broadcast(native, value, root, algorithm, form))
@@ -152,7 +154,7 @@ class Gathers(CallBase):
 
     def _allgather_values(self, call: str, value: Any = None) -> list[Any]:
         """Return every rank's value, in a step of a call. All ranks pass the same text for the call and its options."""
-        form = forms.of_object(call)
+        form = signatures.of_object(call)
         return self._do(StagedCall(lambda native: objects.allgather(native, value, None, form)))
 
     @overload
@@ -226,7 +228,7 @@ class Gathers(CallBase):
         rows = np.ascontiguousarray(given, dtype=out.dtype) if self.rank == root else empty_rows(counts, out)
         array, element_counts = elements(rows, counts)
         own_rows = split(rows, counts)[self.rank]
-        call = ("scatter", array, element_counts, root, algorithm, forms.of_array(rows))
+        call = ("scatter", array, element_counts, root, algorithm, signatures.of_array(rows))
         return self._do(NativeCalls([call], lambda: fill(out, own_rows)))
 
     @overload
@@ -295,7 +297,7 @@ class Gathers(CallBase):
             return all_rows if converted is None else fill(converted, all_rows)
 
         return self._do(
-            NativeCalls([("gather", rows, element_counts, root, algorithm, forms.of_array(all_rows))], finish)
+            NativeCalls([("gather", rows, element_counts, root, algorithm, signatures.of_array(all_rows))], finish)
         )
 
     @overload
@@ -382,7 +384,7 @@ class Gathers(CallBase):
         if out is None and counts is None:
             return self._run_steps(objects.allgather, value, algorithm)
         out, rows, element_counts = self._all_rows(value, out, counts)
-        return self._run_native(out, "allgather", rows, element_counts, algorithm, forms.of_array(out))
+        return self._run_native(out, "allgather", rows, element_counts, algorithm, signatures.of_array(out))
 
     def _all_rows(
         self, value: Any, out: NDArray[Any] | None, counts: Sequence[int] | None

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.units import size_text
-from ripieno.wire import forms, objects
-from ripieno.wire.arrays import fill, known
+from ripieno.wire import objects, signatures
+from ripieno.wire.arrays import fill, native_elements
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
@@ -166,14 +166,14 @@ class Receive:
         sources = [self.source] if self.source is not None else [rank for rank in ranks if rank != self._native.rank]
         if not sources:
             raise InputError("recv: there is no other rank that could send: expected a communicator of several")
-        form = TAG_FORM if self.tag is not None else forms.OBJECT if self.out is None else None
+        form = TAG_FORM if self.tag is not None else signatures.OBJECT_PART if self.out is None else None
         return self._native.await_message(sources, form, timeout_s)
 
     def _value(self, sender: int) -> Any:
         """Return the next untagged value from `sender`."""
         if self.out is None:
             return objects.receive(self._native, sender)
-        self._native.receive(known(self.out)[0], sender, forms.of_array(self.out))
+        self._native.receive(native_elements(self.out)[0], sender, signatures.of_array(self.out))
         return self.out
 
     def _tagged(self, sender: int) -> tuple[Message[Any], int]:

@@ -12,8 +12,8 @@ from ripieno._types import Array
 from ripieno.comm.mailbox import ANY_TAG, TAG_FORM, Message, Receive
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
-from ripieno.wire import forms, objects
-from ripieno.wire.arrays import in_place, known, required
+from ripieno.wire import objects, signatures
+from ripieno.wire.arrays import in_place, native_elements, required
 from ripieno.wire.calls import NativeCalls, PostedCall, StagedCall
 
 #: Exclusive upper bound of tags.
@@ -61,7 +61,7 @@ class MessageCalls(CallBase):
         to = self._other("to", to)
         sent = required(array, "send_into")
         sent = np.ascontiguousarray(sent).reshape(sent.shape)
-        return self._do(NativeCalls([("send", known(sent)[0], to, forms.of_array(sent))], lambda: None))
+        return self._do(NativeCalls([("send", native_elements(sent)[0], to, signatures.of_array(sent))], lambda: None))
 
     @overload
     def recv(
@@ -142,7 +142,7 @@ class MessageCalls(CallBase):
             in_place(out)
         is_plain = source is not None and tag is None and timeout_s is None and not envelope
         if is_plain and out is not None and not self._mailbox.posted:
-            call = ("receive", known(out)[0], source, forms.of_array(out))
+            call = ("receive", native_elements(out)[0], source, signatures.of_array(out))
             return self._do(NativeCalls([call], lambda: out))
 
         def begin(native: Any) -> Receive:
@@ -200,5 +200,5 @@ def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
     if tag is not None:
         tag = whole("tag", tag, 0, TAG_LIMIT - 1)
         pieces.append((np.array([tag], np.int64), TAG_FORM))
-    pieces.extend((piece, forms.OBJECT) for piece in objects.pieces(value))
+    pieces.extend((piece, signatures.OBJECT_PART) for piece in objects.pieces(value))
     return pieces

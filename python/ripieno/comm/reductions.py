@@ -17,7 +17,7 @@ from ripieno.errors import InputError
 from ripieno.keyed import collectives
 from ripieno.keyed.collectives import KEYED
 from ripieno.keyed.options import refuse_options
-from ripieno.wire import forms, integers
+from ripieno.wire import integers, signatures
 from ripieno.wire.arrays import (
     check_combinable,
     check_fits,
@@ -25,20 +25,20 @@ from ripieno.wire.arrays import (
     elements,
     fill,
     fitting,
+    flat_elements,
     identity_like,
     in_order,
     in_place,
     is_alike,
     is_tree,
-    known,
     like,
-    line,
     map_leaves,
-    meant,
-    own,
+    native_copy,
+    native_elements,
+    packed_leaves,
     reducible,
+    resolved_operation,
     split,
-    together,
 )
 from ripieno.wire.calls import NativeCalls
 from ripieno.wire.operations import check_op, named
@@ -170,7 +170,7 @@ class Reductions(CallBase):
         if isinstance(value, KEYED):
             refuse_options(value, out=out, order=order)
             return self._do(collectives.allreduced(value, op, self.world_size, self.threads, algorithm))
-        op = meant(op, value)
+        op = resolved_operation(op, value)
         if is_function(op):
             return self._reduced_by_function(op, "allreduce", value, out=out, algorithm=algorithm)
         return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
@@ -230,7 +230,7 @@ class Reductions(CallBase):
         into = check_combinable(out, op, "allreduce_init")
         source = None if value is out else fitting(into, value)
         algorithm = in_order(algorithm, order)
-        args = (known(into)[0], op, algorithm, forms.of_array(into))
+        args = (native_elements(into)[0], op, algorithm, signatures.of_array(into))
         return PersistentCall(self, source, out, op, args, is_short=algorithm is None)
 
     @overload
@@ -317,7 +317,7 @@ class Reductions(CallBase):
             and (result := plain.reduced(value, root, op)) is not NotImplemented
         ):
             return result
-        op = meant(op, value)
+        op = resolved_operation(op, value)
         if is_function(op):
             return self._reduced_by_function(
                 op, "reduce", value, root=root, out=out, algorithm=in_order(algorithm, order)
@@ -356,7 +356,7 @@ class Reductions(CallBase):
 
         Parameters, results and errors are as for `allreduce`. Values are combined in rank order.
         """
-        op = meant(op, value)
+        op = resolved_operation(op, value)
         if is_function(op):
             return self._reduced_by_function(op, "scan", value, out=out, algorithm=algorithm)
         return self._do(self._reduced("scan", value, op, out, (op, in_order(algorithm, None))))
@@ -389,7 +389,7 @@ class Reductions(CallBase):
         The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
         value of the dtype for "min" ("max"). Parameters, results and errors are as for `allreduce`.
         """
-        op = meant(op, value)
+        op = resolved_operation(op, value)
         if is_function(op):
             return self._reduced_by_function(op, "exscan", value, out=out, algorithm=algorithm)
         work = self._reduced("exscan", value, op, out, (op, in_order(algorithm, None)))
@@ -471,7 +471,7 @@ class Reductions(CallBase):
         ndarray
             This rank's rows, in the dtype of `value`; `out` if given.
         """
-        op = meant(op, value)
+        op = resolved_operation(op, value)
         if is_function(op):
             algorithm = in_order(algorithm, order)
             part: NDArray[Any] = self._reduced_by_function(
@@ -479,7 +479,7 @@ class Reductions(CallBase):
             )
             return part
         check_op(op)
-        scratch = own(reducible(value, op, "reduce_scatter"))
+        scratch = native_copy(reducible(value, op, "reduce_scatter"))
         if scratch.ndim == 0:
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(scratch), self.world_size)
@@ -490,7 +490,7 @@ class Reductions(CallBase):
             check_fits(in_place(out), own_rows.shape, own_rows.dtype)
         return self._do(
             NativeCalls(
-                [("reduce_scatter", array, element_counts, op, algorithm, forms.of_array(scratch))],
+                [("reduce_scatter", array, element_counts, op, algorithm, signatures.of_array(scratch))],
                 # Copy, because a view would keep all ranks' rows in memory.
                 lambda: own_rows.copy() if out is None else fill(out, own_rows),
             )
@@ -541,17 +541,19 @@ class Reductions(CallBase):
             return self._reduced_into(check_combinable(out, op, what), what, value, args)
         if type(value) is int and op == "sum":
             words = integers.words(value, what)
-            return NativeCalls([(what, words, *args, forms.WHOLE)], lambda: integers.number(words))
+            return NativeCalls([(what, words, *args, signatures.INTEGER)], lambda: integers.number(words))
         if is_tree(value) or integers.is_exact_integer(value, op):
             return self._reduced_leaves(what, value, op, args)
-        result = own(reducible(value, op, what))
-        return NativeCalls([(what, known(result)[0], *args, forms.of_array(result))], lambda: like(value, result))
+        result = native_copy(reducible(value, op, what))
+        return NativeCalls(
+            [(what, native_elements(result)[0], *args, signatures.of_array(result))], lambda: like(value, result)
+        )
 
     def _reduced_into(self, out: NDArray[Any], what: str, value: Any, args: tuple[Any, ...]) -> NativeCalls[Any]:
         """Return the same as `_reduced`, for an array that can be combined in place."""
         if value is not out:
             fill(out, value)
-        return NativeCalls([(what, known(out)[0], *args, forms.of_array(out))], lambda: out)
+        return NativeCalls([(what, native_elements(out)[0], *args, signatures.of_array(out))], lambda: out)
 
     def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls[Any]:
         """Return the same as `_reduced`, for Python integers, tuples, lists and dicts."""
@@ -560,21 +562,21 @@ class Reductions(CallBase):
         def visit(leaf: Any) -> None:
             if integers.is_exact_integer(leaf, op):
                 leaves.append(integers.words(leaf, what))
-                names.append(forms.WHOLE)
+                names.append(signatures.INTEGER)
             else:
                 leaves.append(reducible(leaf, op, what))
-                names.append(forms.of_leaf(leaves[-1]))
+                names.append(signatures.of_leaf(leaves[-1]))
 
         map_leaves(value, visit)
-        form = forms.of_tree(value, iter(names))
-        gathered = [index for index, name in enumerate(names) if name is forms.WHOLE and op == "prod"]
-        lines, parts = together([leaf for index, leaf in enumerate(leaves) if index not in gathered])
-        calls = [(what, known(each)[0], *args, form) for each in lines]
+        form = signatures.of_tree(value, iter(names))
+        gathered = [index for index, name in enumerate(names) if name is signatures.INTEGER and op == "prod"]
+        lines, parts = packed_leaves([leaf for index, leaf in enumerate(leaves) if index not in gathered])
+        calls = [(what, native_elements(each)[0], *args, form) for each in lines]
         factors = np.empty((self.world_size, len(gathered), integers.WORDS), np.int64)
         if gathered:
             factors[self.rank] = [leaves[index] for index in gathered]
             counts = [factors[0].size] * self.world_size
-            calls.append(("allgather", line(factors), counts, None, f"{what} of {form}"))
+            calls.append(("allgather", flat_elements(factors), counts, None, f"{what} of {form}"))
         if not calls:
             # Nothing to combine here, but other ranks may have data.
             calls.append((what, np.empty(0, np.uint8), *args, form))

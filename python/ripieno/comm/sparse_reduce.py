@@ -13,7 +13,7 @@ import ripieno._native as _native
 from ripieno._checks import check_count
 from ripieno._types import Array, Op
 from ripieno.sparse.reduction import reduced, rows_of
-from ripieno.wire.arrays import meant
+from ripieno.wire.arrays import resolved_operation
 
 if TYPE_CHECKING:
     from numpy.typing import DTypeLike
@@ -92,7 +92,7 @@ class SparseReduce:
         RankFailed
             A rank died; no rank gets a result.
         """
-        name = meant(op, values)
+        name = resolved_operation(op, values)
         rows = rows_of(values, name, self._configured.out_count)
 
         def reduce(source: NDArray[Any], into: NDArray[Any], width: int, row: str) -> None:

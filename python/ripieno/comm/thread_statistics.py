@@ -15,11 +15,11 @@ def thread_statistics() -> list[dict[str, Any]]:
         {
             "index": index,
             "thread": tid,
-            "kernels": order_count,
+            "kernels": task_count,
             "computing_s": computing_s,
             "waiting_s": waiting_s,
             **asdict(thread_usage(tid)),
         }
-        for index, tid, order_count, computing_s, waiting_s in _native.thread_times()
-        if order_count > 0
+        for index, tid, task_count, computing_s, waiting_s in _native.thread_times()
+        if task_count > 0
     ]

@@ -10,12 +10,14 @@
 Source: Zhang, Qiu et al., social image clustering with Twister, section 3.2.
 """
 
+from ripieno.input.aggregating import aggregate
 from ripieno.input.assigning.assignment import Assignment, assign, share
 from ripieno.input.columns import TableFiles
 from ripieno.input.cutting import splits
 from ripieno.input.dividing.divide import divide
 from ripieno.input.matrix import BinaryFiles
 from ripieno.input.partitions import open_partitions
+from ripieno.input.reading import read
 from ripieno.input.split import Format, Split
 
 __all__ = [
@@ -24,9 +26,11 @@ __all__ = [
     "Format",
     "Split",
     "TableFiles",
+    "aggregate",
     "assign",
     "divide",
     "open_partitions",
+    "read",
     "share",
     "splits",
 ]

@@ -44,6 +44,9 @@ class Format(Protocol):
     def blocks(self, split: Split, block_bytes: int) -> Iterator[Any]:
         """Yield all records of a split in blocks."""
 
+    def empty(self, split: Split) -> Any:
+        """Return no records, of the types of a split."""
+
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the byte ranges of the stored file on which a split depends."""
 
@@ -100,6 +103,10 @@ class Split:
             it is raised if none is usable; a warning names each damaged copy.
         """
         return self._keyed(self.format.read(self))
+
+    def empty(self) -> Any:
+        """Return no records, of the same types as `read` returns. Tables in Parquet and Arrow are opened for this."""
+        return self._keyed(self.format.empty(self))
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[Any]:
         """Yield the records of `read` in pieces of about `block_bytes`, cut between records, in bounded memory.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
@@ -21,17 +22,22 @@ _LENGTH_BYTES = 4
 def encoded(columns: list[pa.Array]) -> Strings:
     """Return the keys of rows with these columns."""
     count = len(columns[0])
-    fields = [_field(column) for column in columns]
-    lengths = np.full(count, 0, np.int64)
-    for lengths_of, _ in fields:
-        lengths += lengths_of
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    data = np.empty(int(offsets[-1]), np.uint8)
-    at = offsets[:-1].copy()
-    for lengths_of, bytes_ in fields:
-        data[_places(at, lengths_of)] = bytes_
-        at += lengths_of
-    return Strings(offsets, data, False)
+    fields: list[pa.Array] = []
+    fixed: list[NDArray[np.uint8]] = []
+    for column in columns:
+        fixed.append(_fixed_part(column))
+        if is_text(column.type):
+            fields += [_binaries(np.concatenate(fixed, axis=1)), column.cast(pa.large_binary()).fill_null(b"")]
+            fixed = []
+    if fixed:
+        fields.append(_binaries(np.concatenate(fixed, axis=1)))
+    keys = fields[0] if len(fields) == 1 else pc.binary_join_element_wise(*fields, pa.scalar(b"", pa.large_binary()))
+    _, offsets, data = keys.buffers()
+    return Strings(
+        np.frombuffer(offsets, np.int64)[keys.offset : keys.offset + count + 1],
+        np.frombuffer(data or b"", np.uint8),
+        False,
+    )
 
 
 def decoded(keys: Strings, kinds: list[pa.DataType]) -> list[pa.Array]:
@@ -41,7 +47,7 @@ def decoded(keys: Strings, kinds: list[pa.DataType]) -> list[pa.Array]:
     for kind in kinds:
         is_there = keys.data[at] == 1 if len(at) else np.empty(0, bool)
         at += 1
-        if _is_text(kind):
+        if is_text(kind):
             heads = keys.data[_places(at, np.full(len(at), _LENGTH_BYTES))].reshape(-1, _LENGTH_BYTES)
             lengths = np.ascontiguousarray(heads).view(np.uint32).reshape(-1).astype(np.int64)
             at += _LENGTH_BYTES
@@ -63,32 +69,31 @@ def decoded(keys: Strings, kinds: list[pa.DataType]) -> list[pa.Array]:
     return columns
 
 
-def _field(column: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return the number of bytes of each row, and all bytes."""
+def _fixed_part(column: pa.Array) -> NDArray[np.uint8]:
+    """Return the bytes of each row that have the same length in all rows: for strings, their presence and length."""
     count, kind = len(column), column.type
     is_there = column.is_valid().to_numpy(zero_copy_only=False)
-    if _is_text(kind):
-        filled = column.cast(pa.large_binary()).fill_null(b"")
-        _, words, data = filled.buffers()
-        offsets = np.frombuffer(words, np.int64)[filled.offset : filled.offset + count + 1]
-        inner = np.diff(offsets)
-        if len(inner) and int(inner.max()) >= 2**32:
+    if is_text(kind):
+        numbers = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+        if count and int(numbers.max()) >= 2**32:
             raise InputError("a key of 4 GiB or more: expected shorter ones")
-        lengths = inner + 1 + _LENGTH_BYTES
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])[:-1]
-        bytes_ = np.empty(int(lengths.sum()), np.uint8)
-        bytes_[starts] = is_there
-        heads = inner.astype(np.uint32).view(np.uint8)
-        bytes_[_places(starts + 1, np.full(count, _LENGTH_BYTES))] = heads
-        if count and data is not None:
-            bytes_[_places(starts + 1 + _LENGTH_BYTES, inner)] = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
-        return lengths, bytes_
-    width = _width(kind)
-    rows = np.empty((count, 1 + width), np.uint8)
+        numbers = numbers.astype(np.uint32)
+    else:
+        numbers = _numbers(column)
+    rows = np.empty((count, 1 + numbers.itemsize), np.uint8)
     rows[:, 0] = is_there
-    rows[:, 1:] = _numbers(column).view(np.uint8).reshape(count, width)
-    rows[~is_there, 1:] = 0
-    return np.full(count, 1 + width), rows.reshape(-1)
+    rows[:, 1:] = np.ascontiguousarray(numbers).view(np.uint8).reshape(count, numbers.itemsize)
+    if column.null_count:
+        rows[~is_there, 1:] = 0
+    return rows
+
+
+def _binaries(rows: NDArray[np.uint8]) -> pa.Array:
+    """Return rows of bytes as a column, on the same memory."""
+    count, width = rows.shape
+    offsets = np.arange(count + 1, dtype=np.int64) * width
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(rows.reshape(-1))]
+    return pa.Array.from_buffers(pa.large_binary(), count, buffers)
 
 
 def _numbers(column: pa.Array) -> NDArray[Any]:
@@ -115,7 +120,8 @@ def _width(kind: pa.DataType) -> int:
     raise InputError(f"a key column of {kind}: expected integers, floats, booleans, dates, times, strings or binaries")
 
 
-def _is_text(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether the values of a type are strings or binaries."""
     return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 
 
@@ -128,4 +134,4 @@ def _places(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np
 
 
 def _with_nulls(column: pa.Array, is_there: NDArray[np.bool_]) -> pa.Array:
-    return pa.compute.if_else(pa.array(is_there), column, pa.scalar(None, column.type))
+    return pc.if_else(pa.array(is_there), column, pa.scalar(None, column.type))

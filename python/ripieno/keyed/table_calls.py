@@ -21,7 +21,7 @@ from ripieno.keyed.options import refuse_options
 from ripieno.keyed.partitioners import Partitioner
 from ripieno.keyed.table import PackedPartitions, Table, pack, unpack
 from ripieno.wire import objects
-from ripieno.wire.arrays import known
+from ripieno.wire.arrays import native_elements
 
 
 def table_regrouping(
@@ -105,7 +105,7 @@ def reduced(native: Any, combiner: Combiner, packed: PackedPartitions, algorithm
         dtype: np.array(flat, flat.dtype.newbyteorder("="), order="C") for dtype, flat in packed.flat_arrays.items()
     }
     for flat in arrays.values():
-        native.allreduce(known(flat)[0], combiner.name, algorithm)
+        native.allreduce(native_elements(flat)[0], combiner.name, algorithm)
     return united(combiner, [packed._replace(flat_arrays=arrays)])
 
 

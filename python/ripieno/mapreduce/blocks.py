@@ -8,7 +8,7 @@ from typing import Any
 
 from ripieno.errors import InputError
 from ripieno.keyed import Groups, KeyValues, Table
-from ripieno.launch.job.accumulators import AccumulatorTotals, Amounts, fold
+from ripieno.launch.job.accumulators import AccumulatorTotals, Addition, Amounts, fold
 from ripieno.mapreduce.object_pairs import ObjectPairs, are_objects
 from ripieno.mapreduce.tasks import size_bytes
 
@@ -31,11 +31,15 @@ class Reducer:
     """
 
     def __init__(
-        self, reduce: Callable[..., Any] | None, totals: AccumulatorTotals, ops: dict[int, str], rank: int
+        self,
+        reduce: Callable[..., Any] | None,
+        totals: AccumulatorTotals,
+        additions: dict[int, Addition],
+        rank: int,
     ) -> None:
         self._reduce = reduce
         self._totals = totals
-        self._ops = ops
+        self._additions = additions
         self._rank = rank
         self.blocks: list[Any] = []
         self.amounts: Amounts = {}
@@ -61,7 +65,7 @@ class Reducer:
         except Exception as error:
             error.add_note(f"in reduce, of a block of {len(block)} keys on rank {self._rank}")
             raise
-        fold(self.amounts, added, self._ops)
+        fold(self.amounts, added, self._additions)
         if result is not None:
             self.blocks.append(result)
         self.seconds += time.perf_counter() - begin

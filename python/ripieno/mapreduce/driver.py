@@ -282,8 +282,9 @@ class MapReduce(StepProgress):
                 output = self._collect(output)
         amounts: Amounts = {}
         for result in results:
-            fold(amounts, result.amounts, self._ops)
-        self._add(amounts)
+            fold(amounts, result.amounts, self._additions)
+        for accumulator, value in zip(self._accumulators, self._values_with(amounts), strict=True):
+            accumulator.value = value
         self.result = output
         self._record(results, time.perf_counter() - begin)
         if not self._in_iterations:
@@ -357,8 +358,9 @@ class MapReduce(StepProgress):
     def _run_step(self, team: RankTeam) -> list[worker.Result]:
         """Map, shuffle and reduce on all ranks. Ranks without the functions receive them first."""
         if self._known_accumulators != len(self._accumulators):
-            program = worker.TaskFunctions(self._map, self._reduce, self._shuffle, self._threads, self._ops)
-            options = f", combine={combiner_of(self._shuffle.combine).name}, accumulators={list(self._ops.values())}"
+            program = worker.TaskFunctions(self._map, self._reduce, self._shuffle, self._threads, self._additions)
+            names = [str(each) for each in self._additions.values()]
+            options = f", combine={combiner_of(self._shuffle.combine).name}, accumulators={names}"
             team.run(
                 worker.configure, SerializedValue(program, "a function of the job", self._accumulators), options=options
             )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ripieno import log
 from ripieno._types import Op
-from ripieno.launch.job.accumulators import Accumulator, Amounts, combined
+from ripieno.launch.job.accumulators import Accumulator, AddFunction, Addition, Amounts
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
 if TYPE_CHECKING:
@@ -60,19 +60,21 @@ class StepProgress:
         """Return the last result of the checkpoint from which this job has resumed, otherwise `start`."""
         return start if self.resumed_from is None else self.result
 
-    def accumulator(self, initial: Any, op: Op = "sum") -> Accumulator:
+    def accumulator(self, initial: Any, op: Op = "sum", *, add: AddFunction | None = None) -> Accumulator:
         """Return a value to which `map` and `reduce` add with ``.add(amount)``, and which the driver reads.
 
         Amounts of a step are added once it has succeeded. After a resumption the value is the checkpoint's.
 
         Parameters
         ----------
-        initial : number or array
-            The initial value. Amounts have the same shape.
+        initial : object
+            The initial value: a number or an array, or any object with `add`. Amounts have the same shape or type.
         op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
             The operation that combines amounts.
+        add : callable, optional
+            ``add(left, right)`` combines values of any type, instead of `op`, as for `Job.accumulator`.
         """
-        accumulator = Accumulator(len(self._accumulators), initial, op)
+        accumulator = Accumulator(len(self._accumulators), initial, op, add)
         if accumulator.number < len(self._restored):
             accumulator.value = self._restored[accumulator.number]
         self._accumulators.append(accumulator)
@@ -116,13 +118,15 @@ class StepProgress:
             log.note("ripieno.mapreduce", message)
 
     @property
-    def _ops(self) -> dict[int, str]:
-        return {each.number: each.op for each in self._accumulators}
+    def _additions(self) -> dict[int, Addition]:
+        return {each.number: each.addition for each in self._accumulators}
 
-    def _add(self, amounts: Amounts) -> None:
-        for each in self._accumulators:
-            if each.number in amounts:
-                each.value = combined(each.op, each.value, amounts[each.number])
+    def _values_with(self, amounts: Amounts) -> list[Any]:
+        """Return the values of all accumulators, combined with the amounts of a step."""
+        return [
+            each.with_amount(amounts[each.number]) if each.number in amounts else each.value
+            for each in self._accumulators
+        ]
 
     def _finish_iteration(self, *, is_last: bool = False) -> None:
         self.iteration += 1

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ripieno.errors import InputError, SerializationError
-from ripieno.launch.job.accumulators import Accumulator, AccumulatorTotals
+from ripieno.launch.job.accumulators import Accumulator, AccumulatorTotals, Addition
 from ripieno.launch.process import shared_message
 
 
@@ -20,12 +20,12 @@ class SerializedValue:
     """A serialized `value`. Accumulators inside it become the receiver's accumulators when it is opened."""
 
     def __init__(self, value: Any, what: str, accumulators: Sequence[Accumulator] = ()) -> None:
-        def persistent_id(each: Any) -> tuple[int, tuple[int, ...], str] | None:
+        def persistent_id(each: Any) -> tuple[int, Addition] | None:
             if type(each) is not Accumulator:
                 return None
             if not any(each is own for own in accumulators):
                 raise InputError("an accumulator of another job")
-            return each.number, getattr(each.value, "shape", ()), each.op
+            return each.number, each.addition
 
         try:
             self._pickled, self._buffers = shared_message.pack(value, persistent_id)
@@ -53,5 +53,5 @@ class _Opener(pickle.Unpickler):
         super().__init__(io.BytesIO(pickled), buffers=buffers)
         self._totals = totals
 
-    def persistent_load(self, pid: tuple[int, tuple[int, ...], str]) -> Any:
+    def persistent_load(self, pid: tuple[int, Addition]) -> Any:
         return self._totals.adder(*pid)

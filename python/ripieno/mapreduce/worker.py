@@ -18,7 +18,7 @@ import numpy as np
 from ripieno._threads import mapped
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.files.sources import version
-from ripieno.launch.job.accumulators import AccumulatorTotals, Amounts, fold
+from ripieno.launch.job.accumulators import AccumulatorTotals, Addition, Amounts, fold
 from ripieno.mapreduce import moving
 from ripieno.mapreduce.blocks import Reducer, bytes_of
 from ripieno.mapreduce.emitted import Pool, Shuffle
@@ -46,7 +46,7 @@ class TaskFunctions:
     reduce: Callable[..., Any] | None
     shuffle: Shuffle
     threads: int
-    ops: dict[int, str]
+    additions: dict[int, Addition]
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ def step(comm: Communicator, key: str, moves: bool) -> Result:
     def add(task: Task, output: Any, added: Amounts) -> None:
         with with_note(f"in the output of {task}"):
             pool.add(task, output)
-        fold(amounts, added, program.ops)
+        fold(amounts, added, program.additions)
 
     if moves:
         moved_count = _with_moves(part, add)
@@ -198,10 +198,10 @@ def step(comm: Communicator, key: str, moves: bool) -> Result:
         for each in mapped(lambda pair: _map_task(part, *pair), part.tasks, program.threads):
             add(*each)
     mapped_s = time.perf_counter()
-    reducer = Reducer(program.reduce, part.totals, program.ops, part.comm.rank)
+    reducer = Reducer(program.reduce, part.totals, program.additions, part.comm.rank)
     sent_bytes = pool.send(reducer.take)
     end = time.perf_counter()
-    fold(amounts, reducer.amounts, program.ops)
+    fold(amounts, reducer.amounts, program.additions)
     return Result(
         reducer.blocks,
         amounts,

@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno._checks import number, whole
 from ripieno.errors import InputError
+from ripieno.wire import signatures
 from ripieno.wire.arrays import (
     as_array,
     check_fits,
     check_unmasked,
     empty,
     fill,
+    flat_elements,
     in_place,
-    known,
-    line,
+    native_elements,
     reducible,
     row_size,
 )
-from ripieno.wire.forms import of_rows
 from ripieno.wire.operations import check_op
 
 #: Density of a union of index sets above which the whole range is exchanged.
@@ -78,7 +78,12 @@ def reduced(
             # Received rows must not overwrite rows that are not sent yet.
             rows = rows.copy()
     result = out if out is not None and out.dtype == rows.dtype else empty(shape, rows.dtype)
-    reduce(line(rows), line(result), row_size(rows) * known(rows)[1], of_rows(rows) or "rows of one number")
+    reduce(
+        flat_elements(rows),
+        flat_elements(result),
+        row_size(rows) * native_elements(rows)[1],
+        signatures.of_rows(rows) or "rows of one number",
+    )
     return result if out is None or out is result else fill(out, result)
 
 

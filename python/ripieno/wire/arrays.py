@@ -77,7 +77,7 @@ def check_unmasked(value: Any, what: str) -> None:
         raise InputError(f"{what}: {hidden.sum()} of {value.size} are masked{where}: fill or drop them")
 
 
-def meant(op: Any, value: Any) -> Any:
+def resolved_operation(op: Any, value: Any) -> Any:
     """Resolve `op` for `value`: return the name of an operation, or the function that combines such values.
 
     Functions that mean an operation, such as ``sum``, stand for its name with arrays, numbers, and tuples, lists and
@@ -276,7 +276,7 @@ def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
         )
 
 
-def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
+def native_elements(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
     """Return all elements in a dtype of the native module, and how many of these form one element of the input."""
     if is_native_order(contiguous.dtype):
         return contiguous, 1
@@ -286,9 +286,9 @@ def known(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
     return contiguous.reshape(-1).view(np.uint8), contiguous.dtype.itemsize
 
 
-def line(contiguous: NDArray[Any]) -> NDArray[Any]:
+def flat_elements(contiguous: NDArray[Any]) -> NDArray[Any]:
     """Return all elements along one axis, in a dtype that the native module supports."""
-    return known(contiguous)[0].reshape(-1)
+    return native_elements(contiguous)[0].reshape(-1)
 
 
 def row_size(rows: NDArray[Any]) -> int:
@@ -360,12 +360,12 @@ def in_order(algorithm: str | None, order: str | None) -> str | None:
 
 def elements(rows: NDArray[Any], counts: list[int]) -> tuple[NDArray[Any], list[int]]:
     """Return `rows` in a dtype that the native module knows, and the elements per rank for `counts` rows each."""
-    array, scale = known(rows)
+    array, scale = native_elements(rows)
     per_row = row_size(rows) * scale
     return array, [count * per_row for count in counts]
 
 
-def own(array: NDArray[Any]) -> NDArray[Any]:
+def native_copy(array: NDArray[Any]) -> NDArray[Any]:
     """Return a writable, contiguous copy in this machine's byte order."""
     if array.nbytes < ZERO_COPY_BYTES and array.dtype.isnative:
         return array.copy()
@@ -381,7 +381,7 @@ def copied(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     return copy
 
 
-def together(leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+def packed_leaves(leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
     """Copy the leaves of each dtype into one flat array. Return these arrays, and each leaf's part of them."""
     lines: list[NDArray[Any]] = []
     parts: dict[int, NDArray[Any]] = {}
@@ -427,7 +427,7 @@ def accumulator(dtype: np.dtype[Any], op: str) -> np.dtype[Any]:
     return np.dtype(np.float64) if is_short and op in ("sum", "prod") else dtype
 
 
-def octets(contiguous: NDArray[Any]) -> NDArray[Any]:
+def byte_view(contiguous: NDArray[Any]) -> NDArray[Any]:
     """Return the bytes of an array, as a flat view."""
     return contiguous.reshape(-1).view(np.uint8)
 

@@ -15,7 +15,7 @@ import ripieno._native as _native
 from ripieno.errors import SerializationError
 from ripieno.wire import packing
 from ripieno.wire.arrays import as_array, empty, split
-from ripieno.wire.forms import OBJECT
+from ripieno.wire.signatures import OBJECT_PART
 
 if TYPE_CHECKING:
     from ripieno._native import Communicator as NativeCommunicator
@@ -61,25 +61,25 @@ def _unsendable(native: NativeCommunicator, value: Any) -> Unsendable | None:
 
 def send(native: NativeCommunicator, value: Any, to: int) -> None:
     """Send a value to rank `to`, which receives it with `receive`."""
-    packed = _native.send_object(native, value, to, OBJECT)
+    packed = _native.send_object(native, value, to, OBJECT_PART)
     if packed is not None:
         _send_value(
             packed,
-            lambda kind, content: _native.send_frame(native, kind, content, to, OBJECT),
-            lambda piece: native.send(piece, to, OBJECT),
+            lambda kind, content: _native.send_frame(native, kind, content, to, OBJECT_PART),
+            lambda piece: native.send(piece, to, OBJECT_PART),
         )
 
 
 def receive(native: NativeCommunicator, source: int, lengths_bytes: list[int] | None = None) -> Any:
     """Return the next value of rank `source`. Append the number of bytes after the header to `lengths_bytes`."""
-    is_done, received = _native.receive_object(native, source, OBJECT)
+    is_done, received = _native.receive_object(native, source, OBJECT_PART)
     if is_done:
         return received
 
     def take(piece: NDArray[Any]) -> None:
         if lengths_bytes is not None:
             lengths_bytes.append(piece.nbytes)
-        native.receive(piece, source, OBJECT)
+        native.receive(piece, source, OBJECT_PART)
 
     return _take(received, take)
 
@@ -92,7 +92,7 @@ def pieces(value: Any) -> list[NDArray[Any]]:
     return found
 
 
-def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT) -> Any:
+def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT_PART) -> Any:
     """Return the root's value on every rank: the same object at the root."""
     try:
         is_done, rest = _native.broadcast_object(native, value, root, algorithm, form)
@@ -146,7 +146,7 @@ def _take(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
     return packing.unpack(pickled, buffers)
 
 
-def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT) -> list[Any]:
+def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT_PART) -> list[Any]:
     """Return every rank's value on every rank."""
     try:
         is_done, rest = _native.gather_objects(native, value, None, algorithm, form)
@@ -165,7 +165,7 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
 
 
 def gather(
-    native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT
+    native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT_PART
 ) -> list[Any] | None:
     """Return every rank's value at the root."""
     try:
@@ -207,7 +207,7 @@ def scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int,
 
 def _scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int, algorithm: str | None) -> Any:
     if algorithm is None and native.world_size <= _FEW_RANKS:
-        is_done, rest = _native.scatter_object(native, list(values or ()), root, OBJECT)
+        is_done, rest = _native.scatter_object(native, list(values or ()), root, OBJECT_PART)
         if is_done:
             return rest
         packed, firsts = rest
@@ -215,12 +215,12 @@ def _scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int
         packed = [packing.pack(movable(value)) for value in values or ()]
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
-        native.broadcast(sizes_array, root, None, OBJECT)
+        native.broadcast(sizes_array, root, None, OBJECT_PART)
         firsts = [(False, (_native.BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     for each, chunk in zip(packed, chunks, strict=False):
         _write(each, chunk)
-    native.scatter(blobs, sizes, root, algorithm, OBJECT)
+    native.scatter(blobs, sizes, root, algorithm, OBJECT_PART)
     # Copy, because a view would keep the memory of all ranks' values.
     return _value(firsts[native.rank], chunks[native.rank].copy())
 
@@ -235,12 +235,12 @@ def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str |
     sizes_array = np.array([packing.blob_bytes(each) for each in packed], np.int64)
     in_sizes_array = np.empty_like(sizes_array)
     ones = [1] * native.world_size
-    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT)
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT_PART)
     blobs, chunks = _chunks(sizes_array.tolist())
     for each, chunk in zip(packed, chunks, strict=True):
         packing.write_blob(each, chunk)
     in_blobs, in_chunks = _chunks(in_sizes_array.tolist())
-    native.alltoall(blobs, sizes_array.tolist(), in_blobs, in_sizes_array.tolist(), algorithm, OBJECT)
+    native.alltoall(blobs, sizes_array.tolist(), in_blobs, in_sizes_array.tolist(), algorithm, OBJECT_PART)
     return [packing.read_blob(chunk) for chunk in in_chunks]
 
 
@@ -252,10 +252,10 @@ def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str
         rotate(native, Unsendable(native.rank, error), distance, algorithm)
         raise
     sizes_array, in_sizes_array = np.array([packing.blob_bytes(packed)], np.int64), np.empty(1, np.int64)
-    native.rotate(sizes_array, in_sizes_array, distance, None, OBJECT)
+    native.rotate(sizes_array, in_sizes_array, distance, None, OBJECT_PART)
     blob, in_blob = empty(int(sizes_array[0]), np.uint8), empty(int(in_sizes_array[0]), np.uint8)
     packing.write_blob(packed, blob)
-    native.rotate(blob, in_blob, distance, algorithm, OBJECT)
+    native.rotate(blob, in_blob, distance, algorithm, OBJECT_PART)
     return packing.read_blob(in_blob)
 
 
@@ -274,7 +274,7 @@ def neighbour_exchange(
     for (peer, _), chunk in zip(peers, chunks, strict=True):
         packing.write_blob(packed[peer], chunk)
     in_blobs, in_chunks = _chunks([size for _, size in in_peers])
-    native.neighbour_exchange(blobs, peers, in_blobs, in_peers, algorithm, OBJECT)
+    native.neighbour_exchange(blobs, peers, in_blobs, in_peers, algorithm, OBJECT_PART)
     return {peer: packing.read_blob(chunk) for (peer, _), chunk in zip(in_peers, in_chunks, strict=True)}
 
 
@@ -284,7 +284,7 @@ def _announced(native: NativeCommunicator, peers: Sequence[tuple[int, int]]) -> 
     for peer, size_bytes in peers:
         sizes_array[peer] = size_bytes
     ones = [1] * native.world_size
-    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT)
+    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT_PART)
     return [(peer, int(size)) for peer, size in enumerate(in_sizes_array) if size]
 
 
@@ -294,7 +294,7 @@ def _announced_by(
     """Return the same as `_announced`, if `sources` are the sending ranks."""
     sizes_array, in_sizes_array = np.array([size for _, size in peers], np.int64), np.zeros(len(sources), np.int64)
     to, of = [(peer, 1) for peer, _ in peers], [(peer, 1) for peer in sorted(sources)]
-    native.neighbour_exchange(sizes_array, to, in_sizes_array, of, None, OBJECT)
+    native.neighbour_exchange(sizes_array, to, in_sizes_array, of, None, OBJECT_PART)
     return list(zip(sorted(sources), in_sizes_array.tolist(), strict=True))
 
 

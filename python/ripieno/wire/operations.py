@@ -147,14 +147,15 @@ def check_rows(parameter: str, function: Any, result: Any, like: NDArray[Any]) -
     return rows
 
 
-def check_object(function: Any, result: Any, left: Any, right: Any) -> Any:
+def check_object(function: Any, result: Any, left: Any, right: Any, parameter: str = "op") -> Any:
     """Return the result of a function of two objects, checked to have the kind of one of them."""
     kind = _kind(result)
     is_alike = kind in (_kind(left), _kind(right))
     if not is_alike and (isinstance(kind, str) or not isinstance(result, (type(left), type(right)))):
         kinds = " and ".join(dict.fromkeys(type(each).__name__ for each in (left, right)))
         raise InputError(
-            f"op={name_of(function)}: gave a {type(result).__name__} for operands of type {kinds}: expected the same"
+            f"{parameter}={name_of(function)}: gave a {type(result).__name__} for operands of type {kinds}: "
+            "expected the same"
         )
     return result
 

@@ -175,8 +175,9 @@ def launching(engine: Engine) -> None:
         assert_type(job.run(asynchronous, np.zeros(3)), list[int])
         assert_type(job.run(keyed), list[rp.KeyValues])
         assert_type(job.run(lambda comm: comm.rank), list[int])
-        rows = job.accumulator(0, op="sum")
+        rows, names = job.accumulator(0, op="sum"), job.accumulator(set(), add=set.union)
         job.run(lambda comm: rows.add(comm.rank))
+        job.run(lambda comm: names.add({comm.rank}))
         print(rows.value)
         identity: Floats = np.eye(3)
         with job.broadcast(identity, strategy="chain") as table:
@@ -246,6 +247,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     assert_type(rp.ClusteringCoefficients(checkpoint="kept").fit(graph).triangles_, NDArray[np.int64])
     assert_type(rp.ConnectedComponents().fit("edges.txt").n_components_, int)
     assert_type(rp.EffectiveDiameter(random_state=1).fit(graph).effective_diameter_, float)
+    assert_type(rp.SpectralClustering(n_clusters=2).fit_predict(graph), NDArray[np.int32])
     assert_type(rp.SpectralEmbedding(n_components=2).fit_transform(graph), Floats)
 
     axes = rp.PCA(n_components=2, workers=2).fit(X)
@@ -306,6 +308,8 @@ def files(comm: rp.Communicator) -> None:
     parts = rp.input.splits("corpus/*.csv", count=8, columns=["a"])
     for split in rp.input.share(parts, comm):
         print(split, split.size_bytes, len(split.read()))
+    rp.input.read(parts, comm)
+    rp.input.aggregate("sales/", ["region"], {"total": ("amount", "sum")}, comm, header=True).to_arrow()
     rp.input.divide("corpus/*.txt", "parts", partitions=4, nodes=["a", "b"])
     print(rp.input.assign(parts, comm.hosts))
     extract(find_pictures(["photographs"]), "vectors.npy", options=HogOptions(), workers=2)

@@ -13,9 +13,9 @@ use crate::simd::prefetch;
 /// The number of an empty slot.
 const VACANT: u32 = u32::MAX;
 /// Capacity of a line, in keys.
-const LINE_KEYS: usize = 5;
+const LINE_CAPACITY: usize = 5;
 /// Average number of keys per line at which the table grows.
-const KEYS_PER_LINE: usize = 3;
+const GROW_AT_KEYS_PER_LINE: usize = 3;
 /// Initial number of lines.
 const FIRST_LINES: usize = 8;
 /// Number of keys in a block.
@@ -27,12 +27,12 @@ const PREFETCH_DISTANCE: usize = 64;
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct KeyLine {
-    keys: [i64; LINE_KEYS],
+    keys: [i64; LINE_CAPACITY],
     /// The last entry is always `VACANT`: the result of a lookup without a match.
-    numbers: [u32; LINE_KEYS + 1],
+    numbers: [u32; LINE_CAPACITY + 1],
 }
 
-const VACANT_LINE: KeyLine = KeyLine { keys: [0; LINE_KEYS], numbers: [VACANT; LINE_KEYS + 1] };
+const VACANT_LINE: KeyLine = KeyLine { keys: [0; LINE_CAPACITY], numbers: [VACANT; LINE_CAPACITY + 1] };
 
 /// Assigns distinct keys the numbers 0, 1, 2 … in order of first appearance.
 ///
@@ -127,7 +127,7 @@ impl IntTable {
     /// # Panics
     /// If there are more than 2^32 - 1 distinct keys.
     pub fn number(&mut self, key: i64, hash: u64) -> u32 {
-        if self.keys.len() >= self.lines.len() * KEYS_PER_LINE {
+        if self.keys.len() >= self.lines.len() * GROW_AT_KEYS_PER_LINE {
             self.grow();
         }
         let mask = self.lines.len() - 1;
@@ -158,7 +158,7 @@ impl IntTable {
             let mut at = hash_int(key) as usize & (count - 1);
             let (line, slot) = loop {
                 let line = &mut self.lines[at];
-                if let Some(slot) = line.numbers[..LINE_KEYS].iter().position(|&number| number == VACANT) {
+                if let Some(slot) = line.numbers[..LINE_CAPACITY].iter().position(|&number| number == VACANT) {
                     break (line, slot);
                 }
                 at = (at + 1) & (count - 1);
@@ -222,7 +222,7 @@ fn find_by(
             prefetch(&lines[ahead as usize & mask]);
         }
         let line = &lines[hash as usize & mask];
-        let slot = (equal(line, key) | 1 << LINE_KEYS).trailing_zeros() as usize;
+        let slot = (equal(line, key) | 1 << LINE_CAPACITY).trailing_zeros() as usize;
         let number = line.numbers[slot];
         *into = number;
         misses[miss_count] = at as u32;

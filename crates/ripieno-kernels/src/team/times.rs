@@ -12,7 +12,7 @@ pub struct MemberTimes {
     /// Kernel thread ID; for the caller, of the latest calling thread.
     pub tid: i32,
     /// Number of tasks in which it took part.
-    pub order_count: u64,
+    pub task_count: u64,
     /// Time in its work without waits at barriers.
     pub computing: Duration,
     /// The remaining time of these tasks: at barriers, and while the other members started and finished.
@@ -58,10 +58,10 @@ impl TeamTimes {
     /// Return the times of a member.
     pub(super) fn of(&self, index: usize, member: &ThreadTimes) -> MemberTimes {
         let own_tasks = self.tasks.iter().skip(index + 1);
-        let (order_count, total) = own_tasks.fold((0, Duration::ZERO), |sum, each| (sum.0 + each.0, sum.1 + each.1));
+        let (task_count, total) = own_tasks.fold((0, Duration::ZERO), |sum, each| (sum.0 + each.0, sum.1 + each.1));
         let computing = Duration::from_nanos(member.computing_ns.load(Ordering::Relaxed));
         let tid = member.tid.load(Ordering::Relaxed);
-        MemberTimes { index, tid, order_count, computing, waiting: total.saturating_sub(computing) }
+        MemberTimes { index, tid, task_count, computing, waiting: total.saturating_sub(computing) }
     }
 }
 

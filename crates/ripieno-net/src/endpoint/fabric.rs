@@ -126,8 +126,8 @@ impl Fabric for Endpoint {
         }
     }
 
-    fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
-        self.shared.note_form(&mut self.entered_cache, form, text);
+    fn note_signature(&mut self, signature: u32, text: &dyn Fn() -> String) {
+        self.shared.note_signature(&mut self.entered_cache, signature, text);
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {

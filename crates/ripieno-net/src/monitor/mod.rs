@@ -35,7 +35,7 @@ use wire::{ControlConnection, ENDED};
 /// Time that a leaving rank waits for the hub to close the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long a hub stays after a failed rendezvous, to report the reason to late ranks.
-const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1000);
+const LINGER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 const EVENTS_MAX: usize = 256;
 
@@ -223,7 +223,7 @@ impl Monitor {
     fn finish_timeout(&self) -> Duration {
         match self.is_hub() {
             true if self.setup.shared.status().complete => self.setup.linger,
-            true => GOODBYE_TIMEOUT,
+            true => LINGER_TIMEOUT,
             false => CLOSE_TIMEOUT,
         }
     }

@@ -5,7 +5,7 @@ use crate::connector::UnreachedPeer;
 use crate::links::Waker;
 use crate::stream::Stream;
 use ripieno_run::membership::agreement::{self, Decision};
-use ripieno_run::membership::{CallHistory, FORM_COUNT_MAX, MembershipRequest};
+use ripieno_run::membership::{CallHistory, MembershipRequest, SIGNATURE_COUNT_MAX};
 use ripieno_run::{HEADER_BYTES, JobFailure};
 use rustix::event::EventfdFlags;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,12 +47,12 @@ pub(crate) struct EnteredCache {
     count: u64,
     communicator: Option<u32>,
     /// Recently recorded call signatures, each with the number of signatures recorded before it.
-    forms: [(u32, u64); CACHED_FORM_COUNT],
-    form_count: u64,
+    signatures: [(u32, u64); CACHED_SIGNATURE_COUNT],
+    signature_count: u64,
 }
 
 /// Number of signatures that the cache holds.
-const CACHED_FORM_COUNT: usize = 16;
+const CACHED_SIGNATURE_COUNT: usize = 16;
 
 /// A command from another thread to the monitor.
 pub(crate) enum MonitorCommand {
@@ -210,14 +210,14 @@ impl MonitorShared {
 
     /// Record the meaning of a call signature, unless the history is known to contain it.
     #[inline]
-    pub fn note_form(&self, cache: &mut EnteredCache, form: u32, words: &dyn Fn() -> String) {
-        let (known, at) = &mut cache.forms[form as usize % CACHED_FORM_COUNT];
-        if *known == form && cache.form_count - *at < FORM_COUNT_MAX as u64 / 2 {
+    pub fn note_signature(&self, cache: &mut EnteredCache, signature: u32, text: &dyn Fn() -> String) {
+        let (known, at) = &mut cache.signatures[signature as usize % CACHED_SIGNATURE_COUNT];
+        if *known == signature && cache.signature_count - *at < SIGNATURE_COUNT_MAX as u64 / 2 {
             return;
         }
-        cache.form_count += 1;
-        (*known, *at) = (form, cache.form_count);
-        self.history().history.note_form(form, words);
+        cache.signature_count += 1;
+        (*known, *at) = (signature, cache.signature_count);
+        self.history().history.note_signature(signature, text);
     }
 
     /// Send a request to the monitor. The request has no effect after the monitor's end.

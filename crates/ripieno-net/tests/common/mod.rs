@@ -35,7 +35,7 @@ pub fn connect_threads(world_size: usize, change: impl Fn(Config) -> Config) -> 
 
 pub fn header(sequence: u64, collective: Collective) -> Header {
     let kind = CallKind::Catalogued { collective, algorithm: 0, op: None, root: 0, element_count: 9 };
-    Header { communicator: 0, sequence, call: Call { kind, element: Element::U8, form: 0 } }
+    Header { communicator: 0, sequence, call: Call { kind, element: Element::U8, signature: 0 } }
 }
 
 /// Park like the executor until `progress` returns true; panic after [`TIMEOUT`].

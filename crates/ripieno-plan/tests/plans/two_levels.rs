@@ -118,14 +118,14 @@ fn busiest(plans: &[Plan], topology: &Topology) -> (usize, usize) {
 
 /// Grids of nodes and ranks per node that divide a vector evenly, so that the theoretical byte counts are exact.
 fn grids() -> impl Iterator<Item = (usize, usize)> {
-    (2..=6).flat_map(|nodes| (2..=4).map(move |locals| (nodes, locals)))
+    (2..=6).flat_map(|nodes| (2..=4).map(move |ranks_per_node| (nodes, ranks_per_node)))
 }
 
 #[test]
 fn a_node_sends_and_receives_as_much_as_a_single_rank_would() {
-    for (nodes, locals) in grids() {
-        let topology = topologies::grid(nodes, locals);
-        let layout = DataLayout::even(nodes * locals, 72_000 * nodes * locals);
+    for (nodes, ranks_per_node) in grids() {
+        let topology = topologies::grid(nodes, ranks_per_node);
+        let layout = DataLayout::even(nodes * ranks_per_node, 72_000 * nodes * ranks_per_node);
         let n = layout.vector.length_bytes;
         let share = (nodes - 1) * n / nodes;
         for (collective, expected) in [
@@ -134,32 +134,32 @@ fn a_node_sends_and_receives_as_much_as_a_single_rank_would() {
             (Collective::ReduceScatter, (share, share)),
         ] {
             let plans = checked_plans(&topology, Order::Racks, &layout, collective, 0);
-            assert_eq!(busiest(&plans, &topology), expected, "{} {nodes} x {locals}", collective.name());
+            assert_eq!(busiest(&plans, &topology), expected, "{} {nodes} x {ranks_per_node}", collective.name());
         }
-        for root in [0, nodes * locals - 1] {
+        for root in [0, nodes * ranks_per_node - 1] {
             let plans = checked_plans(
                 &topology,
                 Order::Racks,
-                &DataLayout::even(nodes * locals, LONG_ELEMENT_COUNT),
+                &DataLayout::even(nodes * ranks_per_node, LONG_ELEMENT_COUNT),
                 Collective::Broadcast,
                 root,
             );
             assert_eq!(
                 busiest(&plans, &topology),
                 (LONG_ELEMENT_COUNT * ELEMENT_BYTES, LONG_ELEMENT_COUNT * ELEMENT_BYTES),
-                "{nodes} x {locals}"
+                "{nodes} x {ranks_per_node}"
             );
             let plans = checked_plans(
                 &topology,
                 Order::Racks,
-                &DataLayout::even(nodes * locals, LONG_ELEMENT_COUNT),
+                &DataLayout::even(nodes * ranks_per_node, LONG_ELEMENT_COUNT),
                 Collective::Reduce,
                 root,
             );
             assert_eq!(
                 busiest(&plans, &topology),
                 (LONG_ELEMENT_COUNT * ELEMENT_BYTES, LONG_ELEMENT_COUNT * ELEMENT_BYTES),
-                "{nodes} x {locals}"
+                "{nodes} x {ranks_per_node}"
             );
         }
     }

@@ -25,7 +25,7 @@ struct Arrivals<'a> {
     all_runs: AllRuns<'a>,
     /// Header of a message to this rank.
     header: Header,
-    form: Option<u32>,
+    signature: Option<u32>,
     peers: &'a [usize],
     /// The peer with a matching message. If all peers sent other data: the first such peer.
     found: Option<usize>,
@@ -34,21 +34,21 @@ struct Arrivals<'a> {
 }
 
 impl Executor {
-    /// Wait until one of `peers` has sent a message to this rank on the communicator of `header`, with the given form
+    /// Wait until one of `peers` has sent a message to this rank on the communicator of `header`, with the given signature
     /// if any. Return the peer, or `None` when `is_expired` returns true for the fabric's time. Without
     /// `is_expired`, return a peer that has sent other data once all peers have done so.
     pub fn await_message(
         &mut self,
         fabric: &mut dyn Fabric,
         header: Header,
-        form: Option<u32>,
+        signature: Option<u32>,
         peers: &[usize],
         is_expired: Option<&dyn Fn(Duration) -> bool>,
     ) -> Result<Option<usize>, RunError> {
         let guard = AbandonOnPanic { executor: self, fabric };
         let Executor { in_flight, recorder, interests, interrupt, .. } = &mut *guard.executor;
         let all_runs = AllRuns { fabric: &mut *guard.fabric, recorder, in_flight, until: &|| false, is_awaited: false };
-        let mut arrivals = Arrivals { all_runs, header, form, peers, found: None, is_expired, timed_out: false };
+        let mut arrivals = Arrivals { all_runs, header, signature, peers, found: None, is_expired, timed_out: false };
         let finished = idle::finish(&mut arrivals, interests, interrupt);
         let found = arrivals.found;
         if let Err(error) = &finished {
@@ -76,7 +76,7 @@ impl Arrivals<'_> {
             Ok(Some(preamble)) => match Preamble(preamble).header() {
                 Some(header)
                     if header.communicator == self.header.communicator
-                        && self.form.is_none_or(|form| form == header.call.form)
+                        && self.signature.is_none_or(|signature| signature == header.call.signature)
                         && matches!(header.call.kind, CallKind::Message { .. }) =>
                 {
                     PeerInput::Message

@@ -27,7 +27,7 @@ pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usiz
             continue;
         }
         let position = match schedule.steps[dependency.on].operation.rows() {
-            Some(rows) if dependency.on_rows => position(rows, done),
+            Some(rows) if dependency.follows_rows => position(rows, done),
             _ => done,
         };
         let reached = position as isize + dependency.shift;
@@ -36,7 +36,7 @@ pub(super) fn limit(schedule: &Schedule, passed: &[usize], index: usize) -> usiz
         }
         let reached = reached.max(dependency.low as isize) as usize;
         let (limit, mine_there) =
-            if dependency.of_rows { (&mut limit_in_span, mine_in_span) } else { (&mut limit, mine) };
+            if dependency.selects_rows { (&mut limit_in_span, mine_in_span) } else { (&mut limit, mine) };
         if reached <= mine_there {
             return mine;
         }

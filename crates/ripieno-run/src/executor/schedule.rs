@@ -29,7 +29,7 @@ pub struct Schedule {
     /// Whether every rank has replicas. All replicas of a sender send the same steps, and all replicas of a receiver
     /// get the data.
     pub(super) is_replicated: bool,
-    /// The brief form, if the schedule has only a few short messages.
+    /// The brief signature, if the schedule has only a few short messages.
     pub(super) brief: Option<Brief>,
 }
 
@@ -57,9 +57,9 @@ pub(super) struct StepDependency {
     pub high: usize,
     pub shift: isize,
     /// The waiting step selects its rows from the shared span.
-    pub of_rows: bool,
+    pub selects_rows: bool,
     /// The earlier step selects its rows from the shared span.
-    pub on_rows: bool,
+    pub follows_rows: bool,
 }
 
 /// Steps that run in order because they share a stream.
@@ -107,7 +107,7 @@ impl Schedule {
             for dependency in &schedule.dependencies[dependencies.clone()] {
                 schedule.steps[dependency.on].may_be_zero_copy = false;
             }
-            let among_rows = |dependency: &StepDependency| dependency.of_rows || dependency.on_rows;
+            let among_rows = |dependency: &StepDependency| dependency.selects_rows || dependency.follows_rows;
             schedule.steps.push(ScheduleStep {
                 operation: operation.clone(),
                 length_bytes: operation.length_bytes(),
@@ -290,8 +290,8 @@ fn dependencies_of(index: usize, operations: &[Operation], accesses: &AccessInde
                     low: low - my_start,
                     high: high - my_start,
                     shift: theirs.span.start_bytes as isize - my_start as isize,
-                    of_rows: mine.rows.is_some(),
-                    on_rows: theirs.rows.is_some(),
+                    selects_rows: mine.rows.is_some(),
+                    follows_rows: theirs.rows.is_some(),
                 });
                 covered |= theirs.is_written && theirs.rows.is_none() && (low..high) == my_bytes;
             }

@@ -13,7 +13,7 @@ const TIMING: MembershipTiming =
 const TIMEOUTS: AgreementTimeouts = AgreementTimeouts { silence: Duration::from_secs(1), late: Duration::from_secs(5) };
 
 fn messages() -> Vec<MembershipMessage> {
-    let call: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
+    let call: WireCall = DescribedCall { header: barrier(7), signature: "shape (2, 3)".into() }.into();
     let ballot = Ballot { round: 2, rank: 3 };
     let failure = rank_failed(2, &["a".into()], "it died");
     let text = [
@@ -35,13 +35,13 @@ fn messages() -> Vec<MembershipMessage> {
         MembershipMessage::Stalled { call: call.clone(), peers: vec![1, 0, 3], blocking: Blocking::All },
         MembershipMessage::Differs { call: call.clone(), peer: 3, theirs: WireHeader(allreduce(7)) },
         MembershipMessage::Ask { communicator: 0, sequence: 7 },
-        MembershipMessage::AskForm(9),
-        MembershipMessage::Form { form: 9, text: "keys 'ä'".into() },
+        MembershipMessage::AskSignature(9),
+        MembershipMessage::Signature { signature: 9, text: "keys 'ä'".into() },
         MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(call) },
         MembershipMessage::Goodbye {
             last_calls: vec![WireHeader(barrier(6))],
             has_evicted: false,
-            form: String::new(),
+            signature: String::new(),
         },
         MembershipMessage::Lost(failure),
     ];

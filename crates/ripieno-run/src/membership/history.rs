@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, VecDeque};
 pub const CALL_COUNT_MAX: usize = 64;
 /// Number of communicators whose last collective is recorded.
 const COMMUNICATOR_COUNT_MAX: usize = 1024;
-/// Number of recorded form descriptions.
-pub const FORM_COUNT_MAX: usize = 256;
-/// Maximum length of a form description in bytes.
-const FORM_BYTES_MAX: usize = 1024;
+/// Number of recorded signature descriptions.
+pub const SIGNATURE_COUNT_MAX: usize = 256;
+/// Maximum length of a signature description in bytes.
+const SIGNATURE_BYTES_MAX: usize = 1024;
 
 /// A ring of the last [`CALL_COUNT_MAX`] headers, the last header of every communicator, and descriptions of their
-/// forms.
+/// signatures.
 #[derive(Clone, Debug)]
 pub struct CallHistory {
     ring: [Option<Header>; CALL_COUNT_MAX],
@@ -23,12 +23,12 @@ pub struct CallHistory {
     /// The last header of every communicator except the latest one's.
     last_calls: BTreeMap<u32, Header>,
     has_evicted: bool,
-    forms: Forms,
+    signatures: Signatures,
 }
 
-/// Descriptions of forms. The oldest are evicted.
+/// Descriptions of signatures. The oldest are evicted.
 #[derive(Clone, Debug, Default)]
-struct Forms {
+struct Signatures {
     text: BTreeMap<u32, String>,
     order: VecDeque<u32>,
 }
@@ -40,8 +40,8 @@ pub struct LastCalls {
     pub headers: Vec<Header>,
     /// Whether some communicators were evicted.
     pub has_evicted: bool,
-    /// Description of the latest header's form.
-    pub form: String,
+    /// Description of the latest header's signature.
+    pub signature: String,
 }
 
 impl Default for CallHistory {
@@ -51,7 +51,7 @@ impl Default for CallHistory {
             latest: 0,
             last_calls: BTreeMap::new(),
             has_evicted: false,
-            forms: Forms::default(),
+            signatures: Signatures::default(),
         }
     }
 }
@@ -69,31 +69,31 @@ impl CallHistory {
         self.ring[self.latest] = Some(header);
     }
 
-    /// Record the description of a form before the call that uses it. It is available until [`FORM_COUNT_MAX`] other
-    /// forms have been recorded.
-    pub fn note_form(&mut self, form: u32, text: &dyn Fn() -> String) {
-        if self.forms.text.contains_key(&form) {
-            self.forms.order.retain(|known| *known != form);
-            self.forms.order.push_back(form);
+    /// Record the description of a signature before the call that uses it. It is available until [`SIGNATURE_COUNT_MAX`] other
+    /// signatures have been recorded.
+    pub fn note_signature(&mut self, signature: u32, text: &dyn Fn() -> String) {
+        if self.signatures.text.contains_key(&signature) {
+            self.signatures.order.retain(|known| *known != signature);
+            self.signatures.order.push_back(signature);
             return;
         }
-        if self.forms.order.len() == FORM_COUNT_MAX
-            && let Some(oldest) = self.forms.order.pop_front()
+        if self.signatures.order.len() == SIGNATURE_COUNT_MAX
+            && let Some(oldest) = self.signatures.order.pop_front()
         {
-            self.forms.text.remove(&oldest);
+            self.signatures.text.remove(&oldest);
         }
-        self.forms.order.push_back(form);
-        self.forms.text.insert(form, truncate_end(text(), FORM_BYTES_MAX));
+        self.signatures.order.push_back(signature);
+        self.signatures.text.insert(signature, truncate_end(text(), SIGNATURE_BYTES_MAX));
     }
 
-    /// Return the description of a form, or an empty string if it is unknown or 0.
-    pub fn form(&self, form: u32) -> String {
-        self.forms.text.get(&form).cloned().unwrap_or_default()
+    /// Return the description of a signature, or an empty string if it is unknown or 0.
+    pub fn signature(&self, signature: u32) -> String {
+        self.signatures.text.get(&signature).cloned().unwrap_or_default()
     }
 
-    /// Return a call of this rank with the description of its form.
+    /// Return a call of this rank with the description of its signature.
     pub fn describe(&self, header: Header) -> DescribedCall {
-        DescribedCall { header, form: self.form(header.call.form) }
+        DescribedCall { header, signature: self.signature(header.call.signature) }
     }
 
     /// Return the rank's call at `id`, or `None` if the rank has not reached it or the entry was evicted.
@@ -119,7 +119,7 @@ impl CallHistory {
         LastCalls {
             headers: latest.iter().chain(others).copied().collect(),
             has_evicted: self.has_evicted,
-            form: latest.map(|latest| self.form(latest.call.form)).unwrap_or_default(),
+            signature: latest.map(|latest| self.signature(latest.call.signature)).unwrap_or_default(),
         }
     }
 
@@ -148,8 +148,8 @@ impl LastCalls {
     /// Return the rank's call at `id`, if it was the last of its communicator.
     pub fn at(&self, id: CollectiveId) -> Option<DescribedCall> {
         let at = self.headers.iter().position(|last| last.collective_id() == id)?;
-        let form = if at == 0 { self.form.clone() } else { String::new() };
-        Some(DescribedCall { header: self.headers[at], form })
+        let signature = if at == 0 { self.signature.clone() } else { String::new() };
+        Some(DescribedCall { header: self.headers[at], signature })
     }
 }
 
@@ -194,21 +194,24 @@ mod tests {
         assert_eq!([0, 3, 9, 4].map(|c| history.last_of(c)), [Some(of(0, 6)), Some(of(3, 1)), Some(of(9, 0)), None]);
         let last_calls = history.last_calls();
         assert_eq!(last_calls.headers[0], of(9, 0));
-        let has_left_before = [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)]
+        let has_left = [of(0, 6), of(0, 7), of(3, 1), of(3, 2), of(4, 0)]
             .map(|header| last_calls.left_before(header.collective_id()));
-        assert_eq!(has_left_before, [false, true, false, true, true]);
+        assert_eq!(has_left, [false, true, false, true, true]);
     }
 
     #[test]
     fn the_latest_256_form_descriptions_are_recorded() {
         let mut history = CallHistory::default();
-        (1..=300).for_each(|form| history.note_form(form, &|| format!("shape ({form},)")));
-        history.note_form(45, &|| unreachable!("it is known"));
-        assert_eq!((history.form(44), history.form(45), history.form(0)), ("".into(), "shape (45,)".into(), "".into()));
-        history.note_form(301, &|| "this evicts the oldest".into());
-        assert_eq!((history.form(45), history.form(46)), ("shape (45,)".into(), "".into()));
-        history.note_form(7, &|| "ä".repeat(FORM_BYTES_MAX));
-        assert!(history.form(7).len() <= FORM_BYTES_MAX + '…'.len_utf8());
+        (1..=300).for_each(|signature| history.note_signature(signature, &|| format!("shape ({signature},)")));
+        history.note_signature(45, &|| unreachable!("it is known"));
+        assert_eq!(
+            (history.signature(44), history.signature(45), history.signature(0)),
+            ("".into(), "shape (45,)".into(), "".into())
+        );
+        history.note_signature(301, &|| "this evicts the oldest".into());
+        assert_eq!((history.signature(45), history.signature(46)), ("shape (45,)".into(), "".into()));
+        history.note_signature(7, &|| "ä".repeat(SIGNATURE_BYTES_MAX));
+        assert!(history.signature(7).len() <= SIGNATURE_BYTES_MAX + '…'.len_utf8());
     }
 
     #[test]

@@ -94,7 +94,7 @@ pub(super) mod tests {
     pub fn call(collective: Collective, element_count: u64) -> Call {
         let op = (collective == Collective::Allreduce).then_some(Op::Sum);
         let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count };
-        Call { kind, element: Element::F32, form: 0 }
+        Call { kind, element: Element::F32, signature: 0 }
     }
 
     pub fn barrier(sequence: u64) -> Header {
@@ -103,7 +103,7 @@ pub(super) mod tests {
 
     pub fn message_to(to: u32, sequence: u64) -> Header {
         let kind = CallKind::Message { algorithm: 0, to, element_count: 0 };
-        Header { communicator: 0, sequence, call: Call { kind, element: Element::F32, form: 0 } }
+        Header { communicator: 0, sequence, call: Call { kind, element: Element::F32, signature: 0 } }
     }
 
     pub fn allreduce(sequence: u64) -> Header {

@@ -62,12 +62,12 @@ pub enum MembershipMessage {
         /// Sequence number of the collective.
         sequence: u64,
     },
-    /// Hub to a rank: query the description of a form.
-    AskForm(u32),
-    /// To the hub: the description of a form.
-    Form {
-        /// The queried form.
-        form: u32,
+    /// Hub to a rank: query the description of a signature.
+    AskSignature(u32),
+    /// To the hub: the description of a signature.
+    Signature {
+        /// The queried signature.
+        signature: u32,
         /// The description, or empty if it is no longer known.
         text: String,
     },
@@ -87,8 +87,8 @@ pub enum MembershipMessage {
         last_calls: Vec<WireHeader>,
         /// Whether some communicators were evicted.
         has_evicted: bool,
-        /// Description of the latest call's form.
-        form: String,
+        /// Description of the latest call's signature.
+        signature: String,
     },
     /// Hub to all: this rank has died, but a replica of it is alive.
     Lost(JobFailure),
@@ -100,18 +100,18 @@ pub enum MembershipMessage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WireCall {
     header: WireHeader,
-    form: String,
+    signature: String,
 }
 
 impl From<DescribedCall> for WireCall {
-    fn from(DescribedCall { header, form }: DescribedCall) -> WireCall {
-        WireCall { header: WireHeader(header), form }
+    fn from(DescribedCall { header, signature }: DescribedCall) -> WireCall {
+        WireCall { header: WireHeader(header), signature }
     }
 }
 
 impl From<WireCall> for DescribedCall {
-    fn from(WireCall { header, form }: WireCall) -> DescribedCall {
-        DescribedCall { header: header.0, form }
+    fn from(WireCall { header, signature }: WireCall) -> DescribedCall {
+        DescribedCall { header: header.0, signature }
     }
 }
 
@@ -136,7 +136,7 @@ impl LastCalls {
     /// Return the goodbye message of a rank.
     pub(super) fn goodbye(self) -> MembershipMessage {
         let last_calls = self.headers.into_iter().map(WireHeader).collect();
-        MembershipMessage::Goodbye { last_calls, has_evicted: self.has_evicted, form: self.form }
+        MembershipMessage::Goodbye { last_calls, has_evicted: self.has_evicted, signature: self.signature }
     }
 }
 
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn messages_decode_for_any_split_of_their_bytes() {
-        let described: WireCall = DescribedCall { header: barrier(7), form: "shape (2, 3)".into() }.into();
+        let described: WireCall = DescribedCall { header: barrier(7), signature: "shape (2, 3)".into() }.into();
         let messages = [
             MembershipMessage::Heartbeat,
             MembershipMessage::Complete,
@@ -270,8 +270,8 @@ mod tests {
             MembershipMessage::Stalled { call: described.clone(), peers: vec![1, 2, 300], blocking: Blocking::All },
             MembershipMessage::Differs { call: described.clone(), peer: 3, theirs: WireHeader(barrier(8)) },
             MembershipMessage::Answer { communicator: 0, sequence: 7, call: Some(described) },
-            MembershipMessage::Form { form: 9, text: "keys 'ä'".into() },
-            MembershipMessage::Goodbye { last_calls: vec![], has_evicted: false, form: String::new() },
+            MembershipMessage::Signature { signature: 9, text: "keys 'ä'".into() },
+            MembershipMessage::Goodbye { last_calls: vec![], has_evicted: false, signature: String::new() },
             MembershipMessage::Lost(failure(10)),
             MembershipMessage::Agreement(AgreementMessage::Propose {
                 epoch: 3,

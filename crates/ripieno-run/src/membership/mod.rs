@@ -27,7 +27,7 @@ mod spoke;
 mod tests;
 mod waits;
 
-pub use history::{CALL_COUNT_MAX, CallHistory, FORM_COUNT_MAX};
+pub use history::{CALL_COUNT_MAX, CallHistory, SIGNATURE_COUNT_MAX};
 pub use inquiry::{describe, describe_pair, is_same_collective, name_ranks};
 pub use machine::Membership;
 pub use message::{MESSAGE_BYTES_MAX, MembershipMessage, MessageError, MessageInbox};

@@ -95,7 +95,9 @@ impl Spoke {
                 let call = header.map(|header| history.describe(header).into());
                 self.send(MembershipMessage::Answer { communicator, sequence, call })
             }
-            MembershipMessage::AskForm(form) => self.send(MembershipMessage::Form { form, text: history.form(form) }),
+            MembershipMessage::AskSignature(signature) => {
+                self.send(MembershipMessage::Signature { signature, text: history.signature(signature) })
+            }
             MembershipMessage::Goodbye { .. } => {
                 self.hub_link = HubLink::Leaving;
                 vec![]

@@ -316,13 +316,13 @@ fn a_mismatch_names_every_rank_that_has_called() {
     assert!(world.failures.iter().all(|failure| *failure == Some(mismatch.clone())), "{:?}", world.failures);
 }
 
-fn of_form(header: Header, form: u32) -> Header {
-    Header { call: Call { form, ..header.call }, ..header }
+fn with_signature(header: Header, signature: u32) -> Header {
+    Header { call: Call { signature, ..header.call }, ..header }
 }
 
-/// Let `rank` call `header`, with `text` as the description of its form.
+/// Let `rank` call `header`, with `text` as the description of its signature.
 fn enter_call(world: &mut MembershipWorld, rank: usize, header: Header, text: &str) {
-    world.ranks[rank].1.note_form(header.call.form, &|| text.to_string());
+    world.ranks[rank].1.note_signature(header.call.signature, &|| text.to_string());
     if header.call.concerns_all() {
         world.enter(rank, header);
     }
@@ -332,7 +332,7 @@ fn enter_call(world: &mut MembershipWorld, rank: usize, header: Header, text: &s
 fn different_forms_are_described_by_any_rank_that_detects_them() {
     for (finder, peer) in [(0, 2), (2, 0), (1, 2), (2, 1)] {
         let mut world = MembershipWorld::connected(4);
-        let [wide, tall] = [1, 2].map(|form| of_form(allreduce(7), form));
+        let [wide, tall] = [1, 2].map(|signature| with_signature(allreduce(7), signature));
         (0..4).for_each(|rank| match rank {
             2 => enter_call(&mut world, rank, tall, "shape (3, 2)"),
             _ => enter_call(&mut world, rank, wide, "shape (2, 3)"),
@@ -350,7 +350,7 @@ fn different_forms_are_described_by_any_rank_that_detects_them() {
 fn different_ends_of_a_message_are_described_by_any_rank_that_detects_them() {
     for (finder, peer) in [(0, 1), (1, 0), (1, 2)] {
         let mut world = MembershipWorld::connected(3);
-        let [mine, theirs] = [1, 2].map(|form| of_form(message_to(finder as u32, 0), form));
+        let [mine, theirs] = [1, 2].map(|signature| with_signature(message_to(finder as u32, 0), signature));
         enter_call(&mut world, finder, mine, "shape (2, 3)");
         enter_call(&mut world, peer, theirs, "shape (3, 2)");
         world.request(finder, MembershipRequest::Differs { mine, peer, theirs });
@@ -365,13 +365,16 @@ fn different_ends_of_a_message_are_described_by_any_rank_that_detects_them() {
 fn a_difference_is_reported_without_waiting_for_silent_ranks() {
     for header in [allreduce(7), message_to(1, 0)] {
         let mut world = MembershipWorld::connected(3);
-        enter_call(&mut world, 1, of_form(header, 1), "shape (2, 3)");
+        enter_call(&mut world, 1, with_signature(header, 1), "shape (2, 3)");
         world.frozen.push(2);
-        world.request(1, MembershipRequest::Differs { mine: of_form(header, 1), peer: 2, theirs: of_form(header, 2) });
+        world.request(
+            1,
+            MembershipRequest::Differs { mine: with_signature(header, 1), peer: 2, theirs: with_signature(header, 2) },
+        );
         assert_eq!(world.failures[0], None);
         world.pass(hub::ANSWER_WAIT);
         let Some(JobFailure::Mismatch { description }) = &world.failures[0] else { panic!("{:?}", world.failures) };
-        assert!(description.contains("shape (2, 3)") && description.contains("form #00000002"), "{description}");
+        assert!(description.contains("shape (2, 3)") && description.contains("signature #00000002"), "{description}");
     }
 }
 

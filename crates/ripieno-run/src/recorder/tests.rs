@@ -13,7 +13,7 @@ fn record(bytes: u64, peer_count: u16) -> CollectiveRecord {
         root: 0,
         element_count: 10,
     };
-    let call = Call { kind, element: Element::F32, form: 0 };
+    let call = Call { kind, element: Element::F32, signature: 0 };
     CollectiveRecord::of(&Header { communicator: 0, sequence: 0, call }, bytes, peer_count)
 }
 

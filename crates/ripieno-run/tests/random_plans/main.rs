@@ -19,7 +19,7 @@ fn executed(runs: &[Vec<Plan>], scale: PlanScale, states: &[BufferContents]) -> 
     let element_count = scale.element_count as u64;
     let (collective, element, op) = (Collective::Allreduce, Element::I32, Some(scale.op));
     let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count };
-    let call = Call { kind, element, form: 0 };
+    let call = Call { kind, element, signature: 0 };
     let replicas = Replicas::new(scale.rank_count * scale.replicas, scale.replicas);
     let worlds = worlds(scale.rank_count * scale.replicas, scale.link_bytes, scale.chunk_bytes);
     let by_rank: Vec<Vec<Vec<Vec<i32>>>> = std::thread::scope(|scope| {

@@ -53,16 +53,16 @@ impl SparseForm<'_> {
 
     /// Return the call for comparison between ranks, and register the layout of a row with `fabric`.
     pub(super) fn call(&self, configuration: u32, fabric: &mut dyn Fabric) -> Call {
-        fabric.note_form(self.row.form(), &|| self.row.words());
+        fabric.note_signature(self.row.signature(), &|| self.row.text());
         let kind = CallKind::Sparse { configuration, op: self.op, width: self.width as u64 };
-        Call { kind, element: self.element, form: self.row.form() }
+        Call { kind, element: self.element, signature: self.row.signature() }
     }
 }
 
 impl fmt::Display for SparseForm<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rows of {} × {}, {}", self.element.name(), self.width, self.op.name())?;
-        let row = self.row.words();
+        let row = self.row.text();
         if row.is_empty() { Ok(()) } else { write!(f, ", {row}") }
     }
 }

@@ -175,10 +175,10 @@ impl Fabric for WorldRank {
         false
     }
 
-    fn note_form(&mut self, form: u32, words: &dyn Fn() -> String) {
+    fn note_signature(&mut self, signature: u32, text: &dyn Fn() -> String) {
         let mut world = self.scheduler.lock();
         let monitor = world.processes[self.first_rank].monitors.get_mut(&self.world).expect("each world has a monitor");
-        monitor.history.note_form(form, words);
+        monitor.history.note_signature(signature, text);
     }
 
     fn differs(&mut self, mine: Header, peer: usize, theirs: Header) {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -37,10 +36,11 @@ from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEsti
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 #: From this rank on, conjugate gradients need fewer operations.
 CG_RANK = 16
@@ -92,28 +92,13 @@ class ALS(IterativeEstimator, ObservedEstimator):
         rating, or, with exactly three columns, use their order.
     exchange : {"auto", "allgather", "needed"}, default="auto"
         How factors reach the workers: all factors to all workers, only needed factors, or the cheaper of the two.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
-        the same ratings with the same parameters (except `max_iter`) resumes from it, with any number of workers.
-    every : int or None, default=None
-        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
-        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
-        after each iteration.
     random_state : int, RandomState or None, default=None
         Source of the initial factors. With an int, equal input gives bitwise equal factors on any number of workers.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "objective", "rmse" (for explicit ratings), and rank 0's "compute_s" and "communication_s".
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -169,24 +154,11 @@ class ALS(IterativeEstimator, ObservedEstimator):
         solver: str = "auto",
         columns: tuple[str, str, str] | None = None,
         exchange: str = "auto",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
         random_state: int | np.random.RandomState | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-            on_iteration=on_iteration,
-        )
+        super().__init__(**common)
         self.rank = rank
         self.implicit = implicit
         self.reg = reg
@@ -196,6 +168,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
         self.columns = columns
         self.exchange = exchange
         self.random_state = random_state
+        self.on_iteration = on_iteration
 
     @reported
     def fit(self, ratings: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> ALS:

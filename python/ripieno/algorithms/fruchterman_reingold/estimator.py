@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
@@ -28,10 +27,11 @@ from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 Reals = NDArray[np.float64]
 
@@ -62,29 +62,14 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
     theta : float, default=0.7
         For "barnes-hut": a cluster acts as one point if its box is narrower than `theta` times its distance. Smaller
         values are more exact and slower.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
-        the same graph with the same parameters resumes from it.
-    every : int or None, default=None
-        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
-        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
-        after each iteration.
     random_state : int, RandomState instance or None, default=None
         Source of the random positions.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "change" (compared with `threshold`), "step" (maximum length of a move), "approximation", and rank 0's
         "compute_s" and "communication_s".
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -142,24 +127,11 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
         fixed: Sequence[Any] = (),
         approximation: str = "auto",
         theta: float = 0.7,
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
         random_state: int | np.random.RandomState | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-            on_iteration=on_iteration,
-        )
+        super().__init__(**common)
         self.dim = dim
         self.k = k
         self.iterations = iterations
@@ -169,6 +141,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
         self.approximation = approximation
         self.theta = theta
         self.random_state = random_state
+        self.on_iteration = on_iteration
 
     @reported
     def fit(

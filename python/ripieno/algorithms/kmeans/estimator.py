@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -35,10 +34,11 @@ from ripieno.kernels import THREAD_MODELS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 RANDOM_RUN_COUNT = 10
 
@@ -67,17 +67,6 @@ class KMeans(
         the features, or when no label changes.
     random_state : int, RandomState instance or None, default=None
         Source of the initial centroids; an int makes them reproducible.
-    checkpoint : path, default=None
-        Folder to which the fit saves the centroids, at most once a second. The same fit resumes from it with bitwise
-        equal results, also with other numbers of workers and threads.
-    every : int or None, default=None
-        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
-        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
-        after each iteration.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
     thread_model : {"fork-join", "bsp"}, default="fork-join"
         How a worker's threads execute an iteration; the result is the same. "fork-join" forks for the assignment and
         again for the sums. "bsp" runs both phases with a barrier between.
@@ -98,12 +87,6 @@ class KMeans(
         take more than half of a worker's available memory. `bounds` and `thread_model` have no effect with divided
         centroids, and a checkpoint covers a single run. With `init="k-means++"` or an array,
         each worker holds all initial centroids before it divides them.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     algorithm : {"lloyd", "elkan"}, default="lloyd"
         Accepted for programs that use scikit-learn. Both give the same result; `bounds` selects the computation.
     verbose : int, default=0
@@ -120,6 +103,8 @@ class KMeans(
         - "iteration": "run", "iteration" (from 1), "inertia", "squared_shift", "compared" (share of row-centroid pairs
           not ruled out), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
           "compute_s" and "communication_s", and, for divided centroids, "stages" (rank 0's seconds by stage).
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -196,29 +181,16 @@ class KMeans(
         max_iter: int = 300,
         tol: float = 1e-4,
         random_state: int | np.random.RandomState | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        workers: int = 1,
-        threads: int | None = None,
         thread_model: Literal["fork-join", "bsp"] = "fork-join",
         assign: Literal["exact", "near"] = "exact",
         bounds: Literal["auto", "none"] = "auto",
         centroids: Literal["auto", "whole", "divided"] = "auto",
-        engine: str | Engine | Job = "local",
-        on_failure: OnFailure = "raise",
         algorithm: Literal["lloyd", "elkan"] = "lloyd",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-            on_iteration=on_iteration,
-        )
+        super().__init__(**common)
         self.n_clusters = n_clusters
         self.init = init
         self.n_init = n_init
@@ -231,6 +203,7 @@ class KMeans(
         self.centroids = centroids
         self.algorithm = algorithm
         self.verbose = verbose
+        self.on_iteration = on_iteration
 
     @reported
     def fit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,10 +23,11 @@ from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 
 class MiniBatchKMeans(KMeans):
@@ -55,26 +55,11 @@ class MiniBatchKMeans(KMeans):
         A fit ends after this many consecutive batches without a lower smoothed inertia; None disables this rule.
     random_state : int, RandomState instance or None, default=None
         Source of the start and of the batches; an int makes them reproducible for any number of workers.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
-        the same rows with the same parameters (except `max_iter`) resumes from it, with any number of workers.
-    every : int or None, default=None
-        Save the fit every this many batches: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
-        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
-        each batch.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     on_iteration : callable or None, default=None
         Called in the calling process with a dict for each batch of `fit`: "event" ("step"), "step" (from 1),
         "step_count" (the maximum), "batch_inertia" (of the batch before the move, per weight) and "squared_shift".
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -138,13 +123,8 @@ class MiniBatchKMeans(KMeans):
         tol: float = 0.0,
         max_no_improvement: int | None = 10,
         random_state: int | np.random.RandomState | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[FitParameters],
     ) -> None:
         super().__init__(
             n_clusters,
@@ -153,13 +133,8 @@ class MiniBatchKMeans(KMeans):
             max_iter=max_iter,
             tol=tol,
             random_state=random_state,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            checkpoint=checkpoint,
-            every=every,
-            on_failure=on_failure,
             on_iteration=on_iteration,
+            **common,
         )
         self.init_size = init_size
         self.batch_size = batch_size

@@ -40,10 +40,11 @@ from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemor
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import WorkerParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 
 class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
@@ -243,19 +244,11 @@ class LinearRegression(LeastSquares):
     solver : {"auto", "normal", "tsqr"}, default="auto"
         "normal" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and accepts linearly dependent
         columns. "auto" uses "normal", and then "tsqr" if too many digits would be lost.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
+    **common : WorkerParameters
+        Where the fit runs: `workers`, `threads`, `engine` and `on_failure`.
 
     Attributes
     ----------
@@ -300,18 +293,14 @@ class LinearRegression(LeastSquares):
         fit_intercept: bool = True,
         positive: bool = False,
         solver: str = "auto",
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[WorkerParameters],
     ) -> None:
-        super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
-        )
+        super().__init__(**common)
         self.fit_intercept = fit_intercept
         self.positive = positive
         self.solver = solver
+        self.on_iteration = on_iteration
 
     def _store_solution(self, solution: program.Solution) -> None:
         self.rank_, self.singular_, self.solver_ = solution.rank, solution.singular, solution.solver
@@ -331,19 +320,11 @@ class Ridge(FromResult, LeastSquares):
     solver : {"auto", "normal", "tsqr"}, default="auto"
         "normal" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree. "auto" uses "normal", and then
         "tsqr" if too many digits would be lost.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
+    **common : WorkerParameters
+        Where the fit runs: `workers`, `threads`, `engine` and `on_failure`.
 
     Attributes
     ----------
@@ -383,19 +364,15 @@ class Ridge(FromResult, LeastSquares):
         fit_intercept: bool = True,
         positive: bool = False,
         solver: str = "auto",
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[WorkerParameters],
     ) -> None:
-        super().__init__(
-            workers=workers, threads=threads, engine=engine, on_failure=on_failure, on_iteration=on_iteration
-        )
+        super().__init__(**common)
         self.alpha = alpha
         self.fit_intercept = fit_intercept
         self.positive = positive
         self.solver = solver
+        self.on_iteration = on_iteration
 
     def _saved_arrays(self) -> dict[str, NDArray[Any]]:
         return {"coef": self.coef_, "intercept": np.asarray(self.intercept_)}

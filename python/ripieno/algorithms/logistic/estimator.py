@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -48,10 +47,11 @@ from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 Reals = NDArray[np.float64]
 
@@ -77,27 +77,12 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         Maximum number of iterations.
     warm_start : bool, default=False
         Whether to start from the result of the last fit.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second, and at its
-        end. A later fit of the same rows with the same parameters (except `tol` and `max_iter`) resumes from it.
-    every : int or None, default=None
-        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
-        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
-        after each iteration.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
         "objective", "gradient" (its largest entry, scaled as for `tol`), and rank 0's "compute_s" and
         "communication_s".
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -159,29 +144,17 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         tol: float = 1e-4,
         max_iter: int = 100,
         warm_start: bool = False,
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-            on_iteration=on_iteration,
-        )
+        super().__init__(**common)
         self.C = C
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
+        self.on_iteration = on_iteration
 
     @reported
     def fit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -27,10 +26,11 @@ from ripieno.graph import Graph
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
 
@@ -110,28 +110,13 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         Distribution of jump targets: a weight >= 0 per vertex, 0 for missing vertices. None: uniform.
     dangling : dict or (vertices, values), default=None
         Distribution of the next vertex after a vertex without out-edges. None: as `personalization`.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
-        the same graph with the same parameters (except `max_iter`) resumes from it, with any number of workers.
-    every : int or None, default=None
-        Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
-        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
-        after each iteration.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     verbose : int, default=0
         If above 0, print a line per iteration.
     on_iteration : callable or None, default=None
         Called in the calling process with a dict for each iteration: "event" ("iteration"), "iteration" (from 1),
         "error", "goal", "edges_per_s", and rank 0's "compute_s" and "communication_s".
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -183,30 +168,18 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         max_iter: int = 1000,
         personalization: Probabilities | None = None,
         dangling: Probabilities | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        on_failure: OnFailure = "raise",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-            on_iteration=on_iteration,
-        )
+        super().__init__(**common)
         self.damping = damping
         self.tol = tol
         self.max_iter = max_iter
         self.personalization = personalization
         self.dangling = dangling
         self.verbose = verbose
+        self.on_iteration = on_iteration
 
     @reported
     def fit(

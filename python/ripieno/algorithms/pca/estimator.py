@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -30,10 +29,11 @@ from ripieno.errors import InputError
 from ripieno.input.matrix import InMemorySparse, LocalRows
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 FLOATS = [np.float64, np.float32]
 
@@ -59,27 +59,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         Number of refinements of the random subspace; "auto" means 7 for fewer than a tenth of all components, else 4.
     random_state : int, RandomState instance or None, default=None
         Source of the random subspace.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The random subspace is saved there during refinement, at most once
-        a second. A later fit with the same shape and parameters resumes from it, with any number of workers. Other
-        solvers save nothing.
-    every : int or None, default=None
-        Save the fit every this many refinements: to the `checkpoint` folder, and to memory if `on_failure` restarts
-        fits. Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory
-        after each refinement.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -145,29 +129,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         n_oversamples: int = 10,
         iterated_power: int | str = "auto",
         random_state: int | np.random.RandomState | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-            on_iteration=on_iteration,
-        )
+        super().__init__(**common)
         self.n_components = n_components
         self.whiten = whiten
         self.svd_solver = svd_solver
         self.n_oversamples = n_oversamples
         self.iterated_power = iterated_power
         self.random_state = random_state
+        self.on_iteration = on_iteration
 
     @reported
     def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> PCA:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -37,10 +36,11 @@ from ripieno.input.matrix.libsvm import InMemoryRows, LabeledSparseRows, LibsvmF
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Input = ArrayLike | csr_matrix | PathLike | Sequence[PathLike] | Sequence[Split]
@@ -87,25 +87,10 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     random_state : int, RandomState instance or None, default=None
         Source of the rows of each step and of the order of steps. With an int, every run with the same number of
         workers gives bitwise equal results.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
-        the same rows with the same parameters (except `max_iter`) resumes from it, with any number of workers.
-    every : int or None, default=None
-        Save the fit every this many epochs: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
-        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
-        each epoch.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
     on_iteration : callable or None, default=None
         Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch", from 1, and "loss".
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -173,23 +158,10 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         tol: float | None = 1e-4,
         n_iter_no_change: int = 5,
         random_state: int | np.random.RandomState | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        on_failure: OnFailure = "raise",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-            on_iteration=on_iteration,
-        )
+        super().__init__(**common)
         self.n_features = n_features
         self.loss = loss
         self.alpha = alpha
@@ -200,6 +172,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         self.tol = tol
         self.n_iter_no_change = n_iter_no_change
         self.random_state = random_state
+        self.on_iteration = on_iteration
 
     @reported
     def fit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +14,8 @@ from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.worker_estimator import IterativeEstimator
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from ripieno._types import Rows
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 
 class ClusteringCoefficients(IterativeEstimator):
@@ -29,23 +26,8 @@ class ClusteringCoefficients(IterativeEstimator):
 
     Parameters
     ----------
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later
-        fit of the same graph resumes from it, with any number of workers.
-    every : int or None, default=None
-        Save the fit every this many blocks: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
-        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
-        each block.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -92,25 +74,6 @@ class ClusteringCoefficients(IterativeEstimator):
     resumed_from_: int | None
 
     _block_edges = program.BLOCK_EDGES
-
-    def __init__(
-        self,
-        *,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        on_failure: OnFailure = "raise",
-    ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-        )
 
     @reported
     def fit(

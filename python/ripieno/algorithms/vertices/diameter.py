@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,11 @@ from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 
 class EffectiveDiameter(IterativeEstimator):
@@ -38,23 +38,8 @@ class EffectiveDiameter(IterativeEstimator):
         Maximum number of steps.
     random_state : int, RandomState instance or None, default=None
         Source of the strings. With an int, the result does not depend on the number of workers.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
-        the same graph with the same parameters (except `max_iter`) resumes from it, with any number of workers.
-    every : int or None, default=None
-        Save the fit every this many steps: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
-        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
-        each step.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -98,21 +83,9 @@ class EffectiveDiameter(IterativeEstimator):
         n_strings: int = 64,
         max_iter: int = 1000,
         random_state: int | np.random.RandomState | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        on_failure: OnFailure = "raise",
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-        )
+        super().__init__(**common)
         self.share = share
         self.n_strings = n_strings
         self.max_iter = max_iter

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -20,10 +19,11 @@ from ripieno.algorithms.worker_estimator import IterativeEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure, Rows
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-    from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
 
 
 class SpectralEmbedding(IterativeEstimator):
@@ -41,23 +41,8 @@ class SpectralEmbedding(IterativeEstimator):
         Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.
     random_state : int, RandomState instance or None, default=None
         Source of the initial vectors.
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
-        the same graph with the same parameters (except `max_iter`) resumes from it, with any number of workers.
-    every : int or None, default=None
-        Save the fit every this many products: to the `checkpoint` folder, and to memory if `on_failure` restarts fits.
-        Each save to the folder costs a disk write. None: save to the folder at most once a second, and to memory after
-        each product.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -113,21 +98,9 @@ class SpectralEmbedding(IterativeEstimator):
         tol: float = 1e-6,
         max_iter: int = 200,
         random_state: int | np.random.RandomState | None = None,
-        workers: int = 1,
-        threads: int | None = None,
-        engine: str | Engine | Job = "local",
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: int | None = None,
-        on_failure: OnFailure = "raise",
+        **common: Unpack[FitParameters],
     ) -> None:
-        super().__init__(
-            checkpoint=checkpoint,
-            every=every,
-            workers=workers,
-            threads=threads,
-            engine=engine,
-            on_failure=on_failure,
-        )
+        super().__init__(**common)
         self.n_components = n_components
         self.drop_first = drop_first
         self.tol = tol
@@ -171,8 +144,7 @@ class SpectralEmbedding(IterativeEstimator):
         """
         for name in ("n_components", "max_iter"):
             check_count(name, getattr(self, name))
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise InputError(f"tol={self.tol!r}: expected a number >= 0")
+        check_tolerance(self.tol)
         graph = graph_for_fit(graph, comm=comm, rows=rows)
         options = program.SpectralOptions(
             count=self.n_components + bool(self.drop_first),
@@ -190,15 +162,26 @@ class SpectralEmbedding(IterativeEstimator):
         first = parts[0]
         self.eigenvalues_ = first.eigenvalues[bool(self.drop_first) :]
         self.residual_, self.n_iter_, self.resumed_from_ = first.residual, first.step_count, first.resumed_from
-        if first.residual > self.tol:
-            warnings.warn(
-                f"after max_iter={self.max_iter} products the residual is {first.residual:.3g}, more than "
-                f"tol={self.tol:.3g}: allow more iterations, or a higher tol",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        warn_if_unfinished(self)
         return self
 
     def fit_transform(self, graph: Any, y: object = None) -> NDArray[np.float64]:
         """Compute the embedding and return the coordinates, (n, n_components)."""
         return self.fit(graph).embedding_
+
+
+def check_tolerance(tol: Any) -> None:
+    """Raise InputError if `tol` is no number >= 0."""
+    if not (isinstance(tol, Real) and float(tol) >= 0):
+        raise InputError(f"tol={tol!r}: expected a number >= 0")
+
+
+def warn_if_unfinished(model: Any) -> None:
+    """Warn if the eigenvectors of a fitted model did not reach its `tol`."""
+    if model.residual_ > model.tol:
+        warnings.warn(
+            f"after max_iter={model.max_iter} products the residual is {model.residual_:.3g}, more than "
+            f"tol={model.tol:.3g}: allow more iterations, or a higher tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )

@@ -164,6 +164,10 @@ class Csv:
                 if len(table):
                     yield table
 
+    def empty(self, split: FilePart) -> pa.Table:
+        """Return a table of no rows."""
+        return self.schema.empty_table()
+
     def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the range of the split."""
         return ((split.start, split.stop),)

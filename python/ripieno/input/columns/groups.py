@@ -146,6 +146,11 @@ class GroupedFormat:
         source, start, stop, names = self._found(split)
         return source.blocks(start, stop, names, block_bytes)
 
+    def empty(self, split: FilePart) -> pa.Table:
+        """Return a table of no rows."""
+        source, _, _, names = self._found(split)
+        return pa.schema([source.own.field(name) for name in names], source.own.metadata).empty_table()
+
     def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the whole file."""
         return ((0, size_bytes(split.path)),)

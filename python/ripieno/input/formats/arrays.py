@@ -199,6 +199,10 @@ class ArraySplits:
         step = max(1, block_bytes // max(1, self.row_bytes))
         return self._array(split).blocks(*self._range(split), step)
 
+    def empty(self, split: FilePart) -> NDArray[Any]:
+        """Return an array of no rows."""
+        return np.empty((0, *self.shape[1:]), self.dtype)
+
     def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the byte range of the rows."""
         return ((self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes),)

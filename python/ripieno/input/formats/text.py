@@ -51,6 +51,10 @@ class Text:
                 yield text
                 at = begin + len(text)
 
+    def empty(self, split: FilePart) -> bytes:
+        """Return no lines."""
+        return b""
+
     def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
         """Return the range of the split, from the first line that begins in it to the end of the last one."""
         with split.opened(split.path) as file, input_errors(split.path):

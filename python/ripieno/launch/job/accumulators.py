@@ -5,10 +5,12 @@ Amounts are combined task by task, in order of rank, so a sum has the same bits 
 
 from __future__ import annotations
 
+import copy
 import itertools
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Number
 from typing import Any, NoReturn
 
@@ -16,11 +18,71 @@ import numpy as np
 
 from ripieno._types import Op
 from ripieno.errors import InputError
-from ripieno.wire.operations import ARITHMETIC, PAIRWISE, named, text_of
+from ripieno.wire.operations import ARITHMETIC, PAIRWISE, check_object, description_of, named, text_of
 
 Amounts = dict[int, Any]
+AddFunction = Callable[[Any, Any], Any]
 
 _numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class Addition:
+    """How an accumulator combines two amounts.
+
+    Attributes
+    ----------
+    op
+        An operation of numbers and arrays, or a function of any two amounts.
+    shape
+        Shape of the numbers or arrays; unused for a function.
+    """
+
+    op: str | AddFunction
+    shape: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, initial: Any, op: Op, add: AddFunction | None) -> Addition:
+        """Return the addition that the arguments of `Job.accumulator` mean, or raise `InputError`."""
+        op = named(op)
+        if add is not None:
+            if op != "sum":
+                raise InputError(f"op={text_of(op)} and add={text_of(add)}: expected one of them")
+            if not callable(add):
+                raise InputError(f"add: a {type(add).__name__}: expected a function of two values")
+            return cls(add)
+        if op not in ARITHMETIC:
+            hint = "; pass any other function as add=" if callable(op) else ""
+            raise InputError(f"op={text_of(op)}: expected one of {', '.join(ARITHMETIC)}{hint}")
+        _check_number(initial)
+        return cls(op, np.shape(initial))
+
+    def check(self, amount: Any) -> None:
+        """Raise `InputError` unless `amount` can be added. A function checks its own operands."""
+        if isinstance(self.op, str):
+            _check_number(amount)
+            if np.shape(amount) != self.shape:
+                raise InputError(f"accumulator.add: the shape is {np.shape(amount)}: expected {self.shape}")
+
+    def copied(self, amount: Any) -> Any:
+        """Return a copy that neither the owner of `amount` nor a function that modifies its operands can change."""
+        if isinstance(self.op, str):
+            return np.array(amount) if isinstance(amount, np.ndarray) else amount
+        try:
+            return copy.deepcopy(amount)
+        except TypeError as error:
+            raise InputError(f"accumulator: a {type(amount).__name__} cannot be copied: {error}") from error
+
+    def combined(self, left: Any, right: Any) -> Any:
+        """Return the combination of two amounts. It may take over `left`, but never refers to `right`."""
+        if isinstance(self.op, str):
+            scalar, elementwise = PAIRWISE[self.op]
+            are_arrays = isinstance(left, np.generic | np.ndarray) or isinstance(right, np.generic | np.ndarray)
+            return elementwise(left, right) if are_arrays else scalar(left, right)
+        return check_object(self.op, self.op(left, self.copied(right)), left, right, parameter="add")
+
+    def __str__(self) -> str:
+        return self.op if isinstance(self.op, str) else description_of(self.op)
 
 
 class Accumulator:
@@ -30,18 +92,18 @@ class Accumulator:
 
     Attributes
     ----------
-    value : number or ndarray
+    value : object
         The initial value, combined with the amounts of all successful steps.
     """
 
-    def __init__(self, number: int, initial: Any, op: Op) -> None:
-        op = named(op)
-        if op not in ARITHMETIC:
-            raise InputError(f"op={text_of(op)}: expected one of {', '.join(ARITHMETIC)}")
-        _check_number(initial)
+    def __init__(self, number: int, initial: Any, op: Op, add: AddFunction | None) -> None:
         self.number = number
-        self.op = op
-        self.value = initial
+        self.addition = Addition.of(initial, op, add)
+        self.value = self.addition.copied(initial)
+
+    def with_amount(self, amount: Any) -> Any:
+        """Return the value combined with `amount`. The value itself stays as it is."""
+        return self.addition.combined(self.addition.copied(self.value), amount)
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("an accumulator is known to the functions of its own job only")
@@ -55,47 +117,41 @@ class JobAccumulator(Accumulator):
 
     Attributes
     ----------
-    value : number or ndarray
+    value : object
         The initial value, combined with the amounts of all successful programs.
     """
 
-    def __init__(self, initial: Any, op: Op) -> None:
-        super().__init__(next(_numbers), initial, op)
+    def __init__(self, initial: Any, op: Op, add: AddFunction | None) -> None:
+        super().__init__(next(_numbers), initial, op, add)
 
     def add(self, amount: Any) -> None:
-        """Combine, in a program, the value with `amount`, a number or an array of the shape of the initial value.
+        """Combine, in a program, the value with a copy of `amount`.
+
+        Without a function, `amount` is a number, or an array of the shape of the initial value.
 
         Raises
         ------
         InputError
             If `amount` is no number or has another shape, or if the thread does not run a program.
         """
-        PROGRAMS.adder(self.number, np.shape(self.value), self.op).add(amount)
+        PROGRAMS.adder(self.number, self.addition).add(amount)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _adder, (self.number, np.shape(self.value), self.op)
+        return _adder, (self.number, self.addition)
 
 
 class Adder:
     """An accumulator as seen by a task."""
 
-    def __init__(self, totals: AccumulatorTotals, number: int, shape: tuple[int, ...], op: str) -> None:
+    def __init__(self, totals: AccumulatorTotals, number: int, addition: Addition) -> None:
         self._totals = totals
         self._number = number
-        self._shape = shape
-        self._op = op
+        self._addition = addition
 
     def add(self, amount: Any) -> None:
-        """Combine `amount`, a number or an array of the shape of the initial value, with the accumulator."""
-        _check_number(amount)
-        if np.shape(amount) != self._shape:
-            raise InputError(f"accumulator.add: the shape is {np.shape(amount)}: expected {self._shape}")
-        amounts = self._totals.amounts()
-        before = amounts.get(self._number)
-        # An array is copied, because the task may modify it later.
-        amounts[self._number] = np.array(amount) if before is None and self._shape else amount
-        if before is not None:
-            amounts[self._number] = combined(self._op, before, amount)
+        """Combine a copy of `amount` with the accumulator."""
+        self._addition.check(amount)
+        fold(self._totals.amounts(), {self._number: amount}, {self._number: self._addition})
 
     @property
     def value(self) -> NoReturn:
@@ -116,9 +172,9 @@ class AccumulatorTotals:
         self._thread = threading.local()
         self.rule = f"an accumulator can only be added to in {where}"
 
-    def adder(self, number: int, shape: tuple[int, ...], op: str) -> Adder:
+    def adder(self, number: int, addition: Addition) -> Adder:
         """Return the rank's side of an accumulator."""
-        return Adder(self, number, shape, op)
+        return Adder(self, number, addition)
 
     @contextmanager
     def collecting(self) -> Iterator[Amounts]:
@@ -144,25 +200,20 @@ class AccumulatorTotals:
 PROGRAMS = AccumulatorTotals("programs, by the thread that runs them")
 
 
-def _adder(number: int, shape: tuple[int, ...], op: str) -> Adder:
-    return PROGRAMS.adder(number, shape, op)
+def _adder(number: int, addition: Addition) -> Adder:
+    return PROGRAMS.adder(number, addition)
 
 
-def combined(op: str, left: Any, right: Any) -> Any:
-    """Return the combination of two values of an accumulator."""
-    scalar, elementwise = PAIRWISE[op]
-    if isinstance(left, np.generic | np.ndarray) or isinstance(right, np.generic | np.ndarray):
-        return elementwise(left, right)
-    return scalar(left, right)
-
-
-def fold(into: Amounts, amounts: Amounts, ops: Mapping[int, str]) -> None:
+def fold(into: Amounts, amounts: Amounts, additions: Mapping[int, Addition]) -> None:
     """Combine the amounts of a later task or rank with `into`, in place."""
     for number, amount in amounts.items():
-        into[number] = combined(ops[number], into[number], amount) if number in into else amount
+        addition = additions[number]
+        into[number] = addition.combined(into[number], amount) if number in into else addition.copied(amount)
 
 
 def _check_number(value: Any) -> None:
     array = value.dtype.kind in "biufc" if isinstance(value, np.ndarray | np.generic) else isinstance(value, Number)
     if not array:
-        raise InputError(f"accumulator: a {type(value).__name__}: expected a number or an array of numbers")
+        raise InputError(
+            f"accumulator: a {type(value).__name__}: expected a number or an array of numbers, or a function as add="
+        )

@@ -18,7 +18,7 @@ from ripieno._types import OnFailure, Op
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job import farm
-from ripieno.launch.job.accumulators import Amounts, JobAccumulator, combined, fold
+from ripieno.launch.job.accumulators import AddFunction, Amounts, JobAccumulator, fold
 from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import CLOSING_S
@@ -334,35 +334,41 @@ class Job(ABC):
         """
         return Broadcast(self, value, strategy, places)
 
-    def accumulator(self, initial: Any, op: Op = "sum") -> JobAccumulator:
+    def accumulator(self, initial: Any, op: Op = "sum", *, add: AddFunction | None = None) -> JobAccumulator:
         """Create a value that programs of this job add to, and that the caller reads.
 
         Parameters
         ----------
-        initial : number or ndarray
-            Initial value; added amounts have the same shape.
+        initial : object
+            Initial value: a number or an array, or any object with `add`. Added amounts have the same shape or type.
         op : {"sum", "prod", "min", "max"}, or a function that means one, such as ``max``
             Combines the value with added amounts.
+        add : callable, optional
+            ``add(left, right)`` combines values of any type, instead of `op`: sets, lists, dicts, own classes. It must
+            be associative. It may modify and return `left`, because it receives copies.
 
         Returns
         -------
         JobAccumulator
             A program that refers to it, or gets it as an argument, calls its ``add(amount)``. Its ``value`` changes
             when the program has succeeded on all ranks. Amounts are added in order of rank, so a sum has the same bits
-            in every run. Amounts of a failed program are dropped.
+            in every run. Amounts of a failed program are dropped. If a program restarts after a loss, only the amounts
+            of its last run count.
 
         Examples
         --------
+        >>> import operator
         >>> import ripieno as rp
-        >>> def program(comm, rows):
+        >>> def program(comm, rows, names):
         ...     rows.add(10 + comm.rank)
+        ...     names.add({f"rank {comm.rank}"})
         >>> with rp.launch(workers=2) as job:
-        ...     rows = job.accumulator(0)
-        ...     _ = job.run(program, rows)
-        ...     rows.value
-        21
+        ...     rows, names = job.accumulator(0), job.accumulator(set(), add=operator.or_)
+        ...     _ = job.run(program, rows, names)
+        ...     rows.value, sorted(names.value)
+        (21, ['rank 0', 'rank 1'])
         """
-        made = JobAccumulator(initial, op)
+        made = JobAccumulator(initial, op, add)
         self._accumulators[made.number] = made
         return made
 
@@ -375,9 +381,11 @@ class Job(ABC):
         if any(number not in known for each in by_rank.values() for number in each):
             raise InputError("a program has added to an accumulator of another job")
         for rank in sorted(by_rank):
-            fold(amounts, by_rank[rank], {number: each.op for number, each in known.items()})
-        for number, amount in amounts.items():
-            known[number].value = combined(known[number].op, known[number].value, amount)
+            fold(amounts, by_rank[rank], {number: each.addition for number, each in known.items()})
+        # If a function raises, no accumulator has changed.
+        values = {number: known[number].with_amount(amount) for number, amount in amounts.items()}
+        for number, value in values.items():
+            known[number].value = value
 
     @contextmanager
     def telling(self, listener: EventListener | None) -> Iterator[None]:

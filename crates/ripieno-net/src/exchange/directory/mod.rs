@@ -28,7 +28,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Interval between checks of the locks.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(300);
 /// How long rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
-const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1000);
+const LINGER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// An exchange through a shared directory.
 pub struct DirectoryExchange {
@@ -147,7 +147,7 @@ impl Drop for DirectoryExchange {
             return directory.leave(self.config.rank);
         }
         if self.has_failed {
-            let mut wait = BackoffWait::new(GOODBYE_TIMEOUT);
+            let mut wait = BackoffWait::new(LINGER_TIMEOUT);
             while directory.others_live(self.config.world_size) && wait.pause(0, Vec::new, "").is_ok() {}
         }
         directory.remove();

@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
 /// How long the store stays open after a failure, to report the reason to late ranks.
-const GOODBYE_TIMEOUT: Duration = Duration::from_millis(1000);
+const LINGER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 pub struct StoreServer {
     config: Config,
@@ -59,7 +59,7 @@ impl StoreServer {
     }
 
     /// Collect and distribute all strings. On failure, report the reason to all present and late ranks for
-    /// [`GOODBYE_TIMEOUT`].
+    /// [`LINGER_TIMEOUT`].
     pub fn serve(&mut self, mine: &str, deadline: Instant) -> Result<Vec<String>, NetError> {
         while self.verdict.is_none() && self.waiting_for().next().is_some() {
             self.turn(deadline);
@@ -122,7 +122,7 @@ impl StoreServer {
 
     fn send_goodbyes(&mut self, verdict: &Verdict) {
         let message = encode(&StoreMessage::Verdict(verdict.clone()));
-        let end = Instant::now() + GOODBYE_TIMEOUT;
+        let end = Instant::now() + LINGER_TIMEOUT;
         let mut notified = std::collections::BTreeSet::new();
         loop {
             for (&rank, member) in &mut self.members {

@@ -24,7 +24,7 @@ pub(super) struct Stall {
 
 /// Two ranks met on a link with headers that do not belong to the same collective.
 pub(super) struct CallDifference {
-    /// The reporting rank first, then its peer. The hub asks the peer to describe its call form.
+    /// The reporting rank first, then its peer. The hub asks the peer to describe its call signature.
     pair: [(usize, DescribedCall); 2],
     /// Time at which the mismatch is reported even without an answer.
     pub due: Duration,
@@ -101,7 +101,7 @@ impl Hub {
     }
 
     /// Handle a report that two ranks met on a link with different headers. If both headers belong to the same
-    /// collective, the hub asks all ranks for their calls. Otherwise it only asks the peer to describe its form.
+    /// collective, the hub asks all ranks for their calls. Otherwise it only asks the peer to describe its signature.
     pub(super) fn differs(
         &mut self,
         now: Duration,
@@ -121,26 +121,26 @@ impl Hub {
         if self.difference.is_some() {
             return vec![];
         }
-        let (peer, form) = (pair[1].0, pair[1].1.header.call.form);
+        let (peer, signature) = (pair[1].0, pair[1].1.header.call.signature);
         let is_described = pair[1].1.is_described();
         self.difference = Some(CallDifference { pair, due: now + ANSWER_WAIT });
         if peer == self.own {
-            return self.receive_form(peer, form, &history.form(form));
+            return self.receive_signature(peer, signature, &history.signature(signature));
         }
         if is_described {
             self.report_difference()
         } else {
-            vec![MembershipOutput::Send { to: peer, message: MembershipMessage::AskForm(form) }]
+            vec![MembershipOutput::Send { to: peer, message: MembershipMessage::AskSignature(signature) }]
         }
     }
 
-    /// Handle the description of a call form.
-    pub(super) fn receive_form(&mut self, rank: usize, form: u32, text: &str) -> Vec<MembershipOutput> {
+    /// Handle the description of a call signature.
+    pub(super) fn receive_signature(&mut self, rank: usize, signature: u32, text: &str) -> Vec<MembershipOutput> {
         match &mut self.difference {
             Some(CallDifference { pair: [_, (peer, theirs)], .. })
-                if *peer == rank && theirs.header.call.form == form =>
+                if *peer == rank && theirs.header.call.signature == signature =>
             {
-                theirs.form = text.to_string();
+                theirs.signature = text.to_string();
                 self.report_difference()
             }
             _ => vec![],

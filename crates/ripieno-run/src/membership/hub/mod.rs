@@ -165,14 +165,14 @@ impl Hub {
                 let theirs = DescribedCall::undescribed(theirs.0);
                 self.differs(now, [(from, call.into()), (peer as usize, theirs)], history)
             }
-            MembershipMessage::Form { form, text } => self.receive_form(from, form, &text),
+            MembershipMessage::Signature { signature, text } => self.receive_signature(from, signature, &text),
             MembershipMessage::Answer { communicator, sequence, call } => {
                 self.answer(now, from, CollectiveId { communicator, sequence }, call.map(DescribedCall::from))
             }
             MembershipMessage::Complete if self.replicas.logical(from) == 0 => self.all_admitted(now),
-            MembershipMessage::Goodbye { last_calls, has_evicted, form } => {
+            MembershipMessage::Goodbye { last_calls, has_evicted, signature } => {
                 let headers = last_calls.into_iter().map(|last| last.0).collect();
-                self.receive_goodbye(from, LastCalls { headers, has_evicted, form })
+                self.receive_goodbye(from, LastCalls { headers, has_evicted, signature })
             }
             _ => vec![],
         }

@@ -1,4 +1,4 @@
-"""Describe the form of a rank's data as text: the properties besides count and dtype that must agree between ranks.
+"""Describe the signature of a rank's data: the properties besides count and dtype that must agree between ranks.
 
 The native module compares these texts, and the shapes of arrays without text. An array of one axis, with a dtype that
 the module knows, needs no text. The error message shows the texts if ranks differ.
@@ -15,26 +15,26 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.wire.arrays import is_native_order
 
-#: The form of messages that make up an object.
-OBJECT = "parts of an object"
+#: The signature of messages that make up an object.
+OBJECT_PART = "parts of an object"
 
 
 def of_object(call: str) -> str:
-    """Return the form of an object that ranks exchange within a call of several steps, named with its options."""
-    return f"{OBJECT} in {call}"
+    """Return the signature of an object that ranks exchange within a call of several steps, named with its options."""
+    return f"{OBJECT_PART} in {call}"
 
 
-#: The form of an integer that is combined exactly.
-WHOLE = _native.INTEGER_FORM
+#: The signature of an integer that is combined exactly.
+INTEGER = _native.INTEGER_SIGNATURE
 
 
 def of_array(array: NDArray[Any]) -> str | None:
-    """Return the form of an array, or None if the native module reads the form from the array itself."""
+    """Return the signature of an array, or None if the native module reads the signature from the array itself."""
     return None if is_native_order(array.dtype) else _of_leaf(array)
 
 
 def of_rows(array: NDArray[Any]) -> str | None:
-    """Return the form of an array with a number of rows that may differ between ranks."""
+    """Return the signature of an array with a number of rows that may differ between ranks."""
     is_known = is_native_order(array.dtype)
     if is_known and array.ndim == 1:
         return None
@@ -43,12 +43,12 @@ def of_rows(array: NDArray[Any]) -> str | None:
 
 
 def of_leaf(array: NDArray[Any]) -> str:
-    """Return the form of an array, or a number, inside a container."""
+    """Return the signature of an array, or a number, inside a container."""
     return _of_leaf(array) if array.ndim else _name(array.dtype)
 
 
 def of_tree(value: Any, leaves: Iterator[str]) -> str:
-    """Return the form of tuples, lists and dicts of `leaves`, in the order of `map_leaves`."""
+    """Return the signature of tuples, lists and dicts of `leaves`, in the order of `map_leaves`."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {of_tree(value[key], leaves)}" for key in sorted(value, key=repr)) + "}"
     if isinstance(value, tuple) and hasattr(value, "_fields"):

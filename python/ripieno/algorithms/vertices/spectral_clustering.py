@@ -1,0 +1,200 @@
+"""Spectral clustering of the vertices of a graph as an estimator."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from ripieno._checks import check_count
+from ripieno.algorithms.own_rows import graph_for_fit
+from ripieno.algorithms.reported import PlainReport, reported
+from ripieno.algorithms.vertices import spectral_clustering_program as program
+from ripieno.algorithms.vertices.order import VertexOrder
+from ripieno.algorithms.vertices.spectral import check_tolerance, warn_if_unfinished
+from ripieno.algorithms.vertices.spectral_program import SpectralOptions
+from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from ripieno._types import Rows
+    from ripieno.algorithms.parameters import FitParameters
+    from ripieno.comm.communicator import Communicator
+
+
+class SpectralClustering(IterativeEstimator):
+    """Spectral clustering: K-means of the spectral embedding of a graph's vertices.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+        Number of clusters.
+    n_components : int or None, default=None
+        Number of eigenvectors of the embedding. Default: `n_clusters`.
+    n_init : int, default=10
+        Number of runs of K-means from different starts; the run of least inertia is kept.
+    tol : float, default=1e-6
+        The embedding ends when the residual norm of each eigenvector is at most this.
+    max_iter : int, default=200
+        Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.
+    random_state : int, RandomState instance or None, default=None
+        Source of the initial vectors and of the starts of K-means.
+    **common : FitParameters
+        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n,), int32
+        The cluster of each vertex. Clusters are numbered in the order of their first vertices.
+    vertices_ : ndarray of shape (n,)
+        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+    eigenvalues_ : ndarray of shape (n_components,), float64
+        Eigenvalues of the normalized Laplacian, ascending. The number of zeros is the number of components of the
+        graph. A gap after the k-th eigenvalue suggests k clusters.
+    inertia_ : float
+        Sum of the squared distances of the embedded vertices to the centroids of their clusters.
+    residual_ : float
+        Largest residual norm of the eigenvectors.
+    n_iter_ : int
+        Number of products.
+    report_ : PlainReport
+        Time breakdown of each rank; see docs/dashboard.md.
+    resumed_from_ : int or None
+        Number of completed products at which the fit resumed, after a worker failure or from `checkpoint`; None if it
+        did not resume.
+
+    Notes
+    -----
+    Equals `sklearn.cluster.SpectralClustering(affinity="precomputed", assign_labels="kmeans")` of the sum of the
+    adjacency matrix and its transpose: every edge counts in both directions, and loops are ignored. `SpectralEmbedding`
+    with ``drop_first=False`` returns the coordinates. A graph has no new rows, so there is no ``predict``, as in
+    scikit-learn: fit the graph that has the new vertices.
+
+    References
+    ----------
+    von Luxburg, "A tutorial on spectral clustering", Statistics and Computing 17, 2007, section 4.
+    Shi and Malik, "Normalized cuts and image segmentation", IEEE TPAMI 22(8), 2000.
+    Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ripieno.algorithms import SpectralClustering
+    >>> two_triangles = np.array([[0, 1], [1, 2], [2, 0], [3, 4], [4, 5], [5, 3], [2, 3]])
+    >>> SpectralClustering(2, random_state=0).fit(two_triangles).labels_
+    array([0, 0, 0, 1, 1, 1], dtype=int32)
+    """
+
+    vertices_: NDArray[Any]
+    labels_: NDArray[np.int32]
+    eigenvalues_: NDArray[np.float64]
+    inertia_: float
+    residual_: float
+    n_iter_: int
+    report_: PlainReport
+    resumed_from_: int | None
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        n_components: int | None = None,
+        n_init: int = 10,
+        tol: float = 1e-6,
+        max_iter: int = 200,
+        random_state: int | np.random.RandomState | None = None,
+        **common: Unpack[FitParameters],
+    ) -> None:
+        super().__init__(**common)
+        self.n_clusters = n_clusters
+        self.n_components = n_components
+        self.n_init = n_init
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+
+    @reported
+    def fit(
+        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+    ) -> SpectralClustering:
+        """Cluster the vertices.
+
+        Parameters
+        ----------
+        graph : Graph, or any input of `Graph`
+        y : ignored
+        comm : Communicator, optional
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
+            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
+
+        Returns
+        -------
+        SpectralClustering
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
+        RankFailed
+            A worker died.
+
+        Warns
+        -----
+        ConvergenceWarning
+            `max_iter` products did not reach `tol`, or there are fewer clusters than `n_clusters`.
+        """
+        for name in ("n_clusters", "n_init", "max_iter"):
+            check_count(name, getattr(self, name))
+        if self.n_components is not None:
+            check_count("n_components", self.n_components, "expected a whole number >= 1, or None")
+        check_tolerance(self.tol)
+        graph = graph_for_fit(graph, comm=comm, rows=rows)
+        seed = self._seed(comm)
+        embedding = SpectralOptions(
+            count=self.n_clusters if self.n_components is None else self.n_components,
+            tol=float(self.tol),
+            max_iter=self.max_iter,
+            seed=seed,
+            checkpoint_options=self._checkpoint_options(),
+        )
+        seeds = np.random.default_rng(seed).integers(SEED_LIMIT, size=self.n_init).tolist()
+        options = program.SpectralClusteringOptions(embedding, self.n_clusters, seeds)
+        parts = self._run(program.fit, graph, options, comm=comm)
+        vertices = VertexOrder.of([part.ids for part in parts], graph)
+        self.vertices_ = vertices.names
+        self.labels_ = _numbered_by_first(vertices.put([part.labels for part in parts]))
+        first = parts[0]
+        self.eigenvalues_, self.inertia_ = first.eigenvalues, first.inertia
+        self.residual_, self.n_iter_, self.resumed_from_ = first.residual, first.step_count, first.resumed_from
+        warn_if_unfinished(self)
+        found = int(self.labels_.max()) + 1
+        if found < self.n_clusters:
+            warnings.warn(
+                f"found {found} distinct clusters, fewer than n_clusters={self.n_clusters}: vertices may have equal "
+                "coordinates",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return self
+
+    def fit_predict(self, graph: Any, y: object = None) -> NDArray[np.int32]:
+        """Cluster the vertices and return their labels, (n,)."""
+        return self.fit(graph).labels_
+
+
+def _numbered_by_first(labels: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return labels 0, 1, … in the order of their first occurrence."""
+    _, firsts, clusters = np.unique(labels, return_index=True, return_inverse=True)
+    numbers = np.empty(len(firsts), np.int32)
+    numbers[np.argsort(firsts)] = np.arange(len(firsts))
+    renumbered: NDArray[np.int32] = numbers[clusters]
+    return renumbered

@@ -1,0 +1,88 @@
+"""Aggregate the rows of files by key: every rank reads its share in blocks, and a regroup combines equal keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ripieno.comm.agreement import agreement
+from ripieno.comm.frames import aggregated
+from ripieno.errors import InputError
+from ripieno.files.sources import PathLike
+from ripieno.input.assigning.assignment import share
+from ripieno.input.cutting import TABLES, partitions_in, splits
+from ripieno.input.reading import as_schema, common_empty
+from ripieno.keyed.aggregation import Aggregation
+from ripieno.keyed.frame import KeyedFrame
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+#: Decoded bytes of a block of rows.
+BLOCK_BYTES = 32 << 20
+#: Splits per rank. With several, ranks with large files get fewer of them.
+SPLITS_PER_RANK = 4
+
+
+def aggregate(
+    source: PathLike | Sequence[PathLike],
+    keys: str | Sequence[str],
+    aggregations: Mapping[str, str | tuple[str, str]],
+    comm: Communicator,
+    **options: Any,
+) -> KeyedFrame:
+    """Return one row per key of tables in files, at the owner of the key. Every rank calls it.
+
+    Parameters
+    ----------
+    source : path, glob, folder, URL, or list of them
+        Parquet, CSV, Arrow or Feather files, or partitions. Folders such as ``year=2024`` are columns.
+    keys : str or sequence of str
+        Columns that together form the key. Null is a key.
+    aggregations : dict of str to "count" or (str, str)
+        As for `KeyedFrame.aggregated`; the same on all ranks.
+    comm : Communicator
+        The ranks that read.
+    **options
+        `header`, `types`, `delimiter`, `decimal` and `thousands`, as for `splits`.
+
+    Returns
+    -------
+    KeyedFrame
+        The keys that this rank owns. A rank holds one row for each key of the rows that it reads, not the rows.
+
+    Raises
+    ------
+    InputError
+        On every rank: a file is damaged, a column does not exist, or a sum of integers exceeds 64 bits.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile, ripieno as rp
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "sales.csv"
+    >>> _ = path.write_text("region,amount\\nnorth,3\\nsouth,4\\nnorth,5\\n")
+    >>> def program(comm):
+    ...     return rp.input.aggregate(path, "region", {"total": ("amount", "sum")}, comm).to_arrow().to_pylist()
+    >>> with rp.launch(workers=1) as job:
+    ...     job.run(program)[0]
+    [{'region': 'north', 'total': 8}, {'region': 'south', 'total': 4}]
+    """
+    by = [keys] if isinstance(keys, str) else list(keys)
+    names = list(dict.fromkeys([*by, *(each[0] for each in aggregations.values() if not isinstance(each, str))]))
+    with agreement(comm):
+        cut = partitions_in(source)
+        if cut is None:
+            cut = splits(source, count=SPLITS_PER_RANK * comm.world_size, columns=names, **options)
+        other = next((split for split in cut if split.format.name not in TABLES), None)
+        if other is not None:
+            raise InputError(f"{other.path} is read as {other.format.name}: expected a table")
+    own = share(cut, comm)
+    schema = common_empty(own, comm).schema
+    with agreement(comm):
+        aggregation = Aggregation(by, aggregations, schema, threads=comm.threads)
+        for split in own:
+            for block in split.blocks(BLOCK_BYTES):
+                aggregation.add(as_schema(block, schema))
+    has_null_keys = any(comm.allgather(aggregation.has_null_keys))
+    with agreement(comm):
+        return KeyedFrame.of_table(aggregated(comm, aggregation, has_null_keys=has_null_keys), by)
