@@ -866,6 +866,12 @@ def pagerank_step(
     threads: int,
 ) -> tuple[float, float]: ...
 
+#: Lists of vertices: offsets, (n + 1,), targets and numbers of directions, (m,), all int64.
+_Lists: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+# Return the triangles of each vertex and the directions of the edges between its neighbors in them: (n, 2).
+def count_triangles(own: _Lists, others: _Lists, threads: int) -> NDArray[np.int64]: ...
+
 #: Columns of strings: the start of each string and the end of the last one, (n + 1,) int64, and the bytes, uint8.
 _Strings: TypeAlias = tuple[NDArray[np.int64], NDArray[np.uint8]]
 

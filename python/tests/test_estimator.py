@@ -83,6 +83,7 @@ def test_fitted_models_are_cloned_pickled_and_piped():
         ({"tol": float("nan")}, "tol=nan"),
         ({"n_init": 0}, "n_init=0: expected 'auto'"),
         ({"init": "kmeans"}, "init='kmeans': expected one of"),
+        ({"algorithm": "full"}, "algorithm='full': expected one of lloyd, elkan"),
         ({"init": X[:2]}, r"init has shape \(2, 4\): expected .* \(8, 4\)"),
         ({"workers": 0}, "workers=0"),
         ({"threads": 0}, "threads=0"),

@@ -149,6 +149,74 @@ def test_columns_of_frames_are_found_as_in_files(kind):
     assert rp.BFS(1).fit(cycle).distances_.tolist() == [2, 0, 1]
 
 
+NAMED = {"source": ["dora", "ann", "bob"], "target": [5, 7, 5], "weight": [0.5, 2.0, 1.0]}
+
+
+def named_tables(folder):
+    """Return the same edges between named vertices as files and frames."""
+    table = pa.table(NAMED)
+    pq.write_table(table, folder / "edges.parquet")
+    lines = [",".join(map(str, row)) for row in zip(*NAMED.values(), strict=True)]
+    (folder / "edges.csv").write_text("source,target,weight\n" + "\n".join(lines))
+    (folder / "blanks.txt").write_text("\n".join(line.replace(",", " ") for line in lines))
+    blanks = rp.input.TableFiles(folder / "blanks.txt", delimiter=" ", header=False)
+    return {
+        "parquet": Graph(folder / "edges.parquet"),
+        "csv": Graph(folder / "edges.csv"),
+        "blanks": Graph(blanks, weighted=True, format="csv"),
+        "Arrow": Graph(table),
+        "pandas categories": Graph(table.to_pandas().astype({"source": "category"})),
+        "polars": Graph(pl.from_arrow(table)),
+    }
+
+
+def test_strings_are_numbered_by_name(tmp_path):
+    for kind, graph in named_tables(tmp_path).items():
+        assert list(graph.labels) == ["5", "7", "ann", "bob", "dora"], kind
+        assert rows(graph, 2) == [(2, 1, 2.0), (3, 0, 1.0), (4, 0, 0.5)], kind
+    several = Graph([tmp_path / "edges.parquet", tmp_path / "edges.csv"], weighted=False)
+    assert rows(several, 1) == sorted([(2, 1, 1.0), (3, 0, 1.0), (4, 0, 1.0)] * 2)
+
+
+def test_results_carry_the_strings(tmp_path, world):
+    graph = Graph(named_tables(tmp_path)["csv"].source.edges, directed=False)
+    named = Graph(tmp_path / "edges.csv", directed=False)
+    for model in (rp.ShortestPaths("dora", engine=world(2)), rp.BFS("dora")):
+        found, by_number = model.fit(named), type(model)(4).fit(graph)
+        assert found.vertices_.tolist() == ["5", "7", "ann", "bob", "dora"]
+        assert found.distances_.tolist() == by_number.distances_.tolist()
+    assert rp.ConnectedComponents().fit(named).labels_.tolist() == ["5", "7", "7", "5", "5"]
+    ranks = rp.PageRank(personalization={"ann": 1.0}).fit(named)
+    assert {name for name, _ in ranks.top(2)} == {"ann", "7"}
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda folder: Graph(folder / "edges.csv", vertex_count=9), "vertex_count=9, but the 5 vertices have names"),
+        (lambda folder: Graph(folder / "short.csv"), "the first line, 'ann, bob', may be a header or an edge"),
+        (
+            lambda folder: Graph([folder / "edges.csv", folder / "a.txt"], weighted=True),
+            "a.txt has numbers of vertices",
+        ),
+        (lambda folder: rp.BFS("carl").fit(folder / "edges.csv"), "source='carl': the graph has no such vertex"),
+    ],
+)
+def test_misuse_of_strings_is_reported(make, message, tmp_path):
+    named_tables(tmp_path)
+    (tmp_path / "short.csv").write_text("ann,bob\nbob,carl\n")
+    (tmp_path / "a.txt").write_text("1 2 0.5\n")
+    with pytest.raises(rp.InputError, match=message):
+        make(tmp_path)
+
+
+def test_partitions_of_strings_are_refused(tmp_path):
+    named_tables(tmp_path)
+    parts = rp.input.divide(tmp_path / "edges.csv", tmp_path / "parts", partitions=2)
+    with pytest.raises(rp.InputError, match="whole numbers"):
+        rp.BFS(0).fit(parts)
+
+
 def test_the_index_of_a_frame_is_no_column():
     frame = pa.table({"source": SOURCES, "target": TARGETS}).to_pandas()
 
@@ -163,7 +231,8 @@ def test_the_index_of_a_frame_is_no_column():
             {"a": [1], "b": [2], "c": [3]},
             "has the columns 'a', 'b', 'c': the columns of sources and targets are unknown",
         ),
-        ({"source": ["x"], "target": ["y"]}, "row 0, column 'source': strings; number the vertices from 0"),
+        ({"source": ["x", "y"], "target": ["y", None]}, "row 1, column 'target': a missing value: expected vertex ids"),
+        ({"source": ["x"], "target": [0.5]}, "row 0, column 'target': the type double: expected vertex ids"),
         ({"source": [1, None], "target": [2, 3]}, "row 1, column 'source': a missing value: expected vertex ids"),
         ({"source": [0.5], "target": [2.0]}, "row 0, column 'source': the type double: expected vertex ids"),
         ({"source": [-1], "target": [2]}, "row 0, column 'source': -1: expected vertex ids"),

@@ -10,6 +10,7 @@ import pytest
 import ripieno as rp
 from ripieno.algorithms.kmeans import mini_batch
 from ripieno.algorithms.kmeans.mini_batch_program import _InertiaTrend
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.cluster import KMeans as SklearnKMeans
 from sklearn.cluster import MiniBatchKMeans as SklearnMiniBatchKMeans
@@ -142,3 +143,18 @@ def test_checks_of_scikit_learn_pass(estimator, check):
 
 def test_the_examples_run():
     assert doctest.testmod(mini_batch) == doctest.TestResults(failed=0, attempted=5)
+
+
+def test_the_best_of_several_starts_on_a_sample_is_used(world):
+    random = np.random.default_rng(0)
+    rows = np.concatenate([random.normal(10 * center, 0.1, (50, 2)) for center in range(8)])
+    parameters = {"init": "random", "random_state": 3, "max_iter": 1, "batch_size": 40}
+    single, best = (rp.MiniBatchKMeans(8, n_init=n_init, **parameters).fit(rows) for n_init in (1, 30))
+    assert best.inertia_ < 0.6 * single.inertia_
+
+    sampled = rp.MiniBatchKMeans(8, n_init=30, init_size=60, **parameters)
+    alone, together = sampled.fit(rows).cluster_centers_, sampled.set_params(engine=world(3)).fit(rows)
+    np.testing.assert_allclose(together.cluster_centers_, alone, rtol=1e-12)
+    np.testing.assert_allclose(sampled.fit(csr_matrix(rows)).cluster_centers_, alone, rtol=1e-9)
+    with pytest.raises(rp.InputError, match="init_size=7: expected at least n_clusters=8"):
+        rp.MiniBatchKMeans(8, init_size=7).fit(rows)

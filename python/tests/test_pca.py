@@ -10,6 +10,7 @@ import pytest
 import ripieno as rp
 from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.algorithms.pca import estimator as pca
+from scipy.sparse import random_array
 from sklearn.decomposition import PCA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from varied import exhaustively
@@ -41,6 +42,9 @@ def test_axes_match_scikit_learn(world, workers, solver, n_components):
     np.testing.assert_allclose(model.inverse_transform(model.transform(X)),
         expected.inverse_transform(expected.transform(X)), rtol=1e-10)  # fmt: skip
     np.testing.assert_allclose(model.get_covariance(), expected.get_covariance(), rtol=1e-9)
+    np.testing.assert_allclose(model.get_precision(), expected.get_precision(), rtol=1e-7)
+    np.testing.assert_allclose(model.score_samples(X), expected.score_samples(X), rtol=1e-8)
+    assert model.score(X) == pytest.approx(expected.score(X), rel=1e-9)
 
 
 @everywhere
@@ -61,6 +65,20 @@ def test_a_random_subspace_finds_the_first_axes_of_wide_rows(world, workers):
     np.testing.assert_allclose(model.components_, expected.components_, atol=1e-6)
     for name in ("explained_variance_", "explained_variance_ratio_", "singular_values_"):
         np.testing.assert_allclose(getattr(model, name), getattr(expected, name), rtol=1e-8)
+
+
+@pytest.mark.parametrize("solver", ["covariance", "tsqr", "randomized"])
+def test_sparse_rows_have_the_axes_of_dense_rows(world, solver):
+    rows = random_array((300, 20), density=0.2, rng=np.random.default_rng(0), format="csr")
+    model = rp.PCA(4, svd_solver=solver, random_state=0, engine=world(3)).fit(rows)
+    expected = rp.PCA(4, svd_solver=solver, random_state=0).fit(rows.toarray())
+
+    for name in (*NUMBERS, "noise_variance_"):
+        np.testing.assert_allclose(getattr(model, name), getattr(expected, name), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(model.transform(rows), expected.transform(rows.toarray()), rtol=1e-9, atol=1e-12)
+    assert model.score(rows) == pytest.approx(expected.score(rows.toarray()))
+    single = rp.PCA(4, svd_solver=solver).fit(rows.astype(np.float32))
+    assert single.components_.dtype == single.transform(rows.astype(np.float32)).dtype == np.float32
 
 
 @everywhere

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from ripieno.algorithms.linear import regression
+from scipy.sparse import csr_matrix
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, Ridge
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -47,6 +48,27 @@ def test_weights_match_scikit_learn(world, workers, solver, weights, fit_interce
         np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-10)
         assert ours.coef_.shape == theirs.coef_.shape
         assert ours.score(X, y) == pytest.approx(theirs.score(X, y), rel=1e-10)
+
+
+@pytest.mark.parametrize("solver", ["normal", "tsqr"])
+def test_sparse_rows_and_a_penalty_per_target_match_scikit_learn(world, solver):
+    rows = csr_matrix(np.where(X > 3, X, 0))
+    for alpha in (2.0, [0.5, 40.0]):
+        model = rp.Ridge(alpha, solver=solver, engine=world(3)).fit(rows, Y, sample_weight=WEIGHTS)
+        expected = Ridge(alpha, solver="cholesky").fit(rows.toarray(), Y, sample_weight=WEIGHTS)
+        np.testing.assert_allclose(model.coef_, expected.coef_, rtol=1e-9)
+        np.testing.assert_allclose(model.intercept_, expected.intercept_, rtol=1e-9)
+        np.testing.assert_allclose(model.predict(rows), expected.predict(rows.toarray()), rtol=1e-9)
+        assert model.score(rows, Y) == pytest.approx(expected.score(rows.toarray(), Y))
+
+
+def test_positive_weights_match_scikit_learn(world):
+    ours = rp.LinearRegression(positive=True, engine=world(2)).fit(X, Y)
+    expected = LinearRegression(positive=True).fit(X, Y)
+    assert (ours.coef_ >= 0).all() and not ours.coef_.all()
+    np.testing.assert_allclose(ours.coef_, expected.coef_, rtol=1e-9, atol=1e-12)
+    ridge, expected = rp.Ridge(5.0, positive=True).fit(X, Y), Ridge(5.0, positive=True, tol=1e-12).fit(X, Y)
+    np.testing.assert_allclose(ridge.coef_, expected.coef_, rtol=1e-4, atol=1e-4)
 
 
 @everywhere
@@ -117,6 +139,8 @@ def test_existing_ranks_fit(world, workers):
     [
         (rp.Ridge(-1), "alpha=-1: expected a number >= 0"),
         (rp.Ridge(float("nan")), "alpha=nan"),
+        (rp.Ridge([1.0, -2.0]), "alpha=-2.0: expected a number >= 0, or one for each target"),
+        (rp.Ridge([1.0, 2.0, 3.0]), "alpha has 3 entries: expected one number, or one for each target"),
         (rp.Ridge(solver="svd"), "solver='svd': expected one of auto, normal, tsqr"),
         (rp.LinearRegression(workers=0), "workers=0"),
         (rp.LinearRegression(engine="unknown"), "engine='unknown'"),

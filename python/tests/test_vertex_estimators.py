@@ -17,7 +17,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from ripieno.algorithms.vertices import (
     bfs,
     clustering,
-    clustering_program,
     communities,
     components,
     diameter,
@@ -234,11 +233,9 @@ def test_clustering_coefficients_match_the_definition_and_networkx(kind, fitted)
         assert model.coefficients_.tolist() == list(nx.clustering(plain).values())
 
 
-def test_triangles_are_counted_in_blocks_and_chunks(world, monkeypatch):
-    monkeypatch.setattr(clustering_program, "CHUNK", 64)
+def test_triangles_are_counted_in_blocks(world):
     edges, model = rmat(8, 2000, seed=3), rp.ClusteringCoefficients()
     model._block_edges = 100
-    # The single rank is this process.
     models = [world(2).run(fit, model, edges)[0], model.fit(edges)]
 
     simple = nx.Graph(edges.tolist())

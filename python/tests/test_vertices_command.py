@@ -68,6 +68,24 @@ def test_weighted_distances_are_written(tmp_path, capsys):
         }
 
 
+@pytest.mark.parametrize("end", ["csv", "parquet", "npz"])
+def test_names_of_vertices_are_written(end, tmp_path, capsys):
+    edges, out = tmp_path / "edges.csv", tmp_path / f"distances.{end}"
+    edges.write_text("source,target\nann,bob\nbob,7\ndora,dora\n")
+    assert main(["bfs", str(edges), "--source", "ann", "--out", str(out)]) == 0
+    assert capsys.readouterr().out == "3 of 4 vertices are reached, in 2 steps at most\n"
+
+    names, parents = ["7", "ann", "bob", "dora"], ["bob", None, "ann", None]
+    if end == "npz":
+        table = {name: column.tolist() for name, column in np.load(out).items()}
+        parents = [parent or "" for parent in parents]
+    else:
+        table = (pq.read_table(out) if end == "parquet" else pyarrow.csv.read_csv(
+            out, convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True)
+        )).to_pydict()  # fmt: skip
+    assert table == {"vertex": names, "distance": [2, 0, 1, -1], "parent": parents}
+
+
 def test_communities_and_coefficients_are_written(tmp_path, capsys):
     edges, out = tmp_path / "edges.txt", tmp_path / "out.csv"
     edges.write_text("2 3\n3 4\n4 2\n4 7\n7 8\n8 9\n9 7\n")
@@ -146,6 +164,7 @@ def test_a_fit_resumes_from_a_folder(edges, tmp_path, capsys, words):
     [
         (["components", "EDGES", "--out", "x.json"], "unknown kind of file"),
         (["bfs", "EDGES", "--source", "4"], "source=4: the graph has no such vertex"),
+        (["bfs", "EDGES", "--source", "ann"], "source='ann': expected the id of a vertex, a whole number >= 0"),
         (["diameter", "EDGES", "--n-strings", "5"], "n_strings=5: expected an even number"),
         (["components", "nowhere.txt"], "nowhere.txt"),
     ],

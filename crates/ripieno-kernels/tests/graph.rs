@@ -2,7 +2,8 @@
 
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Reason, Sum, ThirdField, pagerank_step, parse_edges,
+    EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Reason, Sum, TargetLists, ThirdField, count_triangles,
+    pagerank_step, parse_edges,
 };
 
 fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> EdgeColumns {
@@ -238,4 +239,20 @@ fn ids_can_have_the_maximum_value() {
     let sources = [i64::MAX, i64::MAX - 1, i64::MAX];
     let local = LocalGraph::new(&sources, &[0, i64::MAX, i64::MAX], None, false, &Threads::new(1)).unwrap();
     assert_eq!((local.columns, local.rows), (vec![i64::MAX, i64::MAX - 1], vec![i64::MAX, 0]));
+}
+
+#[test]
+fn triangles_are_counted_with_the_directions_of_the_opposite_edge() {
+    // A complete graph of 4 vertices with edges to larger ones. Edge i → j exists in (i + j) % 2 + 1 directions.
+    let (offsets, targets) = (vec![0, 3, 5, 6, 6], vec![1, 2, 3, 2, 3, 3]);
+    let directions = vec![2, 1, 2, 2, 1, 2];
+    let lists = TargetLists { offsets: &offsets, targets: &targets, directions: &directions };
+    let none = TargetLists { offsets: &[0; 5], targets: &[], directions: &[] };
+
+    for count in 1..=3 {
+        let threads = Threads::new(count);
+        let opposite = [[3, 2 + 1 + 2], [3, 1 + 2 + 2], [3, 2 + 2 + 1], [3, 2 + 1 + 2]];
+        assert_eq!(count_triangles(lists, lists, &threads), opposite, "{count} threads");
+        assert_eq!(count_triangles(lists, none, &threads), [[0, 0]; 4]);
+    }
 }

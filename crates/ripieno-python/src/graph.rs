@@ -2,14 +2,15 @@
 
 use crate::errors;
 use numpy::{
-    Element, IntoPyArray, PyArray1, PyReadonlyArray1, PyReadonlyArrayDyn, PyReadwriteArray1, PyReadwriteArrayDyn,
-    PyUntypedArrayMethods,
+    Element, IntoPyArray, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArrayDyn, PyReadwriteArray1,
+    PyReadwriteArrayDyn, PyUntypedArrayMethods,
 };
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    Csr, EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, ThirdField, pagerank_step,
+    Csr, EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Sum, TargetLists, ThirdField, count_triangles,
+    pagerank_step,
 };
 use std::num::NonZeroUsize;
 
@@ -18,7 +19,8 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<EdgeMatrix>()?;
     module.add_function(wrap_pyfunction!(parse_pairs, module)?)?;
     module.add_function(wrap_pyfunction!(local_graph, module)?)?;
-    module.add_function(wrap_pyfunction!(pagerank_step_py, module)?)
+    module.add_function(wrap_pyfunction!(pagerank_step_py, module)?)?;
+    module.add_function(wrap_pyfunction!(count_triangles_py, module)?)
 }
 
 type Ids<'py> = Bound<'py, PyArray1<i64>>;
@@ -242,4 +244,42 @@ fn check_step(step: &PageRankStep<'_>, count: usize, contribution_count: usize) 
         return Err(errors::input(format!("places has {place}: expected less than {count}, the number of sums")));
     }
     Ok(())
+}
+
+type Lists<'py> = (PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>, PyReadonlyArray1<'py, i64>);
+
+/// Return the triangles and links of each vertex, (n, 2), from two lists of offsets, targets and directions.
+#[pyfunction]
+#[pyo3(name = "count_triangles")]
+fn count_triangles_py<'py>(
+    py: Python<'py>,
+    own: Lists<'py>,
+    others: Lists<'py>,
+    threads: NonZeroUsize,
+) -> PyResult<Bound<'py, PyArray2<i64>>> {
+    let (own, others) = (target_lists(&own)?, target_lists(&others)?);
+    if own.offsets.len() != others.offsets.len() {
+        let (own, others) = (own.offsets.len(), others.offsets.len());
+        return Err(errors::input(format!("own has {own} offsets and others {others}: expected the same vertices")));
+    }
+    let counted = py.detach(|| count_triangles(own, others, &Threads::new(threads.get())));
+    PyArray1::from_vec(py, counted.into_flattened()).reshape([own.offsets.len() - 1, 2])
+}
+
+/// Return lists after a check of their offsets and targets.
+fn target_lists<'a>((offsets, targets, directions): &'a Lists<'_>) -> PyResult<TargetLists<'a>> {
+    let (offsets, targets, directions) = (offsets.as_slice()?, targets.as_slice()?, directions.as_slice()?);
+    let ends_match = offsets.first() == Some(&0) && offsets.last() == Some(&(targets.len() as i64));
+    let vertex_count = offsets.len().saturating_sub(1) as i64;
+    if !ends_match || !offsets.is_sorted() || directions.len() != targets.len() {
+        return Err(errors::input(format!(
+            "lists of {} targets and {} directions: expected ascending offsets from 0 to their number",
+            targets.len(),
+            directions.len()
+        )));
+    }
+    if let Some(target) = targets.iter().find(|target| !(0..vertex_count).contains(*target)) {
+        return Err(errors::input(format!("targets has {target}: expected vertices below {vertex_count}")));
+    }
+    Ok(TargetLists { offsets, targets, directions })
 }

@@ -39,7 +39,7 @@ def is_in_libsvm(X: Any) -> TypeGuard[PathLike | Sequence[PathLike] | LibsvmFile
 
 
 def open_rows_or_sparse(
-    estimator: BaseEstimator, X: Input | SparseFiles, *, reset: bool
+    estimator: BaseEstimator, X: Input | SparseFiles, *, reset: bool, min_rows: int = 1
 ) -> Dataset | RowsInMemory | InMemorySparse:
     """Open X as `open_rows` does; X may also be a sparse matrix or files of sparse rows, with values as float64.
 
@@ -53,7 +53,7 @@ def open_rows_or_sparse(
     if reset:
         estimator.first_column_ = first_column
     if not issparse(rows):
-        return open_rows(estimator, rows, reset=reset)
+        return open_rows(estimator, rows, reset=reset, min_rows=min_rows)
     matrix = validate_data(
         estimator,
         rows,
@@ -63,6 +63,7 @@ def open_rows_or_sparse(
         ensure_all_finite=False,
         # 64-bit indices are converted to 32 bits, which the number of columns must fit.
         accept_large_sparse=True,
+        ensure_min_samples=min_rows if reset else 1,
     )
     return InMemorySparse.of(csr_matrix(matrix))
 

@@ -3,6 +3,7 @@
 ALS_SOLVERS = ("auto", "cholesky", "cg")
 
 KMEANS_INITS = ("k-means||", "k-means++", "random")
+KMEANS_ALGORITHMS = ("lloyd", "elkan")
 KMEANS_ASSIGNS = ("exact", "near")
 #: Whether passes carry distance bounds: "auto" skips centroids that the previous pass ruled out.
 KMEANS_BOUNDS = ("auto", "none")

@@ -175,8 +175,8 @@ def graph_for_fit(graph: Any, *, comm: Communicator | None, rows: Rows | None) -
         mine = None if graph is None else open_graph(graph)
         if mine is not None and mine.labels is not None:
             raise InputError(
-                f"rank {comm.rank}: the nodes of a networkx graph are numbered in its order, which differs between "
-                "ranks: with rows='own' expected edges as numbers of vertices"
+                f"rank {comm.rank}: each rank numbers the nodes of a networkx graph, or strings, differently: with "
+                "rows='own' expected edges as numbers of vertices"
             )
     meaning = None if mine is None else (mine.directed, mine.weighted, mine.duplicates)
     directed, weighted, duplicates = agreed(comm, meaning, "(directed, weighted, duplicates) of the graph")

@@ -41,12 +41,15 @@ def _fit(
     trace: Path | None,
     directed: bool = True,
     weighted: bool | None = False,
+    source: str | None = None,
 ) -> None:
     """Fit `model` to the graph in files, print the summary that `summary` returns, and write `columns`."""
     from ripieno.graph import Graph
 
     check_files(inputs, out, trace, overwrite=overwrite)
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
+    if source is not None:
+        model.source = int(source) if graph.labels is None and source.isdecimal() else source
     comm = communicator(workers, threads, trace, engine)
     with traced(trace):
         model.set_params(workers=workers or 1, engine=engine, threads=threads, checkpoint=checkpoint, every=every)
@@ -83,14 +86,14 @@ def components_command(**options: Any) -> None:
     )
 
 
-_source_option = click.option(
-    "--source", type=click.IntRange(min=0), metavar="VERTEX", required=True, help="Start vertex."
-)
+_source_option = click.option("--source", metavar="VERTEX", required=True, help="Start vertex.")
 
 
 def _with_parents(model: BFS | ShortestPaths) -> Columns:
     """Return the distance and parent of each vertex."""
-    parents = np.where(model.parents_ < 0, -1, model.vertices_[model.parents_])
+    # Names of vertices have no number for a missing one.
+    parents = model.vertices_[model.parents_]
+    parents[model.parents_ < 0] = None if parents.dtype == object else -1
     return {"vertex": model.vertices_, "distance": model.distances_, "parent": parents}
 
 
@@ -98,11 +101,11 @@ def _with_parents(model: BFS | ShortestPaths) -> Columns:
 @directed_option
 @_source_option
 @graph_options()
-def bfs_command(source: int, **options: Any) -> None:
+def bfs_command(source: str, **options: Any) -> None:
     """Count the edges on shortest paths from one vertex to all others of the graph with the edges in INPUTS.
 
     The result has the columns "vertex", "distance" and "parent", the previous vertex on such a path; distance and
-    parent are -1 for unreachable vertices.
+    parent are -1 for unreachable vertices, and the parent is missing if vertices have names.
 
     \b
     Example:
@@ -114,7 +117,7 @@ def bfs_command(source: int, **options: Any) -> None:
         reached = np.count_nonzero(model.distances_ >= 0)
         return f"{reached:,} of {len(model.vertices_):,} vertices are reached, in {model.n_iter_} steps at most"
 
-    _fit(BFS(source), summary, _with_parents, **options)
+    _fit(BFS(source), summary, _with_parents, source=source, **options)
 
 
 @click.command("shortest-paths")
@@ -128,11 +131,11 @@ def bfs_command(source: int, **options: Any) -> None:
     help="Range of distances that a step handles. Default: about the mean weight.",
 )
 @graph_options(weights=True)
-def shortest_paths_command(source: int, delta: float | None, **options: Any) -> None:
+def shortest_paths_command(source: str, delta: float | None, **options: Any) -> None:
     """Find the least sum of weights on paths from one vertex to all others of the graph with the edges in INPUTS.
 
     The result has the columns "vertex", "distance" and "parent", the previous vertex on such a path. The distance of an
-    unreachable vertex is infinite, and its parent is -1.
+    unreachable vertex is infinite, and its parent is -1, or missing if vertices have names.
 
     \b
     Example:
@@ -146,7 +149,7 @@ def shortest_paths_command(source: int, delta: float | None, **options: Any) -> 
             f"{len(reached):,} of {len(model.vertices_):,} vertices are reached, at distances up to {reached.max():.6g}"
         )
 
-    _fit(ShortestPaths(source, delta=delta), summary, _with_parents, **options)
+    _fit(ShortestPaths(source, delta=delta), summary, _with_parents, source=source, **options)
 
 
 @click.command("communities")

@@ -74,8 +74,15 @@ def _table(columns: Columns) -> pa.Table:
 
 
 def _write_npz(columns: Columns, path: Path) -> None:
+    # Without pickle, strings need a type; a missing one is empty.
+    typed = {
+        name: np.array(["" if each is None else each for each in column])
+        if isinstance(column, np.ndarray) and column.dtype == object
+        else column
+        for name, column in columns.items()
+    }
     with disk.create(path) as file:
-        np.savez(file, **columns)  # type: ignore[arg-type]  # no column is called allow_pickle
+        np.savez(file, **typed)  # type: ignore[arg-type]  # no column is called allow_pickle
 
 
 def _write_parquet(columns: Columns, path: Path) -> None:

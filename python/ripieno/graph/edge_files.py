@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.files.sources import size_bytes
 from ripieno.graph.edges import Edges
+from ripieno.input.columns.delimited import is_number
 from ripieno.input.shares import FileShare
 
 if TYPE_CHECKING:
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from ripieno.input.columns import ColumnSource, TableOptions
 
 LARGEST_ID = (1 << 62) - 1
-EXPECTED = f": expected vertex ids, whole numbers from 0 to {LARGEST_ID}, and finite weights"
+EXPECTED = f": expected vertex ids, whole numbers from 0 to {LARGEST_ID} or strings, and finite weights"
 
 # Names are compared in lower case, without "_", blanks, "id" and "node", and without a Neo4j type: FromNodeId and
 # from_id match `from`, weight:double matches `weight`.
 SOURCE_NAMES = ("source", "src", "from", "u", "row")
 TARGET_NAMES = ("target", "tgt", "dst", "dest", "destination", "to", "v", "col")
 WEIGHT_NAMES = ("weight", "weights", "w")
+#: The rows in these bytes of a text decide whether vertices have names.
+FIRST_ROWS_BYTES = 1 << 16
 #: The ends of an edge as Neo4j and its tools name them: ":START_ID", "_start", "startNodeId". "end" alone is ambiguous.
 NEO4J_ENDS = re.compile(r"[:_]?(start|end)[_ ]?(?:node)?[_ ]?(?:id)?")
 
@@ -62,11 +65,24 @@ class EdgeColumns(NamedTuple):
 
 @dataclass(frozen=True)
 class TableEdges:
-    """A table with a column of sources and a column of targets."""
+    """A table with a column of sources and a column of targets.
+
+    Parameters
+    ----------
+    source
+        The columns.
+    columns
+        The columns of the ends and of the weight.
+    drops
+        Whether to leave out rows with missing values.
+    may_lack_header
+        Whether the names of the columns may be an edge between named vertices.
+    """
 
     source: ColumnSource
     columns: EdgeColumns
     drops: bool = False
+    may_lack_header: bool = False
 
     @classmethod
     def of(cls, source: ColumnSource, options: TableOptions, weighted: bool | None) -> Self:
@@ -92,7 +108,14 @@ class TableEdges:
         own = options.chosen(source.path, names, [name for name in names if name not in left_out])
         found = choose_columns(source.path, own if source.has_names else [""] * len(own), weighted)
         places = [None if at is None else names.index(own[at]) for at in found]
-        return cls(source, EdgeColumns(*places), options.missing == "drop")  # type: ignore[arg-type]
+        known = {*SOURCE_NAMES, *TARGET_NAMES}
+        may_lack_header = (
+            source.has_names
+            and not source.counted
+            and options.header is None
+            and not any(_short(own[at]) in known for at in found[:2])
+        )
+        return cls(source, EdgeColumns(*places), options.missing == "drop", may_lack_header)  # type: ignore[arg-type]
 
     @property
     def path(self) -> str:
@@ -114,17 +137,55 @@ class TableEdges:
         import pyarrow as pa
 
         start, stop = share.of(self.source.size)
+        return table_edges(self._table(start, stop, pa.int64()), lambda row: self.source.describe(start, row))
+
+    def has_named_vertices(self) -> bool:
+        """Return whether an end of an edge is a string: by the types of the columns, or in text by its first row.
+
+        Raises
+        ------
+        InputError
+            It is, and the first row of the file may be a header or an edge.
+        """
+        import pyarrow as pa
+
+        # Imported here to avoid a circular import.
+        from ripieno.graph.names import is_text
+
+        kinds = [self.source.schema.field(at).type for at in self.columns[:2]]
+        if not any(pa.types.is_null(kind) for kind in kinds):
+            return any(is_text(kind) for kind in kinds)
+        top = self._table(0, min(self.source.size, FIRST_ROWS_BYTES), pa.string())
+        ends = [top.column(end)[0].as_py() for end in (0, 1) if len(top)]
+        if not all(ends) or all(map(is_number, ends)):
+            return False
+        if self.may_lack_header:
+            first = ", ".join(self.source.schema.names)
+            raise InputError(
+                f"{self.path}: the first line, {first!r}, may be a header or an edge: pass header=True or header=False "
+                "of TableFiles, --header or --no-header"
+            )
+        return True
+
+    def read_named(self) -> tuple[pa.Table, Callable[[int], str]]:
+        """Return all rows with the ends as strings, and a function that names the place of a row."""
+        import pyarrow as pa
+
+        return self._table(0, self.source.size, pa.string()), lambda row: self.source.describe(0, row)
+
+    def _table(self, start: int, stop: int, end: pa.DataType) -> pa.Table:
+        """Return the ends and weights of rows, with ends of the type `end` in text."""
+        import pyarrow as pa
+
         fields = [self.source.schema.field(at) for at in self.columns if at is not None]
-        kinds = (pa.int64(), pa.int64(), pa.float64())
+        kinds = (end, end, pa.float64())
         # Text does not state the types of its columns.
         schema = pa.schema([
             field.with_type(kind) if pa.types.is_null(field.type) else field
             for field, kind in zip(fields, kinds, strict=False)
         ])  # fmt: skip
         table = self.source.read(start, stop, schema, EXPECTED)
-        if self.drops:
-            table = table.drop_null()
-        return table_edges(table, lambda row: self.source.describe(start, row))
+        return table.drop_null() if self.drops else table
 
 
 def table_edges(table: pa.Table, describe: Callable[[int], str]) -> Edges:
@@ -140,11 +201,11 @@ def table_edges(table: pa.Table, describe: Callable[[int], str]) -> Edges:
     columns: list[NDArray[Any]] = []
     for at, name in enumerate(table.column_names):
         column, kind = table.column(at), table.schema.field(at).type
-        if not (pa.types.is_integer(kind) or (at == 2 and (pa.types.is_floating(kind) or pa.types.is_boolean(kind)))):
-            text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-            found = "strings; number the vertices from 0" if text else f"the type {kind}"
-            if len(table):
-                raise InputError(f"{describe(0)}, column {name!r}: {found}{EXPECTED}")
+        is_numeric = pa.types.is_integer(kind) or (
+            at == 2 and (pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+        )
+        if len(table) and not is_numeric:
+            raise InputError(f"{describe(0)}, column {name!r}: the type {kind}{EXPECTED}")
         if column.null_count:
             row = np.flatnonzero(column.is_null().to_numpy())[0]
             raise InputError(f"{describe(int(row))}, column {name!r}: a missing value{EXPECTED}")

@@ -18,7 +18,7 @@ from ripieno.files.sources import EmptyFile, File, describe_paths, expand_keyed,
 from ripieno.graph.edge_files import EdgeFile, TableEdges
 from ripieno.graph.edges import Edges, with_both_directions
 from ripieno.graph.layout import End
-from ripieno.graph.memory import EdgesInMemory, checked, in_memory
+from ripieno.graph.memory import EdgesInMemory, checked, in_memory, named_in_memory
 from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.split_edges import SplitEdges, read_edges
@@ -129,7 +129,9 @@ class Graph:
     Notes
     -----
     Ids are integers from 0 to 2^62 - 1, in any order, with any gaps. The vertices of a networkx graph are numbered in
-    the order of its nodes; `labels` has the nodes.
+    the order of its nodes; `labels` has the nodes. Tables and frames may have strings as ids. The process that creates
+    the graph then reads all files and numbers the vertices by their names, ascending; `labels` has the names. It needs
+    24 bytes for each edge; number larger graphs before.
     """
 
     def __init__(
@@ -163,6 +165,8 @@ class Graph:
         known_count = self.source.vertex_count
         if known_count is not None and vertex_count is not None and vertex_count < known_count:
             raise InputError(f"vertex_count={vertex_count}, but the graph has {known_count} vertices")
+        if self.source.labels is not None and vertex_count not in (None, known_count):
+            raise InputError(f"vertex_count={vertex_count}, but the {known_count} vertices have names: expected None")
         self.vertex_count: int | None = known_count if vertex_count is None else int(vertex_count)
         self.duplicates: str = _duplicates(duplicates, self.weighted, self.source.multiple)
 
@@ -333,7 +337,7 @@ def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
     return duplicates
 
 
-def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files:
+def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files | EdgesInMemory:
     if format is not None and format not in FORMATS:
         raise InputError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
     source, options = paths_and_options(source)
@@ -346,6 +350,13 @@ def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files
             raise InputError(
                 f"{having.path} has weights but {lacking.path} has none: pass weighted=False, or correct one"
             )
+    # Text states no types; its first file decides.
+    tables = [file for file in files if isinstance(file, TableEdges)]
+    if any(file.has_named_vertices() for file in tables if file is files[0] or file.source.counted):
+        for file in files:
+            if not isinstance(file, TableEdges):
+                raise InputError(f"{file.path} has numbers of vertices, other files have names: expected the same kind")
+        return named_in_memory([file.read_named() for file in tables])
     return Files(tuple(files))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.graph.edge_files import LARGEST_ID, choose_columns, table_edges
 from ripieno.graph.edges import Edges
+from ripieno.graph.names import is_text, named_edges
 from ripieno.input.shares import even_range
 from ripieno.wire.arrays import check_unmasked
 
@@ -74,7 +76,7 @@ def in_memory(source: Any, weighted: bool | None) -> EdgesInMemory:
     if hasattr(source, "adjacency") and hasattr(source, "is_directed"):
         return _networkx(source, weighted)
     if hasattr(source, "__arrow_c_stream__"):
-        return EdgesInMemory(_frame(source, weighted))
+        return _frame(source, weighted)
     return EdgesInMemory(_columns(source, weighted))
 
 
@@ -118,7 +120,13 @@ def _ids(ids: Any, where: str, first: int) -> NDArray[np.int64]:
     return np.ascontiguousarray(ids, np.int64)
 
 
-def _frame(source: Any, weighted: bool | None) -> Edges:
+def named_in_memory(tables: Sequence[tuple[Any, Callable[[int], str]]]) -> EdgesInMemory:
+    """Return the edges of tables between vertices with names, as for `named_edges`."""
+    edges, labels = named_edges(tables)
+    return EdgesInMemory(edges, vertex_count=len(labels), labels=labels)
+
+
+def _frame(source: Any, weighted: bool | None) -> EdgesInMemory:
     """Read the rows of a frame: two or three columns, with the same names as in files."""
     # Imported here because PyArrow takes half a second to import.
     import pyarrow as pa
@@ -133,7 +141,14 @@ def _frame(source: Any, weighted: bool | None) -> Edges:
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"a graph cannot be made of {where}: expected a frame of edges: {error}") from error
     chosen = [table.column_names[at] for at in choose_columns(where, table.column_names, weighted) if at is not None]
-    return table_edges(table.select(chosen), lambda row: f"{where}, row {row}")
+    table = table.select(chosen)
+
+    def describe(row: int) -> str:
+        return f"{where}, row {row}"
+
+    if any(is_text(table.schema.field(end).type) for end in (0, 1)):
+        return named_in_memory([(table, describe)])
+    return EdgesInMemory(table_edges(table, describe))
 
 
 def _columns(source: Any, weighted: bool | None) -> Edges:

@@ -77,7 +77,10 @@ def _read(split: Split, weighted: bool | None) -> Edges:
     rows = split.read()
     if isinstance(rows, pa.Table) and not len(rows):
         return _no_edges()
-    return in_memory(rows, weighted).edges
+    found = in_memory(rows, weighted)
+    if found.labels is not None:
+        raise InputError(f"{split} has strings as ids: the ranks that read splits expect whole numbers from 0")
+    return found.edges
 
 
 def _read_text(split: Split, weighted: bool | None) -> Edges:

@@ -90,7 +90,8 @@ class TextEdges:
             line = text[offset : offset + FIRST_LINE_BYTES].split(b"\n")[0].decode(errors="replace").strip()
             quoted = line[:QUOTED_CHARACTERS] + "…" * (len(line) > QUOTED_CHARACTERS)
             number = line_of(self.path, self.compression, begin + offset)
-            raise InputError(f"{self.path}, line {number}: {reason}: {quoted!r}") from None
+            hint = "; strings are ids in tables, format='csv'" if "vertex id" in reason else ""
+            raise InputError(f"{self.path}, line {number}: {reason}: {quoted!r}{hint}") from None
         return Edges(sources, targets, weights if self.weighted else None, lone)
 
 

@@ -79,6 +79,16 @@ class SparsePoints:
         row = int(np.searchsorted(self._matrix.indptr, found[0], side="right")) - 1
         return row, int(self._matrix.indices[found[0]])
 
+    def products(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the product of the rows with vectors (d, k): (n, k)."""
+        found: NDArray[np.float64] = self._matrix @ vectors
+        return found
+
+    def combinations(self, factors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the sums of the rows times factors (n, k): (d, k)."""
+        found: NDArray[np.float64] = self._matrix.T @ factors
+        return found
+
     def sums(self) -> NDArray[np.float64]:
         """Return the sum of each column, (d,)."""
         return np.bincount(self._matrix.indices, self._matrix.data, self.shape[1]).astype(np.float64, copy=False)

@@ -22,7 +22,7 @@ from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.divided_program import whole_centroids
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
-from ripieno.algorithms.methods import KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
+from ripieno.algorithms.methods import KMEANS_ALGORITHMS, KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
@@ -88,6 +88,8 @@ class KMeans(
         take more than half of a worker's available memory. `bounds` have no effect with divided centroids,
         and a checkpoint covers a single run. With `init="k-means++"` or an array,
         each worker holds all initial centroids before it divides them.
+    algorithm : {"lloyd", "elkan"}, default="lloyd"
+        Accepted for programs that use scikit-learn. Both give the same result; `bounds` selects the computation.
     verbose : int, default=0
         If above 0, print a line per iteration.
     on_iteration : callable or None, default=None
@@ -166,6 +168,8 @@ class KMeans(
     resumed_from_: int | None
     n_features_in_: int
     first_column_: int | None
+    # Runs of n_init="auto" from random starts.
+    _random_run_count = RANDOM_RUN_COUNT
     feature_names_in_: NDArray[Any]
     report_: KMeansReport
 
@@ -182,6 +186,7 @@ class KMeans(
         assign: Literal["exact", "near"] = "exact",
         bounds: Literal["auto", "none"] = "auto",
         centroids: Literal["auto", "whole", "divided"] = "auto",
+        algorithm: Literal["lloyd", "elkan"] = "lloyd",
         verbose: int = 0,
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
         **common: Unpack[FitParameters],
@@ -197,6 +202,7 @@ class KMeans(
         self.assign = assign
         self.bounds = bounds
         self.centroids = centroids
+        self.algorithm = algorithm
         self.verbose = verbose
         self.on_iteration = on_iteration
 
@@ -371,6 +377,8 @@ class KMeans(
             raise InputError(f"assign={self.assign!r}: expected one of {', '.join(KMEANS_ASSIGNS)}")
         if self.bounds not in KMEANS_BOUNDS:
             raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(KMEANS_BOUNDS)}")
+        if self.algorithm not in KMEANS_ALGORITHMS:
+            raise InputError(f"algorithm={self.algorithm!r}: expected one of {', '.join(KMEANS_ALGORITHMS)}")
         if self.centroids not in KMEANS_CENTROIDS:
             raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(KMEANS_CENTROIDS)}")
 
@@ -399,7 +407,7 @@ class KMeans(
 
     def _run_count(self, repeats: bool) -> int:
         repeats = repeats and self.assign == "exact"
-        return (RANDOM_RUN_COUNT if repeats else 1) if self.n_init == "auto" else self.n_init
+        return (self._random_run_count if repeats else 1) if self.n_init == "auto" else self.n_init
 
     def _start(self, centroids: ArrayLike, source: Source) -> NDArray[Any]:
         check_unmasked(centroids, "init")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,7 @@ from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
+from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -38,6 +39,11 @@ class MiniBatchKMeans(KMeans):
         Number of clusters.
     init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
         Initial centroids, as in `KMeans`. To continue from another model, pass its `cluster_centers_`.
+    n_init : "auto" or int, default="auto"
+        Number of starts of `fit`; it continues from the start of least inertia. "auto" means 3 for "random" and
+        callables, else 1.
+    init_size : int or None, default=None
+        Number of rows, drawn at random, from which starts are drawn and on which they are compared. None: all rows.
     max_iter : int, default=100
         Maximum number of passes over all rows: ``max_iter * n_samples // batch_size`` batches.
     batch_size : int, default=1024
@@ -102,6 +108,7 @@ class MiniBatchKMeans(KMeans):
 
     counts_: NDArray[np.float64]
     n_steps_: int
+    _random_run_count = 3
     report_: PlainReport  # type: ignore[assignment]  # the report of KMeans has iterations
 
     def __init__(
@@ -109,6 +116,8 @@ class MiniBatchKMeans(KMeans):
         n_clusters: int = 8,
         *,
         init: str | ArrayLike | Callable[..., ArrayLike] = "k-means||",
+        n_init: Literal["auto"] | int = "auto",
+        init_size: int | None = None,
         max_iter: int = 100,
         batch_size: int = 1024,
         tol: float = 0.0,
@@ -120,13 +129,14 @@ class MiniBatchKMeans(KMeans):
         super().__init__(
             n_clusters,
             init=init,
-            n_init=1,
+            n_init=n_init,
             max_iter=max_iter,
             tol=tol,
             random_state=random_state,
             on_iteration=on_iteration,
             **common,
         )
+        self.init_size = init_size
         self.batch_size = batch_size
         self.max_no_improvement = max_no_improvement
 
@@ -172,7 +182,7 @@ class MiniBatchKMeans(KMeans):
         """
         self._check_parameters()
         source, weights = open_for_fit(self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse)
-        options = self._options(self._starts(source, comm)[0], comm)
+        options = self._options(self._starts(source, comm), comm)
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
         self._store_model(parts, source, comm if rows == "own" else None)
         self.n_steps_ = parts[0].step_count
@@ -215,20 +225,23 @@ class MiniBatchKMeans(KMeans):
         source, weights = open_for_fit(
             self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse, reset=is_first
         )
-        start: int | NDArray[Any] | MiniBatchState
-        start = self._starts(source, comm)[0] if is_first else MiniBatchState(self.cluster_centers_, self.counts_)
-        parts = self._run_fit(program.fit_batch, source, weights, self._options(start, comm), comm=comm, rows=rows)
+        starts: list[int | NDArray[Any]] | MiniBatchState
+        starts = self._starts(source, comm)[:1] if is_first else MiniBatchState(self.cluster_centers_, self.counts_)
+        parts = self._run_fit(program.fit_batch, source, weights, self._options(starts, comm), comm=comm, rows=rows)
         self._store_model(parts, source, comm if rows == "own" else None)
         self.n_steps_ = 1 if is_first else self.n_steps_ + 1
         self.n_iter_ = 1 if is_first else self.n_iter_
         return self
 
-    def _options(self, start: int | NDArray[Any] | MiniBatchState, comm: Communicator | None) -> MiniBatchOptions:
+    def _options(
+        self, starts: list[int | NDArray[Any]] | MiniBatchState, comm: Communicator | None
+    ) -> MiniBatchOptions:
         seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
         return MiniBatchOptions(
             n_clusters=self.n_clusters,
             init=self.init if isinstance(self.init, str) else "array",
-            start=start,
+            starts=starts,
+            init_size=self.init_size,
             seed=seed if comm is None else comm.broadcast(seed),
             batch_size=self.batch_size,
             max_iter=self.max_iter,
@@ -256,5 +269,9 @@ class MiniBatchKMeans(KMeans):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_count("batch_size", self.batch_size)
+        if self.init_size is not None:
+            check_count("init_size", self.init_size)
+            if self.init_size < self.n_clusters:
+                raise InputError(f"init_size={self.init_size}: expected at least n_clusters={self.n_clusters}")
         if self.max_no_improvement is not None:
             check_count("max_no_improvement", self.max_no_improvement)

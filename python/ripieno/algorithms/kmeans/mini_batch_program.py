@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 NAME = "mini-batch-kmeans"
 #: Random stream of batches, apart from the streams of seeding and samples.
 BATCH_STREAM = 1 << 34
+#: Random stream of the rows that initial centroids are drawn from.
+SAMPLE_STREAM = 1 << 35
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,16 @@ class MiniBatchState:
 
 @dataclass(frozen=True)
 class MiniBatchOptions:
-    """Options of the workers. `start` is a seed, the (k, d) initial centroids, or the state to continue from."""
+    """Options of the workers.
+
+    `starts` has seeds or (k, d) initial centroids, of which the best is used, or it is the state to continue from. They
+    are drawn from and compared on `init_size` rows, all by default.
+    """
 
     n_clusters: int
     init: str
-    start: int | NDArray[Any] | MiniBatchState
+    starts: list[int | NDArray[Any]] | MiniBatchState
+    init_size: int | None
     seed: int
     batch_size: int
     max_iter: int
@@ -58,9 +65,10 @@ class MiniBatchOptions:
     def facts(self, rows: WeightedRows) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit."""
         facts = asdict(self)
-        for name in ("max_iter", "checkpoint_options", "start"):
+        for name in ("max_iter", "checkpoint_options", "starts"):
             del facts[name]
         return facts | {
+            "n_init": 0 if isinstance(self.starts, MiniBatchState) else len(self.starts),
             "the number of rows": rows.total,
             "the number of columns": rows.points.shape[1],
             "the type of values": rows.points.dtype.str,
@@ -151,18 +159,51 @@ def _load_or_seed(
     options: MiniBatchOptions,
 ) -> tuple[WeightedRows, MiniBatchState]:
     """Return the rows and the initial state, as arrays that may be changed in place."""
-    rows, start = load(comm, source, weights), options.start
-    if isinstance(start, MiniBatchState):
-        points, centroids = to_kernel_types(rows.points, start.centroids)
-        return replace(rows, points=points), MiniBatchState(centroids.copy(), start.weight_sums.copy())
+    rows, starts = load(comm, source, weights), options.starts
+    if isinstance(starts, MiniBatchState):
+        points, centroids = to_kernel_types(rows.points, starts.centroids)
+        return replace(rows, points=points), MiniBatchState(centroids.copy(), starts.weight_sums.copy())
     check_cluster_count(options.n_clusters, rows.total)
+    sample = rows if options.init_size is None else _sample(rows, options.init_size, options.seed)
+    candidates = [_start(comm, sample, start, options) for start in starts]
+    best = 0
+    if len(candidates) > 1:
+        best = int(np.argmin([_inertia(comm, sample, centroids) for centroids in candidates]))
+    return rows, MiniBatchState(candidates[best], np.zeros(options.n_clusters))
+
+
+def _start(
+    comm: Communicator, rows: WeightedRows, start: int | NDArray[Any], options: MiniBatchOptions
+) -> NDArray[Any]:
+    """Return initial centroids, from a seed or as they are."""
     if isinstance(start, np.ndarray):
-        centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
-    else:
-        centroids = seed_centroids(
-            comm, rows, init=options.init, n_clusters=options.n_clusters, seed=start, on_progress=lambda chosen: None
-        )
-    return rows, MiniBatchState(centroids, np.zeros(len(centroids)))
+        return np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
+    return seed_centroids(
+        comm, rows, init=options.init, n_clusters=options.n_clusters, seed=start, on_progress=lambda chosen: None
+    )
+
+
+def _sample(rows: WeightedRows, size: int, seed: int) -> WeightedRows:
+    """Return this worker's part of `size` rows, which are drawn without replacement by global row number."""
+    if size >= rows.total:
+        return rows
+    drawn = np.sort(np.random.default_rng([SAMPLE_STREAM, seed]).choice(rows.total, size, replace=False))
+    spans = [np.searchsorted(drawn, [first, first + count]).tolist() for first, count in rows.spans]
+    own = rows.places(drawn)[1]
+    return replace(
+        rows,
+        points=rows.points[own],
+        weights=None if rows.weights is None else rows.weights[own],
+        offset=int(np.searchsorted(drawn, rows.offset)),
+        total=size,
+        runs=None if rows.runs is None else tuple((begin, end - begin) for begin, end in spans),
+    )
+
+
+def _inertia(comm: Communicator, rows: WeightedRows, centroids: NDArray[Any]) -> float:
+    labels = np.empty(len(rows), np.int32)
+    _, _, inertia = kernels.assign_accumulate(rows.points, centroids, rows.weights, labels, None, threads=comm.threads)
+    return float(comm.allreduce(inertia))
 
 
 def _update(comm: Communicator, batch: WeightedRows, state: MiniBatchState) -> tuple[float, float]:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: Number of values in a block of rows, which fits in cache.
 BLOCK_VALUES = 1 << 18
 MIN_BLOCK_ROWS = 256
+#: Number of values in a dense block of sparse rows for products, which gives work to all threads.
+PRODUCT_VALUES = 1 << 22
 #: Between these magnitudes, sums of squares neither overflow nor underflow in float32.
 FLOAT32_MIN, FLOAT32_MAX = 1e-12, 1e12
 
@@ -34,14 +36,15 @@ class MomentColumns:
 
     Parameters
     ----------
-    points : (n, d) float64, float32 or uint8
+    points : (n, d) float64, float32 or uint8; or `SparsePoints`, whose blocks are dense
     targets : (n, t) float64, or None without targets
     weights : (n,) float64, or None for ones
     dtype
         Type of the computation, float32 or float64.
     """
 
-    points: NDArray[Any]
+    # An array or sparse points.
+    points: Any
     targets: NDArray[np.float64] | None
     weights: NDArray[np.float64] | None
     dtype: np.dtype[Any] = np.dtype(np.float64)  # noqa: RUF009
@@ -72,7 +75,11 @@ class MomentColumns:
         """
         sums = np.zeros(self.count)
         width = self.points.shape[1]
-        largest = kernels.column_sums(self.points, self.weights, sums[:width], threads=threads)
+        if isinstance(self.points, kernels.SparsePoints):
+            largest = np.inf
+            sums[:width] = self._sparse_sums(self.points)
+        else:
+            largest = kernels.column_sums(self.points, self.weights, sums[:width], threads=threads)
         if self.targets is not None:
             kernels.column_sums(self.targets, self.weights, sums[width:], threads=threads)
         weight = float(len(self.points) if self.weights is None else self.weights.sum())
@@ -81,9 +88,14 @@ class MomentColumns:
     def scatter_matrix(self, center: NDArray[np.float64], threads: int) -> NDArray[np.float64]:
         """Return the scatter matrix of the rows minus the center, (d, d), with products in `dtype`."""
         scatter = np.zeros((self.count, self.count))
-        kernels.add_products(
-            self.points, self.targets, self.weights, center, scatter, dtype=self.dtype, threads=threads
-        )
+        is_sparse = isinstance(self.points, kernels.SparsePoints)
+        step = max(MIN_BLOCK_ROWS, PRODUCT_VALUES // self.count) if is_sparse else max(1, len(self.points))
+        for begin in range(0, len(self.points), step):
+            rows = slice(begin, begin + step)
+            targets, weights = (None if each is None else each[rows] for each in (self.targets, self.weights))
+            kernels.add_products(
+                self.points[rows], targets, weights, center, scatter, dtype=self.dtype, threads=threads
+            )
         upper = np.triu(scatter, 1)
         return np.asarray(np.triu(scatter) + upper.T)
 
@@ -95,6 +107,16 @@ class MomentColumns:
             self.points, self.targets, self.weights, center, np.ascontiguousarray(coef.T), sums, threads=threads
         )
         return sums.T
+
+    def _sparse_sums(self, points: kernels.SparsePoints) -> NDArray[np.float64]:
+        """Return the weighted sums of the columns of sparse points."""
+        if self.weights is None:
+            return points.sums()
+        step = max(MIN_BLOCK_ROWS, BLOCK_VALUES // self.count)
+        parts = [
+            self.weights[begin : begin + step] @ points[begin : begin + step] for begin in range(0, len(points), step)
+        ]
+        return np.sum(parts, axis=0, initial=0.0) if parts else np.zeros(points.shape[1])
 
 
 def means(

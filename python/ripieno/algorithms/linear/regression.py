@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -19,6 +20,7 @@ from ripieno.algorithms.inputs import (
     is_in_files,
     open_for_prediction,
     open_rows,
+    open_rows_or_sparse,
     open_with_target,
     rows_in_memory,
     target_column,
@@ -34,7 +36,7 @@ from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory, open_source
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
     """Base class of the linear regressions, which differ in the penalty."""
 
     fit_intercept: bool
+    positive: bool
     solver: str
 
     # Whether the model has the singular values of the columns.
@@ -73,7 +76,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+        X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
             Each worker reads its own share of files: .npy, .npz, .csv, .parquet. For splits or a partition file, it
             reads its assigned splits.
         y : array-like of shape (n_samples,) or (n_samples, n_targets), or str
@@ -109,6 +112,9 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         )
         is_flat = isinstance(targets, int) or targets.ndim == 1
         target_columns = targets[:, None] if not isinstance(targets, int) and targets.ndim == 1 else targets
+        target_count = 1 if isinstance(target_columns, int) else target_columns.shape[1]
+        if len(options.alpha) not in (1, target_count):
+            raise InputError(f"alpha has {len(options.alpha)} entries: expected one number, or one for each target")
         parts = self._run_fit(program.fit, source, target_columns, weights, options, comm=comm)
         solution = parts[0].solution
         self.coef_ = solution.coef[:, 0].copy() if is_flat else solution.coef.T.copy()
@@ -132,7 +138,11 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         check_is_fitted(self)
         coef = self.coef_.reshape(-1, self.n_features_in_).T
         intercept = np.broadcast_to(self.intercept_, coef.shape[1:]).copy()
-        source, target = open_for_prediction(self, X, self._target_name)
+        source: Dataset | RowsInMemory | InMemorySparse
+        if issparse(X):
+            source, target = open_rows_or_sparse(self, X, reset=False), None
+        else:
+            source, target = open_for_prediction(self, X, self._target_name)
         found = np.concatenate(self._apply(program.predict, source, coef, intercept, target))
         return found if self.coef_.ndim == 2 else found[:, 0]
 
@@ -150,6 +160,12 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             y = np.concatenate(self._run(program.column, source.leaving_missing(target), target, comm=None))
         return r_squared(y, self.predict(X), sample_weight)
 
+    def __sklearn_tags__(self) -> Any:
+        """Return the input types that scikit-learn may pass."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
     def _store_solution(self, solution: program.Solution) -> None:
         """Store the attributes that only this estimator has."""
 
@@ -157,10 +173,12 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         self._check_workers()
         if self.solver not in RIDGE_SOLVERS:
             raise InputError(f"solver={self.solver!r}: expected one of {', '.join(RIDGE_SOLVERS)}")
-        return RegressionOptions(self._penalty(), bool(self.fit_intercept), self.solver, self._has_singular)
+        return RegressionOptions(
+            self._penalty(), bool(self.fit_intercept), self.solver, self._has_singular, bool(self.positive)
+        )
 
-    def _penalty(self) -> float:
-        return 0.0
+    def _penalty(self) -> tuple[float, ...]:
+        return (0.0,)
 
     def _open_own(
         self, X: Any, y: ArrayLike | str | None, sample_weight: ArrayLike | None, comm: Communicator
@@ -185,11 +203,13 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 
     def _open_shared(
         self, X: Input, y: ArrayLike | str | None, sample_weight: ArrayLike | None
-    ) -> tuple[Dataset | RowsInMemory, NDArray[np.float64] | int, NDArray[np.float64] | None]:
+    ) -> tuple[Dataset | RowsInMemory | InMemorySparse, NDArray[np.float64] | int, NDArray[np.float64] | None]:
         source, targets = self._open(X, y)
         return source, targets, checked_weights(sample_weight, source)
 
-    def _open(self, X: Input, y: ArrayLike | str | None) -> tuple[Dataset | RowsInMemory, NDArray[np.float64] | int]:
+    def _open(
+        self, X: Input, y: ArrayLike | str | None
+    ) -> tuple[Dataset | RowsInMemory | InMemorySparse, NDArray[np.float64] | int]:
         if y is None:
             raise InputError("y=None: this estimator requires y to be passed, but the target y is None")
         self._target_name = y if isinstance(y, str) else None
@@ -198,11 +218,22 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         check_unmasked(y, "y")
         if is_in_files(X):
             return open_rows(self, X, reset=True), checked_targets(y)
-        X = rows_in_memory(X)
+        sparse = issparse(X)
         array, targets = validate_data(
-            self, X, y, dtype=POINT_DTYPES, order="C", multi_output=True, y_numeric=True, ensure_all_finite=False
+            self,
+            X if sparse else rows_in_memory(X),
+            y,
+            dtype=POINT_DTYPES[:2] if sparse else POINT_DTYPES,
+            order="C",
+            multi_output=True,
+            y_numeric=True,
+            ensure_all_finite=False,
+            accept_sparse="csr",
+            # 64-bit indices are converted to 32 bits, which the number of columns must fit.
+            accept_large_sparse=True,
         )
-        return RowsInMemory(array), checked_targets(targets)
+        source = InMemorySparse.of(csr_matrix(array)) if sparse else RowsInMemory(array)
+        return source, checked_targets(targets)
 
 
 class LinearRegression(LeastSquares):
@@ -212,6 +243,8 @@ class LinearRegression(LeastSquares):
     ----------
     fit_intercept : bool, default=True
         Whether predictions have an intercept.
+    positive : bool, default=False
+        Whether weights are at least 0. It implies the solver "tsqr".
     solver : {"auto", "normal", "tsqr"}, default="auto"
         "normal" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and accepts linearly dependent
         columns. "auto" uses "normal", and then "tsqr" if too many digits would be lost.
@@ -264,12 +297,14 @@ class LinearRegression(LeastSquares):
         self,
         *,
         fit_intercept: bool = True,
+        positive: bool = False,
         solver: str = "auto",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
         **common: Unpack[WorkerParameters],
     ) -> None:
         super().__init__(**common)
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.solver = solver
         self.on_iteration = on_iteration
 
@@ -283,10 +318,12 @@ class Ridge(FromResult, LeastSquares):
 
     Parameters
     ----------
-    alpha : float, default=1.0
-        Factor of the squared weights in the objective; the intercept is not penalized.
+    alpha : float or array-like of shape (n_targets,), default=1.0
+        Factor of the squared weights in the objective, or one for each target; the intercept is not penalized.
     fit_intercept : bool, default=True
         Whether predictions have an intercept.
+    positive : bool, default=False
+        Whether weights are at least 0. It implies the solver "tsqr".
     solver : {"auto", "normal", "tsqr"}, default="auto"
         "normal" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree. "auto" uses "normal", and then
         "tsqr" if too many digits would be lost.
@@ -329,9 +366,10 @@ class Ridge(FromResult, LeastSquares):
 
     def __init__(
         self,
-        alpha: float = 1.0,
+        alpha: float | ArrayLike = 1.0,
         *,
         fit_intercept: bool = True,
+        positive: bool = False,
         solver: str = "auto",
         on_iteration: Callable[[dict[str, Any]], None] | None = None,
         **common: Unpack[WorkerParameters],
@@ -339,6 +377,7 @@ class Ridge(FromResult, LeastSquares):
         super().__init__(**common)
         self.alpha = alpha
         self.fit_intercept = fit_intercept
+        self.positive = positive
         self.solver = solver
         self.on_iteration = on_iteration
 
@@ -364,10 +403,13 @@ class Ridge(FromResult, LeastSquares):
     def _store_solution(self, solution: program.Solution) -> None:
         self.solver_ = solution.solver
 
-    def _penalty(self) -> float:
-        if not isinstance(self.alpha, Real) or not 0 <= self.alpha < np.inf:
-            raise InputError(f"alpha={self.alpha!r}: expected a number >= 0")
-        return float(self.alpha)
+    def _penalty(self) -> tuple[float, ...]:
+        given: Any = self.alpha
+        alphas = [given] if isinstance(given, Real) or np.ndim(given) != 1 else list(given)
+        for alpha in alphas:
+            if not isinstance(alpha, Real) or not 0 <= float(alpha) < np.inf:
+                raise InputError(f"alpha={alpha!r}: expected a number >= 0, or one for each target")
+        return tuple(map(float, alphas))
 
 
 def checked_targets(y: ArrayLike) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import linalg
+from scipy import linalg, optimize
 from scipy.linalg import lapack
 
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
@@ -23,7 +23,8 @@ from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
+from ripieno.kernels import SparsePoints
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -38,15 +39,16 @@ MAX_REFINEMENT_COUNT = 5
 
 @dataclass(frozen=True)
 class RegressionOptions:
-    """Options of the workers; `alpha` is the factor of the squared weights.
+    """Options of the workers; `alpha` has the factor of the squared weights, or one for each target.
 
     Singular values require products in float64.
     """
 
-    alpha: float
+    alpha: tuple[float, ...]
     fit_intercept: bool
     solver: str
     has_singular: bool
+    positive: bool
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class RegressionPart:
 
 def fit(
     comm: Communicator,
-    source: Dataset | RowsInMemory | LocalRows,
+    source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
     targets: NDArray[np.float64] | int,
     weights: NDArray[np.float64] | None,
     options: RegressionOptions,
@@ -96,13 +98,15 @@ def fit(
 
 def predict(
     comm: Communicator,
-    source: Dataset | RowsInMemory,
+    source: Dataset | RowsInMemory | InMemorySparse,
     coef: NDArray[np.float64],
     intercept: NDArray[np.float64],
     target: int | None,
 ) -> NDArray[np.float64]:
     """Return the predictions for this worker's rows, (n, t), without the target column, if any."""
     points = load(comm, source).points
+    if isinstance(points, SparsePoints):
+        return points.products(coef) + intercept
     if target is not None:
         points = np.delete(points, target, axis=1)
     return np.asarray(points @ coef + intercept)
@@ -116,7 +120,7 @@ def column(comm: Communicator, source: Dataset, index: int) -> NDArray[Any]:
 
 def load_targets(
     comm: Communicator,
-    source: Dataset | RowsInMemory | LocalRows,
+    source: Dataset | RowsInMemory | InMemorySparse | LocalRows,
     targets: NDArray[Any] | int,
     weights: NDArray[np.float64] | None,
 ) -> tuple[WeightedRows, NDArray[np.float64]]:
@@ -148,8 +152,9 @@ def _solve(
     if not options.fit_intercept:
         center = np.zeros(columns.count)
     solution = None
-    if options.solver != "tsqr":
-        if with_type.dtype == np.float32 and not options.has_singular:
+    if options.solver != "tsqr" and not options.positive:
+        is_refined = with_type.dtype == np.float32 and not options.has_singular and len(set(options.alpha)) == 1
+        if is_refined:
             solution = _by_normal_equations(comm, with_type, center, options, iteration_log)
         if solution is None:
             solution = _by_normal_equations(comm, columns, center, options, iteration_log)
@@ -221,12 +226,9 @@ def _by_normal_equations(
     equations, coef, singular = None, None, None
     if total is not None:
         with clock.computing(), single_threaded_blas():
-            limit = MIN_RECIPROCAL_CONDITION if options.solver == "auto" else width * np.finfo(np.float64).eps
-            equations = _NormalEquations.of(total[:width, :width], options.alpha)
-            if equations is not None and 1 / equations.condition > limit:
-                coef = equations.solve(total[:width, width:])
-                if options.has_singular:
-                    singular = np.sqrt(np.maximum(linalg.eigvalsh(total[:width, :width])[::-1], 0.0))
+            equations, coef = _solved(total, width, options)
+            if coef is not None and options.has_singular:
+                singular = np.sqrt(np.maximum(linalg.eigvalsh(total[:width, :width])[::-1], 0.0))
     if columns.dtype == np.float32:
         coef = _refined(comm, columns, center, coef, equations, iteration_log)
     with clock.communicating():
@@ -234,6 +236,22 @@ def _by_normal_equations(
         found: Solution | None = comm.broadcast(solution)
     iteration_log.end_iteration(stage="normal equations")
     return found
+
+
+def _solved(
+    scatter: NDArray[np.float64], width: int, options: RegressionOptions
+) -> tuple[_NormalEquations | None, NDArray[np.float64] | None]:
+    """Return the equations of the last penalty, and the weights, or None if too many digits would be lost."""
+    limit = MIN_RECIPROCAL_CONDITION if options.solver == "auto" else width * np.finfo(np.float64).eps
+    products = scatter[:width, width:]
+    coef = np.empty_like(products)
+    equations = None
+    for alpha, targets in _targets_by_alpha(options, products.shape[1]):
+        equations = _NormalEquations.of(scatter[:width, :width], alpha)
+        if equations is None or not 1 / equations.condition > limit:
+            return equations, None
+        coef[:, targets] = equations.solve(products[:, targets])
+    return equations, coef
 
 
 def _refined(
@@ -283,16 +301,27 @@ def _by_factors(
     solution = None
     if factor is not None:
         with clock.computing():
-            # Penalty rows: √alpha times the identity, with zero targets.
-            penalty = np.sqrt(options.alpha) * np.eye(width if options.alpha else 0, columns.count)
-            stacked = np.vstack([factor, penalty])
             cutoff = max(row_count, width) * np.finfo(np.float64).eps
-            coef, _, rank, singular = linalg.lstsq(stacked[:, :width], stacked[:, width:], cond=cutoff)
+            coef = np.empty((width, columns.count - width))
+            for alpha, targets in _targets_by_alpha(options, coef.shape[1]):
+                # Penalty rows: √alpha times the identity, with zero targets.
+                penalty = np.sqrt(alpha) * np.eye(width if alpha else 0, columns.count)
+                stacked = np.vstack([factor, penalty])
+                points, own = stacked[:, :width], stacked[:, width:][:, targets]
+                coef[:, targets], _, rank, singular = linalg.lstsq(points, own, cond=cutoff)
+                if options.positive:
+                    coef[:, targets] = np.column_stack([optimize.nnls(points, target)[0] for target in own.T])
             solution = _solution(coef, center, width, singular, "tsqr", rank)
     with clock.communicating():
         found: Solution = comm.broadcast(solution)
     iteration_log.end_iteration(stage="least squares")
     return found
+
+
+def _targets_by_alpha(options: RegressionOptions, target_count: int) -> list[tuple[float, NDArray[np.bool_]]]:
+    """Return each different factor of the squared weights, and which targets it has."""
+    alphas = np.broadcast_to(options.alpha, target_count)
+    return [(float(alpha), alphas == alpha) for alpha in np.unique(alphas)]
 
 
 def _solution(

@@ -15,10 +15,10 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._checks import check_count
-from ripieno.algorithms.inputs import Input, open_rows
+from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.methods import PCA_SOLVERS
-from ripieno.algorithms.own_rows import open_for_fit
+from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
 from ripieno.algorithms.reported import report_warning, reported
@@ -26,6 +26,7 @@ from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
+from ripieno.input.matrix import InMemorySparse, LocalRows
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -78,6 +79,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         Number of axes, of rows, and of columns of the input.
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Names of the columns, if the input had them.
+    first_column_ : int or None
+        Index of the first column in libsvm text, 0 or 1; None for other input.
     solver_ : str
         Solver used.
     resumed_from_ : int or None
@@ -111,6 +114,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     noise_variance_: float
     n_components_: int
     n_samples_: int
+    first_column_: int | None
     n_features_in_: int
     solver_: str
     resumed_from_: int | None
@@ -143,7 +147,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features), path, glob or list of paths
+        X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
             float32 is used as it is; other types are converted to float64. Each worker reads its own share of files:
             .npy, .npz, .csv, .parquet. For splits or a partition file, it reads its assigned splits.
         y : ignored
@@ -170,7 +174,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         begin = time.perf_counter()
         self._check_parameters()
         # With own rows, a single row per rank is valid.
-        open_source = open_rows if rows == "own" else partial(open_rows, min_rows=2)
+        open_source = open_rows_or_sparse if rows == "own" else partial(open_rows_or_sparse, min_rows=2)
         source, _ = open_for_fit(self, X, None, comm=comm, rows=rows, open=open_source)
         options = PCAOptions(
             n_components=self._component_parameter(),
@@ -181,15 +185,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
             checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, source, options, comm=comm)
-        self._store_result(parts, time.perf_counter() - begin)
+        self._store_result(parts, _result_dtype(source, parts[0].dtype), time.perf_counter() - begin)
         return self
 
     @takes_splits
     def transform(self, X: Input) -> NDArray[Any]:
         """Project the rows onto the axes: (n_samples, n_components_)."""
         check_is_fitted(self)
-        source = open_rows(self, X, reset=False)
-        return np.concatenate(self._apply(program.transform, source, self.mean_, self._scaled_components()))
+        source = open_rows_or_sparse(self, X, reset=False)
+        found = np.concatenate(self._apply(program.transform, source, self.mean_, self._scaled_components()))
+        return found.astype(_result_dtype(source, found.dtype), copy=False)
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Reconstruct rows, (n_samples, n_features), from projections X, (n_samples, n_components_)."""
@@ -206,9 +211,32 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         covariance.flat[:: len(covariance) + 1] += self.noise_variance_
         return np.asarray(covariance)
 
+    def get_precision(self) -> NDArray[Any]:
+        """Return the inverse of the model's covariance."""
+        check_is_fitted(self)
+        if self.noise_variance_ == 0:
+            return np.asarray(np.linalg.inv(self.get_covariance()))
+        excess = 1 / np.maximum(self.explained_variance_, self.noise_variance_) - 1 / self.noise_variance_
+        precision = (self.components_.T * excess) @ self.components_
+        precision.flat[:: len(precision) + 1] += 1 / self.noise_variance_
+        return np.asarray(precision)
+
+    @takes_splits
+    def score_samples(self, X: Input) -> NDArray[np.float64]:
+        """Return the log-likelihood of each row under the model's normal distribution: (n_samples,)."""
+        check_is_fitted(self)
+        source = open_rows_or_sparse(self, X, reset=False)
+        precision = self.get_precision().astype(np.float64)
+        return np.concatenate(self._apply(program.log_likelihoods, source, self.mean_, precision))
+
+    def score(self, X: Input, y: object = None) -> float:
+        """Return the mean log-likelihood of the rows under the model's normal distribution."""
+        return float(self.score_samples(X).mean())
+
     def __sklearn_tags__(self) -> Any:
         """Return the input types that scikit-learn may pass."""
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -225,6 +253,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
             "row_count": self.n_samples_,
             "component_count": self.n_components_,
             "solver": self.solver_,
+            "first_column": self.first_column_,
             "explained_variance_ratio": self.explained_variance_ratio_.tolist(),
             "noise_variance": self.noise_variance_,
         }
@@ -239,6 +268,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self.mean_ = result.array("mean", result.column_count)
         self.noise_variance_ = result.fact("noise_variance", float)
         self.n_samples_ = result.fact("row_count", int)
+        self.first_column_ = result.description.get("first_column")
         self.singular_values_ = np.sqrt(self.explained_variance_ * (self.n_samples_ - 1))
         self.solver_ = result.fact("solver", str)
 
@@ -272,9 +302,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         if self.iterated_power != "auto":
             check_count("iterated_power", self.iterated_power, "expected 'auto' or a whole number >= 1")
 
-    def _store_result(self, parts: list[PCAPart], total_s: float) -> None:
+    def _store_result(self, parts: list[PCAPart], dtype: np.dtype[Any], total_s: float) -> None:
         first = parts[0]
-        axes, dtype = first.axes, np.dtype(first.dtype)
+        axes = first.axes
         self.components_ = axes.components.astype(dtype)
         self.explained_variance_ = axes.variances.astype(dtype)
         self.explained_variance_ratio_ = (axes.variances / (axes.total or 1.0)).astype(dtype)
@@ -292,3 +322,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
                 dtype=first.dtype,
                 total_s=total_s,
             )
+
+
+def _result_dtype(source: Source, dtype: Any) -> np.dtype[Any]:
+    """Return the type of results. The entries of sparse rows are float64 during the computation only."""
+    rows = source.source if isinstance(source, LocalRows) else source
+    return np.dtype(rows.given_dtype if isinstance(rows, InMemorySparse) else dtype)

@@ -8,6 +8,7 @@ Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM R
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,17 @@ from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
 from ripieno.errors import InputError
-from ripieno.input.matrix import Dataset, RowsInMemory
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
+from ripieno.kernels import SparsePoints
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+Source = Dataset | RowsInMemory | InMemorySparse | LocalRows
+
 NAME = "pca"
+#: Rows whose likelihoods are computed at once.
+LIKELIHOOD_ROWS = 4096
 #: Up to this many columns, with at least this many rows per column, the scatter matrix is fastest.
 MAX_SCATTER_COLUMNS, MIN_ROWS_PER_COLUMN = 1000, 10
 #: Up to this share of all components, a random subspace is faster.
@@ -90,7 +96,7 @@ class PCAPart:
     record: WorkerReport
 
 
-def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions, emit: Emit | None = None) -> PCAPart:
+def fit(comm: Communicator, source: Source, options: PCAOptions, emit: Emit | None = None) -> PCAPart:
     """Compute the principal components.
 
     Raises
@@ -120,12 +126,31 @@ def fit(comm: Communicator, source: Dataset | RowsInMemory, options: PCAOptions,
     return PCAPart(axes, mean, solver, str(columns.dtype), rows.total, resumed_from, iteration_log.record(load_s))
 
 
-def transform(
-    comm: Communicator, source: Dataset | RowsInMemory, mean: NDArray[Any], components: NDArray[Any]
-) -> NDArray[Any]:
+def transform(comm: Communicator, source: Source, mean: NDArray[Any], components: NDArray[Any]) -> NDArray[Any]:
     """Return the projections of this worker's centered rows onto the components: (n, k)."""
+    return _projected(load(comm, source).points, mean, components.T)
+
+
+def log_likelihoods(
+    comm: Communicator, source: Source, mean: NDArray[Any], precision: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return the logarithm of the normal density at each of this worker's rows, (n,)."""
     points = load(comm, source).points
-    return np.asarray((points - mean) @ components.T)
+    _, log_determinant = np.linalg.slogdet(precision)
+    constant = 0.5 * (log_determinant - len(mean) * np.log(2 * np.pi))
+    found = np.empty(len(points))
+    for begin in range(0, len(points), LIKELIHOOD_ROWS):
+        some = slice(begin, begin + LIKELIHOOD_ROWS)
+        centered = points[some] - mean
+        found[some] = constant - 0.5 * np.einsum("ij,ij->i", centered @ precision, centered)
+    return found
+
+
+def _projected(points: Any, mean: NDArray[Any], vectors: NDArray[Any]) -> NDArray[Any]:
+    """Return the product of the centered rows with vectors, (n, k)."""
+    if isinstance(points, SparsePoints):
+        return np.asarray(points.products(vectors) - mean @ vectors)
+    return np.asarray((points - mean) @ vectors)
 
 
 def check_component_count(n_components: int | float | None, row_count: int, column_count: int) -> None:
@@ -257,8 +282,7 @@ def _by_subspace(
             if iteration < iterations:
                 states.save(iteration + 1, subspace)
     with clock.computing():
-        projected = (block @ subspace for block in columns.centered_blocks(mean, tsqr.block_rows(size)))
-        own = tsqr.factor(projected, size)
+        own = tsqr.factor(_projected_blocks(columns, mean, subspace), size)
     factor = tsqr.combined_factor(comm, own, clock)
     with clock.communicating():
         squares = comm.allreduce(squares)
@@ -279,12 +303,27 @@ def _scatter_product(
     columns: MomentColumns, mean: NDArray[np.float64], subspace: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], float]:
     """Return the product of this worker's scatter matrix with some vectors, and the sum of the squared rows."""
+    if isinstance(columns.points, SparsePoints):
+        projected = _projected(columns.points, mean, subspace)
+        of_mean = np.outer(mean, projected.sum(axis=0))
+        return columns.points.combinations(projected) - of_mean, float(columns.points.squared_deviations(mean).sum())
     product, squares = np.zeros(subspace.shape), 0.0
     vectors = subspace.astype(columns.dtype)
     for block in columns.centered_blocks(mean):
         product += block.T @ (block @ vectors)
         squares += float(np.vdot(block, block))
     return product, squares
+
+
+def _projected_blocks(
+    columns: MomentColumns, mean: NDArray[np.float64], vectors: NDArray[np.float64]
+) -> Iterator[NDArray[Any]]:
+    """Yield the products of blocks of centered rows with vectors."""
+    if isinstance(columns.points, SparsePoints):
+        yield _projected(columns.points, mean, vectors)
+        return
+    for block in columns.centered_blocks(mean, tsqr.block_rows(vectors.shape[1])):
+        yield block @ vectors
 
 
 def _select_axes(

@@ -1,10 +1,10 @@
 """The worker program of local clustering coefficients: every triangle is found once, by its vertex of least degree.
 
 An edge leads from its end of smaller degree to the other one, so that no vertex has many outgoing edges. The rank that
-owns u has all edges u→v. It finds the triangles u→v→w, u→w by a search for each w in the shorter list of v and of u.
-Ranks exchange the lists of v in blocks, so that each has only one block of foreign lists at a time.
+owns u has all edges u→v. It finds the triangles u→v→w, u→w in the lists of all v. Ranks exchange these lists in blocks,
+so that each has only one block of foreign lists at a time.
 
-Cost: the sum over all edges of the shorter list, at most m^1.5 searches for m edges; each rank receives all edges once.
+Cost: the sum over all edges u→v of the list of v, at most m^1.5 steps for m edges; each rank receives all edges once.
 Source: Latapy, "Main-memory triangle computations for very large (sparse (power-law)) graphs", Theoretical Computer
 Science 407, 2008, section 3; the coefficient is the one of Iosup et al., "The LDBC Graphalytics benchmark",
 arXiv 2011.15028, section 2.3.2.
@@ -12,15 +12,14 @@ arXiv 2011.15028, section 2.3.2.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+import ripieno._native as _native
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.graph import Edges, Graph, LocalGraph, load
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 NAME = "clustering"
 #: Edges of a block of lists, on all ranks.
 BLOCK_EDGES = 1 << 22
-#: Searches at a time.
-CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -94,7 +91,10 @@ def fit(comm: Communicator, graph: Graph, block_edges: int, checkpoint_options: 
 
         blocks = mixed(mixed(lists.ids[lists.sources]).view(np.int64)) % np.uint64(block_count)
         for block in range(done, block_count):
-            lists.count_triangles(_Lists.of(_gathered(comm, lists.edges(blocks == block)), lists.ids), found)
+            others = lists.part(blocks == block)
+            if comm.world_size > 1:
+                others = _Lists.of(_gathered(comm, others.edges()), lists.ids)
+            found += lists.triangles_with(others, comm.threads)
             if states.used:
                 states.save(block + 1, (ids, totals()))
         triangles, links = totals().T
@@ -129,8 +129,6 @@ def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _gathered(comm: Communicator, edges: Edges) -> Edges:
     """Return the edges of all ranks."""
-    if comm.world_size == 1:
-        return edges
     assert edges.weights is not None, "edges have numbers of directions"
     counts = comm.allgather(len(edges))
     columns = (edges.sources, edges.targets, edges.weights)
@@ -161,77 +159,24 @@ class _Lists:
     def of(cls, edges: Edges, ids: NDArray[np.int64]) -> _Lists:
         """Create the lists of edges between vertices of `ids`; other edges are left out."""
         sources, targets = (positions_of(each, ids).astype(np.int64) for each in (edges.sources, edges.targets))
-        order = np.argsort(sources * len(ids) + targets, kind="stable")
+        order = np.argsort(sources * len(ids) + targets)
         order = order[(sources[order] >= 0) & (targets[order] >= 0)]
         assert edges.weights is not None, "edges have numbers of directions"
         sources, targets = sources[order], targets[order]
         offsets = offsets_of(np.bincount(sources, minlength=len(ids)))
         return cls(ids, sources, targets, edges.weights[order].astype(np.int64), offsets)
 
-    def edges(self, where: NDArray[np.bool_]) -> Edges:
-        """Return some of the edges, by id."""
-        return Edges(
-            self.ids[self.sources[where]], self.ids[self.targets[where]], self.directions[where].astype(np.float64)
-        )
+    def part(self, where: NDArray[np.bool_]) -> _Lists:
+        """Return the lists of some of the edges."""
+        sources, targets, directions = (each[where] for each in (self.sources, self.targets, self.directions))
+        offsets = offsets_of(np.bincount(sources, minlength=len(self.ids)))
+        return _Lists(self.ids, sources, targets, directions, offsets)
 
-    def count_triangles(self, others: _Lists, found: NDArray[np.int64]) -> None:
-        """Add the triangles and links of u→v→w, u→w, with v→w in `others`, to `found`, (n, 2)."""
-        own_lengths, other_lengths = (np.diff(lists.offsets) for lists in (self, others))
-        own, other = own_lengths[self.sources], other_lengths[self.targets]
-        # The search has locality: the edges by u search in the own list of u, the edges by v in the other list of v.
-        by_source = np.flatnonzero((other > 0) & (other <= own))
-        by_target = np.flatnonzero((other > 0) & (other > own))
-        by_target = by_target[np.argsort(self.targets[by_target], kind="stable")]
-        for edges, entries in others._entries(by_source, self.targets):
-            third, is_closed = self._search(self.sources[edges], others.targets[entries])
-            self._add(found, edges[is_closed], third[is_closed], others.directions[entries[is_closed]])
-        for edges, entries in self._entries(by_target, self.sources):
-            second, is_closed = others._search(self.targets[edges], self.targets[entries])
-            self._add(found, edges[is_closed], entries[is_closed], others.directions[second[is_closed]])
+    def edges(self) -> Edges:
+        """Return the edges, by id."""
+        return Edges(self.ids[self.sources], self.ids[self.targets], self.directions.astype(np.float64))
 
-    def _entries(
-        self, edges: NDArray[np.int64], ends: NDArray[np.int64]
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Yield each of `edges`, repeated, with each entry of the list of its end, some at a time."""
-        begins = self.offsets[ends[edges]]
-        lengths = self.offsets[ends[edges] + 1] - begins
-        stops = np.cumsum(lengths)
-        count = 0 if not len(stops) else int(stops[-1])
-        cuts = np.searchsorted(stops, np.arange(CHUNK, count + CHUNK, CHUNK)) + 1
-        first = 0
-        for end in np.minimum(cuts, len(edges)).tolist():
-            some = slice(first, end)
-            of_some = lengths[some]
-            starts = begins[some] - np.cumsum(of_some) + of_some
-            yield np.repeat(edges[some], of_some), np.arange(of_some.sum()) + np.repeat(starts, of_some)
-            first = end
-
-    def _search(
-        self, sources: NDArray[np.int64], targets: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the position of the edge from each source to each target, and whether it exists."""
-        keys, requested = self._keys, sources * len(self.ids) + targets
-        positions = np.searchsorted(keys, requested)
-        return positions, keys[np.minimum(positions, len(keys) - 1)] == requested
-
-    @cached_property
-    def _keys(self) -> NDArray[np.int64]:
-        return self.sources * len(self.ids) + self.targets
-
-    def _add(
-        self,
-        found: NDArray[np.int64],
-        edges: NDArray[np.int64],
-        thirds: NDArray[np.int64],
-        directions: NDArray[np.int64],
-    ) -> None:
-        """Add triangles u→v→w: own edges u→v and u→w, and the directions between v and w."""
-        triangles, links = found.T
-        corners = (
-            (self.sources[edges], directions),
-            (self.targets[edges], self.directions[thirds]),
-            (self.targets[thirds], self.directions[edges]),
-        )
-        for corner, opposite in corners:
-            np.add.at(triangles, corner, 1)
-            np.add.at(links, corner, opposite)
+    def triangles_with(self, others: _Lists, threads: int) -> NDArray[np.int64]:
+        """Return the triangles and links of each vertex, (n, 2), of u→v→w, u→w with v→w in `others`."""
+        own, other = ((lists.offsets, lists.targets, lists.directions) for lists in (self, others))
+        return _native.count_triangles(own, other, threads)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.graph.edges import Edges, matrix_edges
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
-    from ripieno.graph import Edges, LocalGraph, PartitionedGraph
+    from ripieno.graph import LocalGraph, PartitionedGraph
 
 
 def facts(comm: Communicator, graph: LocalGraph, **parameters: Any) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def facts(comm: Communicator, graph: LocalGraph, **parameters: Any) -> dict[str,
 
 def partitioned_facts(comm: Communicator, graph: PartitionedGraph, **parameters: Any) -> dict[str, Any]:
     """Return `facts` of a partitioned graph."""
-    return _facts(comm, graph.edges, graph.vertex_count, graph.edge_count, parameters)
+    return _facts(comm, matrix_edges(*graph.matrix), graph.vertex_count, graph.edge_count, parameters)
 
 
 def _facts(

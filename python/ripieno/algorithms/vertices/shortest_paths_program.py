@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import partitioned_facts
@@ -107,17 +108,17 @@ def fit(
         have the vertex `source`.
     """
     parts = graph.partition(comm)
-    weights = parts.edges.weights
+    _, columns, weights = parts.matrix[2].entries()
     with agreement(comm):
         if weights is not None:
-            check_edge_weights(parts.edges.sources, weights, "ShortestPaths")
+            check_edge_weights(parts.matrix[1][columns], weights, "ShortestPaths")
     vertices = parts.vertices
     distances = np.where(vertices == source, 0.0, np.inf)
     parents = np.full(len(vertices), NO_PARENT)
     is_open = vertices == source
     if not comm.allreduce(bool(is_open.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
-    delta = _default_delta(comm, parts) if delta is None else delta
+    delta = _default_delta(comm, weights, len(columns)) if delta is None else delta
     out_edges = _OutEdges(comm, parts)
     fit_facts = {}
     if checkpoint_options.folder is not None:
@@ -141,12 +142,11 @@ def fit(
                 states.save(steps, (vertices, distances, parents, is_open))
 
 
-def _default_delta(comm: Communicator, graph: PartitionedGraph) -> float:
+def _default_delta(comm: Communicator, weights: NDArray[np.float64] | None, edge_count: int) -> float:
     """Return about the mean weight: a power of two, so that the order of summation does not matter."""
-    weights = graph.edges.weights
     if not comm.allreduce(weights is not None, op="or"):
         return 1.0
-    total, count = comm.allreduce((0.0 if weights is None else float(weights.sum()), graph.matrix[2].entry_count))
+    total, count = comm.allreduce((0.0 if weights is None else float(weights.sum()), edge_count))
     return float(2.0 ** np.round(np.log2(total / count))) if total else 1.0
 
 
@@ -154,10 +154,18 @@ class _OutEdges:
     """The outgoing edges of this rank's vertices, and the places of their targets at their owners."""
 
     def __init__(self, comm: Communicator, graph: PartitionedGraph) -> None:
-        self._comm, self._vertices, self._offsets = comm, graph.vertices, graph.offsets
-        targets, edges = graph.matrix[0], graph.edges
-        self._targets = positions_of(edges.targets, targets)
-        self._weights = np.ones(len(edges)) if edges.weights is None else edges.weights
+        self._comm, self._vertices = comm, graph.vertices
+        targets, sources, matrix = graph.matrix
+        offsets, columns, weights = matrix.entries()
+        begins: NDArray[np.int64] = offsets.astype(np.int64)
+        # SciPy orders the edges by source with a counting sort.
+        rows = csr_array((np.arange(len(columns)), columns, begins), shape=(len(targets), len(sources))).tocsc()
+        self._targets = np.repeat(np.arange(len(targets)), np.diff(begins))[rows.data]
+        self._weights = np.ones(len(columns)) if weights is None else weights[rows.data]
+        # The edges of each vertex.
+        self._begins, self._lengths = (np.zeros(len(graph.vertices), np.int64) for _ in range(2))
+        places = positions_of(sources, graph.vertices)
+        self._begins[places], self._lengths[places] = rows.indptr[:-1], np.diff(rows.indptr)
         self._owners = graph.owner_of(targets)
         send = Redistribution(comm, self._owners)
         self._places = send.back(positions_of(send(targets), graph.vertices).astype(np.int64))
@@ -167,8 +175,7 @@ class _OutEdges:
 
     def follow(self, places: NDArray[np.int64], distances: NDArray[np.float64]) -> _Candidates:
         """Follow the edges of the vertices at `places`. Return the distances that all ranks found for own vertices."""
-        begins = self._offsets[places]
-        lengths = self._offsets[places + 1] - begins
+        begins, lengths = self._begins[places], self._lengths[places]
         ends = np.cumsum(lengths)
         entries = np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)
         found = _Candidates(

@@ -1,0 +1,67 @@
+"""Number vertices that have names: columns of strings in tables and frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ripieno.errors import InputError
+from ripieno.graph.edge_files import EXPECTED, table_edges
+from ripieno.graph.edges import Edges
+
+if TYPE_CHECKING:
+    # Imported in functions, because PyArrow takes half a second to import.
+    import pyarrow as pa
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of this type are strings."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def named_edges(tables: Sequence[tuple[pa.Table, Callable[[int], str]]]) -> tuple[Edges, NDArray[Any]]:
+    """Return the edges of tables of sources, targets and optionally weights, and the names of vertices 0, 1, ….
+
+    Names ascend by their characters. Whole numbers among them become strings. `tables` has a function for each table
+    that names the place of a row.
+
+    Raises
+    ------
+    InputError
+        An end is missing, or is neither a string nor a whole number, or a weight is not finite.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [(_with_text_ends(table, describe), describe) for table, describe in tables]
+    chunks = [chunk for table, _ in texts for end in (0, 1) for chunk in table.column(end).chunks]
+    names = pc.unique(pa.chunked_array(chunks, pa.large_string())).drop_null()
+    names = names.take(pc.sort_indices(names))
+    parts = []
+    for table, describe in texts:
+        for end in (0, 1):
+            numbers = pc.index_in(table.column(end), value_set=names).cast(pa.int64())
+            table = table.set_column(end, table.column_names[end], numbers)
+        parts.append(table_edges(table, describe))
+    labels: NDArray[Any] = np.array(names.to_pylist(), object)
+    return Edges.joined(parts, weighted=parts[0].weights is not None), labels
+
+
+def _with_text_ends(table: pa.Table, describe: Callable[[int], str]) -> pa.Table:
+    """Return the table with strings in the columns of the ends."""
+    import pyarrow as pa
+
+    for end in (0, 1):
+        kind, name = table.schema.field(end).type, table.column_names[end]
+        if not (is_text(kind) or pa.types.is_integer(kind)):
+            raise InputError(f"{describe(0)}, column {name!r}: the type {kind}{EXPECTED}")
+        column = table.column(end).cast(pa.string() if pa.types.is_integer(kind) else kind).cast(pa.large_string())
+        table = table.set_column(end, name, column)
+    return table
