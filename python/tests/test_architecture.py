@@ -151,6 +151,7 @@ OWN_WRITERS = {
     "lab/kernel.py": "it sets options of the kernel",
     "lab/registry.py": "it removes empty folders of emulated clusters",
     "launch/script/token_file.py": "a file with a token is locked before it has its name",
+    "mpi/windows.py": "it sizes memory without a name",
     "report/charts.py": "it draws into memory",
     "torch/rendezvous.py": "torch keeps its rendezvous in a temporary folder",
     "bench/processes.py": "programs write their output to a temporary folder",

@@ -7,6 +7,7 @@ its claims say whether the shape of the paper's result appears here.
 from __future__ import annotations
 
 import csv
+import io
 import json
 import os
 import statistics
@@ -28,6 +29,7 @@ from ripieno.bench.sparse_rank import SparseCase
 from ripieno.bench.strategies import StrategiesQuery
 from ripieno.bench.threads import ThreadsFit, ThreadsQuery
 from ripieno.errors import LabError
+from ripieno.files import disk
 from ripieno.lab import Lab, why_not
 from ripieno.simulation.reproduction import Claim, FigureRow, Input, Kind, Reproduction
 from ripieno.units import bytes_text
@@ -280,7 +282,7 @@ def spark_figure_2() -> Reproduction:
     y = (X @ random.normal(size=columns) > 0).astype(int)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "points.csv"
-        with path.open("w", newline="") as target:
+        with io.TextIOWrapper(disk.create(path), "utf-8", newline="") as target:
             lines = csv.writer(target)
             lines.writerow([*(f"x{column}" for column in range(columns)), "label"])
             lines.writerows([*point, label] for point, label in zip(X.round(6).tolist(), y.tolist(), strict=True))

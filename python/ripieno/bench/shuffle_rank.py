@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ripieno import keyed
+from ripieno.files import disk
 from ripieno.keyed import KeyValues
 from ripieno.launch.script.environment import init
 
@@ -57,7 +58,7 @@ def main(case: ShuffleCase, target: Path) -> None:
             if repetition:
                 found[kind].append(stages)
     if comm.rank == 0:
-        target.write_text(json.dumps(found))
+        disk.write_text(target, json.dumps(found))
     comm.close()
 
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ripieno._native import DensityCurve
+from ripieno.files import disk
 from ripieno.launch.script.environment import init
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def main(case: SparseCase, target: Path) -> None:
     comm = init(threads=1, tls=False)
     found = measured(comm, case)
     if comm.rank == 0:
-        target.write_text(json.dumps(found))
+        disk.write_text(target, json.dumps(found))
     comm.close()
 
 

@@ -83,7 +83,7 @@ def main(case: BroadcastCase, folder: Path) -> None:
     found: list[dict[str, Any]] = []
     places = [folder / f"copy{number}" for number in range(REPLICAS_MAX)] if case.strategy == SHARED_FILE else []
     for place in places:
-        place.mkdir(exist_ok=True)
+        disk.make_folders(place)
     for verify in case.verify * case.repetitions:
         comm.barrier()
         before = resource.getrusage(resource.RUSAGE_SELF)
