@@ -16,7 +16,7 @@ from ripieno.mpi.unsupported import refusing
 
 
 class Definition(NamedTuple):
-    """What an operation does.
+    """The name and the functions of an operation.
 
     Attributes
     ----------
