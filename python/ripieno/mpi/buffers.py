@@ -53,7 +53,7 @@ class BufferArgument(NamedTuple):
         return self._view(start, self._count_from(start) if self.counts is None else self.counts)
 
     def blocks(self, rank_count: int) -> list[Elements]:
-        """Return the elements of each rank, all of one size; a count is that of one block."""
+        """Return the elements of each rank, all of one size; a given count is the size of one block."""
         if isinstance(self.counts, list) or isinstance(self.starts, list):
             raise InputError(f"{self.call}: counts={self.counts}: expected one number; unequal blocks have a v-call")
         start, count = self.starts or 0, self.counts
@@ -141,7 +141,7 @@ def buffer_of(given: Any, call: str, *, is_vector: bool = False) -> BufferArgume
 
     Lists are ``[memory, type]``, ``[memory, counts, type]``, ``[memory, (counts, displacements), type]`` and ``[memory,
     counts, displacements, type]``. The type may be omitted or None. Displacements are in elements. With `is_vector`
-    there is a count for each rank, so that a list is one of counts rather than a pair of count and displacement.
+    there is a count for each rank, so a list contains counts and is not a pair of count and displacement.
     """
     if given is None:
         return BufferArgument(call, np.empty(0, np.uint8))

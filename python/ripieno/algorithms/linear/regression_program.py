@@ -39,9 +39,9 @@ MAX_REFINEMENT_COUNT = 5
 
 @dataclass(frozen=True)
 class RegressionOptions:
-    """Options of the workers; `alpha` has the factor of the squared weights, or one for each target.
+    """Options of the workers.
 
-    Singular values require products in float64.
+    `alpha` has one factor of the squared weights, or one for each target. Singular values require products in float64.
     """
 
     alpha: tuple[float, ...]
@@ -262,7 +262,7 @@ def _refined(
     equations: _NormalEquations | None,
     iteration_log: IterationLog,
 ) -> NDArray[np.float64] | None:
-    """Refine the weights of rank 0, which are None if there are none; return None if they remain imprecise."""
+    """Refine the weights of rank 0, or None without a solution. Return None on every rank if they remain imprecise."""
     clock = iteration_log.clock
     for _ in range(MAX_REFINEMENT_COUNT):
         with clock.communicating():
