@@ -345,6 +345,15 @@ def test_a_finished_fit_continues_with_a_larger_max_iter(tmp_path):
     assert model.embedding_.tobytes() == expected.embedding_.tobytes()
 
 
+def test_a_fit_with_fewer_iterations_keeps_the_checkpoint(tmp_path):
+    models = [
+        rp.MDS(2, n_init=1, random_state=0, max_iter=count, eps=0, checkpoint=tmp_path).fit(D) for count in (9, 3, 9)
+    ]
+
+    assert [model.resumed_from_ for model in models] == [None, 8, 8]
+    assert models[2].embedding_.tobytes() == models[0].embedding_.tobytes()
+
+
 def test_a_checkpoint_of_another_fit_is_refused(tmp_path):
     rp.MDS(2, random_state=0, max_iter=3, checkpoint=tmp_path).fit(D)
 

@@ -183,7 +183,7 @@ class _Descent:
         state = self._last = MdsFitState(at=drawn)
         saved = checkpointer.load()
         if saved is not None:
-            state = saved
+            state = self._last = saved
             for _ in range(saved.start):
                 drawn = next(starts)
             self._iteration_log.iterations_before = self.resumed_from = saved.all_iterations
