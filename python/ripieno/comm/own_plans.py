@@ -76,7 +76,7 @@ class OwnPlans(CallBase):
             output = native_elements(result)[0]
         else:
             result = main = native_copy(array) if out is None else fill(out, array)
-        form = f"{plans.form}, {array.dtype}"
+        signature = f"{plans.signature}, {array.dtype}"
         has_result = native.has_result(self.rank)
-        call = ("run_plan", native_elements(main)[0], native, output, form)
+        call = ("run_plan", native_elements(main)[0], native, output, signature)
         return NativeCalls([call], lambda: result if has_result else None)
