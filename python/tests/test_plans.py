@@ -209,7 +209,7 @@ FAULTS = {
     ),
     "another operation": (
         crossed(lambda plan, other: plan.send(other, X).reduce(other, X, "max")),
-        (0, 1, 'reduce(1, main[0:10], "max")', "combined with Some(Max)", "operation of the collective"),
+        (0, 1, 'reduce(1, main[0:10], "max")', "combined by max", "operation of the collective"),
     ),
     "two operations": (
         [Plan().reduce(1, X), Plan().send(0, X).fill(X, "max")],
