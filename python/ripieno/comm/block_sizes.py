@@ -73,7 +73,7 @@ class BlockSizes:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> BlockSizes:
-        """Return what `as_json` wrote; raise `ValueError` if it cannot be a measurement."""
+        """Return the result that `as_json` has described; raise `ValueError` if it cannot be a measurement."""
         seconds = {int(size): [float(each) for each in times] for size, times in found["seconds"].items()}
         size_bytes, default_bytes = int(found["size_bytes"]), int(found["default_bytes"])
         if min(size_bytes, *seconds) < 1 or default_bytes not in seconds or not all(seconds.values()):

@@ -292,7 +292,7 @@ class _Copies:
         return self._file.read(self._first)
 
     def release(self) -> None:
-        """Report that this rank needs the files no more. The root removes them once all ranks have released them."""
+        """Report that this rank no longer needs the files. The root removes them once all ranks have released them."""
         native, self._native = self._native, None
         if native is not None and self._is_root:
             self._serving.release(native)

@@ -44,7 +44,7 @@ _STARTING = ("<frozen ", "<string>")
 
 
 class RankPlace(NamedTuple):
-    """What a rank does now.
+    """The wait of a rank, and its position in the program.
 
     Attributes
     ----------
