@@ -121,6 +121,12 @@ def test_sums_of_integers_are_exact_up_to_their_last_bit(values):
     assert found == [{"key": "a", "sum": sum(values), "mean": sum(values) / len(values)}]
 
 
+def test_keys_that_are_no_columns_are_named():
+    for keys, message in [(["town"], "column 'town': expected one, there are 'key'"), ([], "keys: none")]:
+        with pytest.raises(rp.InputError, match=message):
+            Aggregation(keys, {"rows": "count"}, pa.schema([("key", pa.string())]))
+
+
 def test_a_sum_that_exceeds_64_bits_is_an_error_on_every_rank(threads):
     def program(comm):
         table = pa.table({"key": ["a", "b"], "value": [2**62, 1]})

@@ -572,8 +572,12 @@ def test_splits_of_different_columns_or_kinds_are_not_read_together(tmp_path, th
     (tmp_path / "a.csv").write_text("name,value\nx,1\n")
     (tmp_path / "b.csv").write_text("name,price\nx,1\n")
     (tmp_path / "c.txt").write_text("words\n")
+    pq.write_table(pa.table({"value": [2**53 + 1], "name": ["y"]}), tmp_path / "d.parquet")
+    pq.write_table(pa.table({"value": [0.5], "name": ["y"]}), tmp_path / "e.parquet")
 
     def program(comm):
+        with pytest.raises(rp.InputError, match=r"different types of columns: .*9007199254740993"):
+            rp.input.read(rp.input.splits([tmp_path / "d.parquet", tmp_path / "e.parquet"]), comm)
         for other, message in [
             ("b.csv", "different columns: name, value; and name, price"),
             ("c.txt", "several kinds"),

@@ -507,6 +507,17 @@ comm.Barrier()
 comm.Send(np.array([3.0]), right, 2)
 assert MPI.Request.Waitany(receives) == 2 and last[0] == 3
 assert MPI.Request.Waitsome(receives) is None and MPI.Request.Testall(receives)
+statuses = [MPI.Status(), MPI.Status()]
+receives = [comm.Irecv(first, left, 5), comm.Irecv(second, left, 6)]
+comm.Send(np.array([4.0]), right, 5)
+while MPI.Request.Get_status_some(receives, statuses) != [0]:
+    pass
+assert not MPI.Request.Testall(receives, statuses) and receives[0] and statuses[0].tag == 5
+comm.Barrier()
+comm.Send(np.array([5.0]), right, 6)
+while not MPI.Request.Testall(receives, statuses):
+    pass
+assert [status.tag for status in statuses] == [5, 6] and not any(receives)
 sender, receiver = comm.Send_init(first, right), comm.Recv_init(second, left)
 for step in range(2):
     first[0] = step

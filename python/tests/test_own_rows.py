@@ -271,6 +271,15 @@ def test_worlds_of_any_size_have_the_model_of_all_rows_or_the_error(threads, p):
     assert threads(p, fit_with_an_empty_rank) == [pytest.approx((expected, expected), rel=1e-12)] * p
 
 
+def fit_sparse_axes(comm):
+    rows = [SPARSE[:30].astype(np.float32), None, SPARSE[30:]][comm.rank]
+    return rp.PCA(2).fit(rows, comm=comm, rows="own").components_.dtype
+
+
+def test_results_of_sparse_rows_have_one_type_on_all_ranks(threads):
+    assert threads(3, fit_sparse_axes) == [np.float64] * 3
+
+
 def fit_differing(comm, name):
     case = CASES[name]
     data = {key: rows_of(value, 2 * (comm.rank > 0)) for key, value in case.data.items()}

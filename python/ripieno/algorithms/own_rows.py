@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -224,7 +224,7 @@ def own_points(
             fitted=estimator.n_features_in_,
             names=None if names is None else list(names),
             is_sparse=isinstance(source, InMemorySparse),
-            dtype=source.dtype,
+            dtype=np.dtype(source.given_dtype) if isinstance(source, InMemorySparse) else source.dtype,
         )
     gathered = comm.allgather(mine)
     known = [each for each in gathered if each is not None]
@@ -237,10 +237,13 @@ def own_points(
         if any(names is not None for names in named):
             estimator.feature_names_in_ = np.array(one_of(named, "names of columns"), object)
     check_weights(comm, weights)
-    if source is None:
-        width = known[0].width
-        dtype = next((each.dtype for each in known if each.dtype is not None), np.dtype(np.uint8))
-        source = InMemorySparse.of(csr_matrix((0, width))) if is_sparse else RowsInMemory(np.empty((0, width), dtype))
+    width, dtypes = known[0].width, [each.dtype for each in known if each.dtype is not None]
+    if is_sparse:
+        source = InMemorySparse.of(csr_matrix((0, width))) if source is None else source
+        # Results have one type on all ranks.
+        source = replace(cast(InMemorySparse, source), given_dtype=np.result_type(*dtypes).str)
+    elif source is None:
+        source = RowsInMemory(np.empty((0, width), dtypes[0] if dtypes else np.uint8))
     return LocalRows(source, weights, f"rank {comm.rank}", getattr(estimator, "_row_runs", None))
 
 

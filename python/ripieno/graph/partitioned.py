@@ -36,7 +36,7 @@ class PartitionedGraph(VertexLayout):
     values : Columns
         Named arrays with a row per vertex of this rank: ``graph.values["rank"] = np.ones(len(graph.vertices))``.
     labels : (n,) array, or None
-        The networkx nodes of these vertices.
+        The names or networkx nodes of these vertices.
     """
 
     def __init__(

@@ -97,8 +97,17 @@ def common_empty(own: Sequence[Split], comm: Communicator) -> Any:
 
 
 def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a table with the columns of a schema, in its order and types."""
-    return table.select(schema.names).cast(schema)
+    """Return a table with the columns of a schema, in its order and types.
+
+    Raises
+    ------
+    InputError
+        A value does not fit the type, such as an integer above 2^53 in a column that other files have as float64.
+    """
+    try:
+        return table.select(schema.names).cast(schema)
+    except pa.ArrowException as error:
+        raise InputError(f"tables of different types of columns: {error}") from error
 
 
 def _described(empty: Any) -> str:

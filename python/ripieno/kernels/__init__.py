@@ -2,8 +2,8 @@
 
 Points are C-contiguous float32, float64 or uint8 rows; K-means also accepts `SparsePoints`. Centroids are float64 for
 float64 points, else float32 (`centroid_dtype`). Sums are always float64, so results hardly depend on the order of
-addition. Distances are Euclidean. Results do not depend on the number of threads, nor,
-except for the rounding of sums, on the division of rows among ranks.
+addition. Distances are Euclidean. Results do not depend on the number of threads. Except for the rounding of sums, they
+do not depend on the division of rows among ranks either.
 """
 
 from __future__ import annotations

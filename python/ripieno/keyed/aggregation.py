@@ -81,6 +81,10 @@ class Aggregation:
         self, keys: Sequence[str], aggregations: Mapping[str, Any], schema: pa.Schema, *, threads: int = 1
     ) -> None:
         self._keys = list(keys)
+        if not self._keys:
+            raise InputError("keys: none: expected names of columns")
+        for name in self._keys:
+            check_column(schema, name)
         self._kinds = [plain_type(schema.field(name).type) for name in keys]
         self._requests = [_Request(name, *_parsed(schema, each)) for name, each in aggregations.items()]
         twice = next((each.name for each in self._requests if each.name in self._keys), None)
@@ -348,13 +352,13 @@ def _is_numeric(kind: pa.DataType) -> bool:
 
 
 def _is_plain(kind: pa.DataType) -> bool:
-    """Whether all values of a type, without null, are int64 or strings."""
+    """Return whether all values of a type, without null, are int64 or strings."""
     is_whole = _is_numeric(kind) and not pa.types.is_floating(kind) and kind != pa.uint64()
     return is_whole or pa.types.is_temporal(kind) or composite.is_text(kind)
 
 
 def _in_order(combine: Combining) -> Combining:
-    """Return the same, with rows in the order of their keys."""
+    """Return a function that combines rows, and sorts the result by key."""
     return lambda rows, op: combine(rows, op).sorted()
 
 
@@ -409,7 +413,7 @@ def _identity(dtype: np.dtype[Any], op: str) -> Any:
 
 
 def _may_overflow(numbers: NDArray[Any]) -> bool:
-    """Whether a sum of some of these integers may exceed 64 bits."""
+    """Return whether a sum of some of these integers may exceed 64 bits."""
     largest = max(abs(int(numbers.min())), abs(int(numbers.max())))
     return largest * len(numbers) > np.iinfo(numbers.dtype).max
 

@@ -65,7 +65,7 @@ class buffer(np.ndarray[Any, Any]):
     def __setitem__(self, key: Any, value: Any) -> None:
         if self.readonly:
             raise TypeError("buffer: read-only memory: expected memory that can be written to")
-        # Other memory is copied as bytes, whatever its elements are.
+        # Other memory is copied as bytes; the type of its elements does not matter.
         if isinstance(key, slice) and not isinstance(value, int):
             value = type(self).frombuffer(value)
             if value.size != self[key].size:

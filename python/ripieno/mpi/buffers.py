@@ -53,7 +53,7 @@ class BufferArgument(NamedTuple):
         return self._view(start, self._count_from(start) if self.counts is None else self.counts)
 
     def blocks(self, rank_count: int) -> list[Elements]:
-        """Return the elements of each rank, all of one size; a count is that of one block."""
+        """Return the elements of each rank, all of one size; a given count is the size of one block."""
         if isinstance(self.counts, list) or isinstance(self.starts, list):
             raise InputError(f"{self.call}: counts={self.counts}: expected one number; unequal blocks have a v-call")
         start, count = self.starts or 0, self.counts
@@ -141,7 +141,7 @@ def buffer_of(given: Any, call: str, *, is_vector: bool = False) -> BufferArgume
 
     Lists are ``[memory, type]``, ``[memory, counts, type]``, ``[memory, (counts, displacements), type]`` and ``[memory,
     counts, displacements, type]``. The type may be omitted or None. Displacements are in elements. With `is_vector`
-    there is a count for each rank, so that a list is one of counts rather than a pair of count and displacement.
+    there is a count for each rank, so a list contains counts and is not a pair of count and displacement.
     """
     if given is None:
         return BufferArgument(call, np.empty(0, np.uint8))
@@ -154,20 +154,15 @@ def buffer_of(given: Any, call: str, *, is_vector: bool = False) -> BufferArgume
     kind = rest.pop() if has_kind else None
     if len(rest) == 1 and isinstance(rest[0], tuple if is_vector else tuple | list) and len(rest[0]) == 2:
         rest = list(rest[0])
-    counts, starts = (*(_numbers(each, call) for each in rest), None, None)[:2]
+    counts, starts = (*(numbers_of(each, call) for each in rest), None, None)[:2]
     if memory is None or memory is BOTTOM:
         return BufferArgument(call, np.empty(0, np.uint8 if kind is None else typed(kind).dtype), None, counts, starts)
     whole = memory_of(memory, call)
     return BufferArgument(call, *_typed(whole, kind, call, has_counts=counts is not None), counts, starts)
 
 
-def _writable(buffer: BufferArgument) -> BufferArgument:
-    if not buffer.memory.flags.writeable and buffer.memory.size:
-        raise InputError(f"{buffer.call}: expected memory that can be written to")
-    return buffer
-
-
-def _numbers(given: Any, call: str) -> int | list[int] | None:
+def numbers_of(given: Any, call: str) -> int | list[int] | None:
+    """Return counts or displacements: a whole number, a list of them, or None."""
     if given is None:
         return None
     try:
@@ -176,6 +171,12 @@ def _numbers(given: Any, call: str) -> int | list[int] | None:
         return [operator.index(each) for each in given]
     except TypeError:
         raise BufferTypeError(f"{call}: counts or displacements {given!r}: expected whole numbers") from None
+
+
+def _writable(buffer: BufferArgument) -> BufferArgument:
+    if not buffer.memory.flags.writeable and buffer.memory.size:
+        raise InputError(f"{buffer.call}: expected memory that can be written to")
+    return buffer
 
 
 def _typed(

@@ -76,7 +76,7 @@ class MpiBufferCalls(MpiRank):
     def _reduce(self, sendbuf: Any, recvbuf: Any, op: Op = SUM, root: int = 0) -> Prepared:
         """Combine all buffers at the root."""
         if self.rank != root:
-            # A rank that is not the root may pass its input in either place.
+            # A rank other than the root may pass its input in either place.
             given = outgoing(recvbuf if is_in_place(sendbuf) else sendbuf, "Reduce")
             return Prepared("reduce", (*_combined(given, op), root), ignore, {})
         into, given = _both(sendbuf, recvbuf, "Reduce")

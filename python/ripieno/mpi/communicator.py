@@ -82,6 +82,9 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
 
     def Create_group(self, group: Group, tag: int = 0) -> Intracomm:
         """Return the communicator of a group; only its members call this."""
+        missing = sorted(set(group.ranks) - set(self._comm.first_ranks))
+        if missing:
+            raise InputError(f"Create_group: ranks {missing} of the world: expected ranks of this communicator")
         return Intracomm._of(self._comm.group([self._comm.first_ranks.index(rank) for rank in group.ranks]))
 
     def Create(self, group: Group) -> Intracomm:

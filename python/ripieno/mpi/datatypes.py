@@ -170,7 +170,7 @@ class Datatype:
     def Create_subarray(
         self, sizes: Sequence[int], subsizes: Sequence[int], starts: Sequence[int], order: int = ORDER_C
     ) -> Datatype:
-        """Return the type of a block within an array of several axes; its extent is that of the whole array."""
+        """Return the type of a block within an array of several axes; its extent covers the whole array."""
         if not len(sizes) == len(subsizes) == len(starts):
             raise InputError(f"Create_subarray: sizes={sizes}, subsizes={subsizes}, starts={starts}: expected as many")
         if order not in (ORDER_C, ORDER_FORTRAN):

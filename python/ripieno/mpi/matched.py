@@ -1,4 +1,4 @@
-"""Matched probes: a message that was found is received by its handle, whichever other receives there are."""
+"""Matched probes: a message that was found is received by its handle, regardless of other receives."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Message:
         raise InputError("a message that was found cannot be pickled; receive it first")
 
     def _taken(self) -> Received[Any]:
-        """Return what was found; this reference becomes null."""
+        """Return the message that was found; this reference becomes null."""
         if self._received is None:
             raise InputError("message: MESSAGE_NULL: expected one that a probe has found; it is received once")
         received = self._received

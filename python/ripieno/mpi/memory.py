@@ -32,7 +32,7 @@ def memory_of(given: Any, call: str) -> NDArray[Any]:
         except TypeError:
             raise BufferTypeError(f"{call}: a {type(given).__name__}: expected an array or another buffer") from None
     if array.dtype.hasobject:
-        raise InputError(f"{call}: dtype {array.dtype}: expected one without Python objects, which small letters send")
+        raise InputError(f"{call}: dtype {array.dtype}: expected no Python objects; lower-case calls send objects")
     if array.flags.c_contiguous:
         return array.reshape(-1)
     if array.flags.f_contiguous:

@@ -16,7 +16,7 @@ from ripieno.mpi.unsupported import refusing
 
 
 class Definition(NamedTuple):
-    """What an operation does.
+    """The name and the functions of an operation.
 
     Attributes
     ----------
@@ -78,8 +78,8 @@ class Op:
     def combine_for(self, dtype: np.dtype[Any]) -> OpName | Combining:
         """Return the operation as `Communicator.allreduce` accepts it for arrays of a type."""
         combine = self.combine
-        # The native module does not have C's long double.
-        return _ON_LONG[combine] if isinstance(combine, str) and dtype.char in "gG" else combine
+        # The native module does not have C's long double, and refuses its bitwise operations.
+        return _ON_LONG.get(combine, combine) if isinstance(combine, str) and dtype.char in "gG" else combine
 
     @property
     def is_predefined(self) -> bool:

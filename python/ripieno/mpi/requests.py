@@ -141,11 +141,10 @@ class Request:
 
     @classmethod
     def testall(cls, requests: Sequence[Request], statuses: Statuses = None) -> tuple[bool, list[Any] | None]:
-        """Return whether all requests are complete, and their results."""
-        each = _statuses_for(statuses, len(requests))
-        # Every request is tested, even after an incomplete one.
-        done = not [request for request, status in zip(requests, each, strict=True) if not request.test(status)[0]]
-        return done, [request._result for request in requests] if done else None
+        """Return whether all requests are complete, and their results. Until then, all requests remain."""
+        if not cls.get_status_all(requests):
+            return False, None
+        return True, cls.waitall(requests, statuses)
 
     @classmethod
     def testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool, Any]:
@@ -184,8 +183,7 @@ class Request:
             if not request._is_over and request._progress(0.0, status):
                 found.append(index)
                 filled.append(status)
-        if isinstance(statuses, list):
-            statuses[: len(filled)] = filled
+        _fill(statuses, filled)
         return found, [requests[index]._result for index in found]
 
     @classmethod
@@ -220,7 +218,12 @@ class Request:
     def get_status_some(cls, requests: Sequence[Request], statuses: Statuses = None) -> list[int] | None:
         """Return the indices of completed requests; None if no request was pending."""
         pending = [index for index, request in enumerate(requests) if not request._is_over]
-        return [index for index in pending if requests[index].Get_status()] if pending else None
+        if not pending:
+            return None
+        own = {index: Status() for index in pending}
+        found = [index for index in pending if requests[index].Get_status(own[index])]
+        _fill(statuses, [own[index] for index in found])
+        return found
 
     Get_status_all, Get_status_any, Get_status_some = get_status_all, get_status_any, get_status_some
 
@@ -326,7 +329,14 @@ def _statuses_for(statuses: Statuses, count: int) -> list[Status] | list[None]:
     if isinstance(statuses, list):
         statuses.extend(more)
         return statuses[:count]
-    return [*statuses, *more]
+    return [*statuses, *more][:count]
+
+
+def _fill(statuses: Statuses, filled: Sequence[Status]) -> None:
+    """Copy statuses into the first ones that the caller passed."""
+    for status, own in zip(_statuses_for(statuses, len(filled)), filled, strict=True):
+        if status is not None:
+            status.copy_from(own)
 
 
 REQUEST_NULL = Request()

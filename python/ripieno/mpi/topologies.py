@@ -16,7 +16,7 @@ from ripieno.mpi.neighbors import Edge, MpiNeighborCalls
 class Topocomm(MpiNeighborCalls, Intracomm):
     """A communicator in which each rank has neighbors."""
 
-    #: What the constructor got: `Grid`, `Adjacency` or `Edges`.
+    #: The arguments of the constructor: `Grid`, `Adjacency` or `Edges`.
     _topology: Any
 
     def __new__(cls, comm: Any = None) -> Any:
@@ -41,7 +41,7 @@ class Topocomm(MpiNeighborCalls, Intracomm):
 
     @property
     def inoutedges(self) -> tuple[list[int], list[int]]:
-        """The ranks that this rank receives from, and those that it sends to."""
+        """The ranks that this rank receives from, and the ranks that it sends to."""
         return [edge.peer for edge in self._incoming()], [edge.peer for edge in self._leaving()]
 
     inedges = property(lambda self: self.inoutedges[0])
@@ -138,7 +138,7 @@ class Cartcomm(Topocomm):
         return made
 
     def _leaving(self) -> list[Edge]:
-        # What leaves in one direction arrives in the receiver's place of the opposite direction.
+        # A value sent in one direction arrives in the receiver's place of the opposite direction.
         return [edge._replace(number=edge.number ^ 1) for edge in self._incoming()]
 
     def _incoming(self) -> list[Edge]:
@@ -147,7 +147,7 @@ class Cartcomm(Topocomm):
 
 
 class Adjacency(NamedTuple):
-    """The neighbors of every rank: those of rank ``i`` are ``edges[ends[i - 1]:ends[i]]``."""
+    """The neighbors of every rank; rank ``i`` has ``edges[ends[i - 1]:ends[i]]``."""
 
     ends: list[int]
     edges: list[int]
@@ -327,7 +327,7 @@ def _created(cls: type[Topocomm], comm: Intracomm, count: int, topology: Any) ->
 
 
 def _numbered(peers: list[int]) -> list[Edge]:
-    """Return edges; the numbers of those to the same peer count up, on both ends."""
+    """Return edges. Edges to the same peer are numbered from 0, in the same order on both ends."""
     seen: Counter[int] = Counter()
     edges = []
     for peer in peers:

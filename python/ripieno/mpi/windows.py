@@ -61,11 +61,12 @@ class Win:
         """Return a window with `size` bytes of each rank, initially 0. All ranks call it; sizes may differ."""
         from ripieno.mpi import COMM_SELF
 
-        comm = (COMM_SELF if comm is None else comm).Dup()
-        if len(set(comm._comm.nodes)) > 1:
-            raise InputError("Allocate_shared: ranks on several nodes: expected those of Split_type(COMM_TYPE_SHARED)")
         if size < 0 or disp_unit < 1:
             raise InputError(f"Allocate_shared: size={size}, disp_unit={disp_unit}: expected bytes")
+        comm = COMM_SELF if comm is None else comm
+        if len(set(comm._comm.nodes)) > 1:
+            raise InputError("Allocate_shared: ranks on several nodes: expected ranks of Split_type(COMM_TYPE_SHARED)")
+        comm = comm.Dup()
         given = comm.allgather((int(size), int(disp_unit)))
         sizes = [each for each, _ in given]
         starts = [0]

@@ -76,7 +76,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
     positions_ : ndarray of shape (n, dim), float64
         Positions of the vertices, not scaled.
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     approximation_ : {"exact", "barnes-hut"}
         Method that computed the repulsion.
     n_iter_ : int

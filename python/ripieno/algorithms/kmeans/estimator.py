@@ -85,9 +85,9 @@ class KMeans(
         Placement of the centroids. With "whole", each worker holds all centroids and their sums. With "divided", each
         holds a share, and the shares travel around a ring block by block. Exact assignment then gives the same result,
         except for the rounding of sums with three or more workers. "auto" divides the centroids if all of them would
-        take more than half of a worker's available memory. `bounds` have no effect with divided centroids,
-        and a checkpoint covers a single run. With `init="k-means++"` or an array,
-        each worker holds all initial centroids before it divides them.
+        take more than half of a worker's available memory. `bounds` has no effect with divided centroids, and a
+        checkpoint covers a single run. With `init="k-means++"` or an array, each worker holds all initial centroids
+        before it divides them.
     algorithm : {"lloyd", "elkan"}, default="lloyd"
         Accepted for programs that use scikit-learn. Both give the same result; `bounds` selects the computation.
     verbose : int, default=0
@@ -168,10 +168,11 @@ class KMeans(
     resumed_from_: int | None
     n_features_in_: int
     first_column_: int | None
-    # Runs of n_init="auto" from random starts.
-    _random_run_count = RANDOM_RUN_COUNT
     feature_names_in_: NDArray[Any]
     report_: KMeansReport
+
+    # Runs of n_init="auto" from random starts.
+    _random_run_count = RANDOM_RUN_COUNT
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class MiniBatchState:
 class MiniBatchOptions:
     """Options of the workers.
 
-    `starts` has seeds or (k, d) initial centroids, of which the best is used, or it is the state to continue from. They
+    `starts` has seeds or (k, d) initial centroids, or it is the state to continue from. The best start is used. Starts
     are drawn from and compared on `init_size` rows, all by default.
     """
 

@@ -122,9 +122,9 @@ class MomentColumns:
 def means(
     comm: Communicator, columns: MomentColumns, iteration_log: IterationLog
 ) -> tuple[MomentColumns, NDArray[np.float64]]:
-    """Return the means of all ranks' columns, and this rank's columns with the fastest suitable type.
+    """Return this rank's columns with the fastest suitable type, and the means of all ranks' columns.
 
-    This is float32 for float32 points, if their magnitudes have squares within the range of float32, else float64.
+    The type is float32 for float32 points, if their magnitudes have squares within the range of float32, else float64.
     """
     with iteration_log.clock.computing():
         weight, sums, largest = columns.sums(comm.threads)

@@ -39,9 +39,9 @@ MAX_REFINEMENT_COUNT = 5
 
 @dataclass(frozen=True)
 class RegressionOptions:
-    """Options of the workers; `alpha` has the factor of the squared weights, or one for each target.
+    """Options of the workers.
 
-    Singular values require products in float64.
+    `alpha` has one factor of the squared weights, or one for each target. Singular values require products in float64.
     """
 
     alpha: tuple[float, ...]
@@ -84,8 +84,8 @@ def fit(
     Raises
     ------
     InputError
-        On every rank: invalid rows, a number of targets that differs from the number of rows, or, for the solver
-        "normal", linearly dependent columns.
+        On every rank: invalid rows, a number of targets that differs from the number of rows, for the solver "normal"
+        linearly dependent columns, or least squares that do not converge.
     """
     begin = time.perf_counter()
     rows, own_targets = load_targets(comm, source, targets, weights)
@@ -262,7 +262,7 @@ def _refined(
     equations: _NormalEquations | None,
     iteration_log: IterationLog,
 ) -> NDArray[np.float64] | None:
-    """Refine the weights of rank 0, which are None if there are none; return None if they remain imprecise."""
+    """Refine the weights of rank 0, or None without a solution. Return None on every rank if they remain imprecise."""
     clock = iteration_log.clock
     for _ in range(MAX_REFINEMENT_COUNT):
         with clock.communicating():
@@ -298,24 +298,37 @@ def _by_factors(
         own = tsqr.factor(columns.centered_blocks(center, tsqr.block_rows(columns.count)), columns.count)
     factor = tsqr.combined_factor(comm, own, clock)
     iteration_log.end_iteration(stage="QR factors")
-    solution = None
+    solution: Solution | str | None = None
     if factor is not None:
         with clock.computing():
-            cutoff = max(row_count, width) * np.finfo(np.float64).eps
-            coef = np.empty((width, columns.count - width))
-            for alpha, targets in _targets_by_alpha(options, coef.shape[1]):
-                # Penalty rows: √alpha times the identity, with zero targets.
-                penalty = np.sqrt(alpha) * np.eye(width if alpha else 0, columns.count)
-                stacked = np.vstack([factor, penalty])
-                points, own = stacked[:, :width], stacked[:, width:][:, targets]
-                coef[:, targets], _, rank, singular = linalg.lstsq(points, own, cond=cutoff)
-                if options.positive:
-                    coef[:, targets] = np.column_stack([optimize.nnls(points, target)[0] for target in own.T])
-            solution = _solution(coef, center, width, singular, "tsqr", rank)
+            try:
+                solution = _of_factor(factor, center, width, row_count, options)
+            except (RuntimeError, np.linalg.LinAlgError) as error:
+                # Every rank raises the error.
+                solution = f"least squares of {width} columns: {error}"
     with clock.communicating():
-        found: Solution = comm.broadcast(solution)
+        found: Solution | str = comm.broadcast(solution)
     iteration_log.end_iteration(stage="least squares")
+    if isinstance(found, str):
+        raise InputError(found)
     return found
+
+
+def _of_factor(
+    factor: NDArray[np.float64], center: NDArray[np.float64], width: int, row_count: int, options: RegressionOptions
+) -> Solution:
+    """Return the solution for the R factor of the columns of points and targets."""
+    cutoff = max(row_count, width) * np.finfo(np.float64).eps
+    coef = np.empty((width, factor.shape[1] - width))
+    for alpha, where in _targets_by_alpha(options, coef.shape[1]):
+        # Penalty rows: √alpha times the identity, with zero targets.
+        penalty = np.sqrt(alpha) * np.eye(width if alpha else 0, factor.shape[1])
+        stacked = np.vstack([factor, penalty])
+        points, targets = stacked[:, :width], stacked[:, width:][:, where]
+        coef[:, where], _, rank, singular = linalg.lstsq(points, targets, cond=cutoff)
+        if options.positive:
+            coef[:, where] = np.column_stack([optimize.nnls(points, target)[0] for target in targets.T])
+    return _solution(coef, center, width, singular, "tsqr", rank)
 
 
 def _targets_by_alpha(options: RegressionOptions, target_count: int) -> list[tuple[float, NDArray[np.bool_]]]:

@@ -120,7 +120,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
     ranks_ : ndarray of shape (n,), float64
         Rank of each vertex; the ranks add up to 1.
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
     resumed_from_ : int or None

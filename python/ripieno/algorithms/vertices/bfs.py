@@ -28,7 +28,7 @@ class BFS(IterativeEstimator):
     Parameters
     ----------
     source : int or node
-        Start of the search: the id of a vertex, or a node of a networkx graph.
+        Start of the search: the id or name of a vertex, or a node of a networkx graph.
     **common : FitParameters
         Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
@@ -39,7 +39,7 @@ class BFS(IterativeEstimator):
     parents_ : ndarray of shape (n,), int64
         Position in `vertices_` of the predecessor on such a path, the first if several exist; -1 if none exists.
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Largest distance.
     report_ : PlainReport

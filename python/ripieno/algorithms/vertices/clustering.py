@@ -32,7 +32,7 @@ class ClusteringCoefficients(IterativeEstimator):
     Attributes
     ----------
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     coefficients_ : ndarray of shape (n,), float64
         Coefficient of each vertex, from 0 to 1; 0 for fewer than two neighbors.
     triangles_, degrees_ : ndarray of shape (n,), int64

@@ -6,8 +6,8 @@ so that each has only one block of foreign lists at a time.
 
 Cost: the sum over all edges u→v of the list of v, at most m^1.5 steps for m edges; each rank receives all edges once.
 Source: Latapy, "Main-memory triangle computations for very large (sparse (power-law)) graphs", Theoretical Computer
-Science 407, 2008, section 3; the coefficient is the one of Iosup et al., "The LDBC Graphalytics benchmark",
-arXiv 2011.15028, section 2.3.2.
+Science 407, 2008, section 3. Iosup et al., "The LDBC Graphalytics benchmark", arXiv 2011.15028, section 2.3.2, define
+the coefficient.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class CommunityDetection(IterativeEstimator):
     labels_ : ndarray of shape (n,)
         Label of each vertex: the vertex that began with it.
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_communities_ : int
         Number of different labels.
     sizes_ : ndarray of shape (n_communities_,), int64

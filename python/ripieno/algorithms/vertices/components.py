@@ -31,7 +31,7 @@ class ConnectedComponents(IterativeEstimator):
     labels_ : ndarray of shape (n,)
         First vertex of each vertex's component, in the order of `vertices_`.
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_components_ : int
         Number of components.
     sizes_ : ndarray of shape (n_components_,), int64

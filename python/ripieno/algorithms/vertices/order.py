@@ -20,7 +20,7 @@ class VertexOrder:
     Parameters
     ----------
     names : (n,) array
-        Ids in ascending order, or the nodes of a networkx graph in their order.
+        Ids or names in ascending order, or the nodes of a networkx graph in their order.
     order : (n,) int64
         Position of each vertex in the concatenated parts.
     """
@@ -46,7 +46,7 @@ def vertex_id(name: str, vertex: Any, graph: Graph) -> int:
     Raises
     ------
     InputError
-        The value is not an id, or not a node of the networkx graph; the message names the parameter.
+        The value is not an id, a name or a node of the graph; the message names the parameter.
     """
     if graph.labels is not None:
         found = [number for number, label in enumerate(graph.labels.tolist()) if label == vertex]

@@ -30,7 +30,7 @@ class ShortestPaths(IterativeEstimator):
     Parameters
     ----------
     source : int or node
-        Start of the paths: the id of a vertex, or a node of a networkx graph.
+        Start of the paths: the id or name of a vertex, or a node of a networkx graph.
     delta : float or None, default=None
         A step follows the edges of all vertices whose distances exceed the least one by at most `delta`. A smaller
         number follows fewer edges twice, a larger one takes fewer steps. Default: about the mean weight of an edge.
@@ -44,7 +44,7 @@ class ShortestPaths(IterativeEstimator):
     parents_ : ndarray of shape (n,), int64
         Position in `vertices_` of the predecessor on such a path; -1 if none exists.
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Number of steps.
     report_ : PlainReport
@@ -55,8 +55,8 @@ class ShortestPaths(IterativeEstimator):
 
     Notes
     -----
-    Weights are at least 0. Without weights every edge has the weight 1. Of parallel edges the one of least weight
-    counts. Distances and parents do not depend on the number of workers.
+    Weights are at least 0. Without weights every edge has the weight 1. Among parallel edges,
+    the least weight counts. Distances and parents do not depend on the number of workers.
 
     References
     ----------

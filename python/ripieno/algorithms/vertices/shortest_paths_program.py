@@ -63,7 +63,7 @@ class PathsPart:
 
 @dataclass(frozen=True)
 class _Candidates:
-    """Distances for vertices, which decrease the known ones or not.
+    """Proposed distances of vertices, which may be below the known distances.
 
     Parameters
     ----------
@@ -85,12 +85,12 @@ class _Candidates:
     def decrease(self, distances: NDArray[np.float64], parents: NDArray[np.int64]) -> _Candidates:
         """Decrease the distances, (n,), and update the parents, (n,). Return the candidates that hold now.
 
-        Among candidates of equal distance, the one of the smallest parent holds.
+        Among candidates of equal distance, the candidate with the smallest parent holds.
         """
         less = self.select(self.distances < distances[self.places])
         np.minimum.at(distances, less.places, less.distances)
         least = less.select(less.distances == distances[less.places])
-        # Of repeated assignments to a place, the last one remains.
+        # NumPy keeps the last of several assignments to a place.
         order = np.argsort(-least.parents, kind="stable")
         parents[least.places[order]] = least.parents[order]
         return least.select(parents[least.places] == least.parents)

@@ -51,7 +51,7 @@ class SpectralEmbedding(IterativeEstimator):
     eigenvalues_ : ndarray of shape (n_components,), float64
         Eigenvalues of the normalized Laplacian, ascending.
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     residual_ : float
         Largest residual norm of the eigenvectors.
     n_iter_ : int

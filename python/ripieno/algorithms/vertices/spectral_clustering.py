@@ -51,7 +51,7 @@ class SpectralClustering(IterativeEstimator):
     labels_ : ndarray of shape (n,), int32
         The cluster of each vertex. Clusters are numbered in the order of their first vertices.
     vertices_ : ndarray of shape (n,)
-        The vertices: ids in ascending order, or the nodes of a networkx graph in their order.
+        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     eigenvalues_ : ndarray of shape (n_components,), float64
         Eigenvalues of the normalized Laplacian, ascending. The number of zeros is the number of components of the
         graph. A gap after the k-th eigenvalue suggests k clusters.
