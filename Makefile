@@ -4,8 +4,9 @@ SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo engines frameworks mini-hadoop jvm jars test test-all test-one test-engines test-frameworks test-peers \
-    run-tests times soak soak-hour fuzz check check-rust check-types check-site format bench gallery docs lock wheels clean
+.PHONY: help setup demo engines frameworks mini-hadoop jvm jars test test-all test-one test-engines test-frameworks \
+    test-peers run-tests times soak soak-hour fuzz check check-rust check-types check-site format bench gallery docs lock \
+    wheels clean
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -134,10 +135,11 @@ frameworks: $(VENV)/.frameworks $(MODULE) ## Install PyTorch and XGBoost (severa
 test-frameworks: frameworks ## Run the tests of PyTorch and XGBoost on Ripieno
 	$(PYTHON) -m pytest python/tests/frameworks
 
-# A failed test prints the command that repeats it.
+# The target fails if a test fails without a reason in tools/peers/known.json.
 test-peers: setup ## Run the tests of other projects against Ripieno: mpi4py on 1 to 4 ranks
 	$(PYTHON) tools/peers/run.py mpi4py
 
+# A failed test prints the command that repeats it.
 soak: setup ## Run long seeded tests of random faults, simulated and real
 	cargo test --release --locked -p ripieno-sim --test swarm -- --ignored
 	RIPIENO_SEEDS=10000 cargo test --release --locked -p ripieno-run --lib survivors_agree -- --nocapture

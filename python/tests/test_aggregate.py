@@ -136,6 +136,16 @@ def test_a_sum_that_exceeds_64_bits_is_an_error_on_every_rank(threads):
     threads(2, program)
 
 
+def test_a_column_that_the_key_names_twice_is_an_error(tmp_path, threads):
+    (tmp_path / "rows.csv").write_text("city,price\nBonn,3\n")
+
+    def program(comm):
+        with pytest.raises(rp.InputError, match=re.escape("keys=['city', 'city']: expected different columns")):
+            rp.input.aggregate(tmp_path / "rows.csv", ["city", "city"], {"rows": "count"}, comm)
+
+    threads(2, program)
+
+
 @pytest.fixture(scope="module")
 def sales(tmp_path_factory):
     """Return a folder of tables of several formats by year, and all of its rows."""

@@ -145,7 +145,7 @@ def read_copies(root: Path) -> object:
 
 
 def write_distributed(root: Path, version: int) -> None:
-    original = file_distribution._read(source(version), None)
+    original = file_distribution._read(source(version), None, verify=True)
     entry = file_distribution._entry(source(version), original)
     options = file_distribution._Options([entry], str(root / "there" / "out.txt"), "chain", True, False)
     output = file_distribution._OutputFile(entry, options, 0, "host")

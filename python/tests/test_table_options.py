@@ -261,7 +261,8 @@ def test_matrix_market_files_are_rows_of_estimators(name, tmp_path):
 
     expected = rp.KMeans(2, random_state=0).fit(sparse).labels_
     np.testing.assert_array_equal(rp.KMeans(2, random_state=0).fit(saved(sparse)).labels_, expected)
+    np.testing.assert_array_equal(rp.PCA(1).fit(path).components_, rp.PCA(1).fit(sparse).components_)
     with pytest.raises(rp.InputError, match=rf"{name} is a sparse matrix, which is not read here"):
-        rp.PCA(1).fit(path)
+        rp.MDS(metric="euclidean").fit(path)
     dense = open_source(saved(sparse.toarray()))
     np.testing.assert_array_equal(np.concatenate([dense.read_share(at, 3).points for at in range(3)]), sparse.toarray())

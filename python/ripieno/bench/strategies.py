@@ -1,9 +1,9 @@
 """Broadcast variables on emulated hosts: each strategy compared with its simulation and the minimum time on a cable.
 
 All hosts of an emulated cluster share one disk, so the time of "shared-file" includes no cable. A time lasts from the
-start on all hosts until the last host has the value, divided by the bytes over the rate of a
-host's cable. TCP's headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a
-multiple of the undisturbed time.
+start on all hosts until the last host has the value, divided by the bytes over the rate of a host's cable. TCP's
+headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a multiple of the
+undisturbed time.
 
 Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 6.
 """

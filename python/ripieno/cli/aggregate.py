@@ -49,7 +49,7 @@ _OPERATIONS = ("sum", "mean", "min", "max", "count", "distinct")
     "--top",
     type=click.IntRange(min=1),
     metavar="COUNT",
-    help="Return only COUNT keys, those with the largest values of the first aggregation, largest first.",
+    help="Return only COUNT keys, those with the largest values in the first column after the key, largest first.",
 )
 @click.option("-o", "--out", type=PathOrUrl(*FORMATS), help=f"File or URL to write: {', '.join(FORMATS)}.")
 @overwrite_option

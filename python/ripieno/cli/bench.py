@@ -264,7 +264,7 @@ def strategies_command(
 
 
 @click.command(THREADS)
-@click.option("--full", is_flag=True, help="Use the sizes of the paper, up to 500,000 points. This takes hours.")
+@click.option("--full", is_flag=True, help="Use the sizes of the paper, up to 1,000,000 points. This takes hours.")
 @click.option(
     "--algorithm",
     type=click.Choice(["kmeans", "mds"]),

@@ -256,8 +256,10 @@ def diameter_command(share: float, n_strings: int, seed: int, **options: Any) ->
 
 @click.command("spectral-clustering")
 @clusters_option
-@click.option(
-    "--n-components",
+@aliased_option(
+    "--components",
+    "n_components",
+    aliases=["--n-components"],
     type=click.IntRange(min=1),
     metavar="COUNT",
     help="Number of eigenvectors. Default: the number of clusters.",

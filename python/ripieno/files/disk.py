@@ -28,9 +28,9 @@ from ripieno.errors import InputError
 PART_SUFFIX = ".part"
 OLD_SUFFIX = ".old"
 
-# Answers of file systems without an operation, such as syncing a folder or exchanging two names.
+# Errors of file systems that lack an operation, such as syncing a folder or exchanging two names.
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP)
-# Of linux/fcntl.h and linux/fs.h.
+# Constants of linux/fcntl.h and linux/fs.h.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 

@@ -54,7 +54,8 @@ def aggregate(
     Raises
     ------
     InputError
-        On every rank: a file is damaged, a column does not exist, or a sum of integers exceeds 64 bits.
+        On every rank: a file is damaged, a column does not exist or is named twice in the key, or a sum of integers
+        exceeds 64 bits.
 
     Examples
     --------
@@ -70,6 +71,8 @@ def aggregate(
     by = [keys] if isinstance(keys, str) else list(keys)
     names = list(dict.fromkeys([*by, *(each[0] for each in aggregations.values() if not isinstance(each, str))]))
     with agreement(comm):
+        if len(set(by)) < len(by):
+            raise InputError(f"keys={by}: expected different columns")
         cut = partitions_in(source)
         if cut is None:
             cut = splits(source, count=SPLITS_PER_RANK * comm.world_size, columns=names, **options)

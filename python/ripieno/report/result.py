@@ -51,7 +51,7 @@ def charts_of(about: About | None) -> list[Charted]:
             "sum of the shares": np.cumsum(about.variance_shares).tolist(),
         }
         svg = charts.line_chart("variance", shares, x="axis")
-        text = "Share of the variance of each axis, and the cumulated share."
+        text = "Share of the variance of each axis, and the cumulative share."
         found.append(Charted("Variance along the axes", text, svg))
     if about is not None and about.coefficients:
         count, shown = about.coefficient_count, len(about.coefficients)
