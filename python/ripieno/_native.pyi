@@ -42,7 +42,7 @@ class Communicator:
         tls: bool | None = None,
         flight_folder: str | None = None,
     ) -> Communicator: ...
-    # Blocking in-place collectives. With `later`, a call only starts the collective and returns a handle. `form`
+    # Blocking in-place collectives. With `later`, a call only starts the collective and returns a handle. `signature`
     # describes properties of the call that must be equal on all ranks; default: the shape of the first array.
     def broadcast(
         self,
@@ -314,7 +314,7 @@ MAX_INLINE_BYTES: int
 PICKLE: int
 HEAD: int
 BLOB: int
-#: The form of Python integers in a sum.
+#: The signature of Python integers in a sum.
 INTEGER_SIGNATURE: str
 
 def send_object(comm: Communicator, value: object, to: int, signature: str, /) -> Any: ...
@@ -459,9 +459,9 @@ def line_s() -> float: ...
 def memory_pass(thread_count: int, size_bytes: int, budget_s: float) -> tuple[float, float]: ...
 
 # Kernel threads. `hold_threads` keeps a team of the calling thread busy until `release_threads`. `thread_times` returns
-# for each member of each team the number of the team, its index, its system thread id, its number of
-# orders, and its seconds of computing and of waiting. `thread_turn` returns the seconds of `phases` phases with
-# `rounds` rounds of work each.
+# for each member of each team the number of the team, its index, its system thread id, its number of tasks, and its
+# seconds of computing and of waiting. `thread_turn` returns the seconds of `phases` phases with `rounds` rounds of work
+# each.
 
 def pin_threads(cores: Sequence[int]) -> None: ...
 def pinned_cores() -> list[int]: ...

@@ -90,6 +90,23 @@ def test_plans_of_the_catalogue_run_with_the_same_bits(world, algorithm):
     assert world(3).run(program, plans, algorithm) == [True] * 3
 
 
+def test_the_output_may_be_the_input(world):
+    x = vector(4)
+    plans = check(catalogue("alltoall", "direct", x, 2), "alltoall", x)
+
+    def program(comm, plans):
+        value = np.arange(4.0) + 10 * comm.rank
+        return comm.run(plans, value, out=value).tolist()
+
+    assert world(2).run(program, plans) == [[0, 1, 10, 11], [2, 3, 12, 13]]
+
+
+def test_a_plan_can_be_repeated():
+    plan = Plan().send(1, X)
+
+    assert plan.then(plan).steps == ["send(1, main[0:10])"] * 2
+
+
 def test_every_algorithm_of_the_catalogue_passes_the_check():
     x = vector(24)
     for collective in rp._native.COLLECTIVES:
@@ -192,7 +209,7 @@ FAULTS = {
     ),
     "another operation": (
         crossed(lambda plan, other: plan.send(other, X).reduce(other, X, "max")),
-        (0, 1, 'reduce(1, main[0:10], "max")', "combined with Some(Max)", "operation of the collective"),
+        (0, 1, 'reduce(1, main[0:10], "max")', "combined by max", "operation of the collective"),
     ),
     "two operations": (
         [Plan().reduce(1, X), Plan().send(0, X).fill(X, "max")],

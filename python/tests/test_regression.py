@@ -71,6 +71,18 @@ def test_positive_weights_match_scikit_learn(world):
     np.testing.assert_allclose(ridge.coef_, expected.coef_, rtol=1e-4, atol=1e-4)
 
 
+def test_least_squares_that_do_not_converge_are_an_error_on_every_rank(threads, monkeypatch):
+    def nnls(points, target):
+        raise RuntimeError("Maximum number of iterations reached.")
+
+    def program(comm):
+        with pytest.raises(rp.InputError, match=r"least squares of 6 columns: Maximum number of iterations"):
+            rp.Ridge(positive=True).fit(X, Y, comm=comm)
+
+    monkeypatch.setattr("ripieno.algorithms.linear.regression_program.optimize.nnls", nnls)
+    threads(2, program)
+
+
 @everywhere
 def test_dependent_columns_have_the_shortest_weights(world, workers):
     dependent = np.hstack([X, X[:, :2] @ [[1], [-1]]])

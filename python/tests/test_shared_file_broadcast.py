@@ -24,7 +24,8 @@ TIMEOUT_S = 60.0
 def use(comm, places):
     nested = {"list": [TABLE, "text"]} if comm.rank == 1 % comm.world_size else None
     root = 1 % comm.world_size
-    with comm.broadcast_variable(nested, root, strategy="shared-file", places=places) as variable:
+    own_places = places if comm.rank == root else ()
+    with comm.broadcast_variable(nested, root, strategy="shared-file", places=own_places) as variable:
         # Rank 0 of three has nothing to fetch.
         if comm.rank > 0 or comm.world_size < 3:
             packed_s = variable.serialization_s

@@ -39,8 +39,9 @@ impl Token {
 
     /// Derive a token from text that a user has chosen, such as the environment variable `RIPIENO_TOKEN`.
     ///
-    /// Returns [`NetError::Config`] if the text can be guessed: an unauthenticated peer can test guesses against messages
-    /// of ranks. `name` is the setting, for the error. `python/ripieno/launch/script/tokens.py` has the same rule.
+    /// Returns [`NetError::Config`] if the text can be guessed: an unauthenticated peer can test guesses against
+    /// messages of ranks. `name` is the setting, for the error. `python/ripieno/launch/script/tokens.py` has the same
+    /// rule.
     pub fn from_text(name: &'static str, text: &str) -> Result<Token, NetError> {
         let has_alphabet = |(_, contains): &&Alphabet| text.chars().all(contains);
         let alphabet_count = ALPHABETS.iter().find(has_alphabet).map_or(PRINTABLE_COUNT, |(count, _)| *count);

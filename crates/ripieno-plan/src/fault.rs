@@ -141,7 +141,7 @@ impl fmt::Display for FaultKind {
             FaultKind::Deadlock { blocked } => write!(f, "deadlock; (rank, operation) that wait: {blocked:?}"),
             FaultKind::MixedOperations { op } => {
                 let order = if op.is_commutative() { "" } else { ", or the operands are not in rank order" };
-                write!(f, "{op:?} is applied to a value or a constant of another operation{order}")
+                write!(f, "{} is applied to a value or a constant of another operation{order}", op.name())
             }
             FaultKind::Uninitialized => write!(f, "it reads scratch memory that no earlier step has written"),
             FaultKind::OtherOperation { first } => write!(f, "the plans already combine by {}", first.name()),
@@ -153,7 +153,8 @@ impl fmt::Display for FaultKind {
                 write!(f, "the contribution of rank {source} occurs {count} times")
             }
             FaultKind::Foreign { source } => write!(f, "bytes of rank {source} that were not promised"),
-            FaultKind::WrongOperation { found } => write!(f, "combined with {found:?}"),
+            FaultKind::WrongOperation { found: Some(found) } => write!(f, "combined by {}", found.name()),
+            FaultKind::WrongOperation { found: None } => write!(f, "not combined"),
             FaultKind::DifferentBits { other } => write!(f, "rank {other} combined in another order"),
         }
     }

@@ -61,8 +61,8 @@ impl BlockFile {
         py.detach(|| self.with(|file| file.put(start, bytes)))
     }
 
-    /// Return the length of the file, the length of a block, and the concatenated digests of the blocks, which are empty
-    /// without verification.
+    /// Return the length of the file, the length of a block, and the concatenated digests of the blocks. There are no
+    /// digests without verification.
     fn blocks(&self) -> (usize, usize, Vec<u8>) {
         let digests = if self.blocks.is_verified { self.blocks.digests.concat() } else { Vec::new() };
         (self.blocks.bytes, self.blocks.block_bytes, digests)

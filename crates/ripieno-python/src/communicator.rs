@@ -396,7 +396,7 @@ impl Communicator {
         self.perform(py, &task, out_array, Some(in_array), algorithm, signature, later)
     }
 
-    /// Run this rank's plan of a checked set on its buffers. `form` describes the set.
+    /// Run this rank's plan of a checked set on its buffers. `signature` describes the set.
     #[pyo3(signature = (array, plans, output=None, signature=None, *, later=false))]
     fn run_plan(
         &self,

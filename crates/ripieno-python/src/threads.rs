@@ -40,8 +40,8 @@ fn release_threads(py: Python<'_>) {
     py.detach(ripieno_kernels::release);
 }
 
-/// Return for every member of every team its team's number, its index, its system thread id, its number of orders, and its seconds of
-/// computing and of waiting.
+/// Return for every member of every team the number of the team, its index, its system thread id, its number of tasks,
+/// and its seconds of computing and of waiting.
 #[pyfunction]
 fn thread_times() -> Vec<(usize, usize, i32, u64, f64, f64)> {
     let of_member = |member: ripieno_kernels::MemberTimes| {

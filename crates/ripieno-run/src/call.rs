@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_known_form_is_described() {
+    fn a_known_signature_is_described() {
         let (collective, op) = (Collective::Allreduce, Some(Op::Sum));
         let kind = CallKind::Catalogued { collective, algorithm: 0, op, root: 0, element_count: 6 };
         let call = Call { kind, element: Element::I64, signature: 0xabc };

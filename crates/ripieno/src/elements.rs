@@ -1,7 +1,7 @@
 //! Element type and arrangement of the data of a call.
 //!
-//! Ranks compare both. The *signature* of a call is a hash of the arrangement, the counts per rank and the order. If ranks
-//! differ, the error describes the arrangement as text.
+//! Ranks compare both. The *signature* of a call is a hash of the arrangement, the counts per rank and the order. If
+//! ranks differ, the error describes the arrangement as text.
 
 use crate::choice::AlgorithmChoice;
 use ripieno_kernels::keyed::hash_string;

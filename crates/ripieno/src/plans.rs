@@ -12,12 +12,15 @@ use crate::owned_buffers::{NO_MEMORY, OwnedBuffers};
 use crate::runtime::Runtime;
 use ripieno_plan::check::{CommonElements, check_common_elements, check_rendezvous_unless, check_unless};
 pub use ripieno_plan::check::{RankTraffic, Report};
-use ripieno_plan::{Algorithm, Promise, promises};
+use ripieno_plan::{Algorithm, Group, Promise, promises};
 pub use ripieno_plan::{Buffer, Constant, Operation, Plan, PlanFault, Span, table::table};
 use ripieno_run::{BufferMemory, Call, CallKind, Schedule};
 pub use ripieno_sim::SimulationRequest;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
+
+/// Largest number of operations of the plans that [`catalogued`] returns, because all are in memory at once.
+const CATALOGUED_OPERATIONS_MAX: usize = 1 << 21;
 
 /// The plans of all ranks, which have passed the checker.
 pub struct CheckedPlans {
@@ -127,8 +130,18 @@ fn length_bytes(plans: &[Plan], promises: &[Promise], buffer: Buffer) -> usize {
 
 /// Return the plans of an algorithm of the catalogue for all of `p` ranks.
 pub fn catalogued(request: &SimulationRequest, algorithm: &Algorithm, p: usize) -> Result<Vec<Plan>, Error> {
-    let requests: Vec<_> = (0..p).map(|rank| request.request(rank)).collect();
-    algorithm.plans(&requests).map_err(|unsuitable| argument("algorithm", algorithm.name, unsuitable.needs.text()))
+    let (mut plans, mut operation_count) = (Vec::with_capacity(p), 0);
+    for rank in 0..p {
+        let plan = algorithm.plan(&Group::new(rank, p), &request.request(rank));
+        let plan = plan.map_err(|unsuitable| argument("algorithm", algorithm.name, unsuitable.needs.text()))?;
+        operation_count += plan.operations().len();
+        if operation_count > CATALOGUED_OPERATIONS_MAX {
+            let expected = format!("plans with at most {CATALOGUED_OPERATIONS_MAX} operations");
+            return Err(argument("ranks", p, &expected));
+        }
+        plans.push(plan);
+    }
+    Ok(plans)
 }
 
 impl Communicator {

@@ -1,4 +1,4 @@
-"""Provide `AddedAmounts`: what a program has added to accumulators, which checkpoints in memory include."""
+"""Provide `AddedAmounts`: amounts that a program has added to accumulators, which checkpoints in memory include."""
 
 from __future__ import annotations
 

@@ -73,9 +73,12 @@ class BlockSizes:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> BlockSizes:
-        """Return what `as_json` wrote."""
+        """Return the result that `as_json` has described; raise `ValueError` if it cannot be a measurement."""
         seconds = {int(size): [float(each) for each in times] for size, times in found["seconds"].items()}
-        return cls(found["strategy"], int(found["size_bytes"]), found["hosts"], int(found["default_bytes"]), seconds)
+        size_bytes, default_bytes = int(found["size_bytes"]), int(found["default_bytes"])
+        if min(size_bytes, *seconds) < 1 or default_bytes not in seconds or not all(seconds.values()):
+            raise ValueError("no times of broadcasts")
+        return cls(found["strategy"], size_bytes, found["hosts"], default_bytes, seconds)
 
     def __str__(self) -> str:
         host_count = len(set(self.hosts))

@@ -80,9 +80,9 @@ class BroadcastOptions(NamedTuple):
         block_bytes: int | None,
         degree: int | None,
         verify: bool,
-        places: Place | Sequence[Place],
+        places: Place | Sequence[Place] | None,
     ) -> BroadcastOptions:
-        """Return the options, or raise `InputError`."""
+        """Return the options, or raise `InputError`. Only the root has `places`; other ranks pass None."""
         check_strategy(strategy)
         if block_bytes is not None:
             check_count("block_bytes", block_bytes, "expected a whole number of bytes >= 1")
@@ -90,7 +90,9 @@ class BroadcastOptions(NamedTuple):
             check_count("degree", degree)
             if discipline_of(strategy, streamed=False) not in WITH_DEGREE:
                 raise InputError(f"degree={degree} with strategy={strategy!r}: only {', '.join(WITH_DEGREE)} use it")
-        names = checked_places(places) if strategy == SHARED_FILE or not _is_empty(places) else []
+        names: list[str] = []
+        if places is not None and (strategy == SHARED_FILE or not _is_empty(places)):
+            names = checked_places(places)
         return cls(strategy, block_bytes, degree, bool(verify), tuple(names))
 
 
@@ -290,7 +292,7 @@ class _Copies:
         return self._file.read(self._first)
 
     def release(self) -> None:
-        """Report that this rank needs the files no more. The root removes them once all ranks have released them."""
+        """Report that this rank no longer needs the files. The root removes them once all ranks have released them."""
         native, self._native = self._native, None
         if native is not None and self._is_root:
             self._serving.release(native)
@@ -440,7 +442,8 @@ class BroadcastVariables(Gathers):
         [9, 16]
         """
         root = self._rank("root", root)
-        options = BroadcastOptions.checked(strategy, block_bytes, degree, verify, places)
+        own_places = places if self.rank == root else None
+        options = BroadcastOptions.checked(strategy, block_bytes, degree, verify, own_places)
         if self.replicas > 1:
             raise InputError("broadcast_variable: expected the world, or a communicator that was split from it")
         # Arrays inside the pickle would not be read-only. An empty array needs no memory.

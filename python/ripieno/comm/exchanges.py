@@ -101,7 +101,7 @@ class Exchanges(CallBase):
         counts = checked_counts(counts, len(sent), self.world_size)
         out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
         element_counts, out_element_counts = elements(sent, counts)[1], elements(out, out_counts)[1]
-        form = signatures.of_rows(out)
+        signature = signatures.of_rows(out)
         call = (
             "alltoall",
             flat_elements(sent),
@@ -109,7 +109,7 @@ class Exchanges(CallBase):
             flat_elements(out),
             out_element_counts,
             algorithm,
-            form,
+            signature,
         )
         return self._do(NativeCalls([call], lambda: out))
 

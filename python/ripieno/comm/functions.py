@@ -109,13 +109,13 @@ def reduced(
     into = native_copy(array) if out is None or what == "reduce_scatter" else fill(in_place(out), array)
     row = into.shape[1:]
     row_bytes = into.dtype.itemsize * int(np.prod(row))
-    form = f"{_rows(into)} by function {_name(function)}"
+    signature = f"{_rows(into)} by function {_name(function)}"
     if what == "reduce_scatter":
         if into.ndim == 0:
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(into), world_size)
     combine = function.address if isinstance(function, CFunction) else _on_memory(function, into.dtype, row)
-    call = ("reduce_by", byte_view(into), what, combine, max(row_bytes, 1), form, algorithm, root, counts)
+    call = ("reduce_by", byte_view(into), what, combine, max(row_bytes, 1), signature, algorithm, root, counts)
 
     def finish() -> Any:
         if what == "reduce_scatter":
@@ -146,9 +146,9 @@ def arg_extremum(name: str, rank: int, value: Any, index: Any, algorithm: str | 
         raise InputError(f"{name}: index={index!r}: expected whole numbers of shape {values.shape}") from error
     if index is not None and np.asarray(index).dtype.kind not in "iu":
         raise InputError(f"{name}: index of dtype {np.asarray(index).dtype}: expected whole numbers")
-    form = f"{values.dtype} of shape {values.shape} by {name}"
+    signature = f"{values.dtype} of shape {values.shape} by {name}"
     combine = (name, values.dtype.name)
-    call = ("reduce_by", byte_view(rows), "allreduce", combine, rows.dtype.itemsize, form, algorithm)
+    call = ("reduce_by", byte_view(rows), "allreduce", combine, rows.dtype.itemsize, signature, algorithm)
 
     def finish() -> tuple[Any, Any]:
         best, where = rows["value"].copy(), rows["index"].copy()
@@ -162,7 +162,7 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
     rank, world_size = place
     if what == "reduce_scatter":
         raise InputError(f"reduce_scatter: a {type(value).__name__}: expected an array")
-    form = signatures.of_object(f"{what} by function {_name(function)}")
+    signature = signatures.of_object(f"{what} by function {_name(function)}")
     operand_count = {"scan": rank + 1, "exscan": rank}.get(what, world_size)
 
     def combine(left: Any, right: Any) -> Any:
@@ -170,9 +170,9 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
 
     def run(native: Any) -> Any:
         if what == "reduce":
-            gathered = objects.gather(native, value, root, None, form)
+            gathered = objects.gather(native, value, root, None, signature)
         else:
-            gathered = objects.allgather(native, value, None, form)
+            gathered = objects.allgather(native, value, None, signature)
         return reduce(combine, gathered[:operand_count]) if gathered and operand_count else None
 
     return StagedCall(run)

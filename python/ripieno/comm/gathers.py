@@ -144,8 +144,8 @@ class Gathers(CallBase):
         """Return the root's value, in a step of a call. All ranks pass the same text for the call and its options."""
         return self._do(self._object_of(root, value, None, signatures.of_object(call)))
 
-    def _object_of(self, root: int, value: Any, algorithm: str | None, form: str) -> StagedCall[Any]:
-        return StagedCall(lambda native: objects.broadcast(native, value, root, algorithm, form))
+    def _object_of(self, root: int, value: Any, algorithm: str | None, signature: str) -> StagedCall[Any]:
+        return StagedCall(lambda native: objects.broadcast(native, value, root, algorithm, signature))
 
     def _run_steps(self, call: Callable[..., Any], *args: Any) -> Any:
         """Run, or begin, a call of several steps."""
@@ -154,8 +154,8 @@ class Gathers(CallBase):
 
     def _allgather_values(self, call: str, value: Any = None) -> list[Any]:
         """Return every rank's value, in a step of a call. All ranks pass the same text for the call and its options."""
-        form = signatures.of_object(call)
-        return self._do(StagedCall(lambda native: objects.allgather(native, value, None, form)))
+        signature = signatures.of_object(call)
+        return self._do(StagedCall(lambda native: objects.allgather(native, value, None, signature)))
 
     @overload
     def scatter(

@@ -23,8 +23,8 @@ T = TypeVar("T")
 #: Wildcard tag of `Communicator.recv`: matches any tag.
 ANY_TAG: Final = -1
 
-#: The form of the header message that precedes a value with a tag.
-TAG_FORM = "the tag of a message"
+#: The signature of the header message that precedes a value with a tag.
+TAG_SIGNATURE = "the tag of a message"
 
 #: The maximum number of tags that an error about unexpected messages names.
 _NAMED_TAGS = 8
@@ -184,8 +184,8 @@ class Receive:
         sources = [self.source] if self.source is not None else [rank for rank in ranks if rank != self._native.rank]
         if not sources:
             raise InputError("recv: there is no other rank that could send: expected a communicator of several")
-        form = TAG_FORM if self.tag is not None else signatures.OBJECT_PART if self.out is None else None
-        return self._native.await_message(sources, form, timeout_s)
+        signature = TAG_SIGNATURE if self.tag is not None else signatures.OBJECT_PART if self.out is None else None
+        return self._native.await_message(sources, signature, timeout_s)
 
     def _value(self, sender: int) -> Any:
         """Return the next untagged value from `sender`."""
@@ -197,7 +197,7 @@ class Receive:
     def _tagged(self, sender: int) -> tuple[Message[Any], int]:
         """Return the next tagged message from `sender`, and its size in bytes."""
         head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
-        self._native.receive(head, sender, TAG_FORM)
+        self._native.receive(head, sender, TAG_SIGNATURE)
         value = objects.receive(self._native, sender, lengths_bytes)
         return Message(value, sender, int(head[0])), sum(lengths_bytes)
 

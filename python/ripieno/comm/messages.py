@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ripieno._checks import number, whole
 from ripieno._types import Array
-from ripieno.comm.mailbox import ANY_TAG, TAG_FORM, Message, Receive
+from ripieno.comm.mailbox import ANY_TAG, TAG_SIGNATURE, Message, Receive
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 from ripieno.wire import objects, signatures
@@ -53,7 +53,7 @@ class MessageCalls(CallBase):
         if tag is None and (native := self._idle_native) is not None:
             # The common case; each microsecond counts.
             return objects.send(native, value, to)
-        calls = [("send", piece, to, form) for piece, form in _pieces(value, tag)]
+        calls = [("send", piece, to, signature) for piece, signature in _pieces(value, tag)]
         return self._do(NativeCalls(calls, lambda: None))
 
     def send_into(self, array: Any, to: int) -> None:
@@ -185,7 +185,7 @@ class MessageCalls(CallBase):
         recv_tag = tag if recv_tag is None else recv_tag
 
         def run(native: Any) -> Any:
-            leaving = [native.send(piece, to, form, later=True) for piece, form in pieces]
+            leaving = [native.send(piece, to, signature, later=True) for piece, signature in pieces]
             arrived = self._mailbox.post(Receive(self._mailbox, native, source, recv_tag, None)).wait().value
             for each in leaving:
                 each.wait()
@@ -195,10 +195,10 @@ class MessageCalls(CallBase):
 
 
 def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
-    """Return the messages that make up a value, and their forms."""
+    """Return the messages that make up a value, and their signatures."""
     pieces: list[tuple[NDArray[Any], str]] = []
     if tag is not None:
         tag = whole("tag", tag, 0, TAG_LIMIT - 1)
-        pieces.append((np.array([tag], np.int64), TAG_FORM))
+        pieces.append((np.array([tag], np.int64), TAG_SIGNATURE))
     pieces.extend((piece, signatures.OBJECT_PART) for piece in objects.pieces(value))
     return pieces

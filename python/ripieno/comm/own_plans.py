@@ -67,8 +67,11 @@ class OwnPlans(CallBase):
     def _planned(self, plans: CheckedPlans, array: NDArray[Any], out: NDArray[Any] | None) -> NativeCalls[Any]:
         native, output = plans._native, None
         if plans.output_count:
-            main = array if native.only_reads(self.rank) and is_plain(array) else native_copy(array)
             result = np.zeros(plans.output_count, array.dtype) if out is None else out
+            # Elements of the result must not overwrite elements that are still to be read.
+            is_separate = out is None or not np.may_share_memory(array, out)
+            is_read = is_separate and native.only_reads(self.rank) and is_plain(array)
+            main = array if is_read else native_copy(array)
             if (result.size, result.dtype) != (plans.output_count, array.dtype):
                 raise InputError(
                     f"out: {result.size} elements of {result.dtype}: expected {plans.output_count} of {array.dtype}"
@@ -76,7 +79,7 @@ class OwnPlans(CallBase):
             output = native_elements(result)[0]
         else:
             result = main = native_copy(array) if out is None else fill(out, array)
-        form = f"{plans.form}, {array.dtype}"
+        signature = f"{plans.signature}, {array.dtype}"
         has_result = native.has_result(self.rank)
-        call = ("run_plan", native_elements(main)[0], native, output, form)
+        call = ("run_plan", native_elements(main)[0], native, output, signature)
         return NativeCalls([call], lambda: result if has_result else None)

@@ -568,18 +568,18 @@ class Reductions(CallBase):
                 names.append(signatures.of_leaf(leaves[-1]))
 
         map_leaves(value, visit)
-        form = signatures.of_tree(value, iter(names))
+        signature = signatures.of_tree(value, iter(names))
         gathered = [index for index, name in enumerate(names) if name is signatures.INTEGER and op == "prod"]
         lines, parts = packed_leaves([leaf for index, leaf in enumerate(leaves) if index not in gathered])
-        calls = [(what, native_elements(each)[0], *args, form) for each in lines]
+        calls = [(what, native_elements(each)[0], *args, signature) for each in lines]
         factors = np.empty((self.world_size, len(gathered), integers.WORDS), np.int64)
         if gathered:
             factors[self.rank] = [leaves[index] for index in gathered]
             counts = [factors[0].size] * self.world_size
-            calls.append(("allgather", flat_elements(factors), counts, None, f"{what} of {form}"))
+            calls.append(("allgather", flat_elements(factors), counts, None, f"{what} of {signature}"))
         if not calls:
             # Nothing to combine here, but other ranks may have data.
-            calls.append((what, np.empty(0, np.uint8), *args, form))
+            calls.append((what, np.empty(0, np.uint8), *args, signature))
 
         def finish() -> Any:
             results = iter(parts)

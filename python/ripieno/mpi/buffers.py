@@ -154,20 +154,15 @@ def buffer_of(given: Any, call: str, *, is_vector: bool = False) -> BufferArgume
     kind = rest.pop() if has_kind else None
     if len(rest) == 1 and isinstance(rest[0], tuple if is_vector else tuple | list) and len(rest[0]) == 2:
         rest = list(rest[0])
-    counts, starts = (*(_numbers(each, call) for each in rest), None, None)[:2]
+    counts, starts = (*(numbers_of(each, call) for each in rest), None, None)[:2]
     if memory is None or memory is BOTTOM:
         return BufferArgument(call, np.empty(0, np.uint8 if kind is None else typed(kind).dtype), None, counts, starts)
     whole = memory_of(memory, call)
     return BufferArgument(call, *_typed(whole, kind, call, has_counts=counts is not None), counts, starts)
 
 
-def _writable(buffer: BufferArgument) -> BufferArgument:
-    if not buffer.memory.flags.writeable and buffer.memory.size:
-        raise InputError(f"{buffer.call}: expected memory that can be written to")
-    return buffer
-
-
-def _numbers(given: Any, call: str) -> int | list[int] | None:
+def numbers_of(given: Any, call: str) -> int | list[int] | None:
+    """Return counts or displacements: a whole number, a list of them, or None."""
     if given is None:
         return None
     try:
@@ -176,6 +171,12 @@ def _numbers(given: Any, call: str) -> int | list[int] | None:
         return [operator.index(each) for each in given]
     except TypeError:
         raise BufferTypeError(f"{call}: counts or displacements {given!r}: expected whole numbers") from None
+
+
+def _writable(buffer: BufferArgument) -> BufferArgument:
+    if not buffer.memory.flags.writeable and buffer.memory.size:
+        raise InputError(f"{buffer.call}: expected memory that can be written to")
+    return buffer
 
 
 def _typed(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ripieno.errors import InputError
-from ripieno.mpi.buffers import BufferArgument, octets_of
+from ripieno.mpi.buffers import BufferArgument, numbers_of, octets_of
 from ripieno.mpi.constants import BOTTOM
 from ripieno.mpi.datatypes import typed
 from ripieno.mpi.elements import Elements
@@ -23,16 +22,17 @@ def byte_blocks(given: Any, rank_count: int, call: str, *, is_written: bool = Fa
     memory, *rest, types = given
     counts, starts = rest[0] if len(rest) == 1 else rest or (None, None)
     octets = octets_of(None if memory is BOTTOM else memory, call, is_written=is_written)
-    lists = (_for_each(counts, 1, rank_count), _for_each(starts, 0, rank_count), list(types))
+    lists = (_for_each(counts, 1, rank_count, call), _for_each(starts, 0, rank_count, call), list(types))
     if any(len(each) != rank_count for each in lists):
         raise InputError(f"{call}: {[len(each) for each in lists]} counts, displacements and types: expected one each")
     return [_block(octets, *each, call) for each in zip(*lists, strict=True)]
 
 
-def _for_each(given: Sequence[int] | int | None, default: int, rank_count: int) -> list[int]:
-    if given is None or isinstance(given, int):
-        return [default if given is None else given] * rank_count
-    return [int(each) for each in given]
+def _for_each(given: Any, default: int, rank_count: int, call: str) -> list[int]:
+    numbers = numbers_of(given, call)
+    if isinstance(numbers, list):
+        return numbers
+    return [default if numbers is None else numbers] * rank_count
 
 
 def _block(octets: Any, count: int, start: int, kind: Any, call: str) -> Elements:

@@ -29,7 +29,8 @@ def catalogue(
     Raises
     ------
     InputError
-        If the collective or the algorithm does not exist, or the algorithm does not support the request.
+        If the collective or the algorithm does not exist, the algorithm does not support the request, or the plans
+        have too many steps.
     """
     whole("ranks", ranks, 1, RANKS_MAX)
     name, vector, op, root = requested(collective, vector, op, root, ranks)

@@ -72,7 +72,7 @@ class CheckedPlans:
         return CheckedPlans, (self._plans, self._requested)
 
     def __repr__(self) -> str:
-        return f"<CheckedPlans: {self.form}>"
+        return f"<CheckedPlans: {self.signature}>"
 
     def __str__(self) -> str:
         most = max(each.sent_bytes for each in self.traffic)
@@ -81,13 +81,13 @@ class CheckedPlans:
         if self.collective is not None:
             proved += f"; each rank ends with the result of {self.collective}"
         return (
-            f"{self.form}\nproved      {proved}\nrounds      {self.round_count}\n"
+            f"{self.signature}\nproved      {proved}\nrounds      {self.round_count}\n"
             f"messages    {messages:,}\na rank sends at most {most:,} bytes"
         )
 
     @property
-    def form(self) -> str:
-        """The set in words, which ranks compare before they run it."""
+    def signature(self) -> str:
+        """A description of the set, which ranks compare before they run it."""
         what = self.collective or "any result"
         op = "" if self.op is None else f" by {self.op}"
         return f"{what}{op} of {self.count} elements among {self.world_size} ranks"

@@ -65,7 +65,8 @@ class Plan:
 
     def then(self, other: Plan) -> Plan:
         """Append all steps of `other`, which starts on an element as soon as this plan has finished with it."""
-        self._native.extend(other._native)
+        # A copy, because `other` may be this plan.
+        self._native.extend(other._native.copied())
         return self
 
     @property

@@ -72,7 +72,7 @@ def draw(plans: CheckedPlans | Sequence[Plan], cluster: Cluster | None = None) -
     placed = Cluster(nodes=len(listed)) if cluster is None else cluster
     pictures.check_rank_count(placed.ranks)
     found = _native.simulate_plans(placed.rounds(), [plan._native for plan in listed], transfers=True)
-    title = plans.form if isinstance(plans, CheckedPlans) else f"plans of {len(listed)} ranks"
+    title = plans.signature if isinstance(plans, CheckedPlans) else f"plans of {len(listed)} ranks"
     return Drawing(pictures.rounds(title, placed.ranks, [TransferTime(*each) for each in found["transfers"]]))
 
 

@@ -194,8 +194,10 @@ def kylix_figure_6() -> Reproduction:
 
 def kylix_figure_8() -> Reproduction:
     """Time of the reduction in an iteration of PageRank."""
-    rows = [FigureRow(f"{graph.name}, reduction", None, simulated_reduction(graph, graph.degrees)[0])
-            for graph in (TWITTER, YAHOO)]  # fmt: skip
+    rows = [
+        FigureRow(f"{graph.name}, reduction", None, simulated_reduction(graph, graph.degrees)[0])
+        for graph in (TWITTER, YAHOO)
+    ]
     return Reproduction(
         "kylix-figure-8",
         "Kylix, figure 8: the reduction of an iteration of PageRank on 64 nodes",

@@ -1,4 +1,4 @@
-"""Tables and figures of papers compared with what this package measures, simulates or computes.
+"""Tables and figures of papers compared with values that this package measures, simulates or computes.
 
 Each has a kind. A *measured* value comes from a run on this machine or on hosts that it emulates, at a stated scale. A
 *simulated* value comes from plans or state machines on a modeled cluster. Its inputs are independent: none is taken
@@ -47,7 +47,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the paper claims without a number per row, in our words, and whether the values here agree."""
+    """A claim of the paper without a number per row, in our words, and whether the values here agree."""
 
     text: str
     here: str

@@ -67,7 +67,7 @@ class Simulation:
 
     @classmethod
     def of(cls, found: dict[str, Any], collective: str, nbytes: int, cluster: Cluster) -> Simulation:
-        """Return what the native module has found for a collective, or for plans of a program."""
+        """Return the result of the native module for a collective, or for plans of a program."""
         transfers = found.get("transfers")
         return cls(
             collective=collective,

@@ -52,7 +52,7 @@ def is_native_order(dtype: np.dtype[Any]) -> bool:
 
 
 def is_plain(value: Any) -> TypeGuard[NDArray[Any]]:
-    """Whether the native module can receive into `value` directly, and can read its form."""
+    """Whether the native module can receive into `value` directly, and can read its signature."""
     return type(value) is np.ndarray and value.dtype in NATIVE_DTYPES and value.flags.carray
 
 

@@ -92,23 +92,27 @@ def pieces(value: Any) -> list[NDArray[Any]]:
     return found
 
 
-def broadcast(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT_PART) -> Any:
+def broadcast(
+    native: NativeCommunicator, value: Any, root: int, algorithm: str | None, signature: str = OBJECT_PART
+) -> Any:
     """Return the root's value on every rank: the same object at the root."""
     try:
-        is_done, rest = _native.broadcast_object(native, value, root, algorithm, form)
+        is_done, rest = _native.broadcast_object(native, value, root, algorithm, signature)
     except SerializationError as error:
         if native.rank == root:
-            broadcast(native, Unsendable(root, error), root, algorithm, form)
+            broadcast(native, Unsendable(root, error), root, algorithm, signature)
         raise
     if is_done:
         return rest
 
     def move(piece: NDArray[Any]) -> object:
-        return native.broadcast(piece, root, algorithm, form)
+        return native.broadcast(piece, root, algorithm, signature)
 
     if native.rank != root:
         return _take(rest, move)
-    _send_value(rest, lambda kind, content: _native.broadcast_frame(native, kind, content, root, algorithm, form), move)
+    _send_value(
+        rest, lambda kind, content: _native.broadcast_frame(native, kind, content, root, algorithm, signature), move
+    )
     return value
 
 
@@ -146,13 +150,13 @@ def _take(first: First, take: Callable[[NDArray[Any]], object]) -> Any:
     return packing.unpack(pickled, buffers)
 
 
-def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, form: str = OBJECT_PART) -> list[Any]:
+def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, signature: str = OBJECT_PART) -> list[Any]:
     """Return every rank's value on every rank."""
     try:
-        is_done, rest = _native.gather_objects(native, value, None, algorithm, form)
+        is_done, rest = _native.gather_objects(native, value, None, algorithm, signature)
     except SerializationError:
         if not isinstance(value, Unsendable) and (replacement := _unsendable(native, value)) is not None:
-            allgather(native, replacement, algorithm, form)
+            allgather(native, replacement, algorithm, signature)
         raise
     if is_done:
         found: list[Any] = rest
@@ -160,25 +164,27 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, for
     packed, firsts = rest
     sizes, blobs, chunks = _rest(firsts)
     _write(packed, chunks[native.rank])
-    native.allgather(blobs, sizes, algorithm, form)
+    native.allgather(blobs, sizes, algorithm, signature)
     return list(map(_value, firsts, chunks))
 
 
 def gather(
-    native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str = OBJECT_PART
+    native: NativeCommunicator, value: Any, root: int, algorithm: str | None, signature: str = OBJECT_PART
 ) -> list[Any] | None:
     """Return every rank's value at the root."""
     try:
-        return _gather(native, value, root, algorithm, form)
+        return _gather(native, value, root, algorithm, signature)
     except SerializationError:
         if (replacement := _unsendable(native, value)) is not None:
-            _gather(native, replacement, root, algorithm, form)
+            _gather(native, replacement, root, algorithm, signature)
         raise
 
 
-def _gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | None, form: str) -> list[Any] | None:
+def _gather(
+    native: NativeCommunicator, value: Any, root: int, algorithm: str | None, signature: str
+) -> list[Any] | None:
     if algorithm is None and native.world_size <= _FEW_RANKS:
-        is_done, rest = _native.gather_objects(native, value, root, None, form)
+        is_done, rest = _native.gather_objects(native, value, root, None, signature)
         if is_done:
             found: list[Any] | None = rest
             return found
@@ -187,11 +193,11 @@ def _gather(native: NativeCommunicator, value: Any, root: int, algorithm: str | 
         packed = packing.pack(movable(value))
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[native.rank] = packing.blob_bytes(packed)
-        native.allgather(sizes_array, [1] * native.world_size, None, form)
+        native.allgather(sizes_array, [1] * native.world_size, None, signature)
         firsts = [(False, (_native.BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     _write(packed, chunks[native.rank])
-    native.gather(blobs, sizes, root, algorithm, form)
+    native.gather(blobs, sizes, root, algorithm, signature)
     return list(map(_value, firsts, chunks)) if native.rank == root else None
 
 

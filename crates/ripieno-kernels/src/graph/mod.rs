@@ -1,8 +1,10 @@
-//! Graphs: edges from text, a rank's edges as a sparse matrix, its product with a vector, a step of PageRank, triangles.
+//! Graphs: edges from text, a rank's edges as a sparse matrix, its product with a vector, a step of PageRank, and
+//! triangles.
 //!
 //! [`parse_edges`] reads lines. [`LocalGraph::new`] numbers the ends of a rank's edges and sorts the edges by row
 //! (their target). [`Csr::product`] gathers `x` over the sources of each row, and [`pagerank_step`] computes the next
-//! ranks from the reduced sums. [`count_triangles`] counts the triangles of each vertex. Results do not depend on the number of threads.
+//! ranks from the reduced sums. [`count_triangles`] counts the triangles of each vertex. Results do not depend on the
+//! number of threads.
 
 mod csr;
 mod numbering;

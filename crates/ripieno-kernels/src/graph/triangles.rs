@@ -72,7 +72,7 @@ fn runs_of_equal_work(own: TargetLists, others: TargetLists, threads: &Threads) 
     (0..parts).map(|part| cut(part)..if part + 1 == parts { ends.len() } else { cut(part + 1) }).collect()
 }
 
-/// Add the triangles whose first vertex is `first`. `marks` has a zero per vertex, and does at the end.
+/// Add the triangles whose first vertex is `first`. `marks` has a zero per vertex before and after.
 fn add_triangles(own: TargetLists, others: TargetLists, first: usize, marks: &mut [i64], found: &mut [Counted]) {
     let list = own.list(first);
     for entry in list.clone() {

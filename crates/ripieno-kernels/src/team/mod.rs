@@ -3,9 +3,9 @@
 //! A team consists of a caller and helpers, which sleep between tasks. A process has as many teams as callers that
 //! compute concurrently. A caller takes a free team and returns it. A forked child creates its own teams.
 //!
-//! There are two models. Fork-join is one [`run`] per phase, and helpers sleep between phases that are far apart. BSP is
-//! one [`run`] for all phases of a kernel, separated by [`TeamThread::wait`]. Between kernels the threads stay busy, if
-//! the caller has called [`hold`].
+//! There are two models. Fork-join is one [`run`] per phase, and helpers sleep between phases that are far apart. BSP
+//! is one [`run`] for all phases of a kernel, separated by [`TeamThread::wait`]. Between kernels the threads stay busy
+//! if the caller has called [`hold`].
 //!
 //! Cost of a fork-join: one swap per helper and one addition by each helper, plus a system call for each sleeping
 //! helper. A thread sleeps after it has polled for [`SPIN`], or [`YIELDS`] times if threads share cores. Each member

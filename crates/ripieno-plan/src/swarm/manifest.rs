@@ -120,8 +120,8 @@ pub struct BlockManifest {
 impl BlockManifest {
     /// Describe a value of `bytes` for `size` ranks, including the root.
     ///
-    /// Blocks are verified unless the caller changes that. Without `block_bytes` the value has 256 blocks, each limited to the range of 16 KiB to 4 MiB. Blocks become
-    /// longer if there would be more than [`BLOCKS_MAX`].
+    /// Without `block_bytes` the value has 256 blocks, each limited to the range of 16 KiB to 4 MiB. Blocks become
+    /// longer if there would be more than [`BLOCKS_MAX`]. Blocks are verified unless the caller changes that.
     pub fn new(bytes: usize, block_bytes: Option<usize>, discipline: Discipline, size: usize) -> BlockManifest {
         let default_bytes = || (bytes / BLOCK_COUNT_TARGET).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         let block_bytes = block_bytes.unwrap_or_else(default_bytes);

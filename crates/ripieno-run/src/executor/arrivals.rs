@@ -34,8 +34,8 @@ struct Arrivals<'a> {
 }
 
 impl Executor {
-    /// Wait until one of `peers` has sent a message to this rank on the communicator of `header`, with the given signature
-    /// if any. Return the peer, or `None` when `is_expired` returns true for the fabric's time. Without
+    /// Wait until one of `peers` has sent a message to this rank on the communicator of `header`, with the given
+    /// signature if any. Return the peer, or `None` when `is_expired` returns true for the fabric's time. Without
     /// `is_expired`, return a peer that has sent other data once all peers have done so.
     pub fn await_message(
         &mut self,

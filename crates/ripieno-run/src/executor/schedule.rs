@@ -29,7 +29,7 @@ pub struct Schedule {
     /// Whether every rank has replicas. All replicas of a sender send the same steps, and all replicas of a receiver
     /// get the data.
     pub(super) is_replicated: bool,
-    /// The brief signature, if the schedule has only a few short messages.
+    /// The brief form, if the schedule has only a few short messages.
     pub(super) brief: Option<Brief>,
 }
 

@@ -69,8 +69,8 @@ impl CallHistory {
         self.ring[self.latest] = Some(header);
     }
 
-    /// Record the description of a signature before the call that uses it. It is available until [`SIGNATURE_COUNT_MAX`] other
-    /// signatures have been recorded.
+    /// Record the description of a signature before the call that uses it. It is available until
+    /// [`SIGNATURE_COUNT_MAX`] other signatures have been recorded.
     pub fn note_signature(&mut self, signature: u32, text: &dyn Fn() -> String) {
         if self.signatures.text.contains_key(&signature) {
             self.signatures.order.retain(|known| *known != signature);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_256_form_descriptions_are_recorded() {
+    fn the_latest_256_signature_descriptions_are_recorded() {
         let mut history = CallHistory::default();
         (1..=300).for_each(|signature| history.note_signature(signature, &|| format!("shape ({signature},)")));
         history.note_signature(45, &|| unreachable!("it is known"));

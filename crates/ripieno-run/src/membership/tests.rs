@@ -329,7 +329,7 @@ fn enter_call(world: &mut MembershipWorld, rank: usize, header: Header, text: &s
 }
 
 #[test]
-fn different_forms_are_described_by_any_rank_that_detects_them() {
+fn different_signatures_are_described_by_any_rank_that_detects_them() {
     for (finder, peer) in [(0, 2), (2, 0), (1, 2), (2, 1)] {
         let mut world = MembershipWorld::connected(4);
         let [wide, tall] = [1, 2].map(|signature| with_signature(allreduce(7), signature));

@@ -84,8 +84,8 @@ def fit(
     Raises
     ------
     InputError
-        On every rank: invalid rows, a number of targets that differs from the number of rows, or, for the solver
-        "normal", linearly dependent columns.
+        On every rank: invalid rows, a number of targets that differs from the number of rows, for the solver "normal"
+        linearly dependent columns, or least squares that do not converge.
     """
     begin = time.perf_counter()
     rows, own_targets = load_targets(comm, source, targets, weights)
@@ -298,24 +298,37 @@ def _by_factors(
         own = tsqr.factor(columns.centered_blocks(center, tsqr.block_rows(columns.count)), columns.count)
     factor = tsqr.combined_factor(comm, own, clock)
     iteration_log.end_iteration(stage="QR factors")
-    solution = None
+    solution: Solution | str | None = None
     if factor is not None:
         with clock.computing():
-            cutoff = max(row_count, width) * np.finfo(np.float64).eps
-            coef = np.empty((width, columns.count - width))
-            for alpha, targets in _targets_by_alpha(options, coef.shape[1]):
-                # Penalty rows: √alpha times the identity, with zero targets.
-                penalty = np.sqrt(alpha) * np.eye(width if alpha else 0, columns.count)
-                stacked = np.vstack([factor, penalty])
-                points, own = stacked[:, :width], stacked[:, width:][:, targets]
-                coef[:, targets], _, rank, singular = linalg.lstsq(points, own, cond=cutoff)
-                if options.positive:
-                    coef[:, targets] = np.column_stack([optimize.nnls(points, target)[0] for target in own.T])
-            solution = _solution(coef, center, width, singular, "tsqr", rank)
+            try:
+                solution = _of_factor(factor, center, width, row_count, options)
+            except (RuntimeError, np.linalg.LinAlgError) as error:
+                # Every rank raises the error.
+                solution = f"least squares of {width} columns: {error}"
     with clock.communicating():
-        found: Solution = comm.broadcast(solution)
+        found: Solution | str = comm.broadcast(solution)
     iteration_log.end_iteration(stage="least squares")
+    if isinstance(found, str):
+        raise InputError(found)
     return found
+
+
+def _of_factor(
+    factor: NDArray[np.float64], center: NDArray[np.float64], width: int, row_count: int, options: RegressionOptions
+) -> Solution:
+    """Return the solution for the R factor of the columns of points and targets."""
+    cutoff = max(row_count, width) * np.finfo(np.float64).eps
+    coef = np.empty((width, factor.shape[1] - width))
+    for alpha, where in _targets_by_alpha(options, coef.shape[1]):
+        # Penalty rows: √alpha times the identity, with zero targets.
+        penalty = np.sqrt(alpha) * np.eye(width if alpha else 0, factor.shape[1])
+        stacked = np.vstack([factor, penalty])
+        points, targets = stacked[:, :width], stacked[:, width:][:, where]
+        coef[:, where], _, rank, singular = linalg.lstsq(points, targets, cond=cutoff)
+        if options.positive:
+            coef[:, where] = np.column_stack([optimize.nnls(points, target)[0] for target in targets.T])
+    return _solution(coef, center, width, singular, "tsqr", rank)
 
 
 def _targets_by_alpha(options: RegressionOptions, target_count: int) -> list[tuple[float, NDArray[np.bool_]]]:

@@ -88,7 +88,7 @@ class Job(ABC):
         self._trace = trace
         self._watch = watch or JobWatch()
         self._listeners = [] if on_event is None else [on_event]
-        # Accumulators by number, and what each rank has added in the last program, with inherited amounts.
+        # Accumulators by number, and the amounts that each rank has added or inherited in the last program.
         self._accumulators: WeakValueDictionary[int, JobAccumulator] = WeakValueDictionary()
         self._added: dict[int, list[Amounts]] = {}
         # Broadcast values without a handle that the ranks still keep.

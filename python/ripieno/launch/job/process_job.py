@@ -115,6 +115,7 @@ class ProcessJob(Job, Generic[M]):
         policy = Policy(
             self.replicas, on_failure, stop_limit_s=self._stop_limit_s(awaited), rendezvous_limit_s=rendezvous_limit_s
         )
+        self._waiting_ranks.forget()
         self._collector = ResultCollector(
             awaited, self.members, policy, on_pulse=self._watch.pulse, waiting_ranks=self._waiting_ranks
         )

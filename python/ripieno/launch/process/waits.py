@@ -31,6 +31,8 @@ VARIABLE = "RIPIENO_WAIT_NOTICE_S"
 NOTICE_S = 30.0
 #: The launcher waits this long for the answers of the ranks.
 ANSWER_S = 1.0
+#: A rank checks for a long wait at intervals of a third of that time, within these bounds in seconds.
+CHECK_S_MIN, CHECK_S_MAX = 0.01, 3600.0
 #: Lines of the stack of a rank, the innermost.
 STACK_COUNT = 8
 #: Number of ranks whose waits are printed, and whose stacks are printed.
@@ -42,7 +44,7 @@ _STARTING = ("<frozen ", "<string>")
 
 
 class RankPlace(NamedTuple):
-    """What a rank does now.
+    """The wait of a rank, and its position in the program.
 
     Attributes
     ----------
@@ -113,7 +115,7 @@ class WaitReporter:
             own.sendto(b"!", self._questions.getsockname())
 
     def _run(self) -> None:
-        self._questions.settimeout(None if self._notice_s == float("inf") else self._notice_s / 3)
+        self._questions.settimeout(min(max(self._notice_s / 3, CHECK_S_MIN), CHECK_S_MAX))
         while True:
             try:
                 self._questions.recv(1)
@@ -152,8 +154,8 @@ class WaitReporter:
         if received is not None:
             sender, since = received
             waited_s = now - since
-            who = "any rank" if sender is None else f"rank {sender}"
-            return RankPlace(comm.rank, f"in recv, waiting {waited_s:.1f} s for {who}", waited_s, stack)
+            sender_name = "any rank" if sender is None else f"rank {sender}"
+            return RankPlace(comm.rank, f"in recv, waiting {waited_s:.1f} s for {sender_name}", waited_s, stack)
         if stalled is None:
             return RankPlace(comm.rank, None, 0.0, stack)
         text, waited_s, _ = stalled
@@ -189,11 +191,18 @@ class WaitingRanks:
             for rank, address in list(self._addresses.items()):
                 try:
                     own.sendto(b"?", address)
+                except BlockingIOError:
+                    # The rank has not read earlier questions.
+                    continue
                 except OSError:
                     # The rank has ended.
                     del self._addresses[rank]
         if self._addresses:
             self._deadline_s = time.monotonic() + ANSWER_S
+
+    def forget(self) -> None:
+        """Drop the question that an earlier program has left."""
+        self._deadline_s = None
 
     def wait_s(self, other_s: float | None) -> float | None:
         """Return how long to wait for a message: until all answers are due, or `other_s`."""

@@ -110,7 +110,7 @@ pub struct Regrouped {
 pub(super) struct Steps {
     /// Description of the transport options, and its hash.
     description: String,
-    form: u32,
+    signature: u32,
     /// The number of the next step.
     next: u32,
 }
@@ -123,14 +123,14 @@ impl Steps {
             "{part_count} parts, at least {wave_count} waves of up to {wave_bytes} bytes, {pulls} pulls above \
              {eager_bytes} bytes"
         );
-        Steps { form: ElementShape::Described(&description).signature(), description, next: 0 }
+        Steps { signature: ElementShape::Described(&description).signature(), description, next: 0 }
     }
 
     /// Return the call of the next step on `comm`.
     pub fn next_call(&mut self, comm: &Communicator) -> Result<Call, Error> {
-        comm.hold()?.core().fabric.note_signature(self.form, &|| self.description.clone());
+        comm.hold()?.core().fabric.note_signature(self.signature, &|| self.description.clone());
         let kind = CallKind::Regroup { step: self.next };
         self.next = self.next.wrapping_add(1);
-        Ok(Call { kind, element: Element::U8, signature: self.form })
+        Ok(Call { kind, element: Element::U8, signature: self.signature })
     }
 }

@@ -43,8 +43,8 @@ public final class Communicator implements AutoCloseable {
    *
    * @param rank this rank, from 0
    * @param size number of ranks
-   * @param token the secret of the job, at least 128 random bits as of {@link #newToken}; a process that knows it
-   *     belongs to the job
+   * @param token the secret of the job, with at least 128 random bits, such as {@link #newToken} returns; a process
+   *     that knows it belongs to the job
    * @param exchange takes this rank's string and returns the strings of all ranks
    * @throws RendezvousException if the ranks do not connect within one minute
    */
