@@ -57,8 +57,8 @@ MESSAGE_S = 60.0
 WORKER_BYTES = 20 * 2**20
 
 
-# Files that a launcher has open for each local rank, and for everything else.
-FILES_PER_RANK, OTHER_FILES = 5, 256
+# Files that a launcher has open for each local rank, and at least for everything else.
+FILES_PER_RANK, OTHER_FILES = 5, 64
 # Processor time until a process has started and imported this package, on a slow core.
 START_CPU_S = 0.5
 

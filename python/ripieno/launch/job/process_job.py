@@ -415,29 +415,30 @@ class ProcessJob(Job, Generic[M]):
             if alarm is not None:
                 selector.register(alarm, selectors.EVENT_READ, None)
             collector.tick()
-            while collector.verdict is None:
-                for line in self._waiting_ranks.answers():
-                    print(f"ripieno: {line}", file=sys.stderr, flush=True)
-                try:
-                    arrived = ready(collector.wait_s())
-                except KeyboardInterrupt as interrupt:
-                    self._explain(interrupt, selector)
-                    raise
-                for key, _ in arrived:
-                    if key.data is None:
+            try:
+                while collector.verdict is None:
+                    for line in self._waiting_ranks.answers():
+                        print(f"ripieno: {line}", file=sys.stderr, flush=True)
+                    for key, _ in ready(collector.wait_s()):
+                        if key.data is None:
+                            selector.unregister(key.fileobj)
+                            self._handle_alarm()
+                            continue
+                        has_ended, events = collector.receive(key.data, key.fileobj)
+                        if has_ended:
+                            selector.unregister(key.fileobj)
+                        for event in events if passes_events else ():
+                            self._notify_listeners(event)
+                            if self._was_closed:
+                                raise CommunicatorClosed("a listener has closed the job")
+                    if self._was_closed:
+                        raise CommunicatorClosed("the job was closed")
+                    collector.tick()
+                    self._watch.states(collector.supervisor)
+                    for key in [
+                        each for each in selector.get_map().values() if each.data and each.data.loss is not None
+                    ]:
                         selector.unregister(key.fileobj)
-                        self._handle_alarm()
-                        continue
-                    has_ended, events = collector.receive(key.data, key.fileobj)
-                    if has_ended:
-                        selector.unregister(key.fileobj)
-                    for event in events if passes_events else ():
-                        self._notify_listeners(event)
-                        if self._was_closed:
-                            raise CommunicatorClosed("a listener has closed the job")
-                if self._was_closed:
-                    raise CommunicatorClosed("the job was closed")
-                collector.tick()
-                self._watch.states(collector.supervisor)
-                for key in [each for each in selector.get_map().values() if each.data and each.data.loss is not None]:
-                    selector.unregister(key.fileobj)
+            except KeyboardInterrupt as interrupt:
+                self._explain(interrupt, selector)
+                raise

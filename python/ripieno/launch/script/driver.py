@@ -17,7 +17,7 @@ from ripieno.launch import limits
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, ConnectionClosed
-from ripieno.launch.process.interruption import interruptible
+from ripieno.launch.process.interruption import Wait, interruptible
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.waits import WaitingRanks
 from ripieno.launch.supervisor import Ending, Event, Policy, Supervisor
@@ -79,22 +79,26 @@ class ScriptDriver:
         with self._selector, ExitStack() as ends, interruptible(self._selector) as ready:
             for each in self._ranks:
                 self._selector.register(each.channel, selectors.EVENT_READ, each)
-            while supervisor.verdict is None:
-                self._print_waits()
-                try:
-                    arrived = ready(self._waiting_ranks.wait_s(supervisor.wait_s(time.monotonic())))
-                except KeyboardInterrupt:
-                    self._explain_interrupt(ends)
-                    raise
-                for key, _ in arrived:
-                    supervisor.set_time(time.monotonic())
-                    self._receive(key, ends)
-                now = time.monotonic()
-                supervisor.inspect(now, lambda rank: process.is_stopped(self._ranks[rank].process.pid))
-                supervisor.tick(now)
-                self._watch.states(supervisor)
-                self._report_news()
+            try:
+                while supervisor.verdict is None:
+                    self._wait_once(ready, ends)
+            except KeyboardInterrupt:
+                self._explain_interrupt(ends)
+                raise
         return self._culprit()
+
+    def _wait_once(self, ready: Wait, ends: ExitStack) -> None:
+        """Print waits, and handle what has happened until the next deadline."""
+        supervisor = self._supervisor
+        self._print_waits()
+        for key, _ in ready(self._waiting_ranks.wait_s(supervisor.wait_s(time.monotonic()))):
+            supervisor.set_time(time.monotonic())
+            self._receive(key, ends)
+        now = time.monotonic()
+        supervisor.inspect(now, lambda rank: process.is_stopped(self._ranks[rank].process.pid))
+        supervisor.tick(now)
+        self._watch.states(supervisor)
+        self._report_news()
 
     def _explain_interrupt(self, ends: ExitStack) -> None:
         """Print which ranks wait for which, and where the others are."""
