@@ -189,7 +189,7 @@ def test_both_models_of_threads_produce_the_same_bits(digits, workers):
 
 
 def test_helper_threads_sleep_between_kernels_but_not_in_bsp(digits):
-    rows = digits[:800].astype(np.float32)
+    rows = digits[:200].astype(np.float32)
 
     def sleeps(model):
         start = ThreadStatisticsStart()
