@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import bfs_program as program
 from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
-from ripieno.algorithms.worker_estimator import IterativeEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno._types import Rows
     from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
 
 
-class BFS(IterativeEstimator):
+class BFS(VertexEstimator):
     """Breadth-first search: the number of edges from a source to each other vertex, along edge directions.
 
     Parameters
@@ -64,9 +63,8 @@ class BFS(IterativeEstimator):
     vertices_: NDArray[Any]
     distances_: NDArray[np.int64]
     parents_: NDArray[np.int64]
-    n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
+
+    _program = program.fit
 
     def __init__(
         self,
@@ -76,38 +74,10 @@ class BFS(IterativeEstimator):
         super().__init__(**common)
         self.source = source
 
-    @reported
-    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> BFS:
-        """Search from the source.
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
+        return vertex_id("source", self.source, graph), self._checkpoint_options()
 
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-
-        Returns
-        -------
-        BFS
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-        """
-        graph = graph_for_fit(graph, comm=comm, rows=rows)
-        parts = self._run(
-            program.fit, graph, vertex_id("source", self.source, graph), self._checkpoint_options(), comm=comm
-        )
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.distances_ = vertices.put([part.distances for part in parts])
@@ -115,4 +85,3 @@ class BFS(IterativeEstimator):
         ids = vertices.put([part.ids for part in parts])
         self.parents_ = np.where(parents == program.NOT_REACHED, parents, positions_of(parents, ids))
         self.n_iter_, self.resumed_from_ = int(self.distances_.max()), parts[0].resumed_from
-        return self

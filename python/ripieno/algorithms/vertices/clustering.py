@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import clustering_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
-from ripieno.algorithms.worker_estimator import IterativeEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 
 if TYPE_CHECKING:
-    from ripieno._types import Rows
     from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
 
 
-class ClusteringCoefficients(IterativeEstimator):
+class ClusteringCoefficients(VertexEstimator):
     """Local clustering coefficients and triangles: the share of pairs of neighbors that have an edge.
 
     The neighbors of a vertex are the ends of its edges in either direction. With d neighbors, d (d - 1) edges between
@@ -69,44 +68,15 @@ class ClusteringCoefficients(IterativeEstimator):
     coefficients_: NDArray[np.float64]
     triangles_: NDArray[np.int64]
     degrees_: NDArray[np.int64]
-    n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
+
+    _program = program.fit
 
     _block_edges = program.BLOCK_EDGES
 
-    @reported
-    def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
-    ) -> ClusteringCoefficients:
-        """Count the triangles.
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
+        return self._block_edges, self._checkpoint_options()
 
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-
-        Returns
-        -------
-        ClusteringCoefficients
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-        """
-        graph = graph_for_fit(graph, comm=comm, rows=rows)
-        parts = self._run(program.fit, graph, self._block_edges, self._checkpoint_options(), comm=comm)
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.triangles_ = vertices.put([part.triangles for part in parts])
@@ -114,4 +84,3 @@ class ClusteringCoefficients(IterativeEstimator):
         links, degrees = vertices.put([part.links for part in parts]), self.degrees_
         self.coefficients_ = np.where(degrees > 1, links / np.maximum(degrees * (degrees - 1), 1), 0.0)
         self.n_iter_, self.resumed_from_ = parts[0].block_count, parts[0].resumed_from
-        return self

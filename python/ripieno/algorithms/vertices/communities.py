@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._checks import check_count
-from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import communities_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
-from ripieno.algorithms.worker_estimator import IterativeEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno._types import Rows
     from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
 
 
-class CommunityDetection(IterativeEstimator):
+class CommunityDetection(VertexEstimator):
     """Communities of a graph by label propagation, with a deterministic rule.
 
     Each vertex begins with a label of its own. In an iteration all vertices take the most frequent label among their
@@ -76,9 +75,8 @@ class CommunityDetection(IterativeEstimator):
     labels_: NDArray[Any]
     sizes_: NDArray[np.int64]
     n_communities_: int
-    n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
+
+    _program = program.fit
 
     def __init__(
         self,
@@ -89,39 +87,13 @@ class CommunityDetection(IterativeEstimator):
         super().__init__(**common)
         self.max_iter = max_iter
 
-    @reported
-    def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
-    ) -> CommunityDetection:
-        """Find the communities.
-
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-
-        Returns
-        -------
-        CommunityDetection
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-        """
+    def _check_parameters(self) -> None:
         check_count("max_iter", self.max_iter)
-        graph = graph_for_fit(graph, comm=comm, rows=rows)
-        parts = self._run(program.fit, graph, int(self.max_iter), self._checkpoint_options(), comm=comm)
+
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
+        return int(self.max_iter), self._checkpoint_options()
+
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         labels = vertices.put([part.labels for part in parts])
         self.vertices_ = vertices.names
@@ -129,4 +101,3 @@ class CommunityDetection(IterativeEstimator):
         self.sizes_ = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
         self.n_communities_ = len(self.sizes_)
         self.n_iter_, self.resumed_from_ = parts[0].iteration_count, parts[0].resumed_from
-        return self

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import components_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
-from ripieno.algorithms.worker_estimator import IterativeEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 
 if TYPE_CHECKING:
-    from ripieno._types import Rows
-    from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
 
 
-class ConnectedComponents(IterativeEstimator):
+class ConnectedComponents(VertexEstimator):
     """Connected components of a graph, ignoring the direction of edges.
 
     Parameters
@@ -62,42 +60,10 @@ class ConnectedComponents(IterativeEstimator):
     labels_: NDArray[Any]
     sizes_: NDArray[np.int64]
     n_components_: int
-    n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
 
-    @reported
-    def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
-    ) -> ConnectedComponents:
-        """Find the components.
+    _program = program.fit
 
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-
-        Returns
-        -------
-        ConnectedComponents
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-        """
-        graph = graph_for_fit(graph, comm=comm, rows=rows)
-        parts = self._run(program.fit, graph, self._checkpoint_options(), comm=comm)
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         labels = vertices.put([part.labels for part in parts])
         self.vertices_ = vertices.names
@@ -105,4 +71,3 @@ class ConnectedComponents(IterativeEstimator):
         self.sizes_ = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
         self.n_components_ = len(self.sizes_)
         self.n_iter_, self.resumed_from_ = parts[0].round_count, parts[0].resumed_from
-        return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -11,21 +12,19 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
-from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import diameter_program as program
-from ripieno.algorithms.worker_estimator import IterativeEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno._types import Rows
     from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
 
 
-class EffectiveDiameter(IterativeEstimator):
+class EffectiveDiameter(VertexEstimator):
     """Effective diameter: the number of steps that connects most pairs, estimated by bit strings (HADI).
 
     Parameters
@@ -71,10 +70,9 @@ class EffectiveDiameter(IterativeEstimator):
     """
 
     pairs_: NDArray[np.float64]
-    n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
     effective_diameter_: float
+
+    _program = program.fit
 
     def __init__(
         self,
@@ -91,50 +89,18 @@ class EffectiveDiameter(IterativeEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    @reported
-    def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
-    ) -> EffectiveDiameter:
-        """Estimate the effective diameter.
-
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-
-        Returns
-        -------
-        EffectiveDiameter
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-
-        Warns
-        -----
-        ConvergenceWarning
-            Some paths are longer than `max_iter`.
-        """
+    def _check_parameters(self) -> None:
         check_count("n_strings", self.n_strings)
         check_count("max_iter", self.max_iter)
         if self.n_strings % 2:
             raise InputError(f"n_strings={self.n_strings}: expected an even number")
         if not isinstance(self.share, Real) or not 0 < self.share <= 1:
             raise InputError(f"share={self.share!r}: expected a number > 0 and <= 1")
-        seed = self._seed(comm)
-        arguments = self.n_strings, seed, self.max_iter, self._checkpoint_options()
-        parts = self._run(program.fit, graph_for_fit(graph, comm=comm, rows=rows), *arguments, comm=comm)
+
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
+        return self.n_strings, self._seed(comm), self.max_iter, self._checkpoint_options()
+
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
         pairs, complete, self.resumed_from_ = parts[0]
         self.pairs_ = np.array(pairs)
         self.n_iter_ = len(pairs) - 1
@@ -143,6 +109,5 @@ class EffectiveDiameter(IterativeEstimator):
             warnings.warn(
                 f"there are paths longer than max_iter={self.max_iter}: pairs at larger distances are not counted",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self

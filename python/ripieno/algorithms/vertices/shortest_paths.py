@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import shortest_paths_program as program
 from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
-from ripieno.algorithms.worker_estimator import IterativeEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 from ripieno.errors import InputError
 from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno._types import Rows
     from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
 
 
-class ShortestPaths(IterativeEstimator):
+class ShortestPaths(VertexEstimator):
     """Weighted shortest paths from a source to each other vertex, along edge directions, by delta-stepping.
 
     Parameters
@@ -73,9 +72,8 @@ class ShortestPaths(IterativeEstimator):
     vertices_: NDArray[Any]
     distances_: NDArray[np.float64]
     parents_: NDArray[np.int64]
-    n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
+
+    _program = program.fit
 
     def __init__(
         self,
@@ -88,41 +86,15 @@ class ShortestPaths(IterativeEstimator):
         self.source = source
         self.delta = delta
 
-    @reported
-    def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
-    ) -> ShortestPaths:
-        """Find the shortest paths.
-
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-
-        Returns
-        -------
-        ShortestPaths
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-        """
+    def _check_parameters(self) -> None:
         if self.delta is not None and (not isinstance(self.delta, Real) or not 0 < self.delta < np.inf):
             raise InputError(f"delta={self.delta!r}: expected a finite number > 0, or None")
-        graph = graph_for_fit(graph, comm=comm, rows=rows)
-        source, delta = vertex_id("source", self.source, graph), None if self.delta is None else float(self.delta)
-        parts = self._run(program.fit, graph, source, delta, self._checkpoint_options(), comm=comm)
+
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
+        delta = None if self.delta is None else float(self.delta)
+        return vertex_id("source", self.source, graph), delta, self._checkpoint_options()
+
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.distances_ = vertices.put([part.distances for part in parts])
@@ -130,4 +102,3 @@ class ShortestPaths(IterativeEstimator):
         ids = vertices.put([part.ids for part in parts])
         self.parents_ = np.where(parents == program.NO_PARENT, parents, positions_of(parents, ids))
         self.n_iter_, self.resumed_from_ = parts[0].step_count, parts[0].resumed_from
-        return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -11,22 +12,20 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
-from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import spectral_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
-from ripieno.algorithms.worker_estimator import IterativeEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno._types import Rows
     from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
 
 
-class SpectralEmbedding(IterativeEstimator):
+class SpectralEmbedding(VertexEstimator):
     """Spectral embedding: eigenvectors of the normalized Laplacian as coordinates, by block Lanczos iteration.
 
     Parameters
@@ -86,9 +85,8 @@ class SpectralEmbedding(IterativeEstimator):
     embedding_: NDArray[np.float64]
     eigenvalues_: NDArray[np.float64]
     residual_: float
-    n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
+
+    _program = program.fit
 
     def __init__(
         self,
@@ -107,45 +105,12 @@ class SpectralEmbedding(IterativeEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    @reported
-    def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
-    ) -> SpectralEmbedding:
-        """Find the eigenvectors.
-
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-
-        Returns
-        -------
-        SpectralEmbedding
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-
-        Warns
-        -----
-        ConvergenceWarning
-            `max_iter` products did not reach `tol`.
-        """
+    def _check_parameters(self) -> None:
         for name in ("n_components", "max_iter"):
             check_count(name, getattr(self, name))
         check_tolerance(self.tol)
-        graph = graph_for_fit(graph, comm=comm, rows=rows)
+
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         options = program.SpectralOptions(
             count=self.n_components + bool(self.drop_first),
             tol=float(self.tol),
@@ -153,7 +118,9 @@ class SpectralEmbedding(IterativeEstimator):
             seed=self._seed(comm),
             checkpoint_options=self._checkpoint_options(),
         )
-        parts = self._run(program.fit, graph, options, comm=comm)
+        return (options,)
+
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         coordinates = vertices.put([part.coordinates for part in parts])[:, bool(self.drop_first) :]
         largest = np.abs(coordinates).argmax(axis=0)
@@ -163,7 +130,6 @@ class SpectralEmbedding(IterativeEstimator):
         self.eigenvalues_ = first.eigenvalues[bool(self.drop_first) :]
         self.residual_, self.n_iter_, self.resumed_from_ = first.residual, first.step_count, first.resumed_from
         warn_if_unfinished(self)
-        return self
 
     def fit_transform(self, graph: Any, y: object = None) -> NDArray[np.float64]:
         """Compute the embedding and return the coordinates, (n, n_components)."""
@@ -183,5 +149,5 @@ def warn_if_unfinished(model: Any) -> None:
             f"after max_iter={model.max_iter} products the residual is {model.residual_:.3g}, more than "
             f"tol={model.tol:.3g}: allow more iterations, or a higher tol",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,23 +11,22 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
-from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.vertices import spectral_clustering_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.vertices.spectral import check_tolerance, warn_if_unfinished
 from ripieno.algorithms.vertices.spectral_program import SpectralOptions
-from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
+from ripieno.algorithms.worker_estimator import SEED_LIMIT
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno._types import Rows
     from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
 
 
-class SpectralClustering(IterativeEstimator):
+class SpectralClustering(VertexEstimator):
     """Spectral clustering: K-means of the spectral embedding of a graph's vertices.
 
     Parameters
@@ -94,9 +94,8 @@ class SpectralClustering(IterativeEstimator):
     eigenvalues_: NDArray[np.float64]
     inertia_: float
     residual_: float
-    n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
+
+    _program = program.fit
 
     def __init__(
         self,
@@ -117,47 +116,14 @@ class SpectralClustering(IterativeEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
 
-    @reported
-    def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
-    ) -> SpectralClustering:
-        """Cluster the vertices.
-
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-
-        Returns
-        -------
-        SpectralClustering
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-
-        Warns
-        -----
-        ConvergenceWarning
-            `max_iter` products did not reach `tol`, or there are fewer clusters than `n_clusters`.
-        """
+    def _check_parameters(self) -> None:
         for name in ("n_clusters", "n_init", "max_iter"):
             check_count(name, getattr(self, name))
         if self.n_components is not None:
             check_count("n_components", self.n_components, "expected a whole number >= 1, or None")
         check_tolerance(self.tol)
-        graph = graph_for_fit(graph, comm=comm, rows=rows)
+
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         seed = self._seed(comm)
         embedding = SpectralOptions(
             count=self.n_clusters if self.n_components is None else self.n_components,
@@ -167,8 +133,9 @@ class SpectralClustering(IterativeEstimator):
             checkpoint_options=self._checkpoint_options(),
         )
         seeds = np.random.default_rng(seed).integers(SEED_LIMIT, size=self.n_init).tolist()
-        options = program.SpectralClusteringOptions(embedding, self.n_clusters, seeds)
-        parts = self._run(program.fit, graph, options, comm=comm)
+        return (program.SpectralClusteringOptions(embedding, self.n_clusters, seeds),)
+
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.labels_ = _numbered_by_first(vertices.put([part.labels for part in parts]))
@@ -182,9 +149,8 @@ class SpectralClustering(IterativeEstimator):
                 f"found {found} distinct clusters, fewer than n_clusters={self.n_clusters}: vertices may have equal "
                 "coordinates",
                 ConvergenceWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return self
 
     def fit_predict(self, graph: Any, y: object = None) -> NDArray[np.int32]:
         """Cluster the vertices and return their labels, (n,)."""

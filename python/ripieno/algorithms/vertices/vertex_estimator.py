@@ -1,0 +1,77 @@
+"""Base class of estimators that compute a property of the vertices of a graph."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from ripieno.algorithms.own_rows import graph_for_fit
+from ripieno.algorithms.reported import PlainReport, reported
+from ripieno.algorithms.worker_estimator import IterativeEstimator
+
+if TYPE_CHECKING:
+    from ripieno._types import Rows
+    from ripieno.comm.communicator import Communicator
+    from ripieno.graph import Graph
+
+
+class VertexEstimator(IterativeEstimator):
+    """An estimator whose workers run one program on the edges of a graph."""
+
+    # The program of a worker: `_program(comm, graph, *arguments)`.
+    _program: ClassVar[Callable[..., Any]]
+
+    n_iter_: int
+    report_: PlainReport
+    resumed_from_: int | None
+
+    @reported
+    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> Self:
+        """Compute the attributes of the estimator for a graph.
+
+        Parameters
+        ----------
+        graph : Graph, or any input of `Graph`
+        y : ignored
+        comm : Communicator, optional
+            Ranks that make this call together, instead of newly started workers. All ranks get the result.
+        rows : {"own", "shared"}, optional
+            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
+            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
+
+        Returns
+        -------
+        self
+            The estimator itself.
+
+        Raises
+        ------
+        InputError
+            Invalid input or parameter. InputError is a ValueError; its message names the problem.
+        CollectiveMismatch
+            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
+        RankFailed
+            A worker died.
+
+        Warns
+        -----
+        ConvergenceWarning
+            The result is incomplete after `max_iter` iterations, or has fewer clusters than requested.
+        """
+        self._check_parameters()
+        graph = graph_for_fit(graph, comm=comm, rows=rows)
+        parts = self._run(type(self)._program, graph, *self._arguments(graph, comm), comm=comm)
+        self._store_parts(parts, graph)
+        return self
+
+    def _check_parameters(self) -> None:
+        """Raise InputError if a parameter of this estimator is invalid."""
+
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
+        """Return the arguments of the program after the graph."""
+        return (self._checkpoint_options(),)
+
+    @abstractmethod
+    def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
+        """Store the attributes, given the results of all workers."""
