@@ -27,12 +27,12 @@ class Serving:
     def __init__(self, native: NativeBroadcasts, others: set[int]) -> None:
         self.native = native
         self._others = others
-        # Files of which this rank is the root, and its variables that the program has not released.
+        # Files that this rank has broadcast, and its variables that the program has not released.
         self._files: list[tuple[NativeVariable, SharedFile]] = []
         self._open_variables: list[NativeVariable] = []
 
     def offer_messages(self) -> NativeVariable:
-        """Return a variable without a value, by which the root and the other ranks exchange messages."""
+        """Return a variable without a value: the root and the other ranks exchange messages by it."""
         return self.native.offer(0, [], (DISCIPLINES[0], None), None, [], False)
 
     def keep(self, variable: NativeVariable, file: SharedFile) -> None:

@@ -56,7 +56,7 @@ class Message:
         return received.value
 
     def irecv(self) -> Request:
-        """Return a request whose wait returns the object."""
+        """Return a request. Its wait returns the object."""
         received = self._taken()
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
@@ -70,7 +70,7 @@ class Message:
         self.Irecv(buf).Wait(status)
 
     def Irecv(self, buf: Any) -> Request:
-        """Return a request whose wait receives into a buffer."""
+        """Return a request. Its wait receives into a buffer."""
         into: Elements = incoming(buf, "Recv").elements
         received = self._taken()
 

@@ -57,7 +57,7 @@ class MpiMessageCalls(MpiRank):
         return self._taken(source, tag, status, None)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Start to receive an object. Receives take messages in the order in which they start."""
+        """Start to receive an object. Receives take messages in the order of their starts."""
         return self._later(source, tag, lambda value: value)
 
     def sendrecv(
@@ -126,7 +126,7 @@ class MpiMessageCalls(MpiRank):
         _put(into, self._taken(source, tag, status, None))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Start to receive into a buffer. Receives take messages in the order in which they start."""
+        """Start to receive into a buffer. Receives take messages in the order of their starts."""
         into = incoming(None if source == PROC_NULL else buf, "Irecv").elements
         return self._later(source, tag, lambda value: _put(into, value))
 
@@ -189,19 +189,19 @@ class MpiMessageCalls(MpiRank):
     # Persistent requests
 
     def Send_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest:
-        """Return a persistent request, each start of which sends the buffer."""
+        """Return a persistent request. Each start sends the buffer."""
         outgoing(None if dest == PROC_NULL else buf, "Send_init")
         return Prequest(lambda: self.Isend(buf, dest, tag))
 
     Bsend_init = Rsend_init = Send_init
 
     def Ssend_init(self, buf: Any, dest: int, tag: int = 0) -> Prequest:
-        """Return a persistent request, each start of which is an `Issend`."""
+        """Return a persistent request. Each start is an `Issend`."""
         outgoing(None if dest == PROC_NULL else buf, "Ssend_init")
         return Prequest(lambda: self.Issend(buf, dest, tag))
 
     def Recv_init(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Prequest:
-        """Return a persistent request, each start of which receives into the buffer."""
+        """Return a persistent request. Each start receives into the buffer."""
         incoming(None if source == PROC_NULL else buf, "Recv_init")
         return Prequest(lambda: self.Irecv(buf, source, tag))
 

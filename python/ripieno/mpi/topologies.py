@@ -14,7 +14,7 @@ from ripieno.mpi.neighbors import Edge, MpiNeighborCalls
 
 
 class Topocomm(MpiNeighborCalls, Intracomm):
-    """A communicator in which each rank has neighbors."""
+    """A communicator with neighbors of each rank."""
 
     #: The arguments of the constructor: `Grid`, `Adjacency` or `Edges`.
     _topology: Any
@@ -207,7 +207,7 @@ class Edges(NamedTuple):
 
 
 class Distgraphcomm(Topocomm):
-    """A graph of ranks, in which each rank knows its own edges."""
+    """A graph of ranks. Each rank knows its own edges."""
 
     _topology: Edges
 
@@ -254,7 +254,7 @@ def graph(comm: Intracomm, index: Sequence[int], edges: Sequence[int]) -> Any:
 
 
 def node_count(index: Sequence[int]) -> int:
-    """Return the number of nodes of a graph, whose index may begin with 0."""
+    """Return the number of nodes of a graph. Its index may begin with 0."""
     return len(index) - (len(index) > 0 and index[0] == 0 and len(index) > 1)
 
 
@@ -265,7 +265,7 @@ def dist_graph_adjacent(
     sourceweights: Sequence[int] | None,
     destweights: Sequence[int] | None,
 ) -> Any:
-    """Return a graph whose edges both ends name."""
+    """Return a graph from the edges that both of their ends name."""
     ends = list(sources or []), list(destinations or [])
     given = [_weights(weights, len(each)) for weights, each in zip((sourceweights, destweights), ends, strict=True)]
     weights = None if given == [None, None] else (given[0] or [], given[1] or [])

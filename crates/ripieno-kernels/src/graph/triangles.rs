@@ -1,4 +1,4 @@
-//! Triangles of a graph whose edges lead from the earlier to the later vertex of some order: each is found once.
+//! Triangles of a graph. Edges lead from the earlier to the later vertex of some order, so each triangle is found once.
 //!
 //! The targets of a vertex `u` are marked. A marked `w` in the list of a target `v` closes the triangle `u→v→w`, `u→w`.
 //! Cost: one step per entry of the lists of all targets. If edges lead from smaller to larger degrees, a list has at
@@ -9,7 +9,7 @@
 use crate::Threads;
 use std::ops::Range;
 
-/// Lists of the targets of each vertex, with the number of directions in which an edge exists.
+/// Lists of the targets of each vertex, with the number of directions of each edge.
 #[derive(Clone, Copy, Debug)]
 pub struct TargetLists<'a> {
     /// The list of vertex `v` has the entries `offsets[v] .. offsets[v + 1]`.
@@ -72,7 +72,7 @@ fn runs_of_equal_work(own: TargetLists, others: TargetLists, threads: &Threads) 
     (0..parts).map(|part| cut(part)..if part + 1 == parts { ends.len() } else { cut(part + 1) }).collect()
 }
 
-/// Add the triangles whose first vertex is `first`. `marks` has a zero per vertex before and after.
+/// Add the triangles with the first vertex `first`. `marks` has a zero per vertex before and after.
 fn add_triangles(own: TargetLists, others: TargetLists, first: usize, marks: &mut [i64], found: &mut [Counted]) {
     let list = own.list(first);
     for entry in list.clone() {

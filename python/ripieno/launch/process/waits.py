@@ -26,7 +26,7 @@ from ripieno.launch.process.channel import ConnectionClosed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Environment variable with the seconds after which a wait is reported; 0 reports none.
+#: Environment variable: a wait of so many seconds is reported; 0 reports none.
 VARIABLE = "RIPIENO_WAIT_NOTICE_S"
 NOTICE_S = 30.0
 #: The launcher waits this long for the answers of the ranks.
@@ -35,7 +35,7 @@ ANSWER_S = 1.0
 CHECK_S_MIN, CHECK_S_MAX = 0.01, 3600.0
 #: Lines of the stack of a rank, the innermost.
 STACK_COUNT = 8
-#: Number of ranks whose waits are printed, and whose stacks are printed.
+#: Maximum numbers of printed waits and of printed stacks.
 SHOWN_COUNT = 16
 STACK_RANK_COUNT = 3
 
@@ -50,7 +50,7 @@ class RankPlace(NamedTuple):
     ----------
     rank : int
     wait : str or None
-        The call in which the rank waits, since when, and for which rank; None if it does not wait for a rank.
+        The call that waits, the seconds, and the missing rank; None if the rank does not wait for a rank.
     waited_s : float
         Seconds of the wait.
     stack : str
@@ -64,7 +64,7 @@ class RankPlace(NamedTuple):
 
 
 def notice_s() -> float:
-    """Return the seconds after which a wait is reported, or infinity.
+    """Return the shortest reported wait in seconds, or infinity.
 
     Raises
     ------
