@@ -107,11 +107,11 @@ def measure(comm: Costs, strategy: str, size_bytes: int | None, budget_s: float)
     default_bytes = default_block_bytes(size_bytes)
     candidates = sorted({default_bytes, *(size for size in CANDIDATES_BYTES if size <= size_bytes)})
     seconds: dict[int, list[float]] = {size: [] for size in candidates}
-    goes_on = True
-    while goes_on:
+    has_time = True
+    while has_time:
         for size in candidates:
             seconds[size].append(_seconds(comm, strategy, size_bytes, size))
-        goes_on = bool(comm.broadcast(time.monotonic() < end_s))
+        has_time = bool(comm.broadcast(time.monotonic() < end_s))
     return BlockSizes(strategy, size_bytes, list(comm.hosts), default_bytes, seconds)
 
 
