@@ -60,6 +60,8 @@ class VertexEstimator(IterativeEstimator):
             The result is incomplete after `max_iter` iterations, or has fewer clusters than requested.
         """
         self._check_parameters()
+        if hasattr(self, "random_state"):
+            self._check_seeds(comm)
         graph = graph_for_fit(graph, comm=comm, rows=rows)
         parts = self._run(type(self)._program, graph, *self._arguments(graph, comm), comm=comm)
         self._store_parts(parts, graph)
