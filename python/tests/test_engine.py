@@ -439,11 +439,14 @@ def test_a_shortage_of_the_launching_process_is_reported():
         listening = member_server.MemberServer(HOST, TOKEN)
         # Reading the load needs a descriptor.
         timeout_s = under_load(PROMPT_S)
-        with ExitStack() as taken, socket.socket() as waiting:
+        with ExitStack() as taken:
+            # Other threads of this process may still release some descriptors: more clients than these.
+            waiting = [taken.enter_context(socket.socket()) for _ in range(16)]
             with pytest.raises(OSError, match="Too many open files"):
                 while True:
                     taken.enter_context(open(os.devnull))
-            waiting.connect((HOST, listening.port))
+            for client in waiting:
+                client.connect((HOST, listening.port))
             assert comes_true_within(timeout_s, lambda: listening.shortage is not None)
             assert "raise it (ulimit -n)" in listening.shortage
         join_server(listening)
