@@ -45,9 +45,9 @@ HOST = "127.0.0.1"
 
 
 def total(comm, values):
-    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
+    comm.cache["runs"] = comm.cache.get("runs", 0) + 1
     comm.emit({"event": "seen", "size": values.size})
-    return comm.allreduce(values + comm.rank), comm.kept["runs"], values.flags.writeable
+    return comm.allreduce(values + comm.rank), comm.cache["runs"], values.flags.writeable
 
 
 def test_the_same_ranks_run_several_programs():
