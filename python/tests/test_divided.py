@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.kmeans import divided, divided_program
+from ripieno.algorithms.kmeans import divided
+from ripieno.algorithms.kmeans.divided_store import whole_centroids
 from ripieno.algorithms.kmeans.program import KMeansOptions, fit
 from ripieno.cli import main
 from ripieno.input.matrix import RowsInMemory
@@ -43,8 +44,7 @@ def fitted(comm, points, weights, options, block_bytes):
     finally:
         divided.BLOCK_BYTES = before
     found = part.clustering
-    parts = comm.allgather((found.centroids, part.numbers))
-    whole = found.centroids if part.numbers is None else divided_program.whole_centroids(parts)
+    whole = whole_centroids(comm.allgather(found))
     return whole, np.concatenate(comm.allgather(found.labels)), found.inertia, [each[:2] for each in part.history]
 
 

@@ -1,21 +1,23 @@
-"""Checkpoints of fits: a folder with the state after an iteration and the facts that identify the fit.
+"""Checkpoints of iterations: the state after an iteration, in the memory of the ranks and in a folder.
 
-A checkpoint belongs to one fit: to its data and parameters, its *facts*. Only one process at a time writes it. Saves to
-memory and to a folder use the same state and schedule.
+A checkpoint belongs to one fit: to its data and parameters, its *facts*. Only one process at a time writes a folder.
+Memory and folder have the same state and schedule.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import log
+from ripieno.comm.agreement import on_root
 from ripieno.errors import CheckpointError, InputError
 from ripieno.kernels.lookup import positions_of
 from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
@@ -23,7 +25,7 @@ from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Minimum seconds between saves, because an iteration may be shorter than a disk write.
+#: Minimum seconds between writes to a folder, because an iteration may be shorter than a disk write.
 PERIOD_S = 1.0
 
 
@@ -43,112 +45,16 @@ class CheckpointOptions:
     folder: str | None = None
     every: int | None = None
 
-    def check(self, comm: Communicator) -> None:
-        """Raise InputError if `every` is set although nothing is saved."""
-        if self.every is not None and self.folder is None and not comm.begins_again:
-            raise InputError(
-                f"every={self.every}: there is nowhere to save checkpoints: expected a folder, checkpoint=, or "
-                "local workers with on_failure='shrink' or 'respawn'"
-            )
-
 
 NO_CHECKPOINTS = CheckpointOptions()
 
 
-class WriteSchedule:
-    """The iterations at which a fit saves its state to the folder.
-
-    With `every`, the fit saves after each multiple of it, or after the next iteration that has a state to save. Without
-    it, the fit saves at most once a second.
-    """
-
-    def __init__(self, every: int | None) -> None:
-        self._every = every
-        #: Iteration count at the last save.
-        self.last_iteration = 0
-        self._last_save_s = -np.inf
-
-    def is_due(self, iteration: int) -> bool:
-        """Return whether to save the state after this iteration."""
-        if self._every is None:
-            return time.monotonic() - self._last_save_s > PERIOD_S
-        return iteration // self._every > self.last_iteration // self._every
-
-    def record_save(self, iteration: int) -> None:
-        """Record that the state after this iteration was saved."""
-        self.last_iteration, self._last_save_s = iteration, time.monotonic()
-
-
-class FitCheckpoint:
-    """Saves the state of a fit to a folder; does nothing without one.
-
-    Parameters
-    ----------
-    folder
-        Folder to write to.
-    name
-        Name of the algorithm.
-    facts
-        Facts that identify the fit, by name.
-
-    Raises
-    ------
-    CheckpointError
-        The folder cannot be used, or another process uses it.
-    """
-
-    def __init__(self, folder: str | None, name: str, facts: Mapping[str, Any]) -> None:
-        self._facts = dict(facts)
-        self._checkpoints = None if folder is None else Checkpoints(Path(folder), name, name, objects=False)
-
-    @property
-    def folder(self) -> Path | None:
-        """Return the folder that this process writes to, or None."""
-        return None if self._checkpoints is None else self._checkpoints.folder
-
-    def load(self) -> CheckpointContents | None:
-        """Return the contents that an earlier fit saved, or None.
-
-        Raises
-        ------
-        CheckpointError
-            The contents are damaged or belong to another fit.
-        """
-        found = None if self._checkpoints is None else self._checkpoints.load()
-        if found is None:
-            return None
-        for name, fact in self._facts.items():
-            if found.state.get(name) != fact:
-                raise self.other_fit(f"{name} was {found.state.get(name)!r} in the checkpoint and is {fact!r} now")
-        log.note("ripieno.algorithms", f"resumes from iteration {found.iteration}, saved in {self.folder}")
-        return found
-
-    def save(self, iteration: int, result: Any) -> None:
-        """Save the state after an iteration, replacing the earlier state."""
-        if self._checkpoints is not None:
-            self._checkpoints.save(CheckpointContents(iteration, result, self._facts, []))
-            log.note("ripieno.algorithms", f"checkpoint of iteration {iteration} in {self.folder}")
-
-    def close(self) -> None:
-        """Release the folder for other processes."""
-        if self._checkpoints is not None:
-            self._checkpoints.close()
-
-    def other_fit(self, reason: str) -> CheckpointError:
-        """Return the error for a checkpoint of another fit."""
-        return self.unusable(f"is the checkpoint of another fit: {reason}", "name another folder")
-
-    def unusable(self, reason: str, remedy: str) -> CheckpointError:
-        """Return the error for an unusable checkpoint, with a remedy."""
-        assert self._checkpoints is not None, "a refused checkpoint was loaded from the folder"
-        return CheckpointError(f"{self._checkpoints.folder} {reason}: delete it to start again, or {remedy}")
-
-
-class FitStates:
-    """Saves a fit's state to the memory of its ranks, if its program restarts after failures, and to a folder, if set.
+class IterationCheckpoint:
+    """The checkpoint of a fit: the last saved state, in memory if its program restarts after failures, and in a folder.
 
     A program may run several fits one after the other. Memory holds the state of the latest fit only. A restarted
-    program counts its fits from the beginning, so each fit finds only its own state. Rank 0 writes the folder.
+    program counts its fits from the beginning, so each fit finds only its own state. Rank 0 writes the folder. If it
+    fails, all ranks raise its error. Use the checkpoint in a ``with`` statement, which releases the folder.
 
     Parameters
     ----------
@@ -156,12 +62,14 @@ class FitStates:
         The ranks. All of them make each call.
     name
         Name of the algorithm.
+    options
+        Checkpoint settings.
     shared
         Whether all ranks have the same state.
-    checkpoint_options
-        Checkpoint settings.
     facts
-        As in `FitCheckpoint`; rank 0's facts are used.
+        Called if there is a folder; returns the facts that identify the fit, by name. Rank 0's facts are used.
+    in_memory
+        Whether to save to memory, too, if the program restarts after failures.
 
     Raises
     ------
@@ -175,29 +83,42 @@ class FitStates:
     used : bool
         Whether any state is saved.
     done : int
-        Iteration count of the loaded states.
+        Iteration count of the loaded state.
     """
 
     def __init__(
         self,
         comm: Communicator,
         name: str,
+        options: CheckpointOptions,
         *,
         shared: bool,
-        checkpoint_options: CheckpointOptions,
-        facts: Mapping[str, Any] | None = None,
+        facts: Callable[[], Mapping[str, Any]] = dict,
+        in_memory: bool = True,
     ) -> None:
-        checkpoint_options.check(comm)
-        self._comm = comm
-        self._shared = shared
-        self._in_memory = comm.begins_again
-        self._checkpoint_options, self._schedule = checkpoint_options, WriteSchedule(checkpoint_options.every)
-        self.used, self.done = self._in_memory or checkpoint_options.folder is not None, 0
-        self._disk = FitCheckpoint(None if comm.rank else checkpoint_options.folder, name, facts or {})
+        self._comm, self._shared, self._every = comm, shared, options.every
+        self._in_memory = in_memory and comm.begins_again
+        self.used, self.done = self._in_memory or options.folder is not None, 0
+        if self._every is not None and not self.used:
+            raise InputError(
+                f"every={self._every}: there is nowhere to save checkpoints: expected a folder, checkpoint=, or "
+                "local workers with on_failure='shrink' or 'respawn'"
+            )
+        # Iteration count and time of the last save, and whether the next save writes the folder.
+        self._last_iteration, self._last_save_s, self._is_due = 0, -np.inf, False
         for name_of_earlier in comm._fits:
             comm._memory.pop(name_of_earlier, None)
         self._name = f"{name}, fit {len(comm._fits) + 1}"
         comm._fits.append(self._name)
+        #: Folder of the checkpoint, or None.
+        self.folder = None if options.folder is None else Path(options.folder, name)
+        self._disk: Checkpoints | None = None
+        if self.folder is not None:
+            self._facts = dict(facts())
+            on_root(comm, lambda: self._open(Path(options.folder or ""), name))
+
+    def _open(self, folder: Path, name: str) -> None:
+        self._disk = Checkpoints(folder, name, name, objects=False)
 
     def load(self) -> list[Any]:
         """Return the last saved state of each rank, or one state if all ranks share it, or an empty list.
@@ -211,7 +132,7 @@ class FitStates:
         if found is None:
             return []
         self.done, states = found
-        self._schedule.last_iteration = self.done
+        self._last_iteration = self.done
         return states
 
     def _from_memory(self) -> tuple[int, list[Any]] | None:
@@ -226,53 +147,89 @@ class FitStates:
         return iterations[0], list(states)
 
     def _from_folder(self) -> tuple[int, list[Any]] | None:
-        if self._checkpoint_options.folder is None:
+        if self.folder is None:
             return None
-        saved = self._disk.load()
-        mine = None if saved is None else (saved.iteration, saved.result)
-        found: tuple[int, list[Any]] | None = self._comm.broadcast(mine)
+        states: list[Any] = []
+
+        def read() -> int | None:
+            assert self._disk is not None, "rank 0 has opened the folder"
+            found = self._disk.load()
+            if found is None:
+                return None
+            for name, fact in self._facts.items():
+                if found.state.get(name) != fact:
+                    raise self.other_fit(f"{name} was {found.state.get(name)!r} in the checkpoint and is {fact!r} now")
+            log.note("ripieno.algorithms", f"resumes from iteration {found.iteration}, saved in {self.folder}")
+            states.extend(found.result)
+            return found.iteration
+
+        iteration = on_root(self._comm, read)
+        return None if iteration is None else (iteration, self._distributed(states))
+
+    def _distributed(self, states: list[Any]) -> list[Any]:
+        """Return the states that rank 0 has read, on all ranks."""
+        found: list[Any] = self._comm.broadcast(states)
         return found
 
-    def save(self, iteration: int, state: Any, *, last: bool = False) -> None:
-        """Save the state after this iteration if the schedule requires it or if it is the `last`."""
-        is_due, folder, every = (
-            last or self._schedule.is_due(iteration),
-            self._checkpoint_options.folder,
-            self._checkpoint_options.every,
-        )
-        if self._in_memory and (is_due or every is None):
-            self._comm.checkpoint(self._name, (iteration, state), shared=self._shared)
-        if folder is not None and every is None and not self._shared:
-            # Rank 0's clock decides.
-            is_due = self._comm.broadcast(is_due)
-        if not is_due:
-            return
-        if folder is not None:
-            states = [state] if self._shared else self._comm.gather(state)
-            if states is not None:
-                self._disk.save(iteration, states)
-        self._schedule.record_save(iteration)
+    def is_due(self, iteration: int, *, last: bool = False) -> bool:
+        """Return whether to save the state after this iteration, equal on all ranks; the `last` is saved in any case.
 
-    def saves_to_memory(self, iteration: int) -> bool:
-        """Return whether `save` would save the state after this iteration to memory."""
-        return self._in_memory and (self._checkpoint_options.every is None or self._schedule.is_due(iteration))
+        With `every`, a state is saved after each multiple of it, or after the next iteration that has a state to save.
+        """
+        if not self.used:
+            return False
+        if self._every is not None:
+            is_due = iteration // self._every > self._last_iteration // self._every
+        elif self.folder is not None:
+            # Rank 0's clock decides.
+            is_due = self._comm.broadcast(time.monotonic() - self._last_save_s > PERIOD_S)
+        else:
+            is_due = True
+        self._is_due = is_due or last
+        return self._is_due or (self._in_memory and self._every is None)
+
+    def save(self, iteration: int, state: Any) -> None:
+        """Save the state after this iteration, for which `is_due` has returned true, in place of the last one."""
+        if self._in_memory:
+            self._comm.checkpoint(self._name, (iteration, state), shared=self._shared)
+        if not self._is_due:
+            return
+        if self.folder is not None:
+            with self._gathered(state) as states:
+                on_root(self._comm, lambda: self._write(iteration, states))
+        self._last_iteration, self._last_save_s = iteration, time.monotonic()
+
+    @contextmanager
+    def _gathered(self, state: Any) -> Iterator[list[Any] | None]:
+        """Provide the states to write, on rank 0."""
+        yield [state] if self._shared else self._comm.gather(state)
+
+    def _write(self, iteration: int, states: list[Any] | None) -> None:
+        assert self._disk is not None, "rank 0 has opened the folder"
+        self._disk.save(CheckpointContents(iteration, states, self._facts, []))
+        log.note("ripieno.algorithms", f"checkpoint of iteration {iteration} in {self.folder}")
 
     def check_iteration_limit(self, done: int, maximum: int, limit: str) -> None:
         """Raise CheckpointError if the saved state has more than `maximum` iterations; `limit` names the parameter."""
         if done > maximum:
             raise CheckpointError(
-                f"{self._checkpoint_options.folder} is a checkpoint after {done} iterations, and {limit} is "
-                "lower: delete it to start again, or raise it"
+                f"{self.folder} is a checkpoint after {done} iterations, and {limit} is lower: delete it to start "
+                "again, or raise it"
             )
 
-    def raise_other_fit(self, reason: str) -> None:
-        """Raise CheckpointError on rank 0, because the loaded state belongs to another fit."""
-        if self._comm.rank == 0:
-            raise self._disk.other_fit(reason)
+    def other_fit(self, reason: str) -> CheckpointError:
+        """Return the error for a checkpoint of another fit."""
+        return CheckpointError(
+            f"{self.folder} is the checkpoint of another fit: {reason}: delete it to start again, or name another "
+            "folder"
+        )
 
-    def close(self) -> None:
-        """Release the folder for other processes."""
-        self._disk.close()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._disk is not None:
+            self._disk.close()
 
 
 def columns_of_ids(requested: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:

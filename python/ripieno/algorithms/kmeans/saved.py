@@ -1,17 +1,26 @@
-"""Checkpoints of K-means fits: the centroids before and after an iteration, which determine all later iterations.
+"""Checkpoints of K-means fits: the centroids after an iteration, and data that determine the labels of the rows.
 
-All ranks have these centroids. Rank 0 writes them to a folder.
+Whole centroids are saved with the centroids before the iteration, from which each rank computes its labels. Divided
+centroids are saved with the labels of all rows. Rank 0 needs no memory for all centroids: it collects them in a
+temporary file next to the checkpoint.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
+from ripieno.algorithms.clock import IterationClock
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint
+from ripieno.algorithms.kmeans.divided import DividedCentroids
+from ripieno.algorithms.kmeans.rows import WeightedRows
+from ripieno.errors import InputError
+from ripieno.files import disk
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -44,10 +53,14 @@ class KMeansFitState:
     ----------
     run, iteration
         Number of the current run, from 0, and its number of completed iterations.
-    before, centroids : (k, d)
-        Centroids before and after the last iteration.
+    centroids : (k, d)
+        Centroids after the last iteration.
+    before : (k, d)
+        Whole centroids before it.
+    labels : (n,) int32
+        Labels of this worker's rows in it, for divided centroids.
     inertia
-        Inertia at `before`.
+        Inertia before it.
     history
         Measures of each iteration.
     best
@@ -56,40 +69,29 @@ class KMeansFitState:
 
     run: int
     iteration: int
-    before: NDArray[Any]
-    centroids: NDArray[Any]
+    centroids: NDArray[Any] | DividedCentroids
+    before: NDArray[Any] | None
+    labels: NDArray[np.int32] | None
     inertia: float
     history: History
     best: BestRun | None = None
 
 
-class KMeansCheckpointer:
-    """Saves the state of a fit to a folder, and to memory if the program restarts after failures.
-
-    Without a folder and without restarts, it does nothing.
+class KMeansCheckpoint(IterationCheckpoint):
+    """The checkpoint of a fit with whole centroids, which all ranks have.
 
     Parameters
     ----------
-    comm
-        The ranks. All of them make each call.
-    checkpoint_options
-        Checkpoint settings.
-    facts
-        Facts that identify the fit, by name.
-
-    Raises
-    ------
-    CheckpointError
-        The folder cannot be used, or another process uses it.
+    comm, options, facts
+        As in `IterationCheckpoint`.
     """
 
-    def __init__(self, comm: Communicator, checkpoint_options: CheckpointOptions, facts: dict[str, Any]) -> None:
-        self._states = FitStates(comm, NAME, shared=True, checkpoint_options=checkpoint_options, facts=facts)
-        self.used = self._states.used
+    def __init__(self, comm: Communicator, options: CheckpointOptions, facts: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__(comm, NAME, options, shared=True, facts=facts)
         # Saved iterations of all runs. The last iteration of a run is not saved.
         self._iterations = 0
 
-    def load(self, max_iter: int) -> KMeansFitState | None:
+    def progress(self, max_iter: int) -> KMeansFitState | None:
         """Return the progress of an earlier fit, or None.
 
         Raises
@@ -97,11 +99,11 @@ class KMeansCheckpointer:
         CheckpointError
             The saved state is damaged, belongs to another fit, or is beyond `max_iter`.
         """
-        for found in self._states.load():
+        for found in self.load():
             best = found["best"]
             state = KMeansFitState(**(found | {"best": None if best is None else BestRun(**best)}))
-            self._states.check_iteration_limit(state.iteration, max_iter - 1, f"max_iter={max_iter}")
-            self._iterations = self._states.done
+            self.check_iteration_limit(state.iteration, max_iter - 1, f"max_iter={max_iter}")
+            self._iterations = self.done
             return state
         return None
 
@@ -109,17 +111,94 @@ class KMeansCheckpointer:
         """Raise CheckpointError if the rows have another inertia at the saved centroids."""
         tolerance = NEAR_INERTIA_RTOL if is_near else INERTIA_RTOL
         if not np.isclose(inertia, saved.inertia, rtol=tolerance, atol=0.0):
-            self._states.raise_other_fit(f"its rows had the inertia {saved.inertia!r}, and these have {inertia!r}")
+            raise self.other_fit(f"its rows had the inertia {saved.inertia!r}, and these have {inertia!r}")
 
-    def save(self, state: KMeansFitState) -> None:
-        """Save the state after an iteration if the schedule requires it, replacing the earlier state."""
+    def save_progress(self, state: KMeansFitState) -> None:
+        """Save the state after an iteration if it is due."""
         self._iterations += 1
-        self._states.save(self._iterations, _parts(state) | {"best": state.best and _parts(state.best)})
+        if self.is_due(self._iterations):
+            self.save(self._iterations, _parts(state) | {"best": state.best and _parts(state.best)})
 
-    def close(self) -> None:
-        """Release the folder for other processes."""
-        self._states.close()
+
+class DividedCheckpoint(KMeansCheckpoint):
+    """The checkpoint of a fit with divided centroids, in a folder only.
+
+    Parameters
+    ----------
+    comm, options, facts
+        As in `IterationCheckpoint`.
+    rows
+        This worker's rows.
+
+    Raises
+    ------
+    InputError
+        `every` is set without a folder.
+    """
+
+    def __init__(
+        self,
+        comm: Communicator,
+        options: CheckpointOptions,
+        facts: Callable[[], Mapping[str, Any]],
+        rows: WeightedRows,
+    ) -> None:
+        if options.every is not None and options.folder is None:
+            raise InputError(
+                f"every={options.every}: divided centroids are saved only in a folder: expected checkpoint="
+            )
+        IterationCheckpoint.__init__(self, comm, NAME, options, shared=True, facts=facts, in_memory=False)
+        self._iterations, self._rows = 0, rows
+
+    def _distributed(self, states: list[Any]) -> list[Any]:
+        """Send the ranks their centroids and labels block by block."""
+        comm, saved = self._comm, states[0] if states else {}
+        whole: NDArray[Any] = saved.pop("centroids", np.empty((0, 0)))
+        labels = saved.pop("labels", None)
+        progress, (count, columns), dtype = comm.broadcast((saved, whole.shape, whole.dtype.str))
+
+        def centroids_of(first: int, end: int) -> NDArray[Any]:
+            centroids: NDArray[Any] = comm.broadcast(whole[first:end])
+            return centroids
+
+        spans = comm.allgather(self._rows.spans)
+        parts = [_rows_of_spans(labels, each) for each in spans] if comm.rank == 0 else None
+        centroids = DividedCentroids.by_number(comm, count, centroids_of, columns, np.dtype(dtype))
+        return [progress | {"centroids": centroids, "labels": np.array(comm.scatter(parts))}]
+
+    @contextmanager
+    def _gathered(self, state: Any) -> Iterator[list[Any] | None]:
+        """Collect the centroids of all ranks in a temporary file of rank 0, and the labels of all rows."""
+        labels, centroids = self._comm.gather((self._rows.spans, state["labels"])), state["centroids"]
+        if labels is None:
+            for _ in centroids.blocks(IterationClock()):
+                pass
+            yield None
+            return
+        assert self.folder is not None, "divided centroids are saved only in a folder"
+        shape = (centroids.count, centroids.own.shape[1])
+        with disk.scratch_array(self.folder, shape, centroids.own.dtype) as whole:
+            for block in centroids.blocks(IterationClock()):
+                whole[block.numbers] = block.centroids
+            yield [state | {"centroids": whole, "labels": _in_order(labels)}]
 
 
 def _parts(state: KMeansFitState | BestRun) -> dict[str, Any]:
     return {each.name: getattr(state, each.name) for each in fields(state)}
+
+
+def _rows_of_spans(labels: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
+    """Return the labels of a rank's rows, taken from the labels of all rows."""
+    parts = [labels[first : first + count] for first, count in spans]
+    return np.concatenate([labels[:0], *parts])
+
+
+def _in_order(parts: Sequence[tuple[Sequence[tuple[int, int]], NDArray[np.int32]]]) -> NDArray[np.int32]:
+    """Assemble the labels of all rows from each rank's labels and row spans."""
+    whole = np.empty(sum(len(labels) for _, labels in parts), np.int32)
+    for spans, labels in parts:
+        begin = 0
+        for first, count in spans:
+            whole[first : first + count] = labels[begin : begin + count]
+            begin += count
+    return whole

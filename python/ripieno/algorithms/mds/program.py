@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ from ripieno.algorithms.fit_checkpoint import CheckpointOptions
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
-from ripieno.algorithms.mds.saved import MdsCheckpointer, MdsFitState
+from ripieno.algorithms.mds.saved import MdsCheckpoint, MdsFitState
 from ripieno.algorithms.mds.sequences import Sequences
 from ripieno.algorithms.methods import DA_SMACOF
 from ripieno.algorithms.thread_model import in_thread_model
@@ -144,8 +143,8 @@ def fit(
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     descent = _Descent(comm, rows, options, iteration_log)
-    with closing(MdsCheckpointer(comm, options.checkpoint_options, options.facts(rows))) as checkpointer:
-        found = descent.run(checkpointer)
+    with MdsCheckpoint(comm, options.checkpoint_options, lambda: options.facts(rows)) as checkpoint:
+        found = descent.run(checkpoint)
     best = found.best
     assert best is not None, "a start has ended"
     return MDSPart(
@@ -176,12 +175,12 @@ class _Descent:
         self._size = 0.0
         self.resumed_from: int | None = None
 
-    def run(self, checkpointer: MdsCheckpointer) -> MdsFitState:
+    def run(self, checkpoint: MdsCheckpoint) -> MdsFitState:
         """Run from the first start, or from a checkpoint, to the end of the last start."""
         starts = self._starts()
         drawn = next(starts)
         state = self._last = MdsFitState(at=drawn)
-        saved = checkpointer.load()
+        saved = checkpoint.progress()
         if saved is not None:
             state = self._last = saved
             for _ in range(saved.start):
@@ -189,19 +188,19 @@ class _Descent:
             self._iteration_log.iterations_before = self.resumed_from = saved.all_iterations
         step = self._majorization.step(state.at, self._shift(state.level))
         if saved is not None:
-            checkpointer.check(saved, step.errors)
+            checkpoint.check(saved, step.errors)
         if self._options.method == DA_SMACOF:
             # At coinciding positions, the errors equal the squared dissimilarities.
             self._size = self._majorization.step(np.zeros_like(state.at)).errors
         while True:
-            state = self._descend(state, step, checkpointer)
+            state = self._descend(state, step, checkpoint)
             best = state.best
             if best is None or state.errors < best.errors:
                 state = replace(state, best=replace(state, best=None))
             if state.start + 1 == self._options.n_init:
                 # This state precedes the last iteration, so a resumed fit runs at least one iteration, which its report
                 # needs.
-                checkpointer.save(self._last, last=True)
+                checkpoint.save_progress(self._last, last=True)
                 return state
             start = state.start + 1
             state = MdsFitState(
@@ -213,7 +212,7 @@ class _Descent:
             )
             step = self._majorization.step(state.at, self._shift(state.level))
 
-    def _descend(self, state: MdsFitState, step: MajorizationStep, checkpointer: MdsCheckpointer) -> MdsFitState:
+    def _descend(self, state: MdsFitState, step: MajorizationStep, checkpoint: MdsCheckpoint) -> MdsFitState:
         """Run from a start, or from the center of a descent, to the end of its last temperature or relocations."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
@@ -223,7 +222,7 @@ class _Descent:
                     return replace(state, converged=self._is_stable(state))
                 state, step = next_level
             self._last = state
-            checkpointer.save(state)
+            checkpoint.save_progress(state)
             is_doubled = self._shift(state.level) > 0 and state.in_level % PLAIN_STEP_INTERVAL != 0
             at = self._majorization.transform(step, state.at, doubled=is_doubled)
             step = self._majorization.step(at, self._shift(state.level))

@@ -5,13 +5,14 @@ All ranks have the state. Rank 0 writes it to a folder, also at the end of the f
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -59,54 +60,32 @@ class MdsFitState:
     best: MdsFitState | None = None
 
 
-class MdsCheckpointer:
-    """Saves the state of a fit to a folder, and to memory if the program restarts after failures.
-
-    Without a folder and without restarts, it does nothing.
+class MdsCheckpoint(IterationCheckpoint):
+    """The checkpoint of a fit, which all ranks have.
 
     Parameters
     ----------
-    comm
-        The ranks. All of them make each call.
-    checkpoint_options
-        Checkpoint settings.
-    facts
-        Facts that identify the fit, by name.
-
-    Raises
-    ------
-    CheckpointError
-        The folder cannot be used, or another process uses it.
+    comm, options, facts
+        As in `IterationCheckpoint`.
     """
 
-    def __init__(self, comm: Communicator, checkpoint_options: CheckpointOptions, facts: dict[str, Any]) -> None:
-        self._states = FitStates(comm, NAME, shared=True, checkpoint_options=checkpoint_options, facts=facts)
+    def __init__(self, comm: Communicator, options: CheckpointOptions, facts: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__(comm, NAME, options, shared=True, facts=facts)
 
-    def load(self) -> MdsFitState | None:
-        """Return the progress of an earlier fit, or None.
-
-        Raises
-        ------
-        CheckpointError
-            The saved state is damaged or belongs to another fit.
-        """
-        found = self._states.load()
+    def progress(self) -> MdsFitState | None:
+        """Return the progress of an earlier fit, or None; raise CheckpointError if it is damaged or of another fit."""
+        found = self.load()
         return _state(found[0]) if found else None
 
     def check(self, saved: MdsFitState, errors: float) -> None:
         """Raise CheckpointError if the dissimilarities have another stress at the saved positions."""
         if not np.isclose(errors, saved.errors, rtol=STRESS_RTOL, atol=0.0):
-            self._states.raise_other_fit(
-                f"its positions had the stress {saved.errors / 2!r}, and have {errors / 2!r} here"
-            )
+            raise self.other_fit(f"its positions had the stress {saved.errors / 2!r}, and have {errors / 2!r} here")
 
-    def save(self, state: MdsFitState, *, last: bool = False) -> None:
-        """Save the state after an iteration if the schedule requires it or if it is the `last`."""
-        self._states.save(state.all_iterations, _parts(state), last=last)
-
-    def close(self) -> None:
-        """Release the folder for other processes."""
-        self._states.close()
+    def save_progress(self, state: MdsFitState, *, last: bool = False) -> None:
+        """Save the state after an iteration if it is due or if it is the `last`."""
+        if self.is_due(state.all_iterations, last=last):
+            self.save(state.all_iterations, _parts(state))
 
 
 def _parts(state: MdsFitState) -> dict[str, Any]:

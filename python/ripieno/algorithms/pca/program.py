@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from ripieno import log
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
+from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
@@ -259,13 +258,11 @@ def _by_subspace(
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
     squares = 0.0
     facts = {"n_components": requested, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
-    with closing(
-        FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
-    ) as states:
-        for saved in states.load():
+    with IterationCheckpoint(comm, NAME, options.checkpoint_options, shared=True, facts=lambda: facts) as checkpoint:
+        for saved in checkpoint.load():
             subspace = saved
-        done = states.done
-        states.check_iteration_limit(done, iterations, f"iterated_power={iterations}")
+        done = checkpoint.done
+        checkpoint.check_iteration_limit(done, iterations, f"iterated_power={iterations}")
         # The first event of this fit follows the last saved refinement.
         iteration_log.iterations_before = done
         for iteration in range(done, iterations + 1):
@@ -279,8 +276,8 @@ def _by_subspace(
             with clock.communicating():
                 subspace = comm.broadcast(subspace)
             iteration_log.end_iteration(stage=f"subspace {iteration}")
-            if iteration < iterations:
-                states.save(iteration + 1, subspace)
+            if iteration < iterations and checkpoint.is_due(iteration + 1):
+                checkpoint.save(iteration + 1, subspace)
     with clock.computing():
         own = tsqr.factor(_projected_blocks(columns, mean, subspace), size)
     factor = tsqr.combined_factor(comm, own, clock)
