@@ -11,7 +11,7 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms import fit_checkpoint
+from ripieno.checkpoints import iterations
 from ripieno.comm.communicator import Communicator
 from test_survivors import FITS, fitted
 from varied import exhaustively
@@ -43,7 +43,7 @@ def job_of():
 
 def killed(comm, name, folder, iteration, every=EVERY):
     """Run a fit with rank 0 killed after `iteration` iterations, before the next checkpoint."""
-    is_due = fit_checkpoint.IterationCheckpoint.is_due
+    is_due = iterations.IterationCheckpoint.is_due
 
     def is_due_or_dies(self, number, *, last=False):
         if comm.rank == 0 and number > iteration:
@@ -52,11 +52,11 @@ def killed(comm, name, folder, iteration, every=EVERY):
             os.kill(os.getpid(), signal.SIGKILL)
         return is_due(self, number, last=last)
 
-    fit_checkpoint.IterationCheckpoint.is_due = is_due_or_dies
+    iterations.IterationCheckpoint.is_due = is_due_or_dies
     try:
         fitted(name, comm=comm, checkpoint=folder, every=every)
     finally:
-        fit_checkpoint.IterationCheckpoint.is_due = is_due
+        iterations.IterationCheckpoint.is_due = is_due
 
 
 @pytest.mark.parametrize(("name", "workers"), CASES)
@@ -127,11 +127,11 @@ def test_every_is_refused_if_checkpoints_have_no_place():
 
 
 def test_without_every_a_folder_is_written_once_a_second_at_most(tmp_path, monkeypatch):
-    monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 1e9)
+    monkeypatch.setattr(iterations, "PERIOD_S", 1e9)
     numbers = []
-    save = fit_checkpoint.Checkpoints.save
+    save = iterations.Checkpoints.save
     monkeypatch.setattr(
-        fit_checkpoint.Checkpoints,
+        iterations.Checkpoints,
         "save",
         lambda self, contents: (numbers.append(contents.iteration), save(self, contents))[-1],
     )
@@ -144,7 +144,7 @@ def test_without_every_a_folder_is_written_once_a_second_at_most(tmp_path, monke
 def test_runs_from_several_starts_are_counted_together(tmp_path, monkeypatch):
     numbers = []
     monkeypatch.setattr(
-        fit_checkpoint.Checkpoints,
+        iterations.Checkpoints,
         "save",
         lambda self, contents: numbers.append((contents.result[0]["run"], contents.iteration)),
     )

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from malice import Marker
-from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
+from ripieno.checkpoints.folder import CheckpointContents, Checkpoints
 from stand_in_engine import StandIn
 from unauthenticated_peers import isolated
 
@@ -255,7 +255,7 @@ def test_the_checkpoint_of_a_fit_runs_no_code(tmp_path):
 
     assert not (tmp_path / "ran").exists()
     with pytest.raises(rp.SerializationError, match="a Marker cannot be kept in a checkpoint of arrays and numbers"):
-        Checkpoints(tmp_path, "other", "other", objects=False).save(CheckpointContents(1, Marker(tmp_path), {}, []))
+        Checkpoints(tmp_path, "other", "other", objects=False).save(CheckpointContents(1, Marker(tmp_path), {}))
 
 
 @pytest.mark.parametrize("name", ["../../secret.npy", "/dev/zero", "manifest", "."])
@@ -309,7 +309,7 @@ def test_a_new_checkpoint_is_not_writable_by_the_group(tmp_path):
     try:
         for _ in range(2):
             made = Checkpoints(tmp_path, "job", "job")
-            made.save(CheckpointContents(1, np.ones(2), {}, []))
+            made.save(CheckpointContents(1, np.ones(2), {}))
             made.close()
     finally:
         os.umask(mask)

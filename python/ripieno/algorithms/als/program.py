@@ -27,8 +27,8 @@ from ripieno.algorithms.als.exchange import FactorExchange, FactorTransfer
 from ripieno.algorithms.als.ratings import PartitionedRatings, RatingSide, load
 from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
 from ripieno.kernels.hashing import mixed
 

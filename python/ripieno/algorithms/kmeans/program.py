@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.clock import IterationClock, by_rank
-from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS, CheckpointOptions
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.divided_store import DividedStore, PassProgress
@@ -25,6 +24,7 @@ from ripieno.algorithms.kmeans.saved import BestRun, DividedCheckpoint, History,
 from ripieno.algorithms.kmeans.seeding import seed_centroids, seed_rows
 from ripieno.algorithms.kmeans.whole import WholeCentroids, passes_of
 from ripieno.algorithms.thread_model import in_thread_model
+from ripieno.checkpoints.iterations import NO_CHECKPOINTS, CheckpointOptions
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 

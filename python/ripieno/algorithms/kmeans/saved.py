@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.rows import WeightedRows
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
 from ripieno.files import disk
 
@@ -148,11 +148,11 @@ class DividedCheckpoint(KMeansCheckpoint):
                 f"every={options.every}: divided centroids are saved only in a folder: expected checkpoint="
             )
         IterationCheckpoint.__init__(self, comm, NAME, options, shared=True, facts=facts, in_memory=False)
-        self._iterations, self._rows = 0, rows
+        self._iterations, self._rows, self._workers = 0, rows, comm
 
     def _distributed(self, states: list[Any]) -> list[Any]:
         """Send the ranks their centroids and labels block by block."""
-        comm, saved = self._comm, states[0] if states else {}
+        comm, saved = self._workers, states[0] if states else {}
         whole: NDArray[Any] = saved.pop("centroids", np.empty((0, 0)))
         labels = saved.pop("labels", None)
         progress, (count, columns), dtype = comm.broadcast((saved, whole.shape, whole.dtype.str))
@@ -169,7 +169,7 @@ class DividedCheckpoint(KMeansCheckpoint):
     @contextmanager
     def _gathered(self, state: Any) -> Iterator[list[Any] | None]:
         """Collect the centroids of all ranks in a temporary file of rank 0, and the labels of all rows."""
-        labels, centroids = self._comm.gather((self._rows.spans, state["labels"])), state["centroids"]
+        labels, centroids = self._workers.gather((self._rows.spans, state["labels"])), state["centroids"]
         if labels is None:
             for _ in centroids.blocks(IterationClock()):
                 pass

@@ -21,13 +21,13 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
 from ripieno.algorithms.logistic.rows import DenseRows, HessianSample, LogisticRows, Reals, SparseRows, sample_stride
 from ripieno.algorithms.logistic.solvers import Iterate, Metric, descend, first_iterate
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement, on_root
 from ripieno.errors import CheckpointError, InputError
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels.pairs as pairs
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
@@ -31,6 +30,7 @@ from ripieno.algorithms.mds.saved import MdsCheckpoint, MdsFitState
 from ripieno.algorithms.mds.sequences import Sequences
 from ripieno.algorithms.methods import DA_SMACOF
 from ripieno.algorithms.thread_model import in_thread_model
+from ripieno.checkpoints.iterations import CheckpointOptions
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, RowsInMemory
 

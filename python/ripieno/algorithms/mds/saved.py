@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator

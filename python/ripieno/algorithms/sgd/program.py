@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 import ripieno.kernels.sgd as kernels
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint, columns_of_ids
 from ripieno.algorithms.iteration_log import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.input.matrix import LocalRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint
 from ripieno.algorithms.vertices.facts import facts
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Edges, Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
 from ripieno.kernels.lookup import positions_of

@@ -19,10 +19,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
+from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator

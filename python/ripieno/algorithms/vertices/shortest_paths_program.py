@@ -19,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, IterationCheckpoint, columns_of_ids
 from ripieno.algorithms.vertices.facts import partitioned_facts
 from ripieno.algorithms.vertices.values import check_edge_weights
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, PartitionedGraph
 from ripieno.graph.edges import Redistribution
-from ripieno.kernels.lookup import positions_of
+from ripieno.kernels.lookup import columns_of_ids, positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator

@@ -1,29 +1,29 @@
 """Checkpoints of iterations: the state after an iteration, in the memory of the ranks and in a folder.
 
-A checkpoint belongs to one fit: to its data and parameters, its *facts*. Only one process at a time writes a folder.
-Memory and folder have the same state and schedule.
+A checkpoint belongs to one job or fit: to its code, and to its data and parameters, its *facts*. Only one process at a
+time writes a folder. Memory and folder have the same state and schedule.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ripieno import log
+from ripieno.checkpoints.folder import CheckpointContents, Checkpoints
 from ripieno.comm.agreement import on_root
 from ripieno.errors import CheckpointError, InputError
-from ripieno.kernels.lookup import positions_of
-from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
+
+R = TypeVar("R")
 
 #: Minimum seconds between writes to a folder, because an iteration may be shorter than a disk write.
 PERIOD_S = 1.0
@@ -40,17 +40,23 @@ class CheckpointOptions:
     every
         Number of iterations between saves. None: at most one save a second to the folder, and one per iteration to
         memory.
+    keep
+        Number of checkpoints to keep in the folder.
+    trusted
+        Whether to load them even if other users own the folder or can write to it.
     """
 
     folder: str | None = None
     every: int | None = None
+    keep: int = 1
+    trusted: bool = False
 
 
 NO_CHECKPOINTS = CheckpointOptions()
 
 
 class IterationCheckpoint:
-    """The checkpoint of a fit: the last saved state, in memory if its program restarts after failures, and in a folder.
+    """The last saved state of iterations: in memory if their program restarts after failures, and in a folder.
 
     A program may run several fits one after the other. Memory holds the state of the latest fit only. A restarted
     program counts its fits from the beginning, so each fit finds only its own state. Rank 0 writes the folder. If it
@@ -59,15 +65,19 @@ class IterationCheckpoint:
     Parameters
     ----------
     comm
-        The ranks. All of them make each call.
+        The ranks. All of them make each call. None if this process alone drives the iterations.
     name
-        Name of the algorithm.
+        Name of the algorithm or job.
     options
         Checkpoint settings.
     shared
         Whether all ranks have the same state.
     facts
         Called if there is a folder; returns the facts that identify the fit, by name. Rank 0's facts are used.
+    program
+        Fingerprint of the code; by default the name.
+    objects
+        Whether states may contain pickled objects, which can run code when they are loaded.
     in_memory
         Whether to save to memory, too, if the program restarts after failures.
 
@@ -84,20 +94,24 @@ class IterationCheckpoint:
         Whether any state is saved.
     done : int
         Iteration count of the loaded state.
+    folder : Path or None
+        Folder of the checkpoint.
     """
 
     def __init__(
         self,
-        comm: Communicator,
+        comm: Communicator | None,
         name: str,
         options: CheckpointOptions,
         *,
         shared: bool,
         facts: Callable[[], Mapping[str, Any]] = dict,
+        program: str | None = None,
+        objects: bool = False,
         in_memory: bool = True,
     ) -> None:
         self._comm, self._shared, self._every = comm, shared, options.every
-        self._in_memory = in_memory and comm.begins_again
+        self._in_memory = in_memory and comm is not None and comm.begins_again
         self.used, self.done = self._in_memory or options.folder is not None, 0
         if self._every is not None and not self.used:
             raise InputError(
@@ -106,19 +120,23 @@ class IterationCheckpoint:
             )
         # Iteration count and time of the last save, and whether the next save writes the folder.
         self._last_iteration, self._last_save_s, self._is_due = 0, -np.inf, False
-        for name_of_earlier in comm._fits:
-            comm._memory.pop(name_of_earlier, None)
-        self._name = f"{name}, fit {len(comm._fits) + 1}"
-        comm._fits.append(self._name)
-        #: Folder of the checkpoint, or None.
+        if in_memory and comm is not None:
+            for name_of_earlier in comm._fits:
+                comm._memory.pop(name_of_earlier, None)
+            self._name = f"{name}, fit {len(comm._fits) + 1}"
+            comm._fits.append(self._name)
         self.folder = None if options.folder is None else Path(options.folder, name)
         self._disk: Checkpoints | None = None
         if self.folder is not None:
             self._facts = dict(facts())
-            on_root(comm, lambda: self._open(Path(options.folder or ""), name))
+            self._on_root(lambda: self._open(options, name, program or name, objects))
 
-    def _open(self, folder: Path, name: str) -> None:
-        self._disk = Checkpoints(folder, name, name, objects=False)
+    def _open(self, options: CheckpointOptions, name: str, program: str, objects: bool) -> None:
+        folder, keep, trusted = Path(options.folder or ""), options.keep, options.trusted
+        self._disk = Checkpoints(folder, name, program, objects=objects, keep=keep, trusted=trusted)
+
+    def _on_root(self, compute: Callable[[], R]) -> R:
+        return compute() if self._comm is None else on_root(self._comm, compute)
 
     def load(self) -> list[Any]:
         """Return the last saved state of each rank, or one state if all ranks share it, or an empty list.
@@ -136,8 +154,7 @@ class IterationCheckpoint:
         return states
 
     def _from_memory(self) -> tuple[int, list[Any]] | None:
-        found = self._comm.restore(self._name) if self._in_memory else None
-        if found is None:
+        if self._comm is None or not self._in_memory or (found := self._comm.restore(self._name)) is None:
             return None
         if self._shared:
             iteration, state = found
@@ -159,17 +176,16 @@ class IterationCheckpoint:
             for name, fact in self._facts.items():
                 if found.state.get(name) != fact:
                     raise self.other_fit(f"{name} was {found.state.get(name)!r} in the checkpoint and is {fact!r} now")
-            log.note("ripieno.algorithms", f"resumes from iteration {found.iteration}, saved in {self.folder}")
+            log.note("ripieno.checkpoints", f"resumes from iteration {found.iteration}, saved in {self.folder}")
             states.extend(found.result)
             return found.iteration
 
-        iteration = on_root(self._comm, read)
+        iteration = self._on_root(read)
         return None if iteration is None else (iteration, self._distributed(states))
 
     def _distributed(self, states: list[Any]) -> list[Any]:
         """Return the states that rank 0 has read, on all ranks."""
-        found: list[Any] = self._comm.broadcast(states)
-        return found
+        return states if self._comm is None else list(self._comm.broadcast(states))
 
     def is_due(self, iteration: int, *, last: bool = False) -> bool:
         """Return whether to save the state after this iteration, equal on all ranks; the `last` is saved in any case.
@@ -182,7 +198,7 @@ class IterationCheckpoint:
             is_due = iteration // self._every > self._last_iteration // self._every
         elif self.folder is not None:
             # Rank 0's clock decides.
-            is_due = self._comm.broadcast(time.monotonic() - self._last_save_s > PERIOD_S)
+            is_due = self._on_root(lambda: time.monotonic() - self._last_save_s > PERIOD_S)
         else:
             is_due = True
         self._is_due = is_due or last
@@ -190,24 +206,24 @@ class IterationCheckpoint:
 
     def save(self, iteration: int, state: Any) -> None:
         """Save the state after this iteration, for which `is_due` has returned true, in place of the last one."""
-        if self._in_memory:
+        if self._comm is not None and self._in_memory:
             self._comm.checkpoint(self._name, (iteration, state), shared=self._shared)
         if not self._is_due:
             return
         if self.folder is not None:
             with self._gathered(state) as states:
-                on_root(self._comm, lambda: self._write(iteration, states))
+                self._on_root(lambda: self._write(iteration, states))
         self._last_iteration, self._last_save_s = iteration, time.monotonic()
 
     @contextmanager
     def _gathered(self, state: Any) -> Iterator[list[Any] | None]:
         """Provide the states to write, on rank 0."""
-        yield [state] if self._shared else self._comm.gather(state)
+        yield [state] if self._comm is None or self._shared else self._comm.gather(state)
 
     def _write(self, iteration: int, states: list[Any] | None) -> None:
         assert self._disk is not None, "rank 0 has opened the folder"
-        self._disk.save(CheckpointContents(iteration, states, self._facts, []))
-        log.note("ripieno.algorithms", f"checkpoint of iteration {iteration} in {self.folder}")
+        self._disk.save(CheckpointContents(iteration, states, self._facts))
+        log.note("ripieno.checkpoints", f"checkpoint of iteration {iteration} in {self.folder}")
 
     def check_iteration_limit(self, done: int, maximum: int, limit: str) -> None:
         """Raise CheckpointError if the saved state has more than `maximum` iterations; `limit` names the parameter."""
@@ -228,15 +244,9 @@ class IterationCheckpoint:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release the folder for other processes."""
         if self._disk is not None:
             self._disk.close()
-
-
-def columns_of_ids(requested: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
-    """Return the columns that ranks saved, in the order of the requested ids; some part must contain each id.
-
-    A part consists of a rank's ids, (m,) int64, disjoint from the ids of other ranks, and columns, (m, …).
-    """
-    ids, *columns = (np.concatenate(each) for each in zip(*parts, strict=True))
-    positions = positions_of(requested, ids)
-    return [column[positions] for column in columns]
