@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -117,7 +117,7 @@ class KMeansCheckpoint(IterationCheckpoint):
         """Save the state after an iteration if it is due."""
         self._iterations += 1
         if self.is_due(self._iterations):
-            self.save(self._iterations, _parts(state) | {"best": state.best and _parts(state.best)})
+            self.save(self._iterations, vars(state) | {"best": state.best and vars(state.best)})
 
 
 class DividedCheckpoint(KMeansCheckpoint):
@@ -181,10 +181,6 @@ class DividedCheckpoint(KMeansCheckpoint):
             for block in centroids.blocks(IterationClock()):
                 whole[block.numbers] = block.centroids
             yield [state | {"centroids": whole, "labels": _in_order(labels)}]
-
-
-def _parts(state: KMeansFitState | BestRun) -> dict[str, Any]:
-    return {each.name: getattr(state, each.name) for each in fields(state)}
 
 
 def _rows_of_spans(labels: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:

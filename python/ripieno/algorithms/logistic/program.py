@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -241,7 +241,7 @@ class DistributedObjective:
         if self._checkpoint.used:
             count = iterate.iteration_count
             self._send_request(LAST_CHECKPOINT if last else CHECKPOINT, np.full(self.size, count))
-            self._save(count, {each.name: getattr(iterate, each.name) for each in fields(iterate)}, last=last)
+            self._save(count, dict(vars(iterate)), last=last)
 
     def _save(self, count: int, state: dict[str, Any] | None, *, last: bool) -> None:
         if self._checkpoint.is_due(count, last=last):

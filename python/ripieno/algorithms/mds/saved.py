@@ -6,7 +6,7 @@ All ranks have the state. Rank 0 writes it to a folder, also at the end of the f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,10 +89,8 @@ class MdsCheckpoint(IterationCheckpoint):
 
 
 def _parts(state: MdsFitState) -> dict[str, Any]:
-    parts = {each.name: getattr(state, each.name) for each in fields(state)}
-    return parts | {"best": None if state.best is None else _parts(state.best)}
+    return vars(state) | {"best": state.best and _parts(state.best)}
 
 
 def _state(parts: dict[str, Any]) -> MdsFitState:
-    best = parts["best"]
-    return MdsFitState(**(parts | {"best": None if best is None else _state(best)}))
+    return MdsFitState(**(parts | {"best": parts["best"] and _state(parts["best"])}))
