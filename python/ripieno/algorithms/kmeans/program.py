@@ -31,6 +31,7 @@ from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemor
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "kmeans"
 EXEMPLAR_CLUSTER_COUNT = 24
 EXEMPLARS_PER_CLUSTER = 12
 #: Approximate maximum number of seeding events per run.
@@ -70,26 +71,6 @@ class KMeansOptions:
 
 
 @dataclass(frozen=True)
-class KMeansPart:
-    """One worker's part of the result; `clustering.labels` are the labels of its rows."""
-
-    clustering: lloyd.Clustering
-    laps: list[tuple[float, float]]
-    history: History
-    row_count: int
-    dtype: str
-    host: str
-    threads: int
-    load_s: float
-    seed_s: float
-    resumed_from: int | None
-    cluster_sizes: NDArray[np.int64]
-    exemplar_clusters: NDArray[np.int64]
-    exemplar_rows: NDArray[np.int64]
-    stages: tuple[dict[str, float], ...] = ()
-
-
-@dataclass(frozen=True)
 class KMeansRun:
     """The run from one start. `laps` and `stages` cover the iterations of this process only."""
 
@@ -98,6 +79,21 @@ class KMeansRun:
     history: History
     seed_s: float
     stages: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class KMeansPart(KMeansRun):
+    """One worker's part of the result: its best run; `clustering.labels` are the labels of its rows."""
+
+    row_count: int
+    dtype: str
+    host: str
+    threads: int
+    load_s: float
+    resumed_from: int | None
+    cluster_sizes: NDArray[np.int64]
+    exemplar_clusters: NDArray[np.int64]
+    exemplar_rows: NDArray[np.int64]
 
 
 @in_thread_model
@@ -142,20 +138,16 @@ def fit(
     largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTER_COUNT]
     exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS_PER_CLUSTER)
     return KMeansPart(
-        clustering=clustering,
-        laps=best.laps,
-        history=best.history,
+        **vars(best),
         row_count=rows.total,
         dtype=str(rows.points.dtype),
         host=comm.hosts[comm.rank],
         threads=comm.threads,
         load_s=load_s,
-        seed_s=best.seed_s,
         resumed_from=resumed_from,
         cluster_sizes=sizes,
         exemplar_clusters=largest,
         exemplar_rows=exemplars,
-        stages=tuple(best.stages),
     )
 
 
@@ -213,23 +205,27 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
         exemplar_clusters=best.exemplar_clusters,
         exemplar_rows=best.exemplar_rows,
         bounds_bytes=tuple(part.clustering.bounds_bytes for part in parts),
-        stages=best.stages,
+        stages=tuple(best.stages),
     )
 
 
 def _checkpoint(comm: Communicator, rows: WeightedRows, options: KMeansOptions, *, divided: bool) -> KMeansCheckpoint:
     """Return the checkpoint of the fit."""
     settings = options.checkpoint_options
+
+    def facts() -> dict[str, Any]:
+        facts = options.facts(rows)
+        if not divided:
+            return facts | {"centroids": "whole"}
+        return facts | {"some of the rows": fingerprint(comm, rows), "centroids": "divided"}
+
     if not divided:
-        return KMeansCheckpoint(comm, settings, lambda: options.facts(rows) | {"centroids": "whole"})
+        return KMeansCheckpoint(comm, NAME, settings, shared=True, facts=facts)
     if settings.folder is not None and len(options.starts) > 1:
         raise InputError(f"n_init={len(options.starts)}: expected 1 for a checkpoint of divided centroids")
-    return DividedCheckpoint(
-        comm,
-        settings,
-        lambda: options.facts(rows) | {"some of the rows": fingerprint(comm, rows), "centroids": "divided"},
-        rows,
-    )
+    if settings.every is not None and settings.folder is None:
+        raise InputError(f"every={settings.every}: divided centroids are saved only in a folder: expected checkpoint=")
+    return DividedCheckpoint(comm, NAME, settings, shared=True, facts=facts, rows=rows)
 
 
 def _best_run(

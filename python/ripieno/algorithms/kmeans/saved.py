@@ -7,7 +7,7 @@ temporary file next to the checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.rows import WeightedRows
-from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
-from ripieno.errors import InputError
+from ripieno.checkpoints.iterations import IterationCheckpoint
 from ripieno.files import disk
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-NAME = "kmeans"
 #: Largest relative difference in inertia of the same rows on other processors or worker counts.
 INERTIA_RTOL = 1e-5
 #: The same limit for near assignment, which restarts its groups.
@@ -78,18 +76,10 @@ class KMeansFitState:
 
 
 class KMeansCheckpoint(IterationCheckpoint):
-    """The checkpoint of a fit with whole centroids, which all ranks have.
+    """The checkpoint of a fit with whole centroids, which all ranks have."""
 
-    Parameters
-    ----------
-    comm, options, facts
-        As in `IterationCheckpoint`.
-    """
-
-    def __init__(self, comm: Communicator, options: CheckpointOptions, facts: Callable[[], Mapping[str, Any]]) -> None:
-        super().__init__(comm, NAME, options, shared=True, facts=facts)
-        # Saved iterations of all runs. The last iteration of a run is not saved.
-        self._iterations = 0
+    # Saved iterations of all runs. The last iteration of a run is not saved.
+    _iterations = 0
 
     def progress(self, max_iter: int) -> KMeansFitState | None:
         """Return the progress of an earlier fit, or None.
@@ -121,34 +111,11 @@ class KMeansCheckpoint(IterationCheckpoint):
 
 
 class DividedCheckpoint(KMeansCheckpoint):
-    """The checkpoint of a fit with divided centroids, in a folder only.
+    """The checkpoint of a fit with divided centroids, in a folder only; `rows` are this worker's rows."""
 
-    Parameters
-    ----------
-    comm, options, facts
-        As in `IterationCheckpoint`.
-    rows
-        This worker's rows.
-
-    Raises
-    ------
-    InputError
-        `every` is set without a folder.
-    """
-
-    def __init__(
-        self,
-        comm: Communicator,
-        options: CheckpointOptions,
-        facts: Callable[[], Mapping[str, Any]],
-        rows: WeightedRows,
-    ) -> None:
-        if options.every is not None and options.folder is None:
-            raise InputError(
-                f"every={options.every}: divided centroids are saved only in a folder: expected checkpoint="
-            )
-        IterationCheckpoint.__init__(self, comm, NAME, options, shared=True, facts=facts, in_memory=False)
-        self._iterations, self._rows, self._workers = 0, rows, comm
+    def __init__(self, comm: Communicator, *args: Any, rows: WeightedRows, **options: Any) -> None:
+        super().__init__(comm, *args, **options, in_memory=False)
+        self._rows, self._workers = rows, comm
 
     def _distributed(self, states: list[Any]) -> list[Any]:
         """Send the ranks their centroids and labels block by block."""

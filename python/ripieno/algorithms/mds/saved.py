@@ -1,23 +1,16 @@
-"""Checkpoints of MDS fits: the state after an iteration, which determines all later iterations.
-
-All ranks have the state. Rank 0 writes it to a folder, also at the end of the fit.
-"""
+"""The state of an MDS fit after an iteration, which determines all later iterations. All ranks have it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
-
 if TYPE_CHECKING:
-    from ripieno.comm.communicator import Communicator
+    pass
 
-NAME = "mds"
 #: Largest relative difference in stress of the same dissimilarities on other processors.
 STRESS_RTOL = 1e-5
 
@@ -59,38 +52,15 @@ class MdsFitState:
     converged: bool = False
     best: MdsFitState | None = None
 
+    @classmethod
+    def of(cls, parts: dict[str, Any]) -> MdsFitState:
+        """Return the state with the given `parts`."""
+        return cls(**(parts | {"best": parts["best"] and cls.of(parts["best"])}))
 
-class MdsCheckpoint(IterationCheckpoint):
-    """The checkpoint of a fit, which all ranks have.
+    def parts(self) -> dict[str, Any]:
+        """Return the fields by name, as a checkpoint stores them."""
+        return vars(self) | {"best": self.best and self.best.parts()}
 
-    Parameters
-    ----------
-    comm, options, facts
-        As in `IterationCheckpoint`.
-    """
-
-    def __init__(self, comm: Communicator, options: CheckpointOptions, facts: Callable[[], Mapping[str, Any]]) -> None:
-        super().__init__(comm, NAME, options, shared=True, facts=facts)
-
-    def progress(self) -> MdsFitState | None:
-        """Return the progress of an earlier fit, or None; raise CheckpointError if it is damaged or of another fit."""
-        found = self.load()
-        return _state(found[0]) if found else None
-
-    def check(self, saved: MdsFitState, errors: float) -> None:
-        """Raise CheckpointError if the dissimilarities have another stress at the saved positions."""
-        if not np.isclose(errors, saved.errors, rtol=STRESS_RTOL, atol=0.0):
-            raise self.other_fit(f"its positions had the stress {saved.errors / 2!r}, and have {errors / 2!r} here")
-
-    def save_progress(self, state: MdsFitState, *, last: bool = False) -> None:
-        """Save the state after an iteration if it is due or if it is the `last`."""
-        if self.is_due(state.all_iterations, last=last):
-            self.save(state.all_iterations, _parts(state))
-
-
-def _parts(state: MdsFitState) -> dict[str, Any]:
-    return vars(state) | {"best": state.best and _parts(state.best)}
-
-
-def _state(parts: dict[str, Any]) -> MdsFitState:
-    return MdsFitState(**(parts | {"best": parts["best"] and _state(parts["best"])}))
+    def is_at(self, errors: float) -> bool:
+        """Return whether these are the errors of the dissimilarities at its positions."""
+        return bool(np.isclose(errors, self.errors, rtol=STRESS_RTOL, atol=0.0))
