@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from ripieno.algorithms.kmeans import divided
 from ripieno.algorithms.kmeans.divided_store import whole_centroids
 from ripieno.algorithms.kmeans.program import KMeansOptions, fit
 from ripieno.cli import main
+from ripieno.files import disk
 from ripieno.input.matrix import RowsInMemory
 from varied import exhaustively
 
@@ -190,3 +193,20 @@ def test_the_command_divides_centroids_and_reports_that(rows, tmp_path, capfd):
 def test_every_is_refused_for_divided_centroids_without_a_folder():
     with pytest.raises(rp.InputError, match="every=2: divided centroids are saved only in a folder"):
         rp.KMeans(3, centroids="divided", workers=2, on_failure="shrink", every=2).fit(np.eye(8))
+
+
+def test_every_rank_reports_that_the_disk_of_the_checkpoint_is_full(world, rows, tmp_path):
+    def program(comm):
+        def full(folder, *_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
+
+        scratch_array, disk.scratch_array = disk.scratch_array, full
+        model = rp.KMeans(5, random_state=0, centroids="divided", checkpoint=tmp_path, every=1)
+        try:
+            with pytest.raises(rp.CheckpointError, match="No space left on device") as caught:
+                model.fit(rows, comm=comm, rows="shared")
+        finally:
+            disk.scratch_array = scratch_array
+        return str(caught.value)
+
+    assert len(set(world(2).run(program))) == 1

@@ -8,7 +8,7 @@ temporary file next to the checkpoint.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,10 @@ from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.rows import WeightedRows
 from ripieno.checkpoints.iterations import IterationCheckpoint
+from ripieno.comm.agreement import on_root
+from ripieno.errors import CheckpointError
 from ripieno.files import disk
+from ripieno.files.results import explain
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -136,18 +139,24 @@ class DividedCheckpoint(KMeansCheckpoint):
     @contextmanager
     def _gathered(self, state: Any) -> Iterator[list[Any] | None]:
         """Collect the centroids of all ranks in a temporary file of rank 0, and the labels of all rows."""
-        labels, centroids = self._workers.gather((self._rows.spans, state["labels"])), state["centroids"]
-        if labels is None:
-            for _ in centroids.blocks(IterationClock()):
-                pass
-            yield None
-            return
-        assert self.folder is not None, "divided centroids are saved only in a folder"
-        shape = (centroids.count, centroids.own.shape[1])
-        with disk.scratch_array(self.folder, shape, centroids.own.dtype) as whole:
+        comm, centroids, whole = self._workers, state["centroids"], None
+        with ExitStack() as files:
+
+            def open_file() -> None:
+                nonlocal whole
+                shape = (centroids.count, centroids.own.shape[1])
+                assert self.folder is not None, "divided centroids are saved only in a folder"
+                try:
+                    whole = files.enter_context(disk.scratch_array(self.folder, shape, centroids.own.dtype))
+                except OSError as error:
+                    raise CheckpointError(f"the checkpoint {self.folder}: {explain(error)}") from error
+
+            on_root(comm, open_file)
+            labels = comm.gather((self._rows.spans, state["labels"]))
             for block in centroids.blocks(IterationClock()):
-                whole[block.numbers] = block.centroids
-            yield [state | {"centroids": whole, "labels": _in_order(labels)}]
+                if whole is not None:
+                    whole[block.numbers] = block.centroids
+            yield None if labels is None else [state | {"centroids": whole, "labels": _in_order(labels)}]
 
 
 def _rows_of_spans(labels: NDArray[np.int32], spans: Sequence[tuple[int, int]]) -> NDArray[np.int32]:
