@@ -111,7 +111,7 @@ class IterationCheckpoint:
         in_memory: bool = True,
     ) -> None:
         self._comm, self._shared, self._every = comm, shared, options.every
-        self._in_memory = in_memory and comm is not None and comm.begins_again
+        self._in_memory = in_memory and comm is not None and comm.restarts_on_failure
         self.used, self.done = self._in_memory or options.folder is not None, 0
         if self._every is not None and not self.used:
             raise InputError(

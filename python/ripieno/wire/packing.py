@@ -94,7 +94,7 @@ def pack_for_process(
     *,
     files_by_name: bool = True,
     read_only: bool = False,
-    lend: bool = False,
+    zero_copy: bool = False,
 ) -> PackedValue:
     """Pickle `value` for another process, without copying the memory of its arrays.
 
@@ -106,7 +106,7 @@ def pack_for_process(
     main_module.pickle_main_by_value()
     try:
         pickler = ProcessPickler(stream, protocol=5, buffer_callback=buffers.append)
-        pickler.files_by_name, pickler.read_only, pickler.lend = files_by_name, read_only, lend
+        pickler.files_by_name, pickler.read_only, pickler.zero_copy = files_by_name, read_only, zero_copy
         if persistent_id is not None:
             pickler.persistent_id = persistent_id
         pickler.dump(value)

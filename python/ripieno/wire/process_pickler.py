@@ -13,24 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.wire import main_module
-from ripieno.wire.borrowed import Lendable
+from ripieno.wire.zero_copy import ZeroCopyFields
 
 
 class ProcessPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """A pickler with rules for arrays.
 
     A view of a mapped file is sent as the file's name and an offset, unless `files_by_name` is false. With `read_only`
-    the receiver cannot write to arrays of any kind. With `lend` the rows of an estimator's fit stay in this process,
-    and receivers read them there.
+    the receiver cannot write to arrays of any kind. With `zero_copy` the rows of an estimator's fit stay in this
+    process, and receivers read them there.
     """
 
     files_by_name = True
     read_only = False
-    lend = False
+    zero_copy = False
 
     def reducer_override(self, obj: Any) -> Any:
-        if self.lend and isinstance(obj, Lendable):
-            return type(obj), obj.lent()
+        if self.zero_copy and isinstance(obj, ZeroCopyFields):
+            return type(obj), obj.field_descriptors()
         if isinstance(obj, np.ndarray):
             reduced = self._array(obj)
             if reduced is not None:

@@ -29,12 +29,12 @@ class SharedMessage:
         Anything that cloudpickle supports, including functions of ``__main__``.
     writable : bool
         Whether a receiver may write to the arrays inside. This is only safe with a single receiver.
-    lend : bool
+    zero_copy : bool
         Whether receivers can read this process's memory. The sender waits until they have read it.
     """
 
-    def __init__(self, value: Any, *, writable: bool = False, lend: bool = False) -> None:
-        packed = packing.pack_for_process(value, read_only=not writable, lend=lend)
+    def __init__(self, value: Any, *, writable: bool = False, zero_copy: bool = False) -> None:
+        packed = packing.pack_for_process(value, read_only=not writable, zero_copy=zero_copy)
         self.writable = writable
         self.fd: int | None = None
         self.inline: bytes | None = None
