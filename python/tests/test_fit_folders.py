@@ -164,6 +164,23 @@ def test_every_rank_reports_the_checkpoint_of_a_different_fit(tmp_path, job_of):
     assert len(set(job_of(2).run(program))) == 1
 
 
+@pytest.mark.parametrize("name", ["pagerank", "logistic"])
+def test_every_rank_reports_that_rank_0_cannot_save(tmp_path, name, job_of):
+    def program(comm):
+        def fail(self, contents):
+            raise rp.CheckpointError("the disk is full")
+
+        save, iterations.Checkpoints.save = iterations.Checkpoints.save, fail
+        try:
+            with pytest.raises(rp.CheckpointError, match="the disk is full"):
+                fitted(name, comm=comm, checkpoint=tmp_path, every=1)
+        finally:
+            iterations.Checkpoints.save = save
+        return comm.allreduce(1)
+
+    assert job_of(2).run(program) == [2, 2]
+
+
 def test_divided_centroids_do_not_resume_from_whole_ones_and_the_reverse(tmp_path):
     X = np.random.default_rng(0).normal(size=(60, 3))
     for first, second in (("whole", "divided"), ("divided", "whole")):
