@@ -119,6 +119,18 @@ class CentroidStore(ABC):
     def __init__(self, comm: Communicator, rows: WeightedRows, clock: IterationClock) -> None:
         self.comm, self.rows, self.clock = comm, rows, clock
 
+    def clustering(
+        self,
+        labels: NDArray[np.int32],
+        squared_distances: NDArray[np.float64],
+        inertia: float,
+        iteration_count: int,
+        loss: AssignmentLoss,
+    ) -> Clustering:
+        """Return the result of a run that ended with these centroids."""
+        bounds_bytes, numbers = self.bounds_bytes, self.numbers
+        return Clustering(self.own, labels, squared_distances, inertia, iteration_count, bounds_bytes, loss, numbers)
+
     @abstractmethod
     def accumulate(
         self,
@@ -179,7 +191,8 @@ def lloyd(
     for iteration in range(done + 1, max_iter + 1):
         labels, previous = previous, labels
         totals = store.accumulate(labels, previous, distances, iteration)
-        moved = rows_for_empty_clusters(comm, rows, labels, distances, totals.weight_sums)
+        with store.clock.communicating():
+            moved = rows_for_empty_clusters(comm, rows, labels, distances, totals.weight_sums)
         squared_shift = store.move(labels, totals.weight_sums, moved)
         on_iteration(iteration, totals, squared_shift)
         if not totals.has_changed or squared_shift <= tol:
@@ -189,7 +202,7 @@ def lloyd(
     if totals.has_changed or len(moved.numbers):
         # The centroids have moved since the labels were computed.
         return clustering_at(store, iteration, labels, distances)
-    return _clustering(store, iteration, labels, distances, totals.inertia, totals.loss)
+    return store.clustering(labels, distances, totals.inertia, iteration, totals.loss)
 
 
 def clustering_at(
@@ -205,18 +218,7 @@ def clustering_at(
     loss = store.assign(labels, distances, iteration_count + 1)
     # Not a dot product, because its summation order depends on the BLAS library, which may differ between hosts.
     inertia = store.comm.allreduce(float(np.sum(rows.row_weights * distances)))
-    return _clustering(store, iteration_count, labels, distances, inertia, loss)
-
-
-def _clustering(
-    store: CentroidStore,
-    iteration_count: int,
-    labels: NDArray[np.int32],
-    distances: NDArray[np.float64],
-    inertia: float,
-    loss: AssignmentLoss,
-) -> Clustering:
-    return Clustering(store.own, labels, distances, inertia, iteration_count, store.bounds_bytes, loss, store.numbers)
+    return store.clustering(labels, distances, inertia, iteration_count, loss)
 
 
 @dataclass(frozen=True)
