@@ -20,8 +20,8 @@ from ripieno.algorithms.als import estimator as als
 from ripieno.algorithms.als.exchange import FactorTransfer
 from ripieno.algorithms.als.program import ALSOptions, initial_item_factors
 from ripieno.algorithms.als.ratings import RatingSide, even_cuts
-from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
+from ripieno.checkpoints.iterations import NO_CHECKPOINTS
 from ripieno.input import cutting
 from ripieno.kernels import scatter, solve_factors
 from scipy.sparse import coo_matrix, csr_array, csr_matrix

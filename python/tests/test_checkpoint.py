@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import ripieno as rp
 from full_disk import files_of_at_most
+from ripieno.checkpoints.folder import CheckpointContents, Checkpoints
 from ripieno.errors import CheckpointError
-from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 from varied import exhaustively
 
 PROGRAM = "0123"
-SMALL = CheckpointContents(3, np.arange(4.0), {"tolerance": 0.5}, [7])
+SMALL = CheckpointContents(3, np.arange(4.0), {"tolerance": 0.5})
 
 
 def checkpoints_in(folder: Path, name: str = "job", program: str = PROGRAM) -> Checkpoints:
@@ -57,7 +57,7 @@ def test_values_round_trip_unchanged(tmp_path):
         "groups": groups,
         "table": rp.Table({2: np.ones((2, 2)), 5: np.zeros(1)}, combine="max"),
     }
-    folder = saved(tmp_path, CheckpointContents(1, None, state, []))
+    folder = saved(tmp_path, CheckpointContents(1, None, state))
 
     back = loaded(tmp_path).state
 
@@ -77,20 +77,20 @@ def test_values_round_trip_unchanged(tmp_path):
 
 
 def test_other_objects_are_pickled_and_unpicklable_ones_are_reported(tmp_path):
-    saved(tmp_path, CheckpointContents(1, None, {"set": {1, 2}, "where": Path("a")}, []))
+    saved(tmp_path, CheckpointContents(1, None, {"set": {1, 2}, "where": Path("a")}))
 
     assert loaded(tmp_path).state == {"set": {1, 2}, "where": Path("a")}
     with pytest.raises(rp.SerializationError, match="a generator cannot be kept in a checkpoint"):
-        saved(tmp_path, CheckpointContents(2, (each for each in ()), {}, []))
+        saved(tmp_path, CheckpointContents(2, (each for each in ()), {}))
     assert loaded(tmp_path).iteration == 1
 
 
 def test_equal_content_is_one_file_and_unchanged_content_is_not_rewritten(tmp_path):
     large = np.arange(1000.0)
     checkpoints = checkpoints_in(tmp_path)
-    checkpoints.save(CheckpointContents(1, large, {"same": large.copy()}, []))
+    checkpoints.save(CheckpointContents(1, large, {"same": large.copy()}))
     first = {entry.name: entry.stat().st_ino for entry in checkpoints.folder.glob("*.npy")}
-    checkpoints.save(CheckpointContents(2, np.ones(3), {"same": large}, []))
+    checkpoints.save(CheckpointContents(2, np.ones(3), {"same": large}))
     second = {entry.name: entry.stat().st_ino for entry in checkpoints.folder.glob("*.npy")}
     checkpoints.close()
 
@@ -127,7 +127,7 @@ def test_an_older_checkpoint_replaces_a_torn_one(tmp_path):
 
     kept, _, _ = reopened()
     for iteration in range(1, 5):
-        kept.save(CheckpointContents(iteration, np.full(3, iteration), {}, []))
+        kept.save(CheckpointContents(iteration, np.full(3, iteration), {}))
     kept.close()
     folder = tmp_path / "job"
     assert sorted(each.name for each in folder.iterdir() if each.name.startswith("m")) == ["manifest", "manifest-1"]
@@ -145,7 +145,7 @@ def test_an_older_checkpoint_replaces_a_torn_one(tmp_path):
         kept, found, messages = reopened()
         assert found.iteration == 3 and found.result.tolist() == [3, 3, 3]
         assert all("an older one is used" in text for text in messages)
-        kept.save(CheckpointContents(4, np.full(3, 4), {}, []))
+        kept.save(CheckpointContents(4, np.full(3, 4), {}))
         kept.close()
         assert len(list(folder.glob("*.npy"))) == 2
 
@@ -202,13 +202,13 @@ import sys
 from pathlib import Path
 import numpy as np
 from ripieno.errors import CheckpointError
-from ripieno.mapreduce.checkpoint import Checkpoints, CheckpointContents
+from ripieno.checkpoints.folder import Checkpoints, CheckpointContents
 
 checkpoints, iteration = Checkpoints(Path(sys.argv[1]), "job", sys.argv[2]), 0
 while True:
     iteration += 1
     result, state = np.full(5000, float(iteration)), {"half": np.full(99, iteration // 2)}
-    checkpoints.save(CheckpointContents(iteration, result, state, [iteration]))
+    checkpoints.save(CheckpointContents(iteration, result, state))
     print(iteration, flush=True)
 """
 
@@ -223,7 +223,7 @@ def test_a_driver_killed_at_any_time_leaves_a_whole_checkpoint(tmp_path, saves):
 
     back = loaded(tmp_path)
 
-    assert back.iteration >= output and back.accumulators == [back.iteration]
+    assert back.iteration >= output
     assert (back.result == back.iteration).all() and (back.state["half"] == back.iteration // 2).all()
     # A manifest and two blobs.
     assert len(content(tmp_path / "job")) == 3
@@ -244,7 +244,7 @@ def test_a_first_checkpoint_that_cannot_be_written_leaves_none(tmp_path):
         f"the new checkpoint in {checkpoints.folder}: .*; there is none before it, so the job starts from the beginning"
     )
     with files_of_at_most(200), pytest.raises(rp.CheckpointError, match=message):
-        checkpoints.save(CheckpointContents(1, np.arange(1e4), {}, []))
+        checkpoints.save(CheckpointContents(1, np.arange(1e4), {}))
 
     assert content(checkpoints.folder) == {}
     checkpoints.close()
@@ -257,13 +257,13 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_last_one(tmp_path, limit
     checkpoints.save(SMALL)
     whole = content(checkpoints.folder)
     # A small and a large blob, or a large manifest.
-    too_much = CheckpointContents(4, np.ones(5), {"large": np.arange(1e4), "long": ["text"] * 1000}, [])
+    too_much = CheckpointContents(4, np.ones(5), {"large": np.arange(1e4), "long": ["text"] * 1000})
 
     message = f"{checkpoints.folder}: .*; the last one is still there"
     with files_of_at_most(limit_bytes), pytest.raises(rp.CheckpointError, match=message):
         checkpoints.save(too_much)
 
     assert content(checkpoints.folder) == whole
-    checkpoints.save(CheckpointContents(4, np.ones(5), {}, []))
+    checkpoints.save(CheckpointContents(4, np.ones(5), {}))
     checkpoints.close()
     assert loaded(tmp_path).iteration == 4

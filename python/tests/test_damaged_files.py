@@ -32,6 +32,7 @@ from malice import Marker, npy, zipped
 from ripieno import flight
 from ripieno.algorithms.als.table import opened
 from ripieno.algorithms.result_folder import ResultFolder
+from ripieno.checkpoints.folder import MANIFEST, CheckpointContents, Checkpoints
 from ripieno.cli import main
 from ripieno.cli.options import read_numbers
 from ripieno.graph.graph import open_graph
@@ -41,7 +42,6 @@ from ripieno.input.columns.delimited import sniff
 from ripieno.input.matrix import open_source
 from ripieno.input.matrix.libsvm import LibsvmFiles
 from ripieno.input.matrix.sparse_files import SparseFiles
-from ripieno.mapreduce.checkpoint import MANIFEST, CheckpointContents, Checkpoints
 from ripieno.simulation import link_costs, replay
 from ripieno.sparse import packets
 from ripieno.topology import rack_names
@@ -130,7 +130,7 @@ def partition_file() -> list[bytes]:
 
 def checkpoint() -> list[bytes]:
     kept = Checkpoints(Path("kept"), "job", "program")
-    kept.save(CheckpointContents(3, ROWS, {"seed": 7, "words": ["a", (1, 2.5)]}, [1, 2]))
+    kept.save(CheckpointContents(3, ROWS, {"seed": 7, "words": ["a", (1, 2.5)]}))
     kept.close()
     return [(Path("kept") / "job" / MANIFEST).read_bytes()]
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
 import ripieno as rp
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.kmeans import divided, divided_program
+from ripieno.algorithms.kmeans import divided
+from ripieno.algorithms.kmeans.divided_store import whole_centroids
 from ripieno.algorithms.kmeans.program import KMeansOptions, fit
 from ripieno.cli import main
+from ripieno.files import disk
 from ripieno.input.matrix import RowsInMemory
 from varied import exhaustively
 
@@ -43,8 +47,7 @@ def fitted(comm, points, weights, options, block_bytes):
     finally:
         divided.BLOCK_BYTES = before
     found = part.clustering
-    parts = comm.allgather((found.centroids, part.numbers))
-    whole = found.centroids if part.numbers is None else divided_program.whole_centroids(parts)
+    whole = whole_centroids(comm.allgather(found))
     return whole, np.concatenate(comm.allgather(found.labels)), found.inertia, [each[:2] for each in part.history]
 
 
@@ -190,3 +193,20 @@ def test_the_command_divides_centroids_and_reports_that(rows, tmp_path, capfd):
 def test_every_is_refused_for_divided_centroids_without_a_folder():
     with pytest.raises(rp.InputError, match="every=2: divided centroids are saved only in a folder"):
         rp.KMeans(3, centroids="divided", workers=2, on_failure="shrink", every=2).fit(np.eye(8))
+
+
+def test_every_rank_reports_that_the_disk_of_the_checkpoint_is_full(world, rows, tmp_path):
+    def program(comm):
+        def full(folder, *_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
+
+        scratch_array, disk.scratch_array = disk.scratch_array, full
+        model = rp.KMeans(5, random_state=0, centroids="divided", checkpoint=tmp_path, every=1)
+        try:
+            with pytest.raises(rp.CheckpointError, match="the disk is full") as caught:
+                model.fit(rows, comm=comm, rows="shared")
+        finally:
+            disk.scratch_array = scratch_array
+        return str(caught.value)
+
+    assert len(set(world(2).run(program))) == 1

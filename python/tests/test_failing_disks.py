@@ -22,6 +22,7 @@ import pytest
 import ripieno as rp
 from failing_disk import FailingDisk, PowerLoss
 from full_disk import files_of_at_most
+from ripieno.checkpoints.folder import CheckpointContents, Checkpoints
 from ripieno.comm import file_distribution, shared_files
 from ripieno.errors import BroadcastError, CheckpointError, InputError
 from ripieno.features import extraction
@@ -30,7 +31,6 @@ from ripieno.files.tables import ARRAY_FORMATS, write_array, write_table
 from ripieno.input.dividing import divide
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.launch import racks
-from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 from ripieno.simulation import pictures
 
 SCHEDULES = range(*map(int, os.environ.get("RIPIENO_SCHEDULES", "0..400").split("..")))
@@ -114,7 +114,7 @@ def write_checkpoint(keep: int, root: Path, version: int) -> None:
     checkpoints = Checkpoints(root / "checkpoints", "job", "program", keep=keep)
     try:
         checkpoints.load()
-        checkpoints.save(CheckpointContents(version, numbers(version), {"same": numbers(0)}, []))
+        checkpoints.save(CheckpointContents(version, numbers(version), {"same": numbers(0)}))
     finally:
         checkpoints.close()
 

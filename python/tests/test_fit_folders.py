@@ -11,7 +11,8 @@ from contextlib import ExitStack
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms import fit_checkpoint
+from ripieno.checkpoints import iterations
+from ripieno.comm.communicator import Communicator
 from test_survivors import FITS, fitted
 from varied import exhaustively
 
@@ -42,20 +43,20 @@ def job_of():
 
 def killed(comm, name, folder, iteration, every=EVERY):
     """Run a fit with rank 0 killed after `iteration` iterations, before the next checkpoint."""
-    is_due = fit_checkpoint.WriteSchedule.is_due
+    is_due = iterations.IterationCheckpoint.is_due
 
-    def is_due_or_dies(self, number):
+    def is_due_or_dies(self, number, *, last=False):
         if comm.rank == 0 and number > iteration:
             if comm.world_size == 1:
                 raise StopFit
             os.kill(os.getpid(), signal.SIGKILL)
-        return is_due(self, number)
+        return is_due(self, number, last=last)
 
-    fit_checkpoint.WriteSchedule.is_due = is_due_or_dies
+    iterations.IterationCheckpoint.is_due = is_due_or_dies
     try:
         fitted(name, comm=comm, checkpoint=folder, every=every)
     finally:
-        fit_checkpoint.WriteSchedule.is_due = is_due
+        iterations.IterationCheckpoint.is_due = is_due
 
 
 @pytest.mark.parametrize(("name", "workers"), CASES)
@@ -126,13 +127,13 @@ def test_every_is_refused_if_checkpoints_have_no_place():
 
 
 def test_without_every_a_folder_is_written_once_a_second_at_most(tmp_path, monkeypatch):
-    monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 1e9)
+    monkeypatch.setattr(iterations, "PERIOD_S", 1e9)
     numbers = []
-    save = fit_checkpoint.FitCheckpoint.save
+    save = iterations.Checkpoints.save
     monkeypatch.setattr(
-        fit_checkpoint.FitCheckpoint,
+        iterations.Checkpoints,
         "save",
-        lambda self, iteration, result: (numbers.append(iteration), save(self, iteration, result)),
+        lambda self, contents: (numbers.append(contents.iteration), save(self, contents))[-1],
     )
     fitted("kmeans", checkpoint=tmp_path / "seldom")
     seldom, numbers[:] = list(numbers), []
@@ -143,11 +144,68 @@ def test_without_every_a_folder_is_written_once_a_second_at_most(tmp_path, monke
 def test_runs_from_several_starts_are_counted_together(tmp_path, monkeypatch):
     numbers = []
     monkeypatch.setattr(
-        fit_checkpoint.FitCheckpoint,
+        iterations.Checkpoints,
         "save",
-        lambda self, iteration, result: numbers.append((result[0]["run"], iteration)),
+        lambda self, contents: numbers.append((contents.result[0]["run"], contents.iteration)),
     )
     parameters = {"n_clusters": 5, "init": "random", "n_init": 4, "random_state": 3, "tol": 0.0, "max_iter": 4}
     rp.KMeans(**parameters, checkpoint=tmp_path, every=5).fit(*FITS["kmeans"].data)
     # Each run has more iterations after three.
     assert numbers == [(1, 5), (3, 10)]
+
+
+def test_every_rank_reports_the_checkpoint_of_a_different_fit(tmp_path, job_of):
+    def program(comm):
+        with pytest.raises(rp.CheckpointError, match=r"damping was 0\.85 in the checkpoint and is 0\.5 now") as caught:
+            rp.PageRank(0.5, checkpoint=tmp_path).fit(*FITS["pagerank"].data, comm=comm)
+        return str(caught.value)
+
+    fitted("pagerank", checkpoint=tmp_path)
+    assert len(set(job_of(2).run(program))) == 1
+
+
+@pytest.mark.parametrize("name", ["pagerank", "logistic"])
+def test_every_rank_reports_that_rank_0_cannot_save(tmp_path, name, job_of):
+    def program(comm):
+        def fail(self, contents):
+            raise rp.CheckpointError("the disk is full")
+
+        save, iterations.Checkpoints.save = iterations.Checkpoints.save, fail
+        try:
+            with pytest.raises(rp.CheckpointError, match="the disk is full"):
+                fitted(name, comm=comm, checkpoint=tmp_path, every=1)
+        finally:
+            iterations.Checkpoints.save = save
+        return comm.allreduce(1)
+
+    assert job_of(2).run(program) == [2, 2]
+
+
+def test_divided_centroids_do_not_resume_from_whole_ones_and_the_reverse(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    for first, second in (("whole", "divided"), ("divided", "whole")):
+        models = [rp.KMeans(5, random_state=0, checkpoint=tmp_path / first, centroids=each) for each in (first, second)]
+        models[0].fit(X)
+        with pytest.raises(rp.CheckpointError, match=r"centroids was|some of the rows was"):
+            models[1].fit(X)
+
+
+def test_a_converged_propagation_of_labels_resumes_at_its_end(tmp_path):
+    edges = np.array([[0, 1], [1, 2], [2, 0], [2, 3]])
+    models = [rp.CommunityDetection(checkpoint=tmp_path, every=1).fit(edges) for _ in range(2)]
+    assert models[1].n_iter_ == models[1].resumed_from_ == models[0].n_iter_ < models[0].max_iter
+    np.testing.assert_array_equal(models[1].labels_, models[0].labels_)
+
+
+def test_clustering_coefficients_are_only_summed_between_blocks_to_save_them(tmp_path, monkeypatch):
+    calls = []
+    reduce = Communicator.sparse_reduce
+    monkeypatch.setattr(
+        Communicator, "sparse_reduce", lambda self, *args, **kw: (calls.append(1), reduce(self, *args, **kw))[1]
+    )
+    counts = []
+    for every in (None, 1_000, 1):
+        fitted("clustering", checkpoint=None if every is None else tmp_path, every=every)
+        counts.append(len(calls))
+        calls.clear()
+    assert counts[0] == counts[1] < counts[2]

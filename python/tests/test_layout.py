@@ -8,9 +8,9 @@ import networkx
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms import fit_checkpoint
 from ripieno.algorithms.fruchterman_reingold import estimator, program
 from ripieno.algorithms.fruchterman_reingold import layout as layout_module
+from ripieno.checkpoints import iterations
 from varied import exhaustively
 
 everywhere = pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
@@ -52,7 +52,7 @@ def test_positions_match_networkx_from_the_same_start(world, workers, parameters
 @everywhere
 @pytest.mark.parametrize("approximation", ["exact", "barnes-hut"])
 def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, approximation):
-    monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 0.0)
+    monkeypatch.setattr(iterations, "PERIOD_S", 0.0)
     parameters = {"iterations": 12, "approximation": approximation, "random_state": 0}
     expected = rp.FruchtermanReingold(**parameters).fit(TORUS)
     model = rp.FruchtermanReingold(**parameters, checkpoint=tmp_path / "kept")

@@ -7,12 +7,12 @@ import doctest
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms import fit_checkpoint
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.mds import estimator as mds
 from ripieno.algorithms.mds.dissimilarities import RowBlock
 from ripieno.algorithms.mds.majorization import Majorization
 from ripieno.algorithms.mds.relocations import Relocations
+from ripieno.checkpoints import iterations
 from ripieno.input.shares import even_range
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_wine
@@ -315,7 +315,7 @@ def test_new_points_in_files_are_shared_by_all_workers(world, tmp_path):
 @any_world_size
 @pytest.mark.parametrize("parameters", [{}, ANNEALED, *exhaustively({"n_init": 2}, {"weights": W})])
 def test_a_fit_resumes_from_its_checkpoint_to_the_same_bits(world, tmp_path, monkeypatch, workers, parameters):
-    monkeypatch.setattr(fit_checkpoint, "PERIOD_S", 0.0)
+    monkeypatch.setattr(iterations, "PERIOD_S", 0.0)
     model = rp.MDS(2, random_state=0, max_iter=12, **parameters)
     expected = model.fit(D)
     model = rp.MDS(2, random_state=0, max_iter=12, checkpoint=tmp_path / "kept", **parameters)

@@ -158,3 +158,11 @@ def test_the_best_of_several_starts_on_a_sample_is_used(world):
     np.testing.assert_allclose(sampled.fit(csr_matrix(rows)).cluster_centers_, alone, rtol=1e-9)
     with pytest.raises(rp.InputError, match="init_size=7: expected at least n_clusters=8"):
         rp.MiniBatchKMeans(8, init_size=7).fit(rows)
+
+
+def test_initial_rows_without_weight_are_reported(digits):
+    weights = np.zeros(len(digits))
+    weights[-1] = 1.0
+    model = rp.MiniBatchKMeans(3, init_size=5, random_state=SEED)
+    with pytest.raises(rp.InputError, match="init_size=5: all rows drawn for the initial centroids have weight 0"):
+        model.fit(digits, sample_weight=weights)

@@ -175,6 +175,16 @@ def test_non_finite_values_are_reported_with_their_position(world, workers):
         rp.PCA(engine=world(workers)).fit(bad)
 
 
+@pytest.mark.parametrize("solver", ["covariance", "randomized"])
+def test_every_rank_reports_that_squares_of_the_values_overflow(world, solver):
+    def program(comm):
+        with pytest.raises(rp.InputError, match=r"no principal axes: .* scale the rows if they are large") as caught:
+            rp.PCA(2, svd_solver=solver).fit(X * 1e200, comm=comm, rows="shared")
+        return str(caught.value)
+
+    assert len(set(world(2).run(program))) == 1
+
+
 def test_stages_are_reported(world):
     events: list[dict] = []
     model = rp.PCA(2, engine=world(2), on_iteration=events.append).fit(X)

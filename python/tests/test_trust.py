@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 import ripieno as rp
 from malice import Marker
-from ripieno.algorithms.fit_checkpoint import FitCheckpoint
-from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
+from ripieno.checkpoints.folder import CheckpointContents, Checkpoints
 from stand_in_engine import StandIn
 from unauthenticated_peers import isolated
 
@@ -252,11 +251,11 @@ def test_the_checkpoint_of_a_fit_runs_no_code(tmp_path):
     forged_checkpoint(tmp_path, "kmeans", [], pickle.dumps(Marker(tmp_path / "ran")))
 
     with pytest.raises(rp.CheckpointError, match="holds a pickle, which could run code"):
-        FitCheckpoint(str(tmp_path), "kmeans", {}).load()
+        Checkpoints(tmp_path, "kmeans", "kmeans", objects=False).load()
 
     assert not (tmp_path / "ran").exists()
     with pytest.raises(rp.SerializationError, match="a Marker cannot be kept in a checkpoint of arrays and numbers"):
-        FitCheckpoint(str(tmp_path), "other", {}).save(1, Marker(tmp_path))
+        Checkpoints(tmp_path, "other", "other", objects=False).save(CheckpointContents(1, Marker(tmp_path), {}))
 
 
 @pytest.mark.parametrize("name", ["../../secret.npy", "/dev/zero", "manifest", "."])
@@ -284,9 +283,8 @@ def test_a_checkpoint_that_others_may_have_written_is_rejected(tmp_path, by):
         os.chown(place, 65534, -1)
     reason = "is open to other users, with mode 777" if by == "mode" else "belongs to the user"
 
-    for load in (lambda: Checkpoints(tmp_path, "job", "job"), lambda: FitCheckpoint(str(tmp_path), "job", {})):
-        with pytest.raises(rp.CheckpointError, match=f"{reason}.*chmod go-w {place}"):
-            load()
+    with pytest.raises(rp.CheckpointError, match=f"{reason}.*chmod go-w {place}"):
+        Checkpoints(tmp_path, "job", "job")
 
     assert not (tmp_path / "ran").exists()
 
@@ -311,7 +309,7 @@ def test_a_new_checkpoint_is_not_writable_by_the_group(tmp_path):
     try:
         for _ in range(2):
             made = Checkpoints(tmp_path, "job", "job")
-            made.save(CheckpointContents(1, np.ones(2), {}, []))
+            made.save(CheckpointContents(1, np.ones(2), {}))
             made.close()
     finally:
         os.umask(mask)

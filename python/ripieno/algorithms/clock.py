@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from ripieno.comm.agreement import outcome_on_root, shared_outcome
+
+if TYPE_CHECKING:
+    from ripieno.comm.communicator import Communicator
+
+R = TypeVar("R")
 
 
 class IterationClock:
@@ -28,6 +36,13 @@ class IterationClock:
         begin = time.perf_counter()
         yield
         self.communication_s += time.perf_counter() - begin
+
+    def on_root(self, comm: Communicator, compute: Callable[[], R]) -> R:
+        """Return the result of ``compute()`` on rank 0, on all ranks. If it raises an error, raise it on all ranks."""
+        with self.computing():
+            outcome = outcome_on_root(comm, compute)
+        with self.communicating():
+            return shared_outcome(comm, outcome)
 
     def lap(self) -> tuple[float, float]:
         """Return the seconds of computation and of communication since the last lap."""

@@ -13,9 +13,9 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno._types import OnFailure, Rows
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions
 from ripieno.algorithms.parameters import FitParameters, WorkerParameters, complete, store
 from ripieno.algorithms.reported import MeasuredProgram, RankFacts
+from ripieno.checkpoints.iterations import CheckpointOptions
 from ripieno.errors import InputError
 from ripieno.files.sources import absolute
 from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory

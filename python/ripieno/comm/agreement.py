@@ -1,15 +1,17 @@
-"""Provide `agreement`: bad input that one rank finds is raised on every rank, with the same message."""
+"""Raise the error of one rank on all ranks: bad input that any rank finds, and a failed computation of rank 0."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
+
+R = TypeVar("R")
 
 
 @contextmanager
@@ -26,3 +28,26 @@ def agreement(comm: Communicator, call: str = "a check of the input") -> Iterato
     first = next((text for text in comm._allgather_values(call, message) if text is not None), None)
     if first is not None:
         raise InputError(first)
+
+
+def on_root(comm: Communicator, compute: Callable[[], R]) -> R:
+    """Return the result of ``compute()`` on rank 0, on all ranks. If it raises an error, raise it on all ranks."""
+    return shared_outcome(comm, outcome_on_root(comm, compute))
+
+
+def outcome_on_root(comm: Communicator, compute: Callable[[], R]) -> R | Exception | None:
+    """Return the result or the error of ``compute()`` on rank 0, and None on other ranks. No message is sent."""
+    if comm.rank > 0:
+        return None
+    try:
+        return compute()
+    except Exception as error:
+        return error
+
+
+def shared_outcome(comm: Communicator, outcome: R | Exception | None) -> R:
+    """Return rank 0's result on all ranks, or raise its error on all ranks."""
+    found: R | Exception = comm.broadcast(outcome)
+    if isinstance(found, Exception):
+        raise found
+    return found

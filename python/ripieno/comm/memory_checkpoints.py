@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import log
@@ -83,8 +82,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
             if not shared:
                 self._allgather_values(call, Unsendable(self.rank, error))
             raise
-        blob = np.empty(packing.blob_bytes(packed), np.uint8)
-        packing.write_blob(packed, blob)
+        blob = packing.blob(packed)
         version = max((each.version for each in stored), default=0)
         if shared:
             self._memory[name] = [RankCheckpoint(version + 1, self.world_size, self.rank, {self.rank: blob}, True)]

@@ -109,8 +109,7 @@ def write(
     BroadcastError
         It cannot be written. The message names the place and reports a full disk.
     """
-    blob = np.zeros(packing.blob_bytes(packed), np.uint8)
-    packing.write_blob(packed, blob)
+    blob = packing.blob(packed)
     names = write_copies(lambda file: file.write(blob.data), blob.nbytes, places, copy_count)
     return SharedFile(names, blob.nbytes, _digest(blob) if verify else None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,16 @@ def positions_of(requested: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArra
     entries = requested - smallest
     entries[(entries < 0) | (entries > span)] = span + 1
     return table[entries]
+
+
+def columns_of_ids(requested: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
+    """Return the columns that ranks saved, in the order of the requested ids; some part must contain each id.
+
+    A part consists of a rank's ids, (m,) int64, disjoint from the ids of other ranks, and columns, (m, …).
+    """
+    ids, *columns = (np.concatenate(each) for each in zip(*parts, strict=True))
+    positions = positions_of(requested, ids)
+    return [column[positions] for column in columns]
 
 
 def _search(requested: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArray[np.integer[Any]]:

@@ -11,13 +11,13 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from ripieno._checks import check_count
+from ripieno.checkpoints.iterations import CheckpointOptions
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.files.sources import absolute, is_url
 from ripieno.input import Split
@@ -168,7 +168,7 @@ class MapReduce(StepProgress):
         for what, function in functions.items():
             if not callable(function) and (function is not None or what == "map"):
                 raise InputError(f"{what}: a {type(function).__name__}: expected a function")
-        super().__init__(name, int(every))
+        super().__init__(name)
         self.tasks: list[Task] = []
         self.statistics: list[StepStatistics] = []
         self._map, self._reduce, self._collect = map, reduce, collect
@@ -189,7 +189,7 @@ class MapReduce(StepProgress):
         self._value: SerializedValue | None = None
         if checkpoint is not None:
             program = fingerprint({**functions, "combine": combine})
-            self._open(Path(absolute(checkpoint)), program, comm, keep=int(keep), trusted=trusted)
+            self._open(CheckpointOptions(absolute(checkpoint), int(every), int(keep), trusted), program, comm)
 
     @property
     def workers(self) -> int:
@@ -378,8 +378,8 @@ class MapReduce(StepProgress):
             if team is not None:
                 team.close(error)
         finally:
-            if self._checkpoints is not None:
-                self._checkpoints.close()
+            if self._checkpoint is not None:
+                self._checkpoint.close()
 
     def _record(self, results: list[worker.Result], combine_s: float) -> None:
         stages = {

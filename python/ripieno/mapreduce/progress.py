@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ripieno import log
 from ripieno._types import Op
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.launch.job.accumulators import Accumulator, AddFunction, Addition, Amounts
-from ripieno.mapreduce.checkpoint import CheckpointContents, Checkpoints
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -23,20 +21,17 @@ class StepProgress:
     ----------
     name : str
         Name of the job.
-    every : int
-        Number of iterations between checkpoints.
     """
 
-    def __init__(self, name: str, every: int) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
         self.iteration = 0
         self.result: Any = None
         self.state: dict[Any, Any] = {}
         self.resumed_from: int | None = None
-        self._every = every
         self._accumulators: list[Accumulator] = []
         self._restored: list[Any] = []
-        self._checkpoints: Checkpoints | None = None
+        self._checkpoint: IterationCheckpoint | None = None
         self._in_iterations = False
 
     def iterations(self, count: int) -> Iterator[int]:
@@ -90,32 +85,25 @@ class StepProgress:
         SerializationError
             Part of it cannot be pickled. The last checkpoint remains, if one exists.
         """
-        if self._checkpoints is not None:
+        if self._checkpoint is not None and self._checkpoint.is_due(self.iteration, last=True):
             values = [each.value for each in self._accumulators]
-            self._checkpoints.save(CheckpointContents(self.iteration, self.result, self.state, values))
-            log.note("ripieno.mapreduce", f"checkpoint of iteration {self.iteration} in {self._checkpoints.folder}")
+            self._checkpoint.save(self.iteration, (self.result, self.state, values))
 
-    def _open(self, folder: Path, program: str, comm: Communicator | None, *, keep: int, trusted: bool) -> None:
-        """Resume from the checkpoint in `folder`, if one exists. The first of several drivers reads and writes it."""
-        saved = None
-        if comm is None or comm.rank == 0:
-            self._checkpoints = Checkpoints(folder, self.name, program, keep=keep, trusted=trusted)
-            try:
-                saved = self._checkpoints.load()
-            except BaseException:
-                self._checkpoints.close()
-                raise
-        if comm is not None:
-            saved = comm.broadcast(saved)
-        if saved is None:
-            return
-        self.result, self.state, self._restored = saved.result, saved.state, saved.accumulators
-        self.iteration = self.resumed_from = saved.iteration
-        if self._checkpoints is not None:
-            done = f"{saved.iteration} iteration{'' if saved.iteration == 1 else 's'}"
-            message = f"{self.name} resumes after {done}, from {self._checkpoints.folder}"
-            print(f"ripieno: {message}", file=sys.stderr)
-            log.note("ripieno.mapreduce", message)
+    def _open(self, options: CheckpointOptions, program: str, comm: Communicator | None) -> None:
+        """Resume from the checkpoint, if one exists. The first of several drivers reads and writes it."""
+        self._checkpoint = IterationCheckpoint(
+            comm, self.name, options, shared=True, program=program, objects=True, in_memory=False
+        )
+        try:
+            saved = self._checkpoint.load()
+        except BaseException:
+            self._checkpoint.close()
+            raise
+        for self.result, self.state, self._restored in saved:
+            self.iteration = self.resumed_from = self._checkpoint.done
+            if comm is None or comm.rank == 0:
+                done = f"{self.iteration} iteration{'' if self.iteration == 1 else 's'}"
+                print(f"ripieno: {self.name} resumes after {done}, from {self._checkpoint.folder}", file=sys.stderr)
 
     @property
     def _additions(self) -> dict[int, Addition]:
@@ -130,5 +118,5 @@ class StepProgress:
 
     def _finish_iteration(self, *, is_last: bool = False) -> None:
         self.iteration += 1
-        if is_last or self.iteration % self._every == 0:
+        if self._checkpoint is not None and self._checkpoint.is_due(self.iteration, last=is_last):
             self.save()

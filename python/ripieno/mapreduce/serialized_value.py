@@ -6,14 +6,12 @@ all workers of the machine read. Only the rank that needs the value deserializes
 
 from __future__ import annotations
 
-import io
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
 from ripieno.errors import InputError, SerializationError
 from ripieno.launch.job.accumulators import Accumulator, AccumulatorTotals, Addition
-from ripieno.launch.process import shared_message
+from ripieno.wire import packing
 
 
 class SerializedValue:
@@ -28,7 +26,7 @@ class SerializedValue:
             return each.number, each.addition
 
         try:
-            self._pickled, self._buffers = shared_message.pack(value, persistent_id)
+            self._pickled, self._buffers = packing.pack_for_process(value, persistent_id)
         except SerializationError as error:
             raise SerializationError(f"{what} cannot be sent to workers: {error}") from error
 
@@ -45,13 +43,4 @@ class SerializedValue:
             readable = buffer.view()
             readable.flags.writeable = False
             buffers.append(readable)
-        return _Opener(self._pickled, buffers, totals).load()
-
-
-class _Opener(pickle.Unpickler):
-    def __init__(self, pickled: bytes, buffers: list[Any], totals: AccumulatorTotals) -> None:
-        super().__init__(io.BytesIO(pickled), buffers=buffers)
-        self._totals = totals
-
-    def persistent_load(self, pid: tuple[int, Addition]) -> Any:
-        return self._totals.adder(*pid)
+        return packing.unpack(self._pickled, buffers, lambda pid: totals.adder(*pid))

@@ -1,14 +1,16 @@
-"""Serialize Python values: a pickle (protocol 5) and the raw buffers that it refers to.
+"""The serializer of Python values: a pickle (protocol 5) and the raw buffers that it refers to.
 
 Large arrays are not copied into the pickle. Their memory is sent in place, and received into the memory of the new
-array. A *blob* holds both in one piece, for collectives that place all ranks' chunks in one array.
+array. A *blob* holds both in one piece, for collectives that place all ranks' chunks in one array. `pack` is for values
+that ranks exchange, `pack_for_process` for values that a launching process sends to its ranks and receives.
 """
 
 from __future__ import annotations
 
+import io
 import pickle
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +20,8 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.errors import SerializationError
+from ripieno.wire import main_module
+from ripieno.wire.process_pickler import ProcessPickler
 
 # Buffers inside a blob are aligned to this: a cache line, which suffices for any dtype.
 ALIGNMENT_BYTES = 64
@@ -84,12 +88,75 @@ def pack(value: Any, inline_bytes: int = _native.MAX_INLINE_BYTES) -> PackedValu
     ) from failure
 
 
-def unpack(pickled: bytes | memoryview, buffers: Sequence[NDArray[Any]]) -> Any:
-    """Return the value. Its arrays use the memory of `buffers` and are writable if these are."""
+def pack_for_process(
+    value: Any,
+    persistent_id: Callable[[Any], Any] | None = None,
+    *,
+    files_by_name: bool = True,
+    read_only: bool = False,
+    zero_copy: bool = False,
+) -> PackedValue:
+    """Pickle `value` for another process, without copying the memory of its arrays.
+
+    `persistent_id` is defined in `pickle.Pickler`: objects with an id are left out, and the receiver inserts them. The
+    other options are defined in `ProcessPickler`.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    stream = io.BytesIO()
+    main_module.pickle_main_by_value()
+    try:
+        pickler = ProcessPickler(stream, protocol=5, buffer_callback=buffers.append)
+        pickler.files_by_name, pickler.read_only, pickler.zero_copy = files_by_name, read_only, zero_copy
+        if persistent_id is not None:
+            pickler.persistent_id = persistent_id
+        pickler.dump(value)
+    except Exception as error:
+        raise SerializationError(f"{type(error).__name__}: {error}") from error
+    return PackedValue(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
+
+
+def unpack(
+    pickled: bytes | memoryview,
+    buffers: Sequence[NDArray[Any]],
+    persistent_load: Callable[[Any], Any] | None = None,
+) -> Any:
+    """Return the value. Its arrays use the memory of `buffers` and are writable if these are.
+
+    `persistent_load` returns the objects that `persistent_id` left out.
+    """
     start_s = time.perf_counter()
-    value = pickle.loads(pickled, buffers=buffers)
+    if persistent_load is None:
+        value = pickle.loads(pickled, buffers=buffers)
+    else:
+        opener = pickle.Unpickler(io.BytesIO(pickled), buffers=buffers)
+        opener.persistent_load = persistent_load  # type: ignore[method-assign]  # as in pickle's documentation
+        value = opener.load()
     TIME.seconds += time.perf_counter() - start_s
     return value
+
+
+def as_received(value: Any) -> Any:
+    """Return a copy of `value` as another process would receive it, with read-only views of its arrays.
+
+    Raises
+    ------
+    SerializationError
+        If it cannot be pickled.
+    """
+    arrays: list[NDArray[Any]] = []
+
+    def in_place(obj: Any) -> int | None:
+        if not isinstance(obj, np.ndarray) or obj.dtype.hasobject:
+            return None
+        view = obj.view()
+        view.flags.writeable = False
+        arrays.append(view)
+        return len(arrays) - 1
+
+    packed = pack_for_process(value, in_place, read_only=True)
+    for buffer in packed.buffers:
+        buffer.flags.writeable = False
+    return unpack(packed.pickled, packed.buffers, arrays.__getitem__)
 
 
 def head(packed: PackedValue) -> NDArray[Any]:
@@ -120,6 +187,13 @@ def blob_pieces(packed: PackedValue) -> Iterator[tuple[int, NDArray[Any]]]:
     for buffer in packed.buffers:
         yield offset, buffer
         offset += _aligned(buffer.nbytes)
+
+
+def blob(packed: PackedValue) -> NDArray[Any]:
+    """Return the blob of `packed`, a uint8 array."""
+    found = np.zeros(blob_bytes(packed), np.uint8)
+    write_blob(packed, found)
+    return found
 
 
 def write_blob(packed: PackedValue, into: NDArray[Any]) -> None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,18 +25,19 @@ from numpy.typing import NDArray
 import ripieno.kernels as kernels
 from ripieno.algorithms.als.exchange import FactorExchange, FactorTransfer
 from ripieno.algorithms.als.ratings import PartitionedRatings, RatingSide, load
-from ripieno.algorithms.als.saved import AlsCheckpointer, digest
 from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
+from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 Factors = NDArray[np.float32]
 
+NAME = "als"
 #: Number of rows that share one random generator for their first factors.
 SEED_BLOCK_ROWS = 1024
 #: Conjugate gradient steps in each half of an iteration.
@@ -59,7 +59,7 @@ class ALSOptions:
     checkpoint_options: CheckpointOptions
     has_seed: bool
 
-    def facts(self, ratings: PartitionedRatings, digested: int) -> dict[str, Any]:
+    def facts(self, ratings: PartitionedRatings, digest: int) -> dict[str, Any]:
         """Return the facts that identify a checkpoint's fit."""
         return {
             "rank": self.rank,
@@ -69,7 +69,7 @@ class ALSOptions:
             "solver": self.solver,
             "random_state": self.seed if self.has_seed else None,
             "the number of ratings": ratings.rating_count,
-            "the digest of the ratings": digested,
+            "the digest of the ratings": digest,
         }
 
 
@@ -109,19 +109,25 @@ def fit(
     ratings = load(comm, source, options.rank, implicit=options.implicit)
     iteration_log = IterationLog(comm, emit)
     alternation = _Alternation(comm, ratings, options, iteration_log.clock)
-    facts = {} if options.checkpoint_options.folder is None else options.facts(ratings, digest(comm, ratings.users))
-    with closing(AlsCheckpointer(comm, options.checkpoint_options, facts)) as checkpointer:
-        progress = checkpointer.load(options.max_iter)
-        users, items = initial_factors(options, ratings) if progress is None else progress.own(ratings)
-        done = iteration_log.iterations_before = 0 if progress is None else progress.iteration
+    with IterationCheckpoint(
+        comm,
+        NAME,
+        options.checkpoint_options,
+        shared=False,
+        facts=lambda: options.facts(ratings, digest(comm, ratings.users)),
+    ) as checkpoint:
+        saved, done = checkpoint.load(), checkpoint.done
+        checkpoint.check_iteration_limit(done, options.max_iter - 1, f"max_iter={options.max_iter}")
+        users, items = own_factors(ratings, saved) if saved else initial_factors(options, ratings)
+        iteration_log.iterations_before = done
         load_s = time.perf_counter() - begin
         iteration_log.clock.lap()
         for iteration in range(done + 1, options.max_iter + 1):
             users, _, penalty = alternation.solved("users", items, users)
             items, loss, item_penalty = alternation.solved("items", users, items)
             iteration_log.end_iteration(**alternation.measures(loss, penalty + item_penalty))
-            if iteration < options.max_iter:
-                checkpointer.save(iteration, users, items)
+            if iteration < options.max_iter and checkpoint.is_due(iteration):
+                checkpoint.save(iteration, (users, items))
     return ALSPart(
         users=users,
         items=items,
@@ -131,10 +137,25 @@ def fit(
         user_ids=ratings.user_ids if comm.rank == 0 else None,
         item_ids=ratings.item_ids if comm.rank == 0 else None,
         rating_count=ratings.rating_count,
-        resumed_from=None if progress is None else progress.iteration,
+        resumed_from=done or None,
         exchanges=alternation.exchanges,
         record=iteration_log.record(load_s),
     )
+
+
+def own_factors(ratings: PartitionedRatings, saved: list[tuple[Factors, Factors]]) -> tuple[Factors, Factors]:
+    """Return saved factors of a rank's users and items, from the factors of consecutive users and items."""
+    users, items = (np.concatenate(each) for each in zip(*saved, strict=True))
+    own_users, own_items = ratings.users.own, ratings.items.own
+    return users[own_users.start : own_users.stop], items[own_items.start : own_items.stop]
+
+
+def digest(comm: Communicator, users: RatingSide) -> int:
+    """Return a digest of all ratings; it does not depend on their distribution among ranks."""
+    rows = np.repeat(np.arange(users.own.start, users.own.stop), np.diff(users.starts))
+    pairs = mixed((rows << 32) | users.columns.astype(np.int64)).view(np.int64)
+    own = mixed(pairs + users.values.view(np.int32)).view(np.int64).sum()
+    return int(comm.allreduce(np.array([own]))[0])
 
 
 def initial_factors(options: ALSOptions, ratings: PartitionedRatings) -> tuple[Factors, Factors]:

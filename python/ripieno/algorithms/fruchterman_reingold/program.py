@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +24,9 @@ from scipy.sparse import coo_matrix
 
 import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.methods import BARNES_HUT, EXACT, MAX_EXACT_VERTEX_COUNT
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Edges, Graph
@@ -144,13 +143,16 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     own_forces = np.empty((last - first, options.dim))
-    facts = {} if options.checkpoint_options.folder is None else _facts(options, approximation, ids, matrix)
-    with closing(
-        FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
-    ) as states:
-        for saved in states.load():
+    with IterationCheckpoint(
+        comm,
+        NAME,
+        options.checkpoint_options,
+        shared=True,
+        facts=lambda: _facts(options, approximation, ids, matrix),
+    ) as checkpoint:
+        for saved in checkpoint.load():
             current, step, cooling = saved
-        iteration = iteration_log.iterations_before = states.done
+        iteration = iteration_log.iterations_before = checkpoint.done
         iteration_log.clock.lap()
         while iteration < options.iterations:
             with iteration_log.clock.computing():
@@ -174,14 +176,14 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
             step -= cooling
             if change < options.threshold:
                 break
-            if iteration < options.iterations:
-                states.save(iteration, (current, step, cooling))
+            if iteration < options.iterations and checkpoint.is_due(iteration):
+                checkpoint.save(iteration, (current, step, cooling))
     return LayoutPart(
         ids=ids,
         positions=current,
         approximation=approximation,
         iteration_count=iteration,
-        resumed_from=states.done or None,
+        resumed_from=checkpoint.done or None,
         edge_count=int(matrix.nnz),
         record=iteration_log.record(load_s),
     )

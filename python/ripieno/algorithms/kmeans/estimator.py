@@ -19,7 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from ripieno._checks import check_count
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import program
-from ripieno.algorithms.kmeans.divided_program import whole_centroids
+from ripieno.algorithms.kmeans.divided_store import whole_centroids
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.methods import KMEANS_ALGORITHMS, KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
@@ -136,7 +136,7 @@ class KMeans(
     Notes
     -----
     An empty cluster is moved to the row that is farthest from its centroid (see
-    `ripieno.algorithms.kmeans.lloyd.reseed_empty`).
+    `ripieno.algorithms.kmeans.lloyd.rows_for_empty_clusters`).
 
     References
     ----------
@@ -424,11 +424,7 @@ class KMeans(
 
     def _store_result(self, parts: list[KMeansPart], source: Source, total_s: float) -> None:
         best = parts[0]
-        if best.numbers is None:
-            centroids = best.clustering.centroids
-        else:
-            divided = [(part.clustering.centroids, part.numbers) for part in parts if part.numbers is not None]
-            centroids = whole_centroids(divided)
+        centroids = whole_centroids([part.clustering for part in parts])
         self.cluster_centers_ = in_input_dtype(centroids, source)
         self.inertia_ = best.clustering.inertia
         self.assignment_recall_ = best.clustering.loss.recall

@@ -1,13 +1,14 @@
-"""Lloyd's iteration on distributed rows: assign locally, sum globally, move the centroids on every rank.
+"""Lloyd's iteration on distributed rows: assign rows to centroids, add over all workers, and move the centroids.
 
-Every rank moves its own copy of the centroids by the same sums, so an iteration needs only one allreduce.
-Cost: n·k·d per iteration shared by the workers, and an allreduce of k·(d+1) float64.
+One loop serves all stores of centroids: each worker has all of them (`ripieno.algorithms.kmeans.whole`), or a share
+(`ripieno.algorithms.kmeans.divided_store`). A store assigns rows by one of its strategies.
 Source: Lloyd, "Least squares quantization in PCM", IEEE Trans. Inf. Theory 1982; the stopping and re-seeding rules are
 scikit-learn's.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-import ripieno.kernels as kernels
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.kmeans.near import NO_LOSS, AssignmentLoss, NearPasses
+from ripieno.algorithms.kmeans.near import AssignmentLoss
 from ripieno.algorithms.kmeans.rows import WeightedRows, lowest, values_at
 
 if TYPE_CHECKING:
@@ -26,17 +26,16 @@ if TYPE_CHECKING:
 
 #: Label of a row without a centroid.
 NO_CENTROID = -1
-#: Maximum bytes of bounds per coordinate of a row.
-BOUND_BYTES_PER_VALUE = 4
 
 
 @dataclass(frozen=True)
 class Clustering:
-    """The result of a run. Labels and distances cover this worker's rows; the other fields are equal on every rank.
+    """The result of a run. Centroids, labels and distances may be this worker's only; the rest is equal on every rank.
 
     Parameters
     ----------
-    centroids : (k, d)
+    centroids : (k, d), or (m, d) if they are divided
+        All centroids, or this worker's share.
     labels : (n,) int32
         Nearest centroid of each of this worker's rows.
     squared_distances : (n,) float64
@@ -49,6 +48,8 @@ class Clustering:
         Memory of this worker's bounds.
     loss
         Loss of near assignment to the centroids.
+    numbers : (m,) uint32 or None
+        Numbers of this worker's centroids if they are divided.
     """
 
     centroids: NDArray[Any]
@@ -57,33 +58,37 @@ class Clustering:
     inertia: float
     iteration_count: int
     bounds_bytes: int
-    loss: AssignmentLoss = NO_LOSS
+    loss: AssignmentLoss
+    numbers: NDArray[np.uint32] | None = None
 
 
 @dataclass(frozen=True)
-class LloydState:
-    """The state of a run: iteration count, centroids (k, d) before the last iteration, and their inertia."""
+class PassTotals:
+    """Measures of a pass over all workers' rows.
 
-    iteration: int
-    centroids_before: NDArray[Any]
+    Parameters
+    ----------
+    weight_sums : (k,) float64
+        Weight of each cluster.
+    inertia
+        Weighted sum of the squared distances.
+    has_changed
+        Whether a label changed.
+    compared
+        Share of row-centroid pairs compared.
+    loss
+        Loss of the assignment.
+    """
+
+    weight_sums: NDArray[np.float64]
     inertia: float
+    has_changed: bool
+    compared: float
+    loss: AssignmentLoss
 
 
-def lloyd(
-    comm: Communicator,
-    rows: WeightedRows,
-    centroids: NDArray[Any],
-    *,
-    max_iter: int,
-    tol: float,
-    bounds: str = "auto",
-    assign: str = "exact",
-    clock: IterationClock,
-    on_iteration: Callable[[int, float, float, float, AssignmentLoss], None],
-    resume_from: LloydState | None = None,
-    save: Callable[[LloydState], None] | None = None,
-) -> Clustering:
-    """Iterate until no label changes, the centroids' squared shift is within `tol`, or `max_iter` is reached.
+class CentroidStore(ABC):
+    """The centroids of a run and the strategy that assigns rows to them. All ranks make each call.
 
     Parameters
     ----------
@@ -91,87 +96,129 @@ def lloyd(
         The workers.
     rows
         This worker's rows.
-    centroids : (k, d), changed in place
-        Initial centroids, equal on every rank.
+    clock
+        Clock that separates computation from communication.
+
+    Attributes
+    ----------
+    own : (k, d), or (m, d) if they are divided
+        This worker's centroids.
+    numbers : (m,) uint32 or None
+        Their numbers if they are divided.
+    bounds_bytes : int
+        Memory of this worker's bounds.
+    stages : dict or None
+        Seconds of the last pass by stage, for divided centroids.
+    """
+
+    own: NDArray[Any]
+    numbers: NDArray[np.uint32] | None = None
+    bounds_bytes = 0
+    stages: dict[str, float] | None = None
+
+    def __init__(self, comm: Communicator, rows: WeightedRows, clock: IterationClock) -> None:
+        self.comm, self.rows, self.clock = comm, rows, clock
+
+    def clustering(
+        self,
+        labels: NDArray[np.int32],
+        squared_distances: NDArray[np.float64],
+        inertia: float,
+        iteration_count: int,
+        loss: AssignmentLoss,
+    ) -> Clustering:
+        """Return the result of a run that ended with these centroids."""
+        bounds_bytes, numbers = self.bounds_bytes, self.numbers
+        return Clustering(self.own, labels, squared_distances, inertia, iteration_count, bounds_bytes, loss, numbers)
+
+    @abstractmethod
+    def accumulate(
+        self,
+        labels: NDArray[np.int32],
+        previous_labels: NDArray[np.int32],
+        squared_distances: NDArray[np.float64],
+        iteration: int,
+    ) -> PassTotals:
+        """Assign the rows in an iteration: write their labels and squared distances."""
+
+    @abstractmethod
+    def move(self, labels: NDArray[np.int32], weight_sums: NDArray[np.float64], moved: ReseedRows) -> float:
+        """Move the centroids to the means of their rows, and return their squared shift."""
+
+    @abstractmethod
+    def assign(
+        self, labels: NDArray[np.int32], squared_distances: NDArray[np.float64], iteration: int
+    ) -> AssignmentLoss:
+        """Assign the rows after the iterations before `iteration`; `labels` has the last labels."""
+
+    @abstractmethod
+    def saved(self, labels: NDArray[np.int32]) -> tuple[Any, NDArray[Any] | None, NDArray[np.int32] | None]:
+        """Return what to save: the centroids, and the centroids before the last move or the labels."""
+
+
+def lloyd(
+    store: CentroidStore,
+    *,
+    max_iter: int,
+    tol: float,
+    on_iteration: Callable[[int, PassTotals, float], None],
+    done: int = 0,
+    labels: NDArray[np.int32] | None = None,
+    save: Callable[[int, float, NDArray[np.int32]], None] | None = None,
+) -> Clustering:
+    """Iterate until no label changes, the centroids' squared shift is within `tol`, or `max_iter` is reached.
+
+    Parameters
+    ----------
+    store
+        The initial centroids, which the iterations move.
     max_iter
         Maximum number of iterations.
     tol
         Squared Frobenius norm of the centroids' shift at which to stop.
-    bounds
-        One of `KMEANS_BOUNDS`; the results are equal.
-    assign
-        One of `KMEANS_ASSIGNS`; near assignment does not use bounds.
-    clock
-        Clock that separates computation from communication.
     on_iteration
-        Called with the iteration number, from 1, its inertia before the move, the squared shift, the share of
-        row-centroid pairs compared, and the loss of the assignment.
-    resume_from
-        State of an earlier run, in which `centroids` are the centroids after its last iteration. Its iteration is less
-        than `max_iter`.
+        Called with the iteration number, from 1, the totals before the move, and the squared shift.
+    done
+        Number of iterations of an earlier run, less than `max_iter`.
+    labels : (n,) int32
+        Labels of this worker's rows in the last iteration of the earlier run.
     save
-        Called after each iteration except the last.
+        Called after each iteration except the last with its number, its inertia, and the labels of this worker's rows.
     """
-    near = NearPasses(rows, len(centroids), comm.threads) if assign == "near" else None
-    has_bounds = bounds == "auto" and near is None and not isinstance(rows.points, kernels.SparsePoints)
-    bounds_bytes = len(rows) * rows.points.shape[1] * BOUND_BYTES_PER_VALUE
-    pass_bounds = kernels.PassBounds(bounds_bytes) if has_bounds else None
-    loss, sampled = NO_LOSS, np.zeros(3)
-    labels, previous = (np.full(len(rows), NO_CENTROID, np.int32) for _ in range(2))
-    distances = np.empty(len(rows))
-    if resume_from is not None:
-        if near is None:
-            kernels.assign(rows.points, resume_from.centroids_before, labels, distances, threads=comm.threads)
-        else:
-            near.assign_accumulate(resume_from.centroids_before, labels, distances)
-    for iteration in range(1 if resume_from is None else resume_from.iteration + 1, max_iter + 1):
+    comm, rows = store.comm, store.rows
+    labels = np.full(len(rows), NO_CENTROID, np.int32) if labels is None else labels.copy()
+    previous, distances = np.empty_like(labels), np.empty(len(rows))
+    for iteration in range(done + 1, max_iter + 1):
         labels, previous = previous, labels
-        with clock.computing():
-            if near is None:
-                sums, weight_sums, inertia = kernels.assign_accumulate(
-                    rows.points,
-                    centroids,
-                    rows.weights,
-                    labels,
-                    distances,
-                    threads=comm.threads,
-                    bounds=pass_bounds,
-                )
-                compared = len(rows) * (1.0 if pass_bounds is None else pass_bounds.compared)
-            else:
-                sums, weight_sums, inertia = near.assign_accumulate(centroids, labels, distances)
-                compared = len(rows) * near.compared
-                sampled = near.sampled(centroids, distances, iteration)
-            changed = float(not np.array_equal(labels, previous))
-        with clock.communicating():
-            sums, weight_sums, inertia, changed, compared, sampled = comm.allreduce(
-                (sums, weight_sums, inertia, changed, compared, sampled)
-            )
-            loss = loss if near is None else near.measured(sampled)
-            reseeded = reseed_empty(comm, rows, labels, distances, sums, weight_sums)
-        centroids_before = None if save is None else centroids.copy()
-        with clock.computing():
-            squared_shift = kernels.recenter(centroids, sums, weight_sums)
-        on_iteration(iteration, inertia, squared_shift, compared / rows.total, loss)
-        if not changed or squared_shift <= tol:
+        totals = store.accumulate(labels, previous, distances, iteration)
+        with store.clock.communicating():
+            moved = rows_for_empty_clusters(comm, rows, labels, distances, totals.weight_sums)
+        squared_shift = store.move(labels, totals.weight_sums, moved)
+        on_iteration(iteration, totals, squared_shift)
+        if not totals.has_changed or squared_shift <= tol:
             break
-        if save is not None and centroids_before is not None and iteration < max_iter:
-            save(LloydState(iteration, centroids_before, inertia))
-    if changed or reseeded:
+        if save is not None and iteration < max_iter:
+            save(iteration, totals.inertia, labels)
+    if totals.has_changed or len(moved.numbers):
         # The centroids have moved since the labels were computed.
-        if near is not None:
-            near.assign_accumulate(centroids, labels, distances)
-            loss = near.measured(comm.allreduce(near.sampled(centroids, distances, 0)))
-        elif pass_bounds is None:
-            kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
-        else:
-            kernels.assign_accumulate(
-                rows.points, centroids, None, labels, distances, threads=comm.threads, bounds=pass_bounds
-            )
-        # Not a dot product, because its summation order depends on the BLAS library, which may differ between hosts.
-        inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
-    bounds_bytes = 0 if pass_bounds is None else pass_bounds.bytes
-    return Clustering(centroids, labels, distances, inertia, iteration, bounds_bytes, loss)
+        return clustering_at(store, iteration, labels, distances)
+    return store.clustering(labels, distances, totals.inertia, iteration, totals.loss)
+
+
+def clustering_at(
+    store: CentroidStore,
+    iteration_count: int,
+    labels: NDArray[np.int32] | None = None,
+    distances: NDArray[np.float64] | None = None,
+) -> Clustering:
+    """Return the result of a run that ended with the store's centroids; `labels` has the last labels, if known."""
+    rows = store.rows
+    labels = np.empty(len(rows), np.int32) if labels is None else labels
+    distances = np.empty(len(rows)) if distances is None else distances
+    loss = store.assign(labels, distances, iteration_count + 1)
+    # Not a dot product, because its summation order depends on the BLAS library, which may differ between hosts.
+    inertia = store.comm.allreduce(float(np.sum(rows.row_weights * distances)))
+    return store.clustering(labels, distances, inertia, iteration_count, loss)
 
 
 @dataclass(frozen=True)
@@ -210,23 +257,6 @@ def _subtract_parts(sums: NDArray[np.float64], positions: NDArray[np.int64], par
 
 def _set_parts(sums: NDArray[np.float64], positions: NDArray[np.int64], parts: NDArray[np.float64]) -> None:
     sums[positions] = parts
-
-
-def reseed_empty(
-    comm: Communicator,
-    rows: WeightedRows,
-    labels: NDArray[np.int32],
-    squared_distances: NDArray[np.float64],
-    sums: NDArray[np.float64],
-    weight_sums: NDArray[np.float64],
-) -> int:
-    """Move one of the rows farthest from their centroids to each empty cluster; return the number of moved rows.
-
-    `sums` (k, d) and `weight_sums` (k,) are global sums. They are changed in place, equally on every rank.
-    """
-    moved = rows_for_empty_clusters(comm, rows, labels, squared_distances, weight_sums)
-    moved.correct(sums, np.arange(len(sums)))
-    return len(moved.numbers)
 
 
 def rows_for_empty_clusters(

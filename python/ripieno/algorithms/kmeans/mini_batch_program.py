@@ -10,7 +10,6 @@ Source: Sculley, "Web-scale k-means clustering", WWW 2010, algorithm 1; the stop
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.kmeans.program import check_cluster_count, to_kernel_types
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
 
@@ -99,21 +98,20 @@ def fit(
     Raises
     ------
     InputError
-        On every rank: invalid rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values so
-        large that squared distances overflow.
+        On every rank: invalid rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, initial rows
+        of weight 0, or values so large that squared distances overflow.
     """
     rows, state = _load_or_seed(comm, source, weights, options)
     step_count = max(1, options.max_iter * rows.total // options.batch_size)
     tol = options.tol and options.tol * mean_variance(comm, rows)
     trend = _InertiaTrend(options.batch_size, rows.total, options.max_no_improvement)
-    facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
-    with closing(
-        FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
-    ) as states:
-        saved, done = states.load(), states.done
+    with IterationCheckpoint(
+        comm, NAME, options.checkpoint_options, shared=True, facts=lambda: options.facts(rows)
+    ) as checkpoint:
+        saved, done = checkpoint.load(), checkpoint.done
         if saved:
             centroids, weight_sums, trend.state = saved[0]
-            states.check_iteration_limit(done, step_count - 1, f"max_iter={options.max_iter}")
+            checkpoint.check_iteration_limit(done, step_count - 1, f"max_iter={options.max_iter}")
             state = MiniBatchState(centroids, weight_sums)
         for step in range(done + 1, step_count + 1):
             drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(
@@ -128,8 +126,8 @@ def fit(
             # As in scikit-learn, the stopping rules ignore the first batch, which reflects only the start.
             if step > 1 and ((tol and squared_shift <= tol) or trend.is_over(inertia)):
                 break
-            if step < step_count:
-                states.save(step, (state.centroids, state.weight_sums, trend.state))
+            if step < step_count and checkpoint.is_due(step):
+                checkpoint.save(step, (state.centroids, state.weight_sums, trend.state))
     return replace(_finish(comm, rows, state, step), resumed_from=done or None)
 
 
@@ -164,7 +162,13 @@ def _load_or_seed(
         points, centroids = to_kernel_types(rows.points, starts.centroids)
         return replace(rows, points=points), MiniBatchState(centroids.copy(), starts.weight_sums.copy())
     check_cluster_count(options.n_clusters, rows.total)
-    sample = rows if options.init_size is None else _sample(rows, options.init_size, options.seed)
+    sample = rows
+    if options.init_size is not None:
+        sample = _sample(rows, options.init_size, options.seed)
+        if not comm.allreduce(float(sample.row_weights.sum())):
+            raise InputError(
+                f"init_size={options.init_size}: all rows drawn for the initial centroids have weight 0: increase it"
+            )
     candidates = [_start(comm, sample, start, options) for start in starts]
     best = 0
     if len(candidates) > 1:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 import ripieno.kernels as kernels
 from ripieno.algorithms.kmeans.rows import WeightedRows
 
-#: Assignment methods.
 #: Number of groups that a row probes in the first iteration, and the minimum in later iterations.
 FIRST_PROBE_COUNT = 32
 MIN_PROBE_COUNT = 2
@@ -100,7 +99,7 @@ class Probes:
 
 
 class NearPasses(Probes):
-    """Near passes over this worker's rows, with all centroids in memory.
+    """Near passes over this worker's rows, with all centroids in memory. They use no bounds.
 
     Parameters
     ----------
@@ -109,6 +108,8 @@ class NearPasses(Probes):
     threads
         Number of threads.
     """
+
+    bounds_bytes = 0
 
     def __init__(self, rows: WeightedRows, n_clusters: int, threads: int) -> None:
         super().__init__(rows, n_clusters)
@@ -130,6 +131,14 @@ class NearPasses(Probes):
             probes=self.count,
             threads=self._threads,
         )
+
+    def assign(
+        self, centroids: NDArray[Any], labels: NDArray[np.int32], squared_distances: NDArray[np.float64]
+    ) -> None:
+        """Run a pass without sums."""
+        self.assign_accumulate(centroids, labels, squared_distances)
+
+    start = assign
 
     def sampled(
         self, centroids: NDArray[Any], squared_distances: NDArray[np.float64], number: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,23 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.clock import by_rank
-from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS, CheckpointOptions
+from ripieno.algorithms.clock import IterationClock, by_rank
 from ripieno.algorithms.kmeans import lloyd
-from ripieno.algorithms.kmeans.divided_program import DividedRun, best_run, choose_placement
+from ripieno.algorithms.kmeans.divided import DividedCentroids
+from ripieno.algorithms.kmeans.divided_store import DividedStore, PassProgress
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
-from ripieno.algorithms.kmeans.near import NO_LOSS, NearPasses
-from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
+from ripieno.algorithms.kmeans.placement import choose_placement
+from ripieno.algorithms.kmeans.rows import WeightedRows, fingerprint, load, mean_variance, take
 from ripieno.algorithms.kmeans.run_log import RunLog
-from ripieno.algorithms.kmeans.saved import BestRun, History, KMeansCheckpointer, KMeansFitState
-from ripieno.algorithms.kmeans.seeding import seed_centroids
+from ripieno.algorithms.kmeans.saved import BestRun, DividedCheckpoint, History, KMeansCheckpoint, KMeansFitState
+from ripieno.algorithms.kmeans.seeding import seed_centroids, seed_rows
+from ripieno.algorithms.kmeans.whole import WholeCentroids, passes_of
 from ripieno.algorithms.thread_model import in_thread_model
+from ripieno.checkpoints.iterations import NO_CHECKPOINTS, CheckpointOptions
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "kmeans"
 EXEMPLAR_CLUSTER_COUNT = 24
 EXEMPLARS_PER_CLUSTER = 12
 #: Approximate maximum number of seeding events per run.
@@ -69,37 +71,29 @@ class KMeansOptions:
 
 
 @dataclass(frozen=True)
-class KMeansPart:
-    """One worker's part of the result; `clustering.labels` are the labels of its rows.
-
-    If centroids are divided, `clustering` has only this worker's centroids, with these `numbers`.
-    """
+class KMeansRun:
+    """The run from one start. `laps` and `stages` cover the iterations of this process only."""
 
     clustering: lloyd.Clustering
     laps: list[tuple[float, float]]
     history: History
+    seed_s: float
+    stages: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class KMeansPart(KMeansRun):
+    """One worker's part of the result: its best run; `clustering.labels` are the labels of its rows."""
+
     row_count: int
     dtype: str
     host: str
     threads: int
     load_s: float
-    seed_s: float
     resumed_from: int | None
     cluster_sizes: NDArray[np.int64]
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]
-    numbers: NDArray[np.uint32] | None = None
-    stages: tuple[dict[str, float], ...] = ()
-
-
-@dataclass(frozen=True)
-class KMeansRun:
-    """The run from one start. `laps` covers the iterations of this process only."""
-
-    clustering: lloyd.Clustering
-    laps: list[tuple[float, float]]
-    history: History
-    seed_s: float
 
 
 @in_thread_model
@@ -125,7 +119,6 @@ def fit(
     check_cluster_count(options.n_clusters, rows.total)
     load_s = time.perf_counter() - begin
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
     emit = emit or comm.emit
     saves, is_near = options.checkpoint_options.folder is not None or comm.restarts_on_failure, options.assign == "near"
     placement = choose_placement(
@@ -133,13 +126,8 @@ def fit(
     )
     if comm.rank == 0:
         emit({"event": "centroids"} | asdict(placement))
-    best: KMeansRun | DividedRun
-    if placement.divided:
-        seeding = _report_seeding(comm, rows, options, emit)
-        best, resumed_from = best_run(comm, rows, options, facts, tol, emit, seeding)
-    else:
-        with closing(KMeansCheckpointer(comm, options.checkpoint_options, facts)) as checkpointer:
-            best, resumed_from = _best_run(comm, rows, options, tol, checkpointer, emit)
+    with _checkpoint(comm, rows, options, divided=placement.divided) as checkpoint:
+        best, resumed_from = _best_run(comm, rows, options, tol, checkpoint, placement.divided, emit)
     clustering = best.clustering
     if not np.isfinite(clustering.inertia):
         raise InputError(
@@ -150,21 +138,16 @@ def fit(
     largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTER_COUNT]
     exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS_PER_CLUSTER)
     return KMeansPart(
-        clustering=clustering,
-        laps=best.laps,
-        history=best.history,
+        **vars(best),
         row_count=rows.total,
         dtype=str(rows.points.dtype),
         host=comm.hosts[comm.rank],
         threads=comm.threads,
         load_s=load_s,
-        seed_s=best.seed_s,
         resumed_from=resumed_from,
         cluster_sizes=sizes,
         exemplar_clusters=largest,
         exemplar_rows=exemplars,
-        numbers=best.numbers if isinstance(best, DividedRun) else None,
-        stages=tuple(best.stages) if isinstance(best, DividedRun) else (),
     )
 
 
@@ -222,8 +205,27 @@ def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeans
         exemplar_clusters=best.exemplar_clusters,
         exemplar_rows=best.exemplar_rows,
         bounds_bytes=tuple(part.clustering.bounds_bytes for part in parts),
-        stages=best.stages,
+        stages=tuple(best.stages),
     )
+
+
+def _checkpoint(comm: Communicator, rows: WeightedRows, options: KMeansOptions, *, divided: bool) -> KMeansCheckpoint:
+    """Return the checkpoint of the fit."""
+    settings = options.checkpoint_options
+
+    def facts() -> dict[str, Any]:
+        facts = options.facts(rows)
+        if not divided:
+            return facts | {"centroids": "whole"}
+        return facts | {"some of the rows": fingerprint(comm, rows), "centroids": "divided"}
+
+    if not divided:
+        return KMeansCheckpoint(comm, NAME, settings, shared=True, facts=facts)
+    if settings.folder is not None and len(options.starts) > 1:
+        raise InputError(f"n_init={len(options.starts)}: expected 1 for a checkpoint of divided centroids")
+    if settings.every is not None and settings.folder is None:
+        raise InputError(f"every={settings.every}: divided centroids are saved only in a folder: expected checkpoint=")
+    return DividedCheckpoint(comm, NAME, settings, shared=True, facts=facts, rows=rows)
 
 
 def _best_run(
@@ -231,22 +233,28 @@ def _best_run(
     rows: WeightedRows,
     options: KMeansOptions,
     tol: float,
-    checkpointer: KMeansCheckpointer,
+    checkpoint: KMeansCheckpoint,
+    divided: bool,
     emit: Callable[[dict[str, Any]], None],
 ) -> tuple[KMeansRun, int | None]:
     """Return the run of least inertia, and the iteration at which a run resumed from a checkpoint, if any."""
-    saved = checkpointer.load(options.max_iter)
+    saved = checkpoint.progress(options.max_iter)
     best, best_saved = None, None
-    if saved is not None:
-        is_near = options.assign == "near"
-        checkpointer.check(saved, _assign(comm, rows, saved.before, 0, is_near=is_near).inertia, is_near=is_near)
+
+    def whole(centroids: NDArray[Any], iteration_count: int) -> lloyd.Clustering:
+        """Return the result of a run that ended with these centroids."""
+        passes = passes_of(rows, len(centroids), comm.threads, assign=options.assign, bounds="none")
+        return lloyd.clustering_at(WholeCentroids(comm, rows, centroids, passes, IterationClock()), iteration_count)
+
+    if saved is not None and saved.before is not None:
+        checkpoint.check(saved, whole(saved.before, 0).inertia, is_near=options.assign == "near")
         best_saved = saved.best
         if best_saved is not None:
-            clustering = _assign(comm, rows, best_saved.centroids, len(best_saved.history), is_near=is_near)
-            best = KMeansRun(clustering, [], best_saved.history, 0.0)
+            clustering = whole(best_saved.centroids, len(best_saved.history))
+            best = KMeansRun(clustering, [], best_saved.history, 0.0, [])
     for number in range(0 if saved is None else saved.run, len(options.starts)):
         saved_run = saved if saved is not None and saved.run == number else None
-        run = _run(comm, rows, number, options, tol, checkpointer, saved_run, best_saved, emit)
+        run = _run(comm, rows, number, options, tol, checkpoint, divided, saved_run, best_saved, emit)
         if best is None or run.clustering.inertia < best.clustering.inertia:
             best = run
             best_saved = BestRun(number, run.clustering.centroids, run.clustering.inertia, run.history)
@@ -254,32 +262,17 @@ def _best_run(
     return best, None if saved is None else saved.iteration
 
 
-def _assign(
-    comm: Communicator, rows: WeightedRows, centroids: NDArray[Any], iteration_count: int, *, is_near: bool
-) -> lloyd.Clustering:
-    """Return the result of a run that ended with these centroids."""
-    labels, distances, loss = np.empty(len(rows), np.int32), np.empty(len(rows)), NO_LOSS
-    if is_near:
-        near = NearPasses(rows, len(centroids), comm.threads)
-        near.assign_accumulate(centroids, labels, distances)
-        loss = near.measured(comm.allreduce(near.sampled(centroids, distances, 0)))
-    else:
-        kernels.assign(rows.points, centroids, labels, distances, threads=comm.threads)
-    inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
-    return lloyd.Clustering(centroids, labels, distances, inertia, iteration_count, bounds_bytes=0, loss=loss)
-
-
 def _digest(array: NDArray[Any]) -> str:
     return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=8).hexdigest()
 
 
-def _report_seeding(
-    comm: Communicator, rows: WeightedRows, options: KMeansOptions, emit: Callable[[dict[str, Any]], None]
-) -> Callable[[int, int], None]:
+def _seeding_progress(
+    comm: Communicator, rows: WeightedRows, options: KMeansOptions, run: int, emit: Callable[[dict[str, Any]], None]
+) -> Callable[[int], None]:
     """Return a callback that emits seeding events by the number of centroids chosen."""
     last_chosen = 0
 
-    def report(run: int, chosen: int) -> None:
+    def report(chosen: int) -> None:
         nonlocal last_chosen
         is_due = chosen in (0, options.n_clusters) or (chosen - last_chosen) * MAX_SEEDING_EVENTS >= options.n_clusters
         if comm.rank == 0 and is_due and (chosen == 0 or chosen > last_chosen):
@@ -304,53 +297,72 @@ def _run(
     number: int,
     options: KMeansOptions,
     tol: float,
-    checkpointer: KMeansCheckpointer,
+    checkpoint: KMeansCheckpoint,
+    divided: bool,
     saved: KMeansFitState | None,
     best: BestRun | None,
     emit: Callable[[dict[str, Any]], None],
 ) -> KMeansRun:
     begin = time.perf_counter()
-    start = options.starts[number]
-    if saved is not None:
-        centroids = np.array(saved.centroids, kernels.centroid_dtype(rows.points.dtype), order="C")
-    elif isinstance(start, np.ndarray):
-        centroids = np.array(start, kernels.centroid_dtype(rows.points.dtype), order="C")
+    if saved is None:
+        on_progress = _seeding_progress(comm, rows, options, number, emit)
+        centroids = _initial_centroids(comm, rows, options, options.starts[number], on_progress, divided=divided)
     else:
-        report_seeding = _report_seeding(comm, rows, options, emit)
-
-        def on_progress(chosen: int) -> None:
-            report_seeding(number, chosen)
-
-        on_progress(0)
-        centroids = seed_centroids(
-            comm,
-            rows,
-            init=options.init,
-            n_clusters=options.n_clusters,
-            seed=start,
-            on_progress=on_progress,
-        )
+        centroids = saved.centroids
     seed_s = time.perf_counter() - begin
     run_log = RunLog(comm, number, rows.total, emit, [] if saved is None else list(saved.history))
+    labels = None if saved is None else saved.labels
+    store: lloyd.CentroidStore
+    if isinstance(centroids, DividedCentroids):
+        on_part, is_near = PassProgress(comm, number, emit).on_part, options.assign == "near"
+        store = DividedStore(comm, rows, centroids, is_near=is_near, clock=run_log.clock, on_part=on_part)
+    else:
+        passes = passes_of(rows, len(centroids), comm.threads, assign=options.assign, bounds=options.bounds)
+        whole = WholeCentroids(comm, rows, centroids, passes, run_log.clock, keeps_before=checkpoint.used)
+        if saved is not None and saved.before is not None:
+            labels = whole.labels_at(saved.before)
+        store = whole
 
-    def save(reached: lloyd.LloydState) -> None:
-        checkpointer.save(
-            KMeansFitState(
-                number, reached.iteration, reached.centroids_before, centroids, reached.inertia, run_log.history, best
-            )
-        )
+    def save(iteration: int, inertia: float, labels: NDArray[np.int32]) -> None:
+        centroids, before, last_labels = store.saved(labels)
+        history = run_log.history
+        saved = KMeansFitState(number, iteration, centroids, before, last_labels, inertia, history, best)
+        checkpoint.save_progress(saved)
 
     clustering = lloyd.lloyd(
-        comm,
-        rows,
-        centroids,
+        store,
         max_iter=options.max_iter,
         tol=tol,
-        bounds=options.bounds,
-        assign=options.assign,
-        clock=run_log.clock,
-        on_iteration=run_log.add,
-        resume_from=None if saved is None else lloyd.LloydState(saved.iteration, saved.before, saved.inertia),
-        save=save if checkpointer.used else None,
+        on_iteration=lambda iteration, totals, shift: run_log.add(iteration, totals, shift, store.stages),
+        done=0 if saved is None else saved.iteration,
+        labels=labels,
+        save=save if checkpoint.used else None,
     )
-    return KMeansRun(clustering, run_log.laps, run_log.history, seed_s)
+    return KMeansRun(clustering, run_log.laps, run_log.history, seed_s, run_log.stages)
+
+
+def _initial_centroids(
+    comm: Communicator,
+    rows: WeightedRows,
+    options: KMeansOptions,
+    start: int | NDArray[Any],
+    on_progress: Callable[[int], None],
+    *,
+    divided: bool,
+) -> NDArray[Any] | DividedCentroids:
+    """Return the initial centroids: passed by the caller, or chosen by seeding."""
+    dtype, count = kernels.centroid_dtype(rows.points.dtype), options.n_clusters
+
+    def share(part: Callable[[int, int], NDArray[Any]]) -> DividedCentroids:
+        return DividedCentroids.by_number(comm, count, part, rows.points.shape[1], dtype)
+
+    if isinstance(start, np.ndarray):
+        whole = start if divided else np.array(start, dtype, order="C")
+    else:
+        arguments: Any = {"init": options.init, "n_clusters": count, "seed": start, "on_progress": on_progress}
+        on_progress(0)
+        numbers = seed_rows(comm, rows, **arguments) if divided else None
+        if numbers is not None:
+            return share(lambda first, end: take(comm, rows, numbers[first:end]))
+        whole = seed_centroids(comm, rows, **arguments)
+    return share(lambda first, end: whole[first:end]) if divided else whole

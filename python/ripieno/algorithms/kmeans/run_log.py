@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.kmeans.near import AssignmentLoss
+from ripieno.algorithms.kmeans.lloyd import PassTotals
 from ripieno.algorithms.kmeans.saved import History
 
 if TYPE_CHECKING:
@@ -34,6 +34,8 @@ class RunLog:
         Clock that separates computation from communication.
     laps
         Seconds of computation and communication of each iteration of this process.
+    stages
+        For divided centroids: seconds of each iteration of this process by stage.
     """
 
     comm: Communicator
@@ -43,23 +45,25 @@ class RunLog:
     history: History
     clock: IterationClock = field(default_factory=IterationClock)
     laps: list[tuple[float, float]] = field(default_factory=list)
+    stages: list[dict[str, float]] = field(default_factory=list)
 
-    def add(
-        self, iteration: int, inertia: float, squared_shift: float, compared: float, loss: AssignmentLoss, **more: Any
-    ) -> None:
-        """Record an iteration that has just ended; the event also contains `more`."""
+    def add(self, iteration: int, totals: PassTotals, squared_shift: float, stages: dict[str, float] | None) -> None:
+        """Record an iteration that has just ended."""
         compute_s, communication_s = lap = self.clock.lap()
         self.laps.append(lap)
-        self.history.append((inertia, squared_shift, compared, loss.recall, loss.gap))
+        loss = totals.loss
+        self.history.append((totals.inertia, squared_shift, totals.compared, loss.recall, loss.gap))
+        more = {} if stages is None else {"stages": stages}
+        self.stages.extend(more.values())
         if self.comm.rank == 0:
             self.emit(
                 {
                     "event": "iteration",
                     "run": self.number + 1,
                     "iteration": iteration,
-                    "inertia": inertia,
+                    "inertia": totals.inertia,
                     "squared_shift": squared_shift,
-                    "compared": compared,
+                    "compared": totals.compared,
                     "recall": loss.recall,
                     "gap": loss.gap,
                     "rows_per_s": self.row_count / max(compute_s + communication_s, 1e-9),

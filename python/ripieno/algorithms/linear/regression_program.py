@@ -9,8 +9,10 @@ Source: Higham, "Accuracy and stability of numerical algorithms", 2nd edition, 2
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +29,10 @@ from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemor
 from ripieno.kernels import SparsePoints
 
 if TYPE_CHECKING:
+    from ripieno.algorithms.clock import IterationClock
     from ripieno.comm.communicator import Communicator
+
+R = TypeVar("R")
 
 #: Smallest reciprocal of the condition number for which normal equations keep ten digits.
 MIN_RECIPROCAL_CONDITION = 1e-5
@@ -223,19 +228,42 @@ def _by_normal_equations(
     with clock.communicating():
         total = comm.reduce(scatter)
     iteration_log.end_iteration(stage="scatter matrix")
-    equations, coef, singular = None, None, None
-    if total is not None:
-        with clock.computing(), single_threaded_blas():
+    equations: _NormalEquations | None = None
+
+    def solve() -> tuple[NDArray[np.float64] | None, NDArray[np.float64] | None]:
+        nonlocal equations
+        assert total is not None, "rank 0 is the root"
+        with single_threaded_blas():
             equations, coef = _solved(total, width, options)
-            if coef is not None and options.has_singular:
-                singular = np.sqrt(np.maximum(linalg.eigvalsh(total[:width, :width])[::-1], 0.0))
-    if columns.dtype == np.float32:
-        coef = _refined(comm, columns, center, coef, equations, iteration_log)
+            if coef is None or not options.has_singular:
+                return coef, None
+            return coef, np.sqrt(np.maximum(linalg.eigvalsh(total[:width, :width])[::-1], 0.0))
+
+    def refine(coef: NDArray[np.float64], gradients: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool]:
+        assert equations is not None, "rank 0 has found weights"
+        with single_threaded_blas():
+            return equations.refine(coef, gradients)
+
+    coef, singular = _checked(comm, clock, width, solve)
+    if coef is not None and columns.dtype == np.float32:
+        coef = _refined(comm, columns, center, coef, refine, iteration_log)
     with clock.communicating():
         solution = None if coef is None else _solution(coef, center, width, singular, "normal")
         found: Solution | None = comm.broadcast(solution)
     iteration_log.end_iteration(stage="normal equations")
     return found
+
+
+def _checked(comm: Communicator, clock: IterationClock, width: int, compute: Callable[[], R]) -> R:
+    """Return what rank 0 computes, on all ranks; raise InputError on all ranks if its matrices are unusable."""
+
+    def checked() -> R:
+        try:
+            return compute()
+        except (RuntimeError, ValueError, linalg.LinAlgError) as error:
+            raise InputError(f"least squares of {width} columns: {error}") from error
+
+    return clock.on_root(comm, checked)
 
 
 def _solved(
@@ -258,28 +286,18 @@ def _refined(
     comm: Communicator,
     columns: MomentColumns,
     center: NDArray[np.float64],
-    coef: NDArray[np.float64] | None,
-    equations: _NormalEquations | None,
+    coef: NDArray[np.float64],
+    refine: Callable[[NDArray[np.float64], NDArray[np.float64]], tuple[NDArray[np.float64], bool]],
     iteration_log: IterationLog,
 ) -> NDArray[np.float64] | None:
-    """Refine the weights of rank 0, or None without a solution. Return None on every rank if they remain imprecise."""
+    """Refine the weights on rank 0. Return None on every rank if they remain imprecise."""
     clock = iteration_log.clock
     for _ in range(MAX_REFINEMENT_COUNT):
-        with clock.communicating():
-            coef = comm.broadcast(coef)
-        if coef is None:
-            return None
         with clock.computing():
             gradients = columns.gradients(center, coef, comm.threads)
         with clock.communicating():
-            total = comm.reduce(gradients)
-        is_precise = False
-        if total is not None:
-            assert equations is not None, "rank 0 has found weights"
-            with clock.computing(), single_threaded_blas():
-                coef, is_precise = equations.refine(coef, total)
-        with clock.communicating():
-            is_precise = comm.broadcast(is_precise)
+            total: Any = comm.reduce(gradients)
+        coef, is_precise = _checked(comm, clock, len(coef), partial(refine, coef, total))
         if is_precise:
             return coef
     return None
@@ -296,22 +314,12 @@ def _by_factors(
     clock, width = iteration_log.clock, columns.points.shape[1]
     with clock.computing():
         own = tsqr.factor(columns.centered_blocks(center, tsqr.block_rows(columns.count)), columns.count)
-    factor = tsqr.combined_factor(comm, own, clock)
+    # None on ranks other than 0.
+    factor: Any = tsqr.combined_factor(comm, own, clock)
     iteration_log.end_iteration(stage="QR factors")
-    solution: Solution | str | None = None
-    if factor is not None:
-        with clock.computing():
-            try:
-                solution = _of_factor(factor, center, width, row_count, options)
-            except (RuntimeError, np.linalg.LinAlgError) as error:
-                # Every rank raises the error.
-                solution = f"least squares of {width} columns: {error}"
-    with clock.communicating():
-        found: Solution | str = comm.broadcast(solution)
+    solution = _checked(comm, clock, width, lambda: _of_factor(factor, center, width, row_count, options))
     iteration_log.end_iteration(stage="least squares")
-    if isinstance(found, str):
-        raise InputError(found)
-    return found
+    return solution
 
 
 def _of_factor(

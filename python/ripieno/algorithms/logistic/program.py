@@ -11,7 +11,7 @@ Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regr
 from __future__ import annotations
 
 import time
-from contextlib import closing
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,15 +21,14 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import NO_CHECKPOINTS, CheckpointOptions, FitStates
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
 from ripieno.algorithms.logistic.rows import DenseRows, HessianSample, LogisticRows, Reals, SparseRows, sample_stride
-from ripieno.algorithms.logistic.saved import NAME, LogisticCheckpointer, parts_of
 from ripieno.algorithms.logistic.solvers import Iterate, Preconditioner, descend, first_iterate
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
-from ripieno.comm.agreement import agreement
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
+from ripieno.comm.agreement import agreement, on_root
 from ripieno.errors import CheckpointError, InputError
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
@@ -37,8 +36,11 @@ from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "logistic"
+#: Largest relative difference in mean loss of the same rows. The summation order depends on the number of workers.
+LOSS_RTOL = 1e-9
 #: Request codes of rank 0, in the first entry of its broadcast.
-END, LOSS, CURVATURE, SAMPLE, CHECKPOINT = 0.0, 1.0, 2.0, 3.0, 4.0
+END, LOSS, CURVATURE, SAMPLE, CHECKPOINT, LAST_CHECKPOINT = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0
 
 
 @dataclass(frozen=True)
@@ -108,22 +110,15 @@ def fit(
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
-    options.checkpoint_options.check(comm)
-    in_memory_only = (
-        CheckpointOptions(every=options.checkpoint_options.every) if comm.restarts_on_failure else NO_CHECKPOINTS
-    )
-    memory = FitStates(comm, NAME, shared=False, checkpoint_options=in_memory_only)
-    in_memory = [state for state in memory.load() if state is not None]
-    function = DistributedObjective(comm, rows, k, weight, options, iteration_log, memory)
-    outcome = None
-    if comm.rank == 0:
-        facts = {"classes": classes.tolist(), "rows": total, "columns": len(columns)}
-        outcome = _run_solver(function, start, options, facts, in_memory[0] if in_memory else None)
-    else:
-        function.serve_requests()
-    found: LogisticResult | CheckpointError = comm.broadcast(outcome)
-    if isinstance(found, CheckpointError):
-        raise found
+    facts = {"classes": classes.tolist(), "rows": total, "columns": len(columns)}
+    facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
+    with IterationCheckpoint(comm, NAME, options.checkpoint_options, shared=False, facts=lambda: facts) as checkpoint:
+        # Only rank 0 has an iterate to save.
+        saved = next((Iterate(**state) for state in checkpoint.load() if state is not None), None)
+        function = DistributedObjective(comm, rows, k, weight, options, iteration_log, checkpoint)
+        if comm.rank > 0:
+            function.serve_requests()
+        found = on_root(comm, lambda: _minimize(function, start, options, saved))
     return LogisticPart(
         coef=found.at.reshape(rows.column_count + 1, k),
         objective=found.value * options.strength * weight,
@@ -168,10 +163,10 @@ class DistributedObjective:
         weight: float,
         options: LogisticOptions,
         iteration_log: IterationLog,
-        memory: FitStates,
+        checkpoint: IterationCheckpoint,
     ) -> None:
         self._comm = comm
-        self._memory = memory
+        self._checkpoint = checkpoint
         self._rows = rows
         self._scale = 1 / weight
         self._penalty = 1 / (options.strength * weight)
@@ -241,12 +236,23 @@ class DistributedObjective:
         self._request[1:4] = 1.0, iterate.value, iterate.slope
         self._iteration_log.end_iteration(objective=iterate.value / self._penalty, gradient=iterate.slope)
 
-    def checkpoint(self, iterate: Iterate) -> None:
-        """Copy the iterate to the next rank's memory if the program is configured to restart after failures."""
-        count = iterate.iteration_count
-        if self._memory.saves_to_memory(count):
-            self._send_request(CHECKPOINT, np.full(self.size, count))
-            self._memory.save(count, parts_of(iterate))
+    def checkpoint(self, iterate: Iterate, *, last: bool = False) -> None:
+        """Save the iterate if it is due or if it is the `last`."""
+        if self._checkpoint.used:
+            count = iterate.iteration_count
+            self._send_request(LAST_CHECKPOINT if last else CHECKPOINT, np.full(self.size, count))
+            self._save(count, dict(vars(iterate)), last=last)
+
+    def _save(self, count: int, state: dict[str, Any] | None, *, last: bool) -> None:
+        if self._checkpoint.is_due(count, last=last):
+            self._checkpoint.save(count, state)
+
+    def check(self, saved: Iterate, current: Iterate) -> None:
+        """Raise CheckpointError if the rows have another value at the saved iterate."""
+        if not np.isclose(current.value, saved.value, rtol=LOSS_RTOL, atol=0.0):
+            raise self._checkpoint.other_fit(
+                f"its rows had a mean loss of {saved.value!r}, and these have {current.value!r}"
+            )
 
     def end(self) -> None:
         """Notify the other ranks that no request follows."""
@@ -265,8 +271,10 @@ class DistributedObjective:
                 )
             if self._request[0] == END:
                 return
-            if self._request[0] == CHECKPOINT:
-                self._memory.save(int(self._request[4]), None)
+            if self._request[0] in (CHECKPOINT, LAST_CHECKPOINT):
+                # After an error, rank 0 sends END, and then all ranks raise it.
+                with suppress(CheckpointError):
+                    self._save(int(self._request[4]), None, last=self._request[0] == LAST_CHECKPOINT)
                 continue
             if self._request[0] == SAMPLE:
                 self._reduce_sample_hessian()
@@ -318,54 +326,31 @@ class DistributedObjective:
         return gradient
 
 
-def _run_solver(
-    function: DistributedObjective,
-    start: Reals | None,
-    options: LogisticOptions,
-    facts: dict[str, Any],
-    in_memory: dict[str, Any] | None,
-) -> LogisticResult | CheckpointError:
-    """Run the solver on rank 0, then notify the other ranks that no request follows. Return its result or its error."""
-    facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
+def _minimize(
+    function: DistributedObjective, start: Reals | None, options: LogisticOptions, saved: Iterate | None
+) -> LogisticResult:
+    """Run the solver on rank 0, then notify the other ranks that no request follows."""
     try:
-        with closing(LogisticCheckpointer(options.checkpoint_options, facts)) as checkpointer:
-            return _minimize(
-                function, start, options, checkpointer, None if in_memory is None else Iterate(**in_memory)
-            )
-    except CheckpointError as error:
-        return error
+        first = first_iterate(function, _start_weights(function, start) if saved is None else saved.at)
+        if saved is not None:
+            # The saved value may be rounded differently, because the earlier fit may have summed in another order.
+            function.check(saved, first)
+            function.resume_after(saved.iteration_count)
+
+        def on_iteration(iterate: Iterate) -> None:
+            function.checkpoint(iterate)
+            function.record_iteration(iterate)
+
+        descent = descend(options.solver, function, saved or first, options.tol, options.max_iter, on_iteration)
+        iterate = descent.iterate
+        # A later fit may resume with more iterations or a smaller tolerance.
+        function.checkpoint(iterate, last=True)
+        if iterate.iteration_count == (saved.iteration_count if saved else 0):
+            # The report needs at least one iteration, even if the saved fit was complete.
+            function.resume_after(max(iterate.iteration_count - 1, 0))
+            function.record_iteration(iterate)
     finally:
         function.end()
-
-
-def _minimize(
-    function: DistributedObjective,
-    start: Reals | None,
-    options: LogisticOptions,
-    checkpointer: LogisticCheckpointer,
-    in_memory: Iterate | None,
-) -> LogisticResult:
-    saved = in_memory or checkpointer.load()
-    first = first_iterate(function, _start_weights(function, start) if saved is None else saved.at)
-    if saved is not None:
-        if in_memory is None:
-            # The saved value may be rounded differently, because the earlier fit may have summed in another order.
-            checkpointer.check(saved, first)
-        function.resume_after(saved.iteration_count)
-
-    def on_iteration(iterate: Iterate) -> None:
-        checkpointer.save(iterate)
-        function.checkpoint(iterate)
-        function.record_iteration(iterate)
-
-    descent = descend(options.solver, function, saved or first, options.tol, options.max_iter, on_iteration)
-    iterate = descent.iterate
-    # A later fit may resume with more iterations or a smaller tolerance.
-    checkpointer.save(iterate, last=True)
-    if iterate.iteration_count == (saved.iteration_count if saved else 0):
-        # The report needs at least one iteration, even if the saved fit was complete.
-        function.resume_after(max(iterate.iteration_count - 1, 0))
-        function.record_iteration(iterate)
     resumed_from = None if saved is None else saved.iteration_count
     return LogisticResult(iterate.at, iterate.value, iterate.iteration_count, descent.converged, resumed_from)
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -24,20 +23,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels.pairs as pairs
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
-from ripieno.algorithms.mds.saved import MdsCheckpointer, MdsFitState
+from ripieno.algorithms.mds.saved import MdsFitState
 from ripieno.algorithms.mds.sequences import Sequences
 from ripieno.algorithms.methods import DA_SMACOF
 from ripieno.algorithms.thread_model import in_thread_model
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, RowsInMemory
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+NAME = "mds"
 #: Minimum shift above zero, and scale of the random moves at each temperature, relative to the largest dissimilarity.
 MIN_SHIFT, MOVE_SCALE = 0.02, 3e-3
 #: At temperatures above zero, step lengths are doubled, except in the first and then every tenth iteration.
@@ -144,8 +144,10 @@ def fit(
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     descent = _Descent(comm, rows, options, iteration_log)
-    with closing(MdsCheckpointer(comm, options.checkpoint_options, options.facts(rows))) as checkpointer:
-        found = descent.run(checkpointer)
+    with IterationCheckpoint(
+        comm, NAME, options.checkpoint_options, shared=True, facts=lambda: options.facts(rows)
+    ) as checkpoint:
+        found = descent.run(checkpoint)
     best = found.best
     assert best is not None, "a start has ended"
     return MDSPart(
@@ -176,32 +178,35 @@ class _Descent:
         self._size = 0.0
         self.resumed_from: int | None = None
 
-    def run(self, checkpointer: MdsCheckpointer) -> MdsFitState:
+    def run(self, checkpoint: IterationCheckpoint) -> MdsFitState:
         """Run from the first start, or from a checkpoint, to the end of the last start."""
         starts = self._starts()
         drawn = next(starts)
         state = self._last = MdsFitState(at=drawn)
-        saved = checkpointer.load()
+        saved = next(map(MdsFitState.of, checkpoint.load()), None)
         if saved is not None:
             state = self._last = saved
             for _ in range(saved.start):
                 drawn = next(starts)
             self._iteration_log.iterations_before = self.resumed_from = saved.all_iterations
         step = self._majorization.step(state.at, self._shift(state.level))
-        if saved is not None:
-            checkpointer.check(saved, step.errors)
+        if saved is not None and not saved.is_at(step.errors):
+            raise checkpoint.other_fit(
+                f"its positions had the stress {saved.errors / 2!r}, and have {step.errors / 2!r} here"
+            )
         if self._options.method == DA_SMACOF:
             # At coinciding positions, the errors equal the squared dissimilarities.
             self._size = self._majorization.step(np.zeros_like(state.at)).errors
         while True:
-            state = self._descend(state, step, checkpointer)
+            state = self._descend(state, step, checkpoint)
             best = state.best
             if best is None or state.errors < best.errors:
                 state = replace(state, best=replace(state, best=None))
             if state.start + 1 == self._options.n_init:
                 # This state precedes the last iteration, so a resumed fit runs at least one iteration, which its report
                 # needs.
-                checkpointer.save(self._last, last=True)
+                if checkpoint.is_due(self._last.all_iterations, last=True):
+                    checkpoint.save(self._last.all_iterations, self._last.parts())
                 return state
             start = state.start + 1
             state = MdsFitState(
@@ -213,7 +218,7 @@ class _Descent:
             )
             step = self._majorization.step(state.at, self._shift(state.level))
 
-    def _descend(self, state: MdsFitState, step: MajorizationStep, checkpointer: MdsCheckpointer) -> MdsFitState:
+    def _descend(self, state: MdsFitState, step: MajorizationStep, checkpoint: IterationCheckpoint) -> MdsFitState:
         """Run from a start, or from the center of a descent, to the end of its last temperature or relocations."""
         while True:
             state = replace(state, errors=step.errors, squares=step.squares)
@@ -223,7 +228,8 @@ class _Descent:
                     return replace(state, converged=self._is_stable(state))
                 state, step = next_level
             self._last = state
-            checkpointer.save(state)
+            if checkpoint.is_due(state.all_iterations):
+                checkpoint.save(state.all_iterations, state.parts())
             is_doubled = self._shift(state.level) > 0 and state.in_level % PLAIN_STEP_INTERVAL != 0
             at = self._majorization.transform(step, state.at, doubled=is_doubled)
             step = self._majorization.step(at, self._shift(state.level))

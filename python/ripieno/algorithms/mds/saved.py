@@ -1,22 +1,16 @@
-"""Checkpoints of MDS fits: the state after an iteration, which determines all later iterations.
-
-All ranks have the state. Rank 0 writes it to a folder, also at the end of the fit.
-"""
+"""The state of an MDS fit after an iteration, which determines all later iterations. All ranks have it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
-
 if TYPE_CHECKING:
-    from ripieno.comm.communicator import Communicator
+    pass
 
-NAME = "mds"
 #: Largest relative difference in stress of the same dissimilarities on other processors.
 STRESS_RTOL = 1e-5
 
@@ -58,62 +52,15 @@ class MdsFitState:
     converged: bool = False
     best: MdsFitState | None = None
 
+    @classmethod
+    def of(cls, parts: dict[str, Any]) -> MdsFitState:
+        """Return the state with the given `parts`."""
+        return cls(**(parts | {"best": parts["best"] and cls.of(parts["best"])}))
 
-class MdsCheckpointer:
-    """Saves the state of a fit to a folder, and to memory if the program restarts after failures.
+    def parts(self) -> dict[str, Any]:
+        """Return the fields by name, as a checkpoint stores them."""
+        return vars(self) | {"best": self.best and self.best.parts()}
 
-    Without a folder and without restarts, it does nothing.
-
-    Parameters
-    ----------
-    comm
-        The ranks. All of them make each call.
-    checkpoint_options
-        Checkpoint settings.
-    facts
-        Facts that identify the fit, by name.
-
-    Raises
-    ------
-    CheckpointError
-        The folder cannot be used, or another process uses it.
-    """
-
-    def __init__(self, comm: Communicator, checkpoint_options: CheckpointOptions, facts: dict[str, Any]) -> None:
-        self._states = FitStates(comm, NAME, shared=True, checkpoint_options=checkpoint_options, facts=facts)
-
-    def load(self) -> MdsFitState | None:
-        """Return the progress of an earlier fit, or None.
-
-        Raises
-        ------
-        CheckpointError
-            The saved state is damaged or belongs to another fit.
-        """
-        found = self._states.load()
-        return _state(found[0]) if found else None
-
-    def check(self, saved: MdsFitState, errors: float) -> None:
-        """Raise CheckpointError if the dissimilarities have another stress at the saved positions."""
-        if not np.isclose(errors, saved.errors, rtol=STRESS_RTOL, atol=0.0):
-            self._states.raise_other_fit(
-                f"its positions had the stress {saved.errors / 2!r}, and have {errors / 2!r} here"
-            )
-
-    def save(self, state: MdsFitState, *, last: bool = False) -> None:
-        """Save the state after an iteration if the schedule requires it or if it is the `last`."""
-        self._states.save(state.all_iterations, _parts(state), last=last)
-
-    def close(self) -> None:
-        """Release the folder for other processes."""
-        self._states.close()
-
-
-def _parts(state: MdsFitState) -> dict[str, Any]:
-    parts = {each.name: getattr(state, each.name) for each in fields(state)}
-    return parts | {"best": None if state.best is None else _parts(state.best)}
-
-
-def _state(parts: dict[str, Any]) -> MdsFitState:
-    best = parts["best"]
-    return MdsFitState(**(parts | {"best": None if best is None else _state(best)}))
+    def is_at(self, errors: float) -> bool:
+        """Return whether these are the errors of the dissimilarities at its positions."""
+        return bool(np.isclose(errors, self.errors, rtol=STRESS_RTOL, atol=0.0))

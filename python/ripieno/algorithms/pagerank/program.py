@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -20,13 +19,13 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import check_weights
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, LocalGraph, load
-from ripieno.kernels.lookup import positions_of
+from ripieno.kernels.lookup import columns_of_ids, positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -99,14 +98,19 @@ def fit(
     exchange = _SingleRankExchange(local, power.ids) if comm.world_size == 1 else _RankExchange(comm, local, power.ids)
     configure_s = time.perf_counter() - begin
 
-    fit_facts = {} if options.checkpoint_options.folder is None else facts(comm, local, **options.facts())
-    states = FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=fit_facts)
-    saved = states.load()
+    checkpoint = IterationCheckpoint(
+        comm,
+        NAME,
+        options.checkpoint_options,
+        shared=False,
+        facts=lambda: facts(comm, local, **options.facts()),
+    )
+    saved = checkpoint.load()
     laps: list[tuple[float, float]] = []
     errors: list[float] = []
     if saved:
         errors, _, _, _ = saved[0]
-        states.check_iteration_limit(len(errors), options.max_iter - 1, f"max_iter={options.max_iter}")
+        checkpoint.check_iteration_limit(len(errors), options.max_iter - 1, f"max_iter={options.max_iter}")
     resumed_from = len(errors) or None
 
     def on_iteration(error: float, lap: tuple[float, float]) -> None:
@@ -126,13 +130,13 @@ def fit(
             )
 
     def save(dangling: float) -> None:
-        if states.used:
-            states.save(len(errors), (errors, dangling, power.ids[power.owned], power.ranks[power.owned]))
+        if checkpoint.is_due(len(errors)):
+            checkpoint.save(len(errors), (errors, dangling, power.ids[power.owned], power.ranks[power.owned]))
 
     if saved:
         power.resume_from(*columns_of_ids(power.ids, [(ids, ranks) for _, _, ids, ranks in saved]))
     resume_at = None if not saved else (len(errors), saved[0][1])
-    with closing(states):
+    with checkpoint:
         converged = _iterate(comm, local, power, exchange, options, on_iteration, save, resume_at)
     return PageRankPart(
         ids=power.ids[power.owned],

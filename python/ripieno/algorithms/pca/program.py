@@ -8,9 +8,9 @@ Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM R
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from ripieno import log
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.kernels import SparsePoints
@@ -194,14 +194,27 @@ def _by_scatter_matrix(
     with clock.communicating():
         total = comm.reduce(scatter)
     iteration_log.end_iteration(stage="scatter matrix")
-    axes = None
-    if total is not None:
-        with clock.computing(), single_threaded_blas():
-            axes = _axes_of_scatter(total / (row_count - 1), row_count, options.n_components)
-    with clock.communicating():
-        found: Axes = comm.broadcast(axes)
-    iteration_log.end_iteration(stage="eigenvectors")
-    return found
+
+    def axes() -> Axes:
+        assert total is not None, "rank 0 is the root"
+        with single_threaded_blas():
+            return _axes_of_scatter(total / (row_count - 1), row_count, options.n_components)
+
+    return _shared_axes(comm, axes, iteration_log, stage="eigenvectors")
+
+
+def _shared_axes(comm: Communicator, compute: Callable[[], Axes], iteration_log: IterationLog, stage: str) -> Axes:
+    """Return the axes that rank 0 computes, on all ranks."""
+
+    def checked() -> Axes:
+        try:
+            return compute()
+        except (ValueError, linalg.LinAlgError) as error:
+            raise InputError(f"the rows have no principal axes: {error}: scale the rows if they are large") from error
+
+    axes = iteration_log.clock.on_root(comm, checked)
+    iteration_log.end_iteration(stage=stage)
+    return axes
 
 
 def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, requested: int | float | None) -> Axes:
@@ -225,19 +238,17 @@ def _by_factors(
     clock = iteration_log.clock
     with clock.computing():
         own = tsqr.factor(columns.centered_blocks(mean, tsqr.block_rows(columns.count)), columns.count)
-    factor = tsqr.combined_factor(comm, own, clock)
+    # None on ranks other than 0.
+    factor: Any = tsqr.combined_factor(comm, own, clock)
     iteration_log.end_iteration(stage="QR factors")
-    axes = None
-    if factor is not None:
-        with clock.computing():
-            _, values, components = linalg.svd(factor, full_matrices=False)
-            variances = values**2 / (row_count - 1)
-            component_limit = min(row_count, columns.count)
-            axes = _select_axes(components, variances, float(variances.sum()), component_limit, options.n_components)
-    with clock.communicating():
-        found: Axes = comm.broadcast(axes)
-    iteration_log.end_iteration(stage="singular values")
-    return found
+
+    def axes() -> Axes:
+        _, values, components = linalg.svd(factor, full_matrices=False)
+        variances = values**2 / (row_count - 1)
+        component_limit = min(row_count, columns.count)
+        return _select_axes(components, variances, float(variances.sum()), component_limit, options.n_components)
+
+    return _shared_axes(comm, axes, iteration_log, stage="singular values")
 
 
 def _by_subspace(
@@ -259,13 +270,11 @@ def _by_subspace(
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
     squares = 0.0
     facts = {"n_components": requested, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
-    with closing(
-        FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
-    ) as states:
-        for saved in states.load():
+    with IterationCheckpoint(comm, NAME, options.checkpoint_options, shared=True, facts=lambda: facts) as checkpoint:
+        for saved in checkpoint.load():
             subspace = saved
-        done = states.done
-        states.check_iteration_limit(done, iterations, f"iterated_power={iterations}")
+        done = checkpoint.done
+        checkpoint.check_iteration_limit(done, iterations, f"iterated_power={iterations}")
         # The first event of this fit follows the last saved refinement.
         iteration_log.iterations_before = done
         for iteration in range(done, iterations + 1):
@@ -273,30 +282,29 @@ def _by_subspace(
                 product, squares = _scatter_product(columns, mean, subspace)
             with clock.communicating():
                 total = comm.reduce(product)
-            if total is not None:
-                with clock.computing():
-                    subspace = np.linalg.qr(total)[0]
-            with clock.communicating():
-                subspace = comm.broadcast(subspace)
+            subspace = clock.on_root(comm, partial(_orthonormal, total))
             iteration_log.end_iteration(stage=f"subspace {iteration}")
-            if iteration < iterations:
-                states.save(iteration + 1, subspace)
+            if iteration < iterations and checkpoint.is_due(iteration + 1):
+                checkpoint.save(iteration + 1, subspace)
     with clock.computing():
         own = tsqr.factor(_projected_blocks(columns, mean, subspace), size)
-    factor = tsqr.combined_factor(comm, own, clock)
+    # None on ranks other than 0.
+    factor: Any = tsqr.combined_factor(comm, own, clock)
     with clock.communicating():
         squares = comm.allreduce(squares)
-    axes = None
-    if factor is not None:
-        with clock.computing():
-            _, values, rotation = linalg.svd(factor, full_matrices=False)
-            variances = (values**2 / (row_count - 1))[:requested]
-            components = (rotation @ subspace.T)[:requested]
-            axes = _select_axes(components, variances, squares / (row_count - 1), component_limit, requested)
-    with clock.communicating():
-        found: Axes = comm.broadcast(axes)
-    iteration_log.end_iteration(stage="singular values")
-    return found
+
+    def axes() -> Axes:
+        _, values, rotation = linalg.svd(factor, full_matrices=False)
+        variances = (values**2 / (row_count - 1))[:requested]
+        components = (rotation @ subspace.T)[:requested]
+        return _select_axes(components, variances, squares / (row_count - 1), component_limit, requested)
+
+    return _shared_axes(comm, axes, iteration_log, stage="singular values")
+
+
+def _orthonormal(total: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    assert total is not None, "rank 0 is the root"
+    return np.linalg.qr(total)[0]
 
 
 def _scatter_product(

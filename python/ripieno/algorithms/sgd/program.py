@@ -13,7 +13,6 @@ section 1.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +22,12 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 import ripieno.kernels.sgd as kernels
 from ripieno.algorithms.class_scores import weight_count
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.iteration_log import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.input.matrix import LocalRows
 from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -170,14 +170,13 @@ def fit(
     batches = _batches(comm, rows, owners, len(state.features), step_count, options.seed)
     descent = kernels.DescentOptions(loss=options.loss, eta0=options.eta0, rows_per_step=rows.total / step_count)
     losses: list[float] = []
-    facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
-    with closing(
-        FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=facts)
-    ) as states:
-        saved = states.load()
+    with IterationCheckpoint(
+        comm, NAME, options.checkpoint_options, shared=False, facts=lambda: options.facts(rows)
+    ) as checkpoint:
+        saved = checkpoint.load()
         if saved:
             losses = saved[0][0]
-            states.check_iteration_limit(len(losses), options.max_iter, f"max_iter={options.max_iter}")
+            checkpoint.check_iteration_limit(len(losses), options.max_iter, f"max_iter={options.max_iter}")
             state.weights[:], state.squares[:] = columns_of_ids(state.features, [part for _, part in saved])
         resumed_from = len(losses) or None
         for epoch in range(len(losses), options.max_iter):
@@ -191,8 +190,8 @@ def fit(
                 and _epochs_without_improvement(losses, options.tol) >= options.no_improvement_epochs
             ):
                 break
-            if epoch + 1 < options.max_iter:
-                states.save(len(losses), (losses, (state.features, state.weights, state.squares)))
+            if epoch + 1 < options.max_iter and checkpoint.is_due(len(losses)):
+                checkpoint.save(len(losses), (losses, (state.features, state.weights, state.squares)))
     return SgdPart(state, rows.feature_count, rows.columns, rows.classes, losses, resumed_from)
 
 

@@ -8,18 +8,18 @@ Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
 from ripieno.graph import Graph, load
+from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -61,9 +61,10 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: Check
     reached = values.vertices == source
     if not comm.allreduce(bool(reached.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
-    fit_facts = facts(comm, local, source=source) if checkpoint_options.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
-        saved, steps = states.load(), states.done
+    with IterationCheckpoint(
+        comm, NAME, checkpoint_options, shared=False, facts=lambda: facts(comm, local, source=source)
+    ) as checkpoint:
+        saved, steps = checkpoint.load(), checkpoint.done
         if saved:
             distances, parents, reached = columns_of_ids(values.vertices, saved)
         resumed_from = steps or None
@@ -73,8 +74,8 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: Check
             reached = (received != NO_PARENT) & (distances == NOT_REACHED)
             parents[reached] = received[reached]
             steps += 1
-            if states.used:
+            if checkpoint.is_due(steps):
                 own = (each[values.is_owned] for each in (values.vertices, distances, parents, reached))
-                states.save(steps, tuple(own))
+                checkpoint.save(steps, tuple(own))
     is_owned = values.is_owned
     return BfsPart(values.vertices[is_owned], distances[is_owned], parents[is_owned], resumed_from)

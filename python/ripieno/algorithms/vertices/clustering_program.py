@@ -12,7 +12,6 @@ the coefficient.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
 from ripieno.algorithms.vertices.facts import facts
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Edges, Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
 from ripieno.kernels.lookup import positions_of
@@ -78,9 +77,10 @@ def fit(comm: Communicator, graph: Graph, block_edges: int, checkpoint_options: 
     lists = _Lists.of(edges, _distinct(np.concatenate([edges.sources, edges.targets])))
     # Triangles and links, by vertex.
     found = np.zeros((len(lists.ids), 2), np.int64)
-    fit_facts = facts(comm, local, blocks=block_count) if checkpoint_options.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
-        saved, done = states.load(), states.done
+    with IterationCheckpoint(
+        comm, NAME, checkpoint_options, shared=False, facts=lambda: facts(comm, local, blocks=block_count)
+    ) as checkpoint:
+        saved, done = checkpoint.load(), checkpoint.done
         earlier = np.zeros((len(ids), 2), np.int64)
         if saved:
             saved_ids, saved_rows = (np.concatenate(each) for each in zip(*saved, strict=True))
@@ -95,8 +95,8 @@ def fit(comm: Communicator, graph: Graph, block_edges: int, checkpoint_options: 
             if comm.world_size > 1:
                 others = _Lists.of(_gathered(comm, others.edges()), lists.ids)
             found += lists.triangles_with(others, comm.threads)
-            if states.used:
-                states.save(block + 1, (ids, totals()))
+            if checkpoint.is_due(block + 1):
+                checkpoint.save(block + 1, (ids, totals()))
         triangles, links = totals().T
     return ClusteringPart(ids, degrees[is_owned], triangles, links, block_count, done or None)
 

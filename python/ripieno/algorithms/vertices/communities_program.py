@@ -10,16 +10,16 @@ arXiv 2011.15028, section 2.3.2.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import partitioned_facts
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Edges, Graph, PartitionedGraph, most_frequent
+from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -57,14 +57,16 @@ def fit(comm: Communicator, graph: Graph, max_iter: int, checkpoint_options: Che
     """
     parts = _with_neighbors(comm, graph)
     vertices = labels = parts.vertices
-    fit_facts = partitioned_facts(comm, parts) if checkpoint_options.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
-        saved, done = states.load(), states.done
-        if saved:
-            states.check_iteration_limit(done, max_iter, f"max_iter={max_iter}")
-            (labels,) = columns_of_ids(vertices, saved)
-        resumed_from = done or None
+    with IterationCheckpoint(
+        comm, NAME, checkpoint_options, shared=False, facts=lambda: partitioned_facts(comm, parts)
+    ) as checkpoint:
+        saved, done = checkpoint.load(), checkpoint.done
         has_changed = True
+        if saved:
+            checkpoint.check_iteration_limit(done, max_iter, f"max_iter={max_iter}")
+            has_changed = saved[0][0]
+            (labels,) = columns_of_ids(vertices, [part for _, part in saved])
+        resumed_from = done or None
         while has_changed and done < max_iter:
             received = parts.send_along_edges(labels, "concat")
             assert received.offsets is not None, "messages are separate"
@@ -73,8 +75,8 @@ def fit(comm: Communicator, graph: Graph, max_iter: int, checkpoint_options: Che
             labels[places] = chosen
             has_changed = comm.allreduce(not np.array_equal(labels, previous), op="or")
             done += 1
-            if states.used:
-                states.save(done, (vertices, labels))
+            if checkpoint.is_due(done):
+                checkpoint.save(done, (bool(has_changed), (vertices, labels)))
     return CommunitiesPart(vertices, labels, done, resumed_from)
 
 

@@ -11,7 +11,6 @@ Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, s
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,11 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
+from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -64,18 +64,19 @@ def fit(comm: Communicator, graph: Graph, checkpoint_options: CheckpointOptions)
     # Components ignore the direction of edges.
     local = load(comm, graph, both_ways=False)
     names = local.vertices.ids
-    fit_facts = facts(comm, local) if checkpoint_options.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
-        saved, done = states.load(), states.done
+    with IterationCheckpoint(
+        comm, NAME, checkpoint_options, shared=False, facts=lambda: facts(comm, local)
+    ) as checkpoint:
+        saved, done = checkpoint.load(), checkpoint.done
         if saved:
             (names,) = columns_of_ids(local.vertices.ids, saved)
-        labels, round_count = _components(comm, local, names, done, states)
+        labels, round_count = _components(comm, local, names, done, checkpoint)
     is_owned = local.vertices.is_owned
     return ComponentsPart(local.vertices.ids[is_owned], labels[is_owned], round_count, done or None)
 
 
 def _components(
-    comm: Communicator, graph: LocalGraph, names: NDArray[np.int64], rounds: int, states: FitStates
+    comm: Communicator, graph: LocalGraph, names: NDArray[np.int64], rounds: int, checkpoint: IterationCheckpoint
 ) -> tuple[NDArray[np.int64], int]:
     """Return the smallest vertex of each vertex's component, and the number of rounds.
 
@@ -95,8 +96,8 @@ def _components(
         np.minimum.at(least, group_of, mixed(present))
         names = _inverse_mixed(comm.sparse_reduce(present, least[group_of], present, op="min", size=size))[places]
         rounds += 1
-        if states.used:
-            states.save(rounds, (vertices[is_owned], names[is_owned]))
+        if checkpoint.is_due(rounds):
+            checkpoint.save(rounds, (vertices[is_owned], names[is_owned]))
     smallest = np.full(len(present), size)
     np.minimum.at(smallest, places, vertices)
     labels = comm.sparse_reduce(present, smallest, present, op="min", size=size)[places]

@@ -11,18 +11,18 @@ sections 3.1 and 3.2; Flajolet and Martin, "Probabilistic counting algorithms fo
 
 from __future__ import annotations
 
-from contextlib import closing
 from math import comb
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Graph, load
 from ripieno.kernels.hashing import mixed
+from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -52,12 +52,13 @@ def fit(
     local = load(comm, graph)
     values = VertexValues(comm, local)
     strings = _initial_strings(values.vertices, string_count, seed)
-    fit_facts = facts(comm, local, strings=string_count, seed=seed) if checkpoint_options.folder is not None else {}
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
-        saved = states.load()
+    with IterationCheckpoint(
+        comm, NAME, checkpoint_options, shared=False, facts=lambda: facts(comm, local, strings=string_count, seed=seed)
+    ) as checkpoint:
+        saved = checkpoint.load()
         if saved:
             pairs = saved[0][0]
-            states.check_iteration_limit(states.done, max_iter, f"max_iter={max_iter}")
+            checkpoint.check_iteration_limit(checkpoint.done, max_iter, f"max_iter={max_iter}")
             (strings,) = columns_of_ids(values.vertices, [part for _, part in saved])
         else:
             pairs = [_estimate(comm, strings[values.is_owned])]
@@ -71,8 +72,8 @@ def fit(
                 return pairs, False, resumed_from
             strings = combined
             pairs.append(_estimate(comm, strings[values.is_owned]))
-            if states.used:
-                states.save(len(pairs) - 1, (pairs, (values.vertices[values.is_owned], strings[values.is_owned])))
+            if checkpoint.is_due(len(pairs) - 1):
+                checkpoint.save(len(pairs) - 1, (pairs, (values.vertices[values.is_owned], strings[values.is_owned])))
 
 
 def effective_diameter(pairs: list[float], share: float) -> float:

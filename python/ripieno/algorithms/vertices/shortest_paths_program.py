@@ -12,7 +12,6 @@ section 2, without the separation of light and heavy edges.
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,14 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import partitioned_facts
 from ripieno.algorithms.vertices.values import check_edge_weights
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, PartitionedGraph
 from ripieno.graph.edges import Redistribution
-from ripieno.kernels.lookup import positions_of
+from ripieno.kernels.lookup import columns_of_ids, positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -120,11 +119,14 @@ def fit(
         raise InputError(f"source={source}: the graph has no such vertex")
     delta = _default_delta(comm, weights, len(columns)) if delta is None else delta
     out_edges = _OutEdges(comm, parts)
-    fit_facts = {}
-    if checkpoint_options.folder is not None:
-        fit_facts = partitioned_facts(comm, parts, source=source, delta=delta)
-    with closing(FitStates(comm, NAME, shared=False, checkpoint_options=checkpoint_options, facts=fit_facts)) as states:
-        saved, steps = states.load(), states.done
+    with IterationCheckpoint(
+        comm,
+        NAME,
+        checkpoint_options,
+        shared=False,
+        facts=lambda: partitioned_facts(comm, parts, source=source, delta=delta),
+    ) as checkpoint:
+        saved, steps = checkpoint.load(), checkpoint.done
         if saved:
             distances, parents, is_open = columns_of_ids(vertices, saved)
         resumed_from = steps or None
@@ -138,8 +140,8 @@ def fit(
             decreased = out_edges.follow(places, distances).decrease(distances, parents)
             is_open[decreased.places] = True
             steps += 1
-            if states.used:
-                states.save(steps, (vertices, distances, parents, is_open))
+            if checkpoint.is_due(steps):
+                checkpoint.save(steps, (vertices, distances, parents, is_open))
 
 
 def _default_delta(comm: Communicator, weights: NDArray[np.float64] | None, edge_count: int) -> float:

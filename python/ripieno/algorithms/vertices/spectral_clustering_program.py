@@ -21,6 +21,7 @@ from ripieno.algorithms.kmeans.lloyd import Clustering, lloyd
 from ripieno.algorithms.kmeans.program import check_cluster_count
 from ripieno.algorithms.kmeans.rows import WeightedRows, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
+from ripieno.algorithms.kmeans.whole import WholeCentroids, passes_of
 from ripieno.algorithms.vertices import spectral_program
 from ripieno.graph import Graph
 
@@ -98,12 +99,10 @@ def _run(comm: Communicator, rows: WeightedRows, n_clusters: int, seed: int) -> 
     centroids = seed_centroids(
         comm, rows, init=KMEANS_INIT, n_clusters=n_clusters, seed=seed, on_progress=lambda chosen: None
     )
+    passes = passes_of(rows, n_clusters, comm.threads, assign="exact", bounds="auto")
     return lloyd(
-        comm,
-        rows,
-        centroids,
+        WholeCentroids(comm, rows, centroids, passes, IterationClock()),
         max_iter=KMEANS_MAX_ITER,
         tol=KMEANS_TOL * mean_variance(comm, rows),
-        clock=IterationClock(),
         on_iteration=lambda *measures: None,
     )

@@ -12,20 +12,20 @@ allreduce for commodity clusters", ICPP 2014, section I.A.2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import facts
 from ripieno.algorithms.vertices.values import VertexValues, check_weights
+from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, load
 from ripieno.kernels.hashing import mixed
+from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -105,17 +105,18 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     last = _orthonormal(_initial_vectors(values.vertices, count, options.seed), inner)
     basis, projected = last[:, :0], np.empty((0, 0))
     step_count, residual = 0, np.inf
-    fit_facts = {}
-    if options.checkpoint_options.folder is not None:
-        fit_facts = facts(comm, local, count=count, tol=options.tol, seed=options.seed)
-    with closing(
-        FitStates(comm, NAME, shared=False, checkpoint_options=options.checkpoint_options, facts=fit_facts)
-    ) as states:
-        saved = states.load()
+    with IterationCheckpoint(
+        comm,
+        NAME,
+        options.checkpoint_options,
+        shared=False,
+        facts=lambda: facts(comm, local, count=count, tol=options.tol, seed=options.seed),
+    ) as checkpoint:
+        saved = checkpoint.load()
         if saved:
-            step_count = states.done
+            step_count = checkpoint.done
             residual, projected, vectors, eigenvalues, _ = saved[0]
-            states.check_iteration_limit(step_count, options.max_iter, f"max_iter={options.max_iter}")
+            checkpoint.check_iteration_limit(step_count, options.max_iter, f"max_iter={options.max_iter}")
             basis, last = columns_of_ids(values.vertices, [part for *_, part in saved])
         resumed_from = step_count or None
         while residual > options.tol and last.shape[1] and step_count < options.max_iter:
@@ -131,9 +132,9 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
             for _ in range(2):
                 rest = _orthonormal(rest - basis @ inner(basis, rest), inner)
             last, step_count = rest, step_count + 1
-            if states.used:
+            if checkpoint.is_due(step_count):
                 own = (values.vertices[is_owned], basis[is_owned], last[is_owned])
-                states.save(step_count, (residual, projected, vectors, eigenvalues, own))
+                checkpoint.save(step_count, (residual, projected, vectors, eigenvalues, own))
     coordinates = basis[is_owned] @ vectors / roots[is_owned]
     return SpectralPart(values.vertices[is_owned], coordinates, 1 - eigenvalues, residual, step_count, resumed_from)
 

@@ -30,7 +30,6 @@ from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import HEARTBEAT_S, RENDEZVOUS_TIMEOUT_S, SHUTDOWN_S
 from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.launch.process.interruption import deferred_interrupt, interruptible
-from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 
 # Larger programs and arguments are sent to rank 0 only, which relays them to the others.
@@ -321,10 +320,10 @@ class EngineJob(ProcessJob[RemoteMember]):
         )
 
     def _send(self, request: RunRequest) -> None:
-        packed = pack(request, files_by_name=self._SHARES_FILES, read_only=True)
+        packed = packing.pack_for_process(request, files_by_name=self._SHARES_FILES, read_only=True)
         rest = without_rank_0_values(request)
         if rest is not request:
-            rest_packed = pack(rest, files_by_name=self._SHARES_FILES, read_only=True)
+            rest_packed = packing.pack_for_process(rest, files_by_name=self._SHARES_FILES, read_only=True)
             for member in self.members:
                 with suppress(ConnectionClosed):
                     member.channel.send_packed("run", packed if member.rank == 0 else rest_packed)

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.launch.limits import DELIVERY_HEARTBEATS, HEARTBEAT_S, MESSAGE_S, SHUTDOWN_S
 from ripieno.launch.process.channel import Channel, ConnectionClosed
-from ripieno.launch.process.shared_message import pack
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
@@ -72,7 +71,7 @@ class RemoteChannel(Channel):
             self._tunnel.wait(SHUTDOWN_S)
 
     def send(self, kind: str, value: Any = None) -> None:
-        self.send_packed(kind, pack(value, files_by_name=False))
+        self.send_packed(kind, packing.pack_for_process(value, files_by_name=False))
 
     def send_packed(self, kind: str, packed: packing.PackedValue) -> None:
         """Send a packed value. The same packed value may be sent to several members."""

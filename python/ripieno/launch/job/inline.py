@@ -21,9 +21,9 @@ from ripieno.launch.job.programs import Events, RankSession
 from ripieno.launch.job.stand_ins import forget, rank_values
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process.running import running
-from ripieno.launch.process.shared_message import as_received
 from ripieno.launch.racks import rack_of_this_host
 from ripieno.launch.supervisor import RankState, RankStatus
+from ripieno.wire.packing import as_received
 
 
 class InlineJob(Job):

@@ -23,9 +23,8 @@ from ripieno.launch.job.accumulators import AddFunction, Amounts, JobAccumulator
 from ripieno.launch.job.broadcast import Broadcast
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import CLOSING_S
-from ripieno.launch.process import shared_message
 from ripieno.launch.supervisor import RankStatus
-from ripieno.wire.packing import PackedValue
+from ripieno.wire import packing
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -537,9 +536,9 @@ class Job(ABC):
     @abstractmethod
     def _run(self, program: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]: ...
 
-    def _packed(self, value: Any) -> PackedValue:
+    def _packed(self, value: Any) -> packing.PackedValue:
         """Pack a value as rank 0 relays it, or raise `SerializationError`."""
-        return shared_message.pack(value, files_by_name=self._SHARES_FILES, read_only=True)
+        return packing.pack_for_process(value, files_by_name=self._SHARES_FILES, read_only=True)
 
     @abstractmethod
     def _resize(self, workers: int) -> None:

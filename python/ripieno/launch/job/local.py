@@ -30,7 +30,6 @@ from ripieno.launch.job.programs import RunRequest
 from ripieno.launch.job.result_collector import RankConnection, try_send
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import check_files, check_memory
-from ripieno.launch.process import main_module
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import ConnectionClosed, pair
 from ripieno.launch.process.forked import ForkedProcess, fork
@@ -38,6 +37,7 @@ from ripieno.launch.process.interruption import deferred_interrupt
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.shared_message import SharedMessage
 from ripieno.launch.replicas import replicas_environment
+from ripieno.wire import main_module
 from ripieno.wire.zero_copy import ZeroCopyArray
 
 # Workers use this array to test whether they can read this process's memory.

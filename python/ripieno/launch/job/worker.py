@@ -18,10 +18,10 @@ from ripieno.host import Core
 from ripieno.launch.binding import Binding, cpus_of_ranks
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import rank_values
-from ripieno.launch.process import main_module
 from ripieno.launch.process.channel import Channel, ConnectionClosed, inherited
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.waits import WaitReporter
+from ripieno.wire import main_module
 from ripieno.wire.zero_copy import can_read
 
 

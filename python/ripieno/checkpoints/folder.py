@@ -1,4 +1,4 @@
-"""Store checkpoints of a job in a folder: iteration, result, accumulators and the user's state.
+"""Store checkpoints of a job in a folder: iteration, states of the ranks, and facts that identify the job.
 
 The folder of a job holds a manifest and the blobs that it names by the BLAKE2 digest of their content. A new checkpoint
 is durable before any file of the last one is removed: first the blobs, then the manifest, each written to a temporary
@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import Any
 
 from ripieno import log
+from ripieno.checkpoints.values import PICKLE, Blob, blob_names, decode, encode
 from ripieno.errors import CheckpointError, InputError
 from ripieno.files import disk
 from ripieno.files.owners import WRITING, access_problem
 from ripieno.files.results import explain
-from ripieno.mapreduce.values import PICKLE, Blob, blob_names, decode, encode
 
 FORMAT = 1
 MANIFEST = "manifest"
@@ -41,12 +41,11 @@ _HEAD = re.compile(rb"ripieno checkpoint (\d+) ([0-9a-f]{64})\n")
 
 @dataclass(frozen=True)
 class CheckpointContents:
-    """Contents of a checkpoint: iterations done, last step's result, user's state, values of accumulators."""
+    """Contents of a checkpoint: iterations done, the states of the ranks, and the facts that identify their job."""
 
     iteration: int
     result: Any
     state: dict[Any, Any]
-    accumulators: list[Any]
 
 
 class _Torn(CheckpointError):
@@ -138,7 +137,7 @@ class Checkpoints:
             self._sweep()
         for each in torn:
             text = f"{str(each).partition(': delete')[0]}; an older one is used"
-            log.note("ripieno.mapreduce", text)
+            log.note("ripieno.checkpoints", text)
             warnings.warn(text, stacklevel=2)
         return found
 
@@ -189,7 +188,7 @@ class Checkpoints:
             "name": self._name,
             "program": self._program,
             "iteration": saved.iteration,
-            "values": encode((saved.result, saved.state, saved.accumulators), keep, objects=self._objects),
+            "values": encode((saved.result, saved.state), keep, objects=self._objects),
         }
         text = json.dumps(body, indent=1).encode()
         if self._manifests():
