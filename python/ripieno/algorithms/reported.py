@@ -252,6 +252,7 @@ def report_warning() -> AbstractContextManager[None]:
 def reported(fit: Fit) -> Fit:
     """Wrap a ``fit``: ranks compare their calls first, and `report_` is completed afterwards."""
     # Imported here, because workers import this module and must not import scikit-learn.
+    from ripieno.algorithms.column_choice import completed_signature
     from ripieno.algorithms.same_call import same_call
 
     compared = same_call(fit)
@@ -280,6 +281,7 @@ def reported(fit: Fit) -> Fit:
         logger.info("%s on %d rank%s: %s, %s", type(self).__name__, ranks, "s"[: ranks != 1], _outcome(self), duration)
         return result
 
+    cast(Any, wrapped).__signature__ = completed_signature(fit)
     return cast(Fit, wrapped)
 
 
