@@ -173,6 +173,8 @@ class FitOutput:
         written.
     words
         Names for rows and columns of the data.
+    draws
+        Whether the charts draw the positions.
     """
 
     algorithm: str
@@ -181,6 +183,7 @@ class FitOutput:
     facts: Mapping[str, Any]
     page: Callable[[], tuple[Mapping[str, str], Sequence[Charted]]]
     words: tuple[str, str] = ("rows", "columns")
+    draws: bool = False
 
 
 def target_of(name: str) -> NDArray[Any] | str:
@@ -257,6 +260,7 @@ def write_model(
             inputs=inputs,
             words=output.words,
             command=command_line(),
+            draws=output.draws,
         )
 
     return add_report(out, write)

@@ -25,7 +25,7 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.methods import KMEANS_ALGORITHMS, KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
 from ripieno.algorithms.own_rows import Source, open_for_fit
-from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.thread_model import check_thread_model
@@ -452,6 +452,7 @@ class KMeans(
         self.inertia_gap_ = best.clustering.loss.gap
         self.n_iter_ = best.clustering.iteration_count
         self.resumed_from_ = best.resumed_from
+        self._drawn = joined([part.drawn for part in parts])
         with report_warning():
             self.report_ = program.report(parts, source.column_count, total_s)
         found = np.count_nonzero(best.cluster_sizes)

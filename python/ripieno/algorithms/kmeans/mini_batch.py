@@ -18,7 +18,7 @@ from ripieno.algorithms.kmeans.estimator import KMeans, in_input_dtype
 from ripieno.algorithms.kmeans.mini_batch_program import MiniBatchOptions, MiniBatchPart, MiniBatchState
 from ripieno.algorithms.kmeans.program import check_cluster_count
 from ripieno.algorithms.own_rows import Source, open_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
+from ripieno.algorithms.reported import PlainReport, joined, reported
 from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
@@ -270,6 +270,8 @@ class MiniBatchKMeans(KMeans):
         self.labels_ = np.concatenate([part.labels for part in (parts if own is None else [parts[own.rank]])])
         self.inertia_ = parts[0].inertia
         self.resumed_from_ = parts[0].resumed_from
+        if self._is_fitting:
+            self._drawn = joined([part.drawn for part in parts])
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
-from ripieno.algorithms.kmeans.program import check_cluster_count, to_kernel_types
+from ripieno.algorithms.kmeans.program import check_cluster_count, labeled_rows, to_kernel_types
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.errors import InputError
@@ -77,7 +77,7 @@ class MiniBatchOptions:
 
 @dataclass(frozen=True)
 class MiniBatchPart:
-    """One worker's part of the result; the labels are the labels of its rows."""
+    """One worker's part of the result; the labels are the labels of its rows; `drawn` is as in `KMeansPart`."""
 
     state: MiniBatchState
     labels: NDArray[np.int32]
@@ -85,6 +85,7 @@ class MiniBatchPart:
     step_count: int
     row_count: int
     resumed_from: int | None = None
+    drawn: tuple[NDArray[Any], NDArray[np.int32]] | None = None
 
 
 def fit(
@@ -244,4 +245,4 @@ def _finish(comm: Communicator, rows: WeightedRows, state: MiniBatchState, step_
     inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
     if not np.isfinite(inertia):
         raise InputError(f"the rows lie too far apart for squared distances in {state.centroids.dtype}: scale them")
-    return MiniBatchPart(state, labels, inertia, step_count, rows.total)
+    return MiniBatchPart(state, labels, inertia, step_count, rows.total, drawn=labeled_rows(comm, rows, labels))

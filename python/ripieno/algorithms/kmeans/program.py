@@ -23,6 +23,7 @@ from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.run_log import RunLog
 from ripieno.algorithms.kmeans.saved import BestRun, History, KMeansCheckpointer, KMeansFitState
 from ripieno.algorithms.kmeans.seeding import seed_centroids
+from ripieno.algorithms.row_sample import drawn_positions
 from ripieno.algorithms.thread_model import in_thread_model
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
@@ -72,7 +73,8 @@ class KMeansOptions:
 class KMeansPart:
     """One worker's part of the result; `clustering.labels` are the labels of its rows.
 
-    If centroids are divided, `clustering` has only this worker's centroids, with these `numbers`.
+    If centroids are divided, `clustering` has only this worker's centroids, with these `numbers`. `drawn` has some of
+    its rows, (m, d), and their labels, (m,).
     """
 
     clustering: lloyd.Clustering
@@ -90,6 +92,7 @@ class KMeansPart:
     exemplar_rows: NDArray[np.int64]
     numbers: NDArray[np.uint32] | None = None
     stages: tuple[dict[str, float], ...] = ()
+    drawn: tuple[NDArray[Any], NDArray[np.int32]] | None = None
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,18 @@ def fit(
         exemplar_rows=exemplars,
         numbers=best.numbers if isinstance(best, DividedRun) else None,
         stages=tuple(best.stages) if isinstance(best, DividedRun) else (),
+        drawn=labeled_rows(comm, rows, clustering.labels),
     )
+
+
+def labeled_rows(
+    comm: Communicator, rows: WeightedRows, labels: NDArray[np.int32]
+) -> tuple[NDArray[Any], NDArray[np.int32]] | None:
+    """Return some of this worker's rows and their labels for the report, or None for sparse rows."""
+    if isinstance(rows.points, kernels.SparsePoints):
+        return None
+    positions = drawn_positions(rows.points, comm.world_size)
+    return rows.points[positions], labels[positions]
 
 
 def predict(

@@ -32,7 +32,7 @@ from ripieno.algorithms.linear.regression_program import RegressionOptions
 from ripieno.algorithms.methods import RIDGE_SOLVERS
 from ripieno.algorithms.metrics import r_squared
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
-from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import ObservedEstimator
@@ -127,6 +127,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             (float(solution.intercept[0]) if is_flat else solution.intercept) if self.fit_intercept else 0.0
         )
         self._store_solution(solution)
+        self._drawn = joined([part.drawn for part in parts])
         with report_warning():
             self.report_ = RunReport.of(
                 [part.record for part in parts],

@@ -36,7 +36,7 @@ from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
 from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, opening, own_points, own_weights
-from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
@@ -349,6 +349,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self.objective_, self.n_iter_ = first.objective, max(outcome.iteration_count, 1)
         self.resumed_from_ = outcome.resumed_from
         self.first_column_ = first.columns.start
+        self._drawn = joined([part.drawn for part in parts])
         self.n_features_in_ = len(first.columns)
         with report_warning():
             self.report_ = RunReport.of(

@@ -28,6 +28,7 @@ from ripieno.algorithms.linear.regression_program import load_targets
 from ripieno.algorithms.logistic.rows import DenseRows, HessianSample, LogisticRows, Reals, SparseRows, sample_stride
 from ripieno.algorithms.logistic.saved import NAME, LogisticCheckpointer, parts_of
 from ripieno.algorithms.logistic.solvers import Iterate, Metric, descend, first_iterate
+from ripieno.algorithms.row_sample import sample_positions
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.comm.agreement import agreement
 from ripieno.errors import CheckpointError, InputError
@@ -66,7 +67,10 @@ class LogisticResult:
 
 @dataclass(frozen=True)
 class LogisticPart:
-    """One worker's part of the result: the model, which all ranks share, and the worker's own record."""
+    """One worker's part of the result: the model, which all ranks share, and the worker's own record.
+
+    `drawn` has class numbers and scores of some of its rows, (m,) and (m, k).
+    """
 
     coef: Reals
     objective: float
@@ -75,6 +79,7 @@ class LogisticPart:
     columns: range
     row_count: int
     record: WorkerReport
+    drawn: tuple[NDArray[np.int64], Reals]
 
 
 def fit(
@@ -122,14 +127,16 @@ def fit(
     found: LogisticResult | CheckpointError = comm.broadcast(outcome)
     if isinstance(found, CheckpointError):
         raise found
+    coef = found.at.reshape(rows.column_count + 1, k)
     return LogisticPart(
-        coef=found.at.reshape(rows.column_count + 1, k),
+        coef=coef,
         objective=found.value * options.strength * weight,
         outcome=found,
         classes=classes,
         columns=columns,
         row_count=total,
         record=iteration_log.record(load_s),
+        drawn=rows.scored(sample_positions(len(rows.probabilities), comm.world_size), coef),
     )
 
 

@@ -22,7 +22,7 @@ from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
-from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -326,6 +326,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self.n_components_ = len(self.components_)
         self.n_samples_ = first.row_count
         self.solver_, self.resumed_from_ = first.solver, first.resumed_from
+        self._drawn = joined([None if part.drawn is None else (part.drawn,) for part in parts])
         with report_warning():
             self.report_ = RunReport.of(
                 [part.record for part in parts],
