@@ -211,6 +211,8 @@ def script() -> None:
         assert_type(comm, rp.Communicator)
         try:
             comm.allreduce(np.zeros(3))
+        except rp.CallTimeout as error:
+            print(error.wait, error.details)
         except rp.RankFailed as error:
             print(error.rank, error.host, error.results)
         except (rp.CollectiveMismatch, rp.InputError, rp.RipienoError):
