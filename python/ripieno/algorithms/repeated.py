@@ -47,7 +47,8 @@ def _code(name: str, value: Any, named: dict[str, Any]) -> str:
     return name if literal is None else literal
 
 
-def _literal(value: Any) -> str | None:
+def _literal(given: object) -> str | None:
+    value: Any = given
     if isinstance(value, Path):
         return repr(str(value))
     if value is None or type(value) in (str, int, float, bool):

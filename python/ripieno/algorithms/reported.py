@@ -316,9 +316,11 @@ def _about(model: Any, passed: Mapping[str, Any], drawn: tuple[NDArray[Any], ...
             name: np.asarray(centers[:MAX_PROFILE_COUNT, column], np.float64) for column, name in enumerate(names)
         }
     if hasattr(model, "coef_") and drawn is not None:
-        total = report.row_count
+        actual, predicted = drawn
         predictions = (
-            of_classes(*drawn, model.classes_, total) if hasattr(model, "classes_") else of_targets(*drawn, total)
+            of_classes(actual, predicted, model.classes_, report.row_count)
+            if hasattr(model, "classes_")
+            else of_targets(actual, predicted, report.row_count)
         )
     is_plane = points is not None and points.ndim == 2 and points.shape[1] >= 2
     return About(
