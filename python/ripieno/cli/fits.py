@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _UNLISTED = ("on_iteration",)
 
 fit_workers_option = counted_workers("Number of workers.", default=1, show_default=True)
-_on_failure_option = click.option(
+on_failure_option = click.option(
     "--on-failure",
     type=click.Choice(get_args(OnFailure)),
     default="raise",
@@ -147,7 +147,7 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add inputs, options of tables, output folder, workers, engine, threads, failures, trace, overwrite and quiet."""
     command = table_options(command)
-    ways: list[Callable[..., Any]] = [_on_failure_option, threads_option, engine_options, fit_workers_option]
+    ways: list[Callable[..., Any]] = [on_failure_option, threads_option, engine_options, fit_workers_option]
     options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
     for each in [*options, _inputs_argument]:
         command = each(command)
