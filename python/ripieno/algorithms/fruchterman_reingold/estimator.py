@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
-from ripieno._checks import check_count, number, whole
+from ripieno._checks import check_count, number, whole_number
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.fruchterman_reingold import program
 from ripieno.algorithms.fruchterman_reingold.program import LayoutOptions, LayoutPart
@@ -245,7 +245,7 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
 
     def _check_parameters(self) -> None:
         self._check_workers()
-        whole("dim", self.dim, 1, MOST_DIMENSIONS)
+        whole_number("dim", self.dim, 1, MOST_DIMENSIONS)
         check_count("iterations", self.iterations)
         if self.k is not None and not 0 < number("k", self.k, "expected a number > 0") < np.inf:
             raise InputError(f"k={self.k!r}: expected a number > 0")

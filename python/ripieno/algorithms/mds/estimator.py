@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ripieno._checks import check_count, number, whole
+from ripieno._checks import check_count, number, whole_number
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, check_columns, is_in_files, open_rows, rows_in_memory
 from ripieno.algorithms.iteration_log import RunReport
@@ -296,7 +296,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     def _options(self, comm: Communicator | None, init: Reals | None) -> MDSOptions:
         self._check_workers()
-        whole("n_components", self.n_components, 1, MOST_DIMENSIONS)
+        whole_number("n_components", self.n_components, 1, MOST_DIMENSIONS)
         check_count("max_iter", self.max_iter)
         if self.method not in MDS_METHODS:
             raise InputError(f"method={self.method!r}: expected one of {', '.join(MDS_METHODS)}")
