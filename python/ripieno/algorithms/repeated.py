@@ -47,16 +47,16 @@ def _code(name: str, value: Any, named: dict[str, Any]) -> str:
     return name if literal is None else literal
 
 
-def _literal(given: object) -> str | None:
-    value: Any = given
+def _literal(value: Any) -> str | None:
     if isinstance(value, Path):
         return repr(str(value))
     if value is None or type(value) in (str, int, float, bool):
         return repr(value)
     if is_dataclass(value) and type(value).__name__ in _FILES:
         # The source is the first parameter.
-        own = [each for each in fields(value) if each.name != "source" and getattr(value, each.name) != _default(each)]
-        texts = [_literal(value.source), *(_keyword(each.name, getattr(value, each.name)) for each in own)]
+        given = {each.name: getattr(value, each.name) for each in fields(value)}
+        changed = [each.name for each in fields(value) if each.name != "source" and given[each.name] != _default(each)]
+        texts = [_literal(given["source"]), *(_keyword(name, given[name]) for name in changed)]
         return None if None in texts else f"rp.input.{type(value).__name__}({', '.join(map(str, texts))})"
     if type(value) in (list, tuple) and len(value) <= MAX_LENGTH:
         inside = [_literal(each) for each in value]
