@@ -46,12 +46,23 @@ def test_frames_and_files_have_the_same_choice(tmp_path):
             # Later input may have all columns.
             np.testing.assert_allclose(model.predict(source), HOUSES["price"])
             assert model.score(source, "price") == pytest.approx(1)
+
+
+def test_classes_and_clusters_have_the_choice(tmp_path):
+    HOUSES.to_csv(tmp_path / "houses.csv", index=False)
+    for source in (HOUSES, tmp_path / "houses.csv"):
         model = rp.LogisticRegression().fit(source, "kind", columns=["area"])
         assert set(model.predict(source)) <= {"old", "new"}
         assert model.score(source, "kind") == pytest.approx(np.mean(model.predict(source) == HOUSES["kind"]))
         clusters = rp.KMeans(2, random_state=0).fit(source, columns=["area", "rooms"])
         assert clusters.feature_names_in_.tolist() == ["area", "rooms"]
         np.testing.assert_array_equal(clusters.predict(source), clusters.labels_)
+
+
+def test_an_estimator_without_target_ignores_y():
+    model = rp.KMeans(2, random_state=0).fit(HOUSES, "price", ignore=["name", "kind"])
+    assert model.feature_names_in_.tolist() == ["rooms", "area", "price"]
+    assert model.report_.about.target is None
 
 
 def test_wrong_names_list_the_names_there_are(tmp_path):

@@ -67,10 +67,10 @@ def completed_signature(fit: Callable[..., Any]) -> inspect.Signature:
     return signature.replace(parameters=[*own, *more])
 
 
-def choose(estimator: Any, passed: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def choose(estimator: Any, passed: Mapping[str, Any], given: Mapping[str, Any], *, has_target: bool) -> dict[str, Any]:
     """Return the arguments of a fit with only the chosen columns of the first one, and with the target as `y`.
 
-    The target is a column of a frame, or the name of a column of files.
+    The target is a column of a frame, or the name of a column of files. Without `has_target`, `y` is ignored.
 
     Raises
     ------
@@ -80,11 +80,11 @@ def choose(estimator: Any, passed: Mapping[str, Any], given: Mapping[str, Any]) 
     (first, X), y = next(iter(passed.items())), given.get("target")
     if y is not None and passed["y"] is not None:
         raise InputError(f"target={y!r}: y is passed, too: expected one of them")
-    y = passed["y"] if y is None else y
+    y = passed["y"] if y is None and has_target else y
     options = {name: given[name] for name in ("columns", "ignore", "id") if given.get(name)}
     found, y = chosen(X, y, options)
     estimator._chose_columns = found is not X
-    return {**passed, first: found, "y": y}
+    return {**passed, first: found, "y": y if has_target else passed["y"]}
 
 
 def chosen(X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -107,6 +107,7 @@ def same_call(fit: Fit) -> Fit:
     names = [each.name for each in own if each.name not in ("self", "comm", "rows")]
     declared = declared_by(fit)
     choice_names = () if declared is None else tuple(declared.__annotations__)
+    has_target = "target" in choice_names
 
     @functools.wraps(fit)
     def wrapped(self: Any, *args: Any, comm: Communicator | None = None, rows: Any = None, **kwargs: Any) -> Any:
@@ -116,7 +117,7 @@ def same_call(fit: Fit) -> Fit:
         passed = dict(given)
         try:
             if declared is not None:
-                passed = choose(self, given, choice)
+                passed = choose(self, given, choice, has_target=has_target)
         except InputError as error:
             if comm is None:
                 raise
@@ -138,7 +139,7 @@ def same_call(fit: Fit) -> Fit:
                 passed, rows = _read_splits(comm, self, rows, passed, is_graph=names[0] == "graph"), "own"
             fit(self, **passed, comm=comm, rows=rows)
         target = choice.get("target", given.get("y"))
-        if isinstance(target, str):
+        if isinstance(target, str) and (has_target or declared is None):
             self._target_name = target
         return self
 
