@@ -21,6 +21,7 @@ from ripieno.comm.functions import CFunction
 from ripieno.comm.mailbox import ANY_TAG, Message
 from ripieno.errors import (
     BroadcastError,
+    CallTimeout,
     CheckpointError,
     CollectiveMismatch,
     CommunicatorClosed,
@@ -85,6 +86,7 @@ __all__ = [
     "PCA",
     "BroadcastError",
     "CFunction",
+    "CallTimeout",
     "CheckpointError",
     "ClusteringCoefficients",
     "CollectiveMismatch",

@@ -51,6 +51,26 @@ class RankFailed(RipienoError):
         return f"{sentence}\n\nTraceback of rank {self.rank}:\n{self.traceback.rstrip()}"
 
 
+class CallTimeout(RipienoError, TimeoutError):
+    """A call waited longer for another rank than its time limit allows.
+
+    Parameters
+    ----------
+    wait : str
+        The rank, the call, the seconds, and the missing rank.
+    details : str
+        The waits of the other ranks, and the Python stacks of ranks that do not wait, as far as ranks have answered.
+    """
+
+    def __init__(self, wait: str, details: str = "") -> None:
+        super().__init__(wait, details)
+        self.wait = wait
+        self.details = details
+
+    def __str__(self) -> str:
+        return f"{self.wait}, longer than call_timeout_s" + (f"\n{self.details}" if self.details else "")
+
+
 class CollectiveMismatch(RipienoError):
     """Ranks called different collectives, or passed other sizes, types, shapes, keys or roots; lists the calls."""
 

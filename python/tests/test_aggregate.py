@@ -146,6 +146,33 @@ def test_a_column_that_the_key_names_twice_is_an_error(tmp_path, threads):
     threads(2, program)
 
 
+MALFORMED = [
+    ([("price", "sum")], "aggregations: a list: expected a dict"),
+    ({"total": "sum"}, "aggregation 'sum': expected \"count\", or a column and one of"),
+    ({"total": 5}, "aggregation 5: expected"),
+    ({"total": ()}, 'expected "count"'),
+    ({"total": ("price", ["sum"])}, 'expected "count"'),
+    ({"total": (["price"], "sum")}, 'expected "count"'),
+    ({"total": ("price", "total")}, 'expected "count"'),
+    ({3: "count"}, "aggregation 3: expected a name"),
+]
+
+
+def test_malformed_aggregations_are_errors_with_the_expected_form(tmp_path):
+    (tmp_path / "rows.csv").write_text("city,price\nBonn,3\n")
+    frame = rp.KeyedFrame(pa.table({"city": ["Bonn"], "price": [3]}), "city")
+
+    def program(comm):
+        for aggregations, message in MALFORMED:
+            with pytest.raises(rp.InputError, match=re.escape(message)):
+                rp.input.aggregate(tmp_path / "rows.csv", "city", aggregations, comm)
+            with pytest.raises(rp.InputError, match=re.escape(message)):
+                frame.aggregated(aggregations)
+
+    with rp.launch(workers=1) as job:
+        job.run(program)
+
+
 @pytest.fixture(scope="module")
 def sales(tmp_path_factory):
     """Return a folder of tables of several formats by year, and all of its rows."""

@@ -6,8 +6,9 @@ import gzip
 import os
 from pathlib import Path
 
+import click
 import pytest
-from ripieno.cli import main
+from ripieno.cli import COMMANDS, cli, main
 from varied import exhaustively
 
 #: Every option that names a result, with nonexistent input, which is detected later.
@@ -254,6 +255,55 @@ def test_former_names_of_options_work_and_are_hidden(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert {"--tol", "--max-iter", "--vertex-count", "-n,"} <= set(shown.split())
     assert not {"--tolerance", "--max-iterations", "--vertices", "-w,"} & set(shown.split())
+
+
+#: Former names of options, and names of other programs: only hidden aliases, if they exist.
+FORMER = {
+    *(
+        "--dim",
+        "--eps",
+        "--iterations",
+        "--max-iterations",
+        "--n-clusters",
+        "--n-components",
+        "--starts",
+        "--tolerance",
+    ),
+    *("--block", "--force", "--jobs", "--n-jobs", "--output", "--processes", "--silent", "--vertices", "--write"),
+}
+SHORT = {"-o": "--out", "-n": "--workers", "-k": "--clusters", "-q": "--quiet", "-v": "--verbose", "-m": "--module"}
+#: Commands with the options of other programs of their name, and numbers of repetitions that are no limit.
+OTHERS = {("grep", "-n"), ("grep", "-v"), ("grep", "-m"), ("bench threads", "--iterations")}
+#: The options of each command that runs an estimator.
+OF_FITS = {"--workers", "--threads", "--engine", "--on-failure", "--out", "--overwrite", "--quiet", "--verbose"}
+
+
+def all_commands():
+    """Yield the name and the options of every command, with those of its parts."""
+    context = click.Context(cli)
+    pending = [(name, cli.get_command(context, name)) for name in COMMANDS]
+    while pending:
+        name, command = pending.pop()
+        below = dict(getattr(command, "parts", {})) | getattr(command, "commands", {})
+        pending += [(f"{name} {word}", part) for word, part in below.items()]
+        yield name, [each for each in command.params if isinstance(each, click.Option)]
+
+
+def test_every_option_has_one_name_in_all_commands():
+    for name, options in all_commands():
+        shown = {word: option for option in options for word in option.opts}
+        former = {word for word in FORMER & shown.keys() if (name, word) not in OTHERS}
+        assert not former, f"ripieno {name} shows {former}"
+        for short, long in SHORT.items():
+            if short in shown and (name, short) not in OTHERS:
+                expected = {"module"} if short == "-m" else {long.removeprefix("--")}
+                assert shown[short].name in expected, f"ripieno {name} {short}"
+            if long in shown and (name, short) not in OTHERS:
+                assert short in shown[long].opts, f"ripieno {name} {long} has no {short}"
+        if {"--engine", "--out"} <= shown.keys() and name != "aggregate":
+            assert shown.keys() >= OF_FITS, f"ripieno {name} lacks {OF_FITS - shown.keys()}"
+        if "--quiet" in shown:
+            assert "--verbose" in shown, name
 
 
 def test_split_prints_only_the_path_if_it_is_quiet_and_replaces_its_partitions(folder, capsys):

@@ -48,7 +48,7 @@ def test_runs_are_shown_side_by_side(folder, capfd):
     assert cells(page, "inertia")[0] == f"{first['inertia']:.6g}"
     assert cells(page, "max_iter") == ["4", "300"] and cells(page, "random_state") == ["0", "7"]
     assert cells(page, "tol") == ["0.0001"] and "They read different inputs" not in page
-    assert page.count("<svg") == 2
+    assert page.count('<svg class="wide"') == page.count('<svg class="narrow"') == 2
 
 
 def test_stages_of_solvers_are_compared():

@@ -38,6 +38,7 @@ def test_too_few_slots_are_reported_with_numbers_and_a_remedy():
     "error",
     [
         errors.RankFailed(1, "host", "cause", "trace"),
+        errors.CallTimeout("rank 0: in barrier #0, waiting 5.0 s for rank 1", "rank 1 is here:"),
         errors.BroadcastError("the root is lost"),
         errors.CollectiveMismatch("rank 0 called a; rank 1 called b"),
         errors.RendezvousError("rank 1 is missing"),

@@ -242,6 +242,17 @@ sums = np.full(2 * size, rank + 1.0)
 comm.Reduce_scatter_block(None, sums)
 assert (sums[:2] == expected_sum).all()
 
+pairs = np.array([(1.5 + rank, rank)] * size).ravel()
+first = np.zeros(2)
+comm.Reduce_scatter_block(pairs, first, op=MPI.MINLOC)
+assert list(first) == [1.5, 0]
+try:
+    comm.Reduce_scatter_block(np.zeros(2 * size), np.zeros(2)[:1], op=MPI.MAXLOC)
+except ValueError:
+    pass
+else:
+    raise AssertionError("a pair is not divided")
+
 # Unequal parts, displacements
 mine = np.zeros(rank + 1)
 comm.Reduce_scatter(np.ones(size * (size + 1) // 2), mine, None)

@@ -33,7 +33,8 @@ def folder(tmp_path, monkeypatch):
     for name, rows, prices in [("prices", X, PRICE), ("later", MORE, MORE[:, 0])]:
         np.savetxt(f"{name}.csv", np.c_[rows, prices], "%.17g", ",", header=f"{names},price", comments="")
     np.savetxt("bare.csv", MORE, "%.17g", ",", header=names, comments="")
-    np.savetxt("other.csv", MORE, "%.17g", ",", header="d,c,b,a", comments="")
+    np.savetxt("other.csv", MORE[:, ::-1], "%.17g", ",", header="d,c,b,a", comments="")
+    np.savetxt("renamed.csv", MORE, "%.17g", ",", header="a,b,c,z", comments="")
     dump_svmlight_file(X, (PRICE > 5).astype(int), "dear.svm", zero_based=False)
     dump_svmlight_file(MORE, np.zeros(len(MORE)), "later.svm", zero_based=False)
     return tmp_path
@@ -153,7 +154,11 @@ def test_models_that_cannot_be_applied_are_reported(folder, capfd):
     assert "missing.npy" in error_text(capfd, "result", "missing.npy")
     assert "--method 'fly'" in error_text(capfd, "result", "more.npy", "--method", "fly")
     assert "has 5 columns, but KMeans was fitted on 4" in error_text(capfd, "result", "later.csv")
-    assert "feature names" in error_text(capfd, "ridge", "other.csv")
+    assert "renamed.csv has no such column: expected some of a, b, c, z" in error_text(capfd, "ridge", "renamed.csv")
+    # A saved model finds its columns by name.
+    assert main(["predict", "ridge", "other.csv", "-o", "by_name.npy", "-q"]) == 0
+    assert main(["predict", "ridge", "bare.csv", "-o", "in_order.npy", "-q"]) == 0
+    np.testing.assert_array_equal(np.load("by_name.npy"), np.load("in_order.npy"))
     with pytest.raises(rp.InputError, match="holds a result of `ripieno kmeans`: PCA reads results of `ripieno pca`"):
         rp.PCA.load("result")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import subprocess
@@ -16,6 +17,7 @@ import scipy.sparse
 from ripieno import algorithms, log
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
+from sklearn.metrics import confusion_matrix, roc_auc_score
 from test_report import PageReader
 
 RNG = np.random.default_rng(0)
@@ -147,12 +149,62 @@ def test_coefficients_have_the_names_of_columns_and_shares_of_the_variance_are_d
     assert "Variance along the axes" in rp.PCA(2).fit(TABLE).report_._repr_html_()
 
 
-def test_the_code_of_a_report_repeats_the_fit():
+def test_the_code_of_a_report_repeats_the_fit(tmp_path):
     model = rp.KMeans(3, random_state=0, workers=1).fit(TABLE)
 
-    again = eval(model.report_.about.code, {"rp": rp, "X": TABLE})
+    np.testing.assert_array_equal(repeated(model, X=TABLE).cluster_centers_, model.cluster_centers_)
+    start = TABLE.to_numpy()[[0, 40, 80]]
+    model = rp.KMeans(3, init=start).fit(TABLE, columns=["height", "width", "age"], id=None)
+    assert "# init: ndarray of shape (3, 3)" in model.report_.about.code
+    np.testing.assert_array_equal(repeated(model, X=TABLE, init=start).labels_, model.labels_)
+    TABLE.to_csv(tmp_path / "table.csv", index=False)
+    files = rp.input.TableFiles([tmp_path / "table.csv"], missing="drop", ignore=["width"])
+    model = rp.Ridge().fit(files, "age")
+    np.testing.assert_array_equal(repeated(model).coef_, model.coef_)
 
-    np.testing.assert_array_equal(again.cluster_centers_, model.cluster_centers_)
+
+def repeated(model, **names):
+    exec(model.report_.about.code, names)
+    return names["model"]
+
+
+def test_reports_show_the_predictions_of_their_rows():
+    regression = rp.LinearRegression().fit(TABLE, target="age").report_
+    predicted, residuals = regression.about.predictions.residuals
+    np.testing.assert_allclose(predicted + residuals, TABLE["age"])
+    page = regression._repr_html_()
+    assert "Residuals" in page and "R² on these rows" in page and "Target: &lt;b&gt;age" in page
+
+    classes = np.repeat(["low", "mid", "far"], 40)
+    model = rp.LogisticRegression().fit(TABLE, classes)
+    found = model.report_.about.predictions
+    np.testing.assert_array_equal(found.confusion, confusion_matrix(classes, model.predict(TABLE)))
+    assert found.score == model.score(TABLE, classes)
+    noisy = TABLE.assign(age=RNG.normal(size=120))
+    model = rp.LogisticRegression().fit(noisy[["age"]], LABELS)
+    (curve,) = model.report_.about.predictions.curves.values()
+    assert curve.area == pytest.approx(roc_auc_score(LABELS, model.decision_function(noisy[["age"]])))
+    page = model.report_._repr_html_()
+    assert "Confusion matrix" in page and "ROC curve" in page
+
+
+def test_predictions_of_a_report_are_bounded():
+    rows = RNG.normal(size=(20_000, 2))
+    found = rp.Ridge().fit(rows, rows[:, :1]).report_.about.predictions
+    assert (found.count, found.total, len(found.residuals[0])) == (10_000, 20_000, 1500)
+    assert "R² on 10,000 of these rows" in rp.Ridge().fit(rows, rows[:, 0]).report_._repr_html_()
+
+
+def test_ratings_held_out_are_compared():
+    model = rp.ALS(3, random_state=0).fit(RATINGS, test=RATINGS)
+    assert model.test_error_ == model.rmse(RATINGS)
+    assert "test error" in model.report_._repr_html_()
+    assert not hasattr(model.fit(RATINGS), "test_error_")
+
+
+def test_charts_have_a_form_for_narrow_pages():
+    page = rp.KMeans(3, random_state=0).fit(TABLE).report_._repr_html_()
+    assert page.count("svg class=&quot;narrow&quot;") == page.count("svg class=&quot;wide&quot;") == 3
 
 
 def test_the_report_of_a_command_has_its_line(tmp_path):
@@ -161,7 +213,11 @@ def test_the_report_of_a_command_has_its_line(tmp_path):
     done = subprocess.run([sys.executable, "-m", "ripieno.cli", *line], cwd=tmp_path, capture_output=True, timeout=250)
 
     assert done.returncode == 0
-    assert "ripieno kmeans x.npy --clusters 3 --quiet" in (tmp_path / "result/report.html").read_text()
+    page = (tmp_path / "result/report.html").read_text()
+    code = html.unescape(re.search(r'<pre class="scroll">(.*?)</pre>', page, re.DOTALL)[1])
+    assert code == f"cd {tmp_path}\nripieno kmeans x.npy --clusters 3 --quiet --overwrite"
+    # Clusters have their rows, as in a report from Python.
+    assert "The small points are 120 of the rows" in page
 
 
 def test_serialization_is_counted_where_objects_travel(world):

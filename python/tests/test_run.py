@@ -304,6 +304,40 @@ def test_a_long_wait_and_ctrl_c_show_who_waits_for_whom_and_where_the_missing_ra
     assert len([line for line in rest if line.startswith("  File ") and "ripieno/" in line]) <= 1, rest
 
 
+def test_ranks_share_one_import_of_the_package(tmp_path):
+    path = tmp_path / "parent.py"
+    line = "f\"{os.getppid()} {'numpy' in sys.modules} {sys.stdin.read()}\\n\""
+    # One write, so that lines of ranks are not mixed.
+    path.write_text(f"import os, sys\nos.write(1, {line}.encode())\n")
+    command = [*COMMAND, "-n", "3", "--no-prefix", path]
+    done = subprocess.run(command, env=clean_environment(), input="text", capture_output=True, text=True, timeout=250)
+    parents, imported, read = zip(*(line.split(" ", 2) for line in done.stdout.splitlines()), strict=True)
+    assert len(set(parents)) == 1 and set(imported) == {"True"}
+    # Rank 0 reads standard input.
+    assert sorted(read) == ["", "", "text"]
+
+
+def test_a_call_beyond_its_time_limit_ends_a_script(tmp_path):
+    path = tmp_path / "stuck.py"
+    path.write_text(textwrap.dedent(STUCK).replace("HOW", repr("run")))
+    done = subprocess.run(
+        [*COMMAND, "-n", "3", "--no-prefix", path],
+        env=clean_environment(RIPIENO_CALL_TIMEOUT_S="0.3"),
+        capture_output=True,
+        text=True,
+        timeout=250,
+    )
+    assert done.returncode != 0
+    for text in (
+        "in allreduce #0",
+        ", longer than call_timeout_s",
+        "for rank 1\n",
+        "rank 1 waits for no rank",
+        "in stuck",
+    ):
+        assert text in done.stderr, done.stderr
+
+
 def test_ranks_end_when_the_launcher_is_killed(script):
     launcher, pids = start_sleepers(script)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
+import ripieno as rp
 from ripieno.launch.process import waits
 from ripieno.launch.process.waits import RankPlace, WaitingRanks
 
@@ -42,3 +44,41 @@ def test_a_rank_that_does_not_read_questions_is_still_known(rank, monkeypatch):
     for _ in range(QUESTIONS):
         ranks.ask()
         assert ranks.answers(always=True) == ["rank 0 does not answer: it runs code that holds the interpreter"]
+
+
+def stuck():
+    threading.Event().wait()
+
+
+@pytest.mark.parametrize("of_job", [True, False])
+def test_a_call_beyond_its_time_limit_names_the_missing_rank_and_its_place(of_job):
+    def program(comm):
+        with comm.timeout(60 if of_job else 0.2):
+            comm.barrier()
+        with comm.timeout(0.2):
+            return stuck() if comm.rank == 1 else comm.allreduce(1.0)
+
+    def of_all_calls(comm):
+        return stuck() if comm.rank == 1 else comm.recv(1)
+
+    with rp.launch(workers=2, threads=1, **({"call_timeout_s": 0.5} if of_job else {})) as job:
+        with pytest.raises(rp.CallTimeout, match="longer than call_timeout_s") as caught:
+            job.run(of_all_calls if of_job else program)
+        where = "in recv" if of_job else "in allreduce #"
+        assert caught.value.wait.startswith(f"rank 0: {where}") and caught.value.wait.endswith("for rank 1")
+        assert "in stuck" in caught.value.details
+        assert job.run(lambda comm: comm.rank) == [0, 1]
+
+
+def test_a_time_limit_is_a_number_of_seconds(world):
+    def program(comm):
+        for wrong in (0, -1, True, "5", None):
+            with pytest.raises(rp.InputError, match="expected a number > 0"), comm.timeout(wrong):
+                pass
+        with comm.timeout(1.5):
+            inside = comm._call_timeout_s
+        return inside, comm._call_timeout_s
+
+    assert world(1).run(program) == [(1.5, float("inf"))]
+    with pytest.raises(rp.InputError, match="call_timeout_s=0: expected a positive number"):
+        rp.launch(2, call_timeout_s=0)

@@ -1,16 +1,17 @@
-"""Pages of the site from files outside docs/, and links that work in both places.
+"""Pages of the site from files outside docs/ and from notebooks, and links that work in both places.
 
 A hook of mkdocs. Files link to each other by their paths in the repository, so that links also work when browsing the
-repository. `from_repository` in mkdocs.yml lists the files outside docs/ that are pages.
+repository. `from_repository` in mkdocs.yml lists the files that are pages, besides the Markdown files in docs/.
 """
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -39,18 +40,32 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Rewrite links to pages of the site."""
     pages: dict[str, str] = config.extra["from_repository"]
     here = page.file.src_uri
-    return linked(markdown, pages.get(here, f"docs/{here}"), here, {source: page for page, source in pages.items()})
+    source = pages.get(here, f"docs/{here}")
+    # A page links to the notebook that it is made from as to a file.
+    others = {each: page for page, each in pages.items() if each != source}
+    return linked(markdown, source, here, others)
 
 
 def content_of(source: Path) -> str:
-    """Return a file as Markdown: pages unchanged, a folder of programs as one page, other text as a code block."""
+    """Return a file as Markdown: pages unchanged, a folder of programs as one page, a notebook with its output, other
+    text as a code block."""
     if source.is_dir():
         programs = (
             f"## {path.name}\n\n```python\n{path.read_text('utf-8')}```" for path in sorted(source.glob("*.py"))
         )
         return "\n\n".join(["# Examples", *programs]) + "\n"
     text = source.read_text("utf-8")
+    if source.suffix == ".ipynb":
+        return "\n\n".join(_of_cell(cell) for cell in json.loads(text)["cells"]) + "\n"
     return text if source.suffix == ".md" else f"# {source.name.capitalize()}\n\n```text\n{text}\n```\n"
+
+
+def _of_cell(cell: Mapping[str, Any]) -> str:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return source
+    printed = "".join(line for output in cell["outputs"] for line in output["text"])
+    return f"```python\n{source}\n```" + (f"\n\n```text\n{printed}```" if printed else "")
 
 
 def commands_page() -> str:

@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
 
+from ripieno.algorithms.column_choice import fitted_columns
 from ripieno.errors import InputError
 from ripieno.files.frames import arrow_stream_as_table, is_list, list_column, list_matrix, without_index
 from ripieno.files.sources import PathLike
@@ -95,6 +96,7 @@ def open_rows(estimator: BaseEstimator, X: Input, *, reset: bool, min_rows: int 
     InputError
         A file is invalid, or its columns differ from the columns of the fit.
     """
+    X = X if reset else fitted_columns(estimator, X)
     if is_in_files(X):
         source = open_source(X)
         check_columns(estimator, source, reset=reset)
@@ -216,6 +218,7 @@ def open_for_prediction(
 
     Targets that are strings are read as class numbers; unknown strings are read as -1.
     """
+    X = fitted_columns(estimator, X)
     if is_in_files(X) and target_name is not None:
         strings = None if classes is None or classes.dtype.kind != "U" else tuple(classes.tolist())
         source = open_source(X, None if strings is None else target_name, strings).including(target_name)

@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import wraps
-from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
@@ -22,7 +20,9 @@ from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno.algorithms.clock import IterationTime
+from ripieno.algorithms.predictions import Predictions, of_classes, of_targets
 from ripieno.algorithms.progress import Progress
+from ripieno.algorithms.repeated import repeating_code
 from ripieno.comm.thread_statistics import ThreadStatisticsStart
 from ripieno.files.results import ResultPath, write_text
 from ripieno.files.tables import check_format
@@ -36,10 +36,9 @@ logger = logging.getLogger("ripieno.algorithms")
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
-#: Maximum numbers of positions, cluster profiles, rows and coefficients that a page shows.
+#: Maximum numbers of positions, cluster profiles and coefficients that a page shows.
 MAX_POINT_COUNT = 3000
 MAX_PROFILE_COUNT = 50
-MAX_ROW_COUNT = 1500
 MAX_COEFFICIENT_COUNT = 30
 #: Counted statistics of a communicator.
 TRAFFIC = ("call_count", "seconds_communicating", "bytes_sent", "bytes_received", "seconds_serializing")
@@ -116,14 +115,17 @@ class About:
     profiles
         For clusters of rows with named columns: the name of each column, and its values by cluster.
     rows, row_clusters
-        A sample of the rows in the same plane, (m, 2), and the cluster of each, (m,), if the rows are in the caller's
-        memory.
+        A sample of the rows in the same plane, (m, 2), and the cluster of each, (m,), unless the rows are sparse.
     coefficients
         The largest coefficients of a linear model, by the name of their column, the largest first.
     coefficient_count
         Number of all coefficients.
     variance_shares
         Share of the variance of each axis, for principal components.
+    target
+        Name of the predicted column, if known.
+    predictions
+        Predictions for some of the rows.
     """
 
     estimator: str
@@ -139,6 +141,8 @@ class About:
     coefficients: Mapping[str, float] = field(default_factory=dict)
     coefficient_count: int = 0
     variance_shares: NDArray[np.float64] | None = None
+    target: str | None = None
+    predictions: Predictions | None = None
 
 
 def _shortened(value: object) -> str:
@@ -252,14 +256,15 @@ def report_warning() -> AbstractContextManager[None]:
 def reported(fit: Fit) -> Fit:
     """Wrap a ``fit``: ranks compare their calls first, and `report_` is completed afterwards."""
     # Imported here, because workers import this module and must not import scikit-learn.
+    from ripieno.algorithms.column_choice import completed_signature
     from ripieno.algorithms.same_call import same_call
 
-    compared = same_call(fit)
-    _, data_name, *_ = signature(fit).parameters
+    compared, called = same_call(fit), completed_signature(fit)
 
     @wraps(fit)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.__dict__.pop("report_", None)
+        for name in ("report_", "_drawn"):
+            self.__dict__.pop(name, None)
         start_s = time.perf_counter()
         self._is_fitting = True
         logger.info("%s begins", type(self).__name__)
@@ -272,38 +277,61 @@ def reported(fit: Fit) -> Fit:
                 listener.done()
         report = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - start_s)
         self.report_ = replace(report, ranks=self._facts_of_ranks)
+        drawn = self.__dict__.pop("_drawn", None)
         with report_warning():
-            data = args[0] if args else kwargs[data_name]
-            self.report_ = replace(self.report_, about=_about(self, data, report))
+            passed = called.bind(self, *args, **kwargs).arguments
+            del passed["self"]
+            self.report_ = replace(self.report_, about=_about(self, passed, drawn, report))
         duration = duration_text(time.perf_counter() - start_s)
         ranks = len(self._facts_of_ranks)
         logger.info("%s on %d rank%s: %s, %s", type(self).__name__, ranks, "s"[: ranks != 1], _outcome(self), duration)
         return result
 
+    cast(Any, wrapped).__signature__ = called
     return cast(Fit, wrapped)
 
 
-def _about(model: Any, data: Any, report: Any) -> About:
+def joined(parts: Sequence[tuple[NDArray[Any], ...] | None]) -> tuple[NDArray[Any], ...] | None:
+    """Return the rows of all ranks that a report shows, in rank order; None if a rank has none."""
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        return None
+    return tuple(np.concatenate(each) for each in zip(*found, strict=True))
+
+
+def _about(model: Any, passed: Mapping[str, Any], drawn: tuple[NDArray[Any], ...] | None, report: Any) -> About:
     names = [str(name) for name in getattr(model, "feature_names_in_", ())]
     centers = getattr(model, "cluster_centers_", None)
     points, sizes, profiles = getattr(model, "embedding_", getattr(model, "positions_", None)), None, {}
-    rows = clusters = None
+    rows = clusters = predictions = None
+    shares = getattr(model, "explained_variance_ratio_", None)
+    if shares is not None and drawn is not None:
+        (points,) = drawn
     if centers is not None:
         project = _plane_projection(centers)
         points, sizes = project(centers[:MAX_POINT_COUNT]), getattr(report, "cluster_sizes", None)
-        sample, clusters = _sample_rows(data, getattr(model, "labels_", None))
-        rows = None if sample is None else project(sample)
+        if drawn is not None:
+            rows, clusters = project(drawn[0]), drawn[1].astype(np.int64)
         profiles = {
             name: np.asarray(centers[:MAX_PROFILE_COUNT, column], np.float64) for column, name in enumerate(names)
         }
+    if hasattr(model, "coef_") and drawn is not None:
+        actual, predicted = drawn
+        predictions = (
+            of_classes(actual, predicted, model.classes_, report.row_count)
+            if hasattr(model, "classes_")
+            else of_targets(actual, predicted, report.row_count)
+        )
     is_plane = points is not None and points.ndim == 2 and points.shape[1] >= 2
     return About(
         estimator=type(model).__name__,
         outcome=_outcome(model),
         parameters=_parameters(model),
-        code=f"rp.{type(model).__name__}({_arguments(model)}).fit({_brief(data)})",
+        code=repeating_code(model, passed, _OMITTED_PARAMETERS),
         results={
-            name[:-1].replace("_", " "): float(value) for name, value in vars(model).items() if _is_result(name, value)
+            name[:-1].removeprefix("n_").replace("_", " "): float(value)
+            for name, value in vars(model).items()
+            if _is_result(name, value)
         },
         points=np.asarray(points, np.float64)[:MAX_POINT_COUNT] if is_plane and points is not None else None,
         sizes=sizes,
@@ -312,7 +340,9 @@ def _about(model: Any, data: Any, report: Any) -> About:
         row_clusters=clusters,
         coefficients=_largest_coefficients(model, names),
         coefficient_count=np.size(getattr(model, "coef_", ())),
-        variance_shares=getattr(model, "explained_variance_ratio_", None),
+        variance_shares=shares,
+        target=getattr(model, "_target_name", None),
+        predictions=predictions,
     )
 
 
@@ -335,7 +365,7 @@ def _largest_coefficients(model: Any, names: Sequence[str]) -> dict[str, float]:
 
 def _is_result(name: str, value: Any) -> bool:
     is_own = name.endswith("_") and not name.startswith(
-        ("_", "n_iter", "n_features", "n_steps", "resumed", "first_column")
+        ("_", "n_iter", "n_features", "n_samples", "n_steps", "resumed", "first_column", "noise_variance")
     )
     return is_own and isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
@@ -351,21 +381,6 @@ def _outcome(model: Any) -> str:
     return f"converged after {iterations}" if max_iter is not None else f"done after {iterations}"
 
 
-def _arguments(model: Any) -> str:
-    """Return the constructor arguments that differ from their defaults."""
-    changed = {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if name not in _OMITTED_PARAMETERS and not _is_default(model, name, value)
-    }
-    return ", ".join(f"{name}={_brief(value)}" for name, value in changed.items())
-
-
-def _is_default(model: Any, name: str, value: Any) -> bool:
-    default = signature(type(model)).parameters[name].default
-    return default is value or (isinstance(value, int | float | str | bool) and default == value)
-
-
 def _parameters(model: Any) -> dict[str, Any]:
     """Return all listed parameters.
 
@@ -375,31 +390,6 @@ def _parameters(model: Any) -> dict[str, Any]:
     if not isinstance(listed.get("engine"), str | None):
         listed["engine"] = repr(listed["engine"])
     return listed
-
-
-def _brief(value: Any) -> str:
-    """Return the value as Python code if that is short, else "X" for an array or the name of its type."""
-    if isinstance(value, str | int | float | bool | Path) or value is None:
-        return repr(str(value)) if isinstance(value, Path) else repr(value)
-    if isinstance(value, list | tuple) and len(value) <= 4:
-        inside = ", ".join(map(_brief, value))
-        return f"[{inside}]" if isinstance(value, list) else f"({inside}{',' if len(value) == 1 else ''})"
-    shape = getattr(value, "shape", None)
-    return "X" if shape is not None else type(value).__name__.lower()
-
-
-def _sample_rows(data: Any, labels: NDArray[Any] | None) -> tuple[NDArray[Any] | None, NDArray[np.int64] | None]:
-    """Return evenly spaced rows of data in memory and their clusters, or None for both."""
-    is_frame = type(data).__module__.partition(".")[0] == "pandas"
-    if labels is None or not (is_frame or isinstance(data, np.ndarray)) or len(labels) != len(data):
-        return None, None
-    count = min(len(data), MAX_ROW_COUNT)
-    chosen = np.arange(count) * len(data) // count
-    rows = data.iloc[chosen].to_numpy() if is_frame else data[chosen]
-    if rows.dtype.hasobject:
-        # For example, a column of lists is not numeric.
-        return None, None
-    return rows, np.asarray(labels[chosen], np.int64)
 
 
 def _plane_projection(centers: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[np.float64]]:

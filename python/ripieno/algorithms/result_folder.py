@@ -115,6 +115,8 @@ class FromResult(BaseEstimator):
 
     #: Name of the command.
     _command: ClassVar[str]
+    #: Whether later input may have further columns.
+    _chose_columns: bool
 
     def save(self, folder: ResultPath, *, overwrite: bool = False) -> None:
         """Write the fitted estimator to a folder, which `load` and ``ripieno predict`` read.
@@ -188,6 +190,7 @@ class FromResult(BaseEstimator):
         names = result.description.get("column_names")
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
+            model._chose_columns = True
         model._restore(result)
         return model
 

@@ -24,6 +24,7 @@ from scipy.sparse import issparse
 
 from ripieno import log
 from ripieno._types import Rows
+from ripieno.algorithms.column_choice import choose, declared_by
 from ripieno.algorithms.own_rows import opening, row_runs, rows_of
 from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_in, without_target
 from ripieno.errors import CollectiveMismatch, InputError
@@ -101,45 +102,64 @@ def same_call(fit: Fit) -> Fit:
         `rows` has an unknown value, or is passed without `comm`.
     """
     signature = inspect.signature(fit)
-    names = [name for name in signature.parameters if name not in ("self", "comm", "rows")]
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    signature = signature.replace(parameters=own)
+    names = [each.name for each in own if each.name not in ("self", "comm", "rows")]
+    declared = declared_by(fit)
+    choice_names = () if declared is None else tuple(declared.__annotations__)
+    has_target = "target" in choice_names
 
     @functools.wraps(fit)
     def wrapped(self: Any, *args: Any, comm: Communicator | None = None, rows: Any = None, **kwargs: Any) -> Any:
+        choice = {name: kwargs.pop(name) for name in choice_names if name in kwargs}
         bound = signature.bind(self, *args, **kwargs)
-        passed = {name: bound.arguments.get(name) for name in names}
+        given, refusal = {name: bound.arguments.get(name) for name in names}, None
+        passed = dict(given)
+        try:
+            if declared is not None:
+                passed = choose(self, given, choice, has_target=has_target)
+        except InputError as error:
+            if comm is None:
+                raise
+            refusal = str(error)
         if comm is None:
             if rows is not None:
                 raise InputError(f"rows={rows!r} without comm=: expected both, or neither")
             splits = splits_in(passed[names[0]])
-            if splits is None:
-                return fit(self, *args, **kwargs)
-            passed[names[0]] = _with_splits(passed[names[0]], splits)
-            return fit_on_ranks(self, fit.__name__, passed)
-        for name in ("_splits_read", "_row_runs", "_row_order"):
-            self.__dict__.pop(name, None)
-        rows, passed, has_splits = _agreed_call(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, passed)
-        if not has_splits:
-            return fit(self, **passed, comm=comm, rows=rows)
-        resolved = _read_splits(comm, self, rows, passed, is_graph=names[0] == "graph")
-        fit(self, **resolved, comm=comm, rows="own")
-        if isinstance(passed.get("y"), str):
-            self._target_name = passed["y"]
+            if splits is not None:
+                passed[names[0]] = _with_splits(passed[names[0]], splits)
+                return fit_on_ranks(self, fit.__name__, passed)
+            fit(self, **passed)
+        else:
+            for name in ("_splits_read", "_row_runs", "_row_order"):
+                self.__dict__.pop(name, None)
+            title = f"{type(self).__name__}.{fit.__name__}"
+            rows, passed, has_splits = _agreed_call(comm, self, title, rows, passed, refusal)
+            if has_splits:
+                passed, rows = _read_splits(comm, self, rows, passed, is_graph=names[0] == "graph"), "own"
+            fit(self, **passed, comm=comm, rows=rows)
+        target = choice.get("target", given.get("y"))
+        if isinstance(target, str) and (has_target or declared is None):
+            self._target_name = target
         return self
 
     return cast(Fit, wrapped)
 
 
 def _agreed_call(
-    comm: Communicator, estimator: Any, name: str, rows: Any, passed: dict[str, Any]
+    comm: Communicator, estimator: Any, name: str, rows: Any, passed: dict[str, Any], refusal: str | None
 ) -> tuple[Rows, dict[str, Any], bool]:
-    """Return whether rows are own or shared, the arguments of this rank, and whether any rank passes splits."""
+    """Return whether rows are own or shared, the arguments of this rank, and whether any rank passes splits.
+
+    `refusal` is the reason why this rank cannot read its rows, if that is known already.
+    """
     first = next(iter(passed))
-    splits, refusal = None, None
+    splits = None
     try:
         splits = splits_in(passed[first])
         passed[first] = arrow_stream_as_table(passed[first]) if splits is None else _with_splits(passed[first], splits)
     except InputError as error:
-        refusal = str(error)
+        refusal = refusal or str(error)
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
     parameters = {
         key: value for key, value in estimator.get_params(deep=False).items() if key not in _UNCOMPARED_PARAMETERS

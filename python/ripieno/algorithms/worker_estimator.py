@@ -45,6 +45,8 @@ class WorkerEstimator(BaseEstimator):
     # Whether splits of text without `y` are libsvm lines, and whether the model was fitted on such lines.
     _takes_libsvm = False
     _is_libsvm = False
+    # Whether the fit chose columns by name; later input may then have further columns.
+    _chose_columns = False
     # Facts of each rank in the last run.
     _facts_of_ranks: tuple[RankFacts, ...] = ()
 

@@ -154,19 +154,19 @@ def _fit_output(model: ALS, error: float | None) -> FitOutput:
             "exchanges": [str(way) for way in getattr(model.report_, "ways", ())],
             **({} if error is None else {f"test_{of_test}": error}),
         },
-        page=lambda: _page(model, error, of_test),
+        page=lambda: _page(model, error),
         words=("users", "items"),
     )
 
 
-def _page(model: ALS, error: float | None, of_test: str) -> tuple[dict[str, str], list[Charted]]:
+def _page(model: ALS, error: float | None) -> tuple[dict[str, str], list[Charted]]:
     from ripieno.report import Charted, charts
 
     steps = [step.measures for step in model.report_.iterations]
     tiles = {
         "ratings": f"{model.report_.rating_count:,}",
-        **({} if error is None else {f"{of_test.replace('_', ' ')} of the test": f"{error:.5g}"}),
-        **({} if model.implicit else {"root mean square error": f"{steps[-1]['rmse']:.5g}"}),
+        **({} if model.implicit else {"RMSE of these ratings": f"{steps[-1]['rmse']:.5g}"}),
+        **({} if error is None else {f"{'percentile rank' if model.implicit else 'RMSE'} of the test": f"{error:.5g}"}),
     }
     objective = [float(each["objective"]) for each in steps]
     chart = charts.line_chart("objective", {"objective": objective}, log=True)

@@ -213,6 +213,7 @@ def model_command(
 )
 @click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Number of runs.")
 @click.option(
+    "-o",
     "--out",
     type=LocalPath(*PAGES, dir_okay=False),
     metavar="PAGE.html",
@@ -291,7 +292,11 @@ def strategies_command(
     help="Alternating runs of each measurement.",
 )
 @click.option(
-    "--out", type=LocalPath(*PAGES, dir_okay=False), metavar="PAGE.html", help="Page with charts of the measurements."
+    "-o",
+    "--out",
+    type=LocalPath(*PAGES, dir_okay=False),
+    metavar="PAGE.html",
+    help="Page with charts of the measurements.",
 )
 @click.option(
     "--draw",

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _UNLISTED = ("on_iteration",)
 
 fit_workers_option = counted_workers("Number of workers.", default=1, show_default=True)
-_on_failure_option = click.option(
+on_failure_option = click.option(
     "--on-failure",
     type=click.Choice(get_args(OnFailure)),
     default="raise",
@@ -147,7 +147,7 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
 def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add inputs, options of tables, output folder, workers, engine, threads, failures, trace, overwrite and quiet."""
     command = table_options(command)
-    ways: list[Callable[..., Any]] = [_on_failure_option, threads_option, engine_options, fit_workers_option]
+    ways: list[Callable[..., Any]] = [on_failure_option, threads_option, engine_options, fit_workers_option]
     options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
     for each in [*options, _inputs_argument]:
         command = each(command)
@@ -173,6 +173,8 @@ class FitOutput:
         written.
     words
         Names for rows and columns of the data.
+    draws
+        Whether the charts draw the positions.
     """
 
     algorithm: str
@@ -181,6 +183,7 @@ class FitOutput:
     facts: Mapping[str, Any]
     page: Callable[[], tuple[Mapping[str, str], Sequence[Charted]]]
     words: tuple[str, str] = ("rows", "columns")
+    draws: bool = False
 
 
 def target_of(name: str) -> NDArray[Any] | str:
@@ -257,6 +260,7 @@ def write_model(
             inputs=inputs,
             words=output.words,
             command=command_line(),
+            draws=output.draws,
         )
 
     return add_report(out, write)

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
-from ripieno.cli.fits import checkpoint_options
+from ripieno.cli.fits import checkpoint_options, on_failure_option
 from ripieno.cli.options import (
     PathOrUrl,
     aliased_option,
     engine_options,
     overwrite_option,
+    quiet_option,
     threads_option,
     trace_option,
     workers_option,
@@ -25,6 +26,7 @@ _OPTIONS = (
     workers_option,
     engine_options,
     threads_option,
+    on_failure_option,
     aliased_option(
         "--vertex-count",
         aliases=["--vertices"],
@@ -39,6 +41,7 @@ _OPTIONS = (
     ),
     checkpoint_options,
     trace_option,
+    quiet_option,
 )
 
 _INPUTS = """

@@ -150,6 +150,7 @@ def _fit_output(model: FruchtermanReingold, graph: Graph) -> FitOutput:
         },
         page=lambda: _page(model, graph),
         words=("vertices", "edges"),
+        draws=True,
     )
 
 

@@ -185,18 +185,4 @@ def _page(model: MDS) -> tuple[dict[str, str], list[Charted]]:
         charts.line_chart("stress", charted),
     )
     tiles = {"normalized stress": f"{model.normalized_stress_:.5g}", "iterations": f"{model.n_iter_:,}"}
-    return tiles, [_drawn(model), convergence]
-
-
-def _drawn(model: MDS) -> Charted:
-    from ripieno.report import Charted, scatter
-
-    count = len(model.embedding_)
-    some = "" if count <= scatter.POINT_LIMIT else f" {scatter.POINT_LIMIT:,} of {count:,} points."
-    if model.embedding_.shape[1] < 3:
-        return Charted("Positions", f"The points.{some}", scatter.scatter_chart("points", model.embedding_))
-    return Charted(
-        "Positions",
-        f"The points, in the first three dimensions. They turn, and stop under the mouse pointer.{some}",
-        scatter.turning_chart("points", model.embedding_),
-    )
+    return tiles, [convergence]

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import log
+from ripieno._types import OnFailure
 from ripieno.dashboard import shared_dashboard
 from ripieno.errors import InputError
 from ripieno.files.npy import read_array
@@ -254,7 +255,11 @@ def check_files(
 
 
 def communicator(
-    workers: int | None, threads: int | None, trace: Path | None, engine: str | Engine = "local"
+    workers: int | None,
+    threads: int | None,
+    trace: Path | None,
+    engine: str | Engine = "local",
+    on_failure: OnFailure = "raise",
 ) -> Communicator | None:
     """Return the communicator of the ranks of the launcher that started this command, or None without a launcher.
 
@@ -263,11 +268,12 @@ def communicator(
     InputError
         If the command got options that belong to the launcher.
     """
-    asks_for_workers = workers is not None or trace is not None or engine != "local"
+    asks_for_workers = workers is not None or trace is not None or engine != "local" or on_failure != "raise"
     if not under_launcher(asks_for_workers):
         return None
     if asks_for_workers:
         raise InputError(
-            "--workers, --engine and --trace are options of the launcher that started this command as a rank"
+            "--workers, --engine, --on-failure and --trace are options of the launcher that started this command as a "
+            "rank"
         )
     return init(threads=threads)

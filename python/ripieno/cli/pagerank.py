@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ripieno import log
+from ripieno._types import OnFailure
 from ripieno.cli.fits import max_iter_option, tol_option
 from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option
 from ripieno.cli.options import (
     LocalPath,
     check_files,
     communicator,
-    quiet_option,
     top_option,
 )
 from ripieno.files.results import ResultPath, write_text
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 @weighted_option
 @top_option("vertices of the highest ranks")
 @click.option("--report", type=LocalPath(".json"), help="JSON file to write: error and seconds per iteration and rank.")
-@quiet_option
 def pagerank_command(
     inputs: tuple[str, ...],
     tables: list[str] | TableFiles,
@@ -68,6 +67,7 @@ def pagerank_command(
     top: int,
     report: Path | None,
     trace: Path | None,
+    on_failure: OnFailure,
     quiet: bool,
 ) -> None:
     """Rank the vertices of the graph with the edges in INPUTS.
@@ -87,7 +87,7 @@ def pagerank_command(
 
     check_files(inputs, out, trace, report, overwrite=overwrite)
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
-    comm = communicator(workers, threads, trace, engine)
+    comm = communicator(workers, threads, trace, engine, on_failure)
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)
     progress = PageRankProgress(console, quiet=quiet)
@@ -98,6 +98,7 @@ def pagerank_command(
         workers=workers or 1,
         engine=engine,
         threads=threads,
+        on_failure=on_failure,
         checkpoint=checkpoint,
         every=every,
         on_iteration=progress.on_event,

@@ -8,7 +8,8 @@ import click
 from numpy.typing import NDArray
 
 from ripieno import algorithms
-from ripieno.cli.fits import fit_workers_option
+from ripieno._types import OnFailure
+from ripieno.cli.fits import fit_workers_option, on_failure_option
 from ripieno.cli.options import (
     PathOrUrl,
     dashboard_option,
@@ -54,6 +55,7 @@ APPLIED = {
 @fit_workers_option
 @engine_options
 @threads_option
+@on_failure_option
 @overwrite_option
 @dashboard_option
 @quiet_option
@@ -66,6 +68,7 @@ def predict_command(
     workers: int,
     engine: str | Engine,
     threads: int | None,
+    on_failure: OnFailure,
     overwrite: bool,
     quiet: bool,
 ) -> None:
@@ -95,7 +98,8 @@ def predict_command(
     chosen = method or methods[0]
     if chosen not in methods:
         raise InputError(f"--method {chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
-    model = getattr(algorithms, estimator).load(result).set_params(workers=workers, threads=threads, engine=engine)
+    model = getattr(algorithms, estimator).load(result)
+    model.set_params(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
     ids = None
     if isinstance(tables, TableFiles) and tables.id is not None:
         check_format(out, [end for end in TABLE_FORMATS if end != ".npz"])

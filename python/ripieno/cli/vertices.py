@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from ripieno._types import OnFailure
 from ripieno.cli.fits import clusters_option, max_iter_option, seed_option, tol_option
 from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option
 from ripieno.cli.options import aliased_option, check_files, communicator
@@ -39,6 +40,8 @@ def _fit(
     checkpoint: str | None,
     every: int | None,
     trace: Path | None,
+    on_failure: OnFailure,
+    quiet: bool,
     directed: bool = True,
     weighted: bool | None = False,
     source: str | None = None,
@@ -50,13 +53,15 @@ def _fit(
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
     if source is not None:
         model.source = int(source) if graph.labels is None and source.isdecimal() else source
-    comm = communicator(workers, threads, trace, engine)
+    comm = communicator(workers, threads, trace, engine, on_failure)
     with traced(trace):
-        model.set_params(workers=workers or 1, engine=engine, threads=threads, checkpoint=checkpoint, every=every)
+        model.set_params(workers=workers or 1, engine=engine, threads=threads, on_failure=on_failure)
+        model.set_params(checkpoint=checkpoint, every=every)
         model.fit(graph, comm=comm)
     if comm is not None and comm.rank != 0:
         return
-    print_resumed(model)
+    if not quiet:
+        print_resumed(model)
     if out is not None:
         write_table(columns(model), out)
     click.echo(summary(model))

@@ -6,8 +6,9 @@ import ctypes
 import os
 import traceback
 import weakref
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -93,6 +94,9 @@ class CallBase:
         self._failure: RipienoError | None = None
         # Agreements with the other ranks; after a failure they have a world of their own.
         self._agreements: Agreements | None = None
+        # Longest wait of a call for another rank, in seconds, and a function that notifies of a change of this limit.
+        self._call_timeout_s = float("inf")
+        self._on_timeout_change: Callable[[], None] | None = None
         self._is_forked = False
         _open_communicators.add(self)
 
@@ -117,6 +121,35 @@ class CallBase:
         while comm._successor is not None:
             comm = comm._successor
         return comm
+
+    @contextmanager
+    def timeout(self, seconds: float) -> Iterator[None]:
+        """Limit how long each call within the ``with`` statement waits for another rank.
+
+        A wait that lasts longer ends the job with `CallTimeout`, which reports which rank waits for which, and where
+        the missing rank is in its program. Under other launchers and in engines, it ends all ranks with `RankFailed`.
+        A thread apart from the calls checks the limit, at intervals of a tenth of it. For the limit of all calls, pass
+        ``call_timeout_s=`` to `ripieno.launch` or `ripieno.init`.
+
+        Parameters
+        ----------
+        seconds : float
+            Limit in seconds; ``float("inf")`` for none.
+        """
+        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) > 0:
+            raise InputError(f"seconds={seconds!r}: expected a number > 0")
+        world = self._world
+        before = world._call_timeout_s
+        world._set_call_timeout(float(seconds))
+        try:
+            yield
+        finally:
+            world._set_call_timeout(before)
+
+    def _set_call_timeout(self, seconds: float) -> None:
+        self._call_timeout_s = seconds
+        if self._on_timeout_change is not None:
+            self._on_timeout_change()
 
     def emit(self, event: dict[str, Any]) -> None:
         """Send a small dict to the process that launched the job (``on_event=``). Without a listener it is dropped."""

@@ -12,7 +12,7 @@ from ripieno.files.sources import PathLike
 from ripieno.input.assigning.assignment import share
 from ripieno.input.cutting import TABLES, partitions_in, splits
 from ripieno.input.reading import as_schema, common_empty
-from ripieno.keyed.aggregation import Aggregation
+from ripieno.keyed.aggregation import Aggregation, columns_and_operations
 from ripieno.keyed.frame import KeyedFrame
 
 if TYPE_CHECKING:
@@ -69,10 +69,13 @@ def aggregate(
     [{'region': 'north', 'total': 8}, {'region': 'south', 'total': 4}]
     """
     by = [keys] if isinstance(keys, str) else list(keys)
-    names = list(dict.fromkeys([*by, *(each[0] for each in aggregations.values() if not isinstance(each, str))]))
     with agreement(comm):
+        if not all(isinstance(each, str) for each in by):
+            raise InputError(f"keys={by}: expected names of columns")
         if len(set(by)) < len(by):
             raise InputError(f"keys={by}: expected different columns")
+        columns = [column for column, _ in columns_and_operations(aggregations).values() if column is not None]
+        names = list(dict.fromkeys([*by, *columns]))
         cut = partitions_in(source)
         if cut is None:
             cut = splits(source, count=SPLITS_PER_RANK * comm.world_size, columns=names, **options)

@@ -86,11 +86,13 @@ class Aggregation:
         for name in self._keys:
             check_column(schema, name)
         self._kinds = [plain_type(schema.field(name).type) for name in keys]
-        self._requests = [_Request(name, *_parsed(schema, each)) for name, each in aggregations.items()]
+        self._requests = [_Request(name, *each) for name, each in columns_and_operations(aggregations).items()]
         twice = next((each.name for each in self._requests if each.name in self._keys), None)
         if twice is not None:
             raise InputError(f"aggregation {twice!r}: a key has that name: expected another one")
         used = dict.fromkeys(each.column for each in self._requests if each.column is not None)
+        for column in used:
+            check_column(schema, column)
         self._types = {column: plain_type(schema.field(column).type) for column in used}
         self._parts = list(dict.fromkeys([_ROWS, *(part for each in self._requests for part in self._parts_of(each))]))
         self._threads = threads
@@ -335,15 +337,29 @@ def sorted_by(table: pa.Table, names: Sequence[str], *, descending: Sequence[str
     return table.take(pc.sort_indices(pa.table(sortable, names=list(names)), order))
 
 
-def _parsed(schema: pa.Schema, aggregation: Any) -> tuple[str | None, str]:
-    """Return the column and the operation of an aggregation."""
-    if aggregation == "count":
+def columns_and_operations(aggregations: Mapping[str, Any]) -> dict[str, tuple[str | None, str]]:
+    """Return the column, None for "count", and the operation of each aggregation, by its name.
+
+    Raises
+    ------
+    InputError
+        An aggregation is malformed.
+    """
+    if not isinstance(aggregations, Mapping):
+        expected = 'expected a dict such as {"total": ("price", "sum")}'
+        raise InputError(f"aggregations: a {type(aggregations).__name__}: {expected}")
+    return {name: _column_and_operation(name, each) for name, each in aggregations.items()}
+
+
+def _column_and_operation(name: Any, aggregation: Any) -> tuple[str | None, str]:
+    if not isinstance(name, str):
+        raise InputError(f"aggregation {name!r}: expected a name")
+    if isinstance(aggregation, str) and aggregation == "count":
         return None, "count"
     is_pair = isinstance(aggregation, tuple | list) and len(aggregation) == 2
-    if not is_pair or aggregation[1] not in OPERATIONS:
+    if not is_pair or not all(isinstance(each, str) for each in aggregation) or aggregation[1] not in OPERATIONS:
         expected = f'expected "count", or a column and one of {", ".join(OPERATIONS)}'
         raise InputError(f"aggregation {aggregation!r}: {expected}")
-    check_column(schema, aggregation[0])
     return aggregation[0], aggregation[1]
 
 

@@ -189,9 +189,14 @@ class MpiBufferCalls(MpiRank):
         if len(counts) != self.size or given.size != sum(counts):
             raise InputError(f"{into.call}: {given.size} elements: expected those of {self.size} ranks, {counts}")
         is_whole = not is_in_place(sendbuf) and elements.size == counts[self.rank]
+        given, combine = _combined(given, op)
+        if given.ndim == 2:
+            if any(count % 2 for count in counts):
+                raise InputError(f"{into.call}: {op.name} of {counts} elements per rank: expected pairs for each")
+            counts = [count // 2 for count in counts]
         return Prepared(
             "reduce_scatter",
-            (given, op.combine_for(given.dtype)),
+            (given, combine),
             lambda part: elements.write(part, is_whole=is_whole),
             {"counts": counts},
         )

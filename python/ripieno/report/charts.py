@@ -19,6 +19,7 @@ with needs("reports"):
     import matplotlib
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.gridspec import GridSpec
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ VARIABLES |= {THIRD: "--third", FOURTH: "--fourth", FIFTH: "--fifth"}
 COLORS = (FIRST, SECOND, THIRD, FOURTH, FIFTH)
 
 WIDTH_INCHES = 9.0
+#: Width of charts for narrow screens.
+NARROW_INCHES = 4.6
 PANEL_LIMIT = 8
 BAR_LIMIT = 80
 #: Maximum number of steps drawn, about the number of pixels of the chart.
@@ -86,7 +89,9 @@ def inertia_chart(history: Sequence[tuple[float, float]]) -> str:
             axes.set_xlim(0.5, len(numbers) + 0.5)
             _label(axes, "iteration", "")
         first, last = inertia[0], inertia[-1]
-        return svg_of(figure, "inertia", f"Inertia falls from {first:.6g} to {last:.6g} in {len(inertia)} iterations.")
+        return svg_in_both_widths(
+            figure, "inertia", f"Inertia falls from {first:.6g} to {last:.6g} in {len(inertia)} iterations."
+        )
 
 
 def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = False, x: str = "iteration") -> str:
@@ -107,7 +112,7 @@ def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = 
             axes.set_xlim(0.5, len(numbers) + 0.5)
             _label(axes, x, "")
         text = (f"{title} goes from {values[0]:.6g} to {values[-1]:.6g}" for title, values in series.items())
-        return svg_of(figure, name, "; ".join(text) + ".")
+        return svg_in_both_widths(figure, name, "; ".join(text) + ".")
 
 
 def bar_chart(name: str, values: Mapping[str, float]) -> str:
@@ -126,7 +131,42 @@ def bar_chart(name: str, values: Mapping[str, float]) -> str:
         axes.grid(visible=False, axis="y")
         axes.axvline(0, color=MUTED, linewidth=1)
         largest = next(iter(values))
-        return svg_of(figure, name, escape(f"The largest of {len(values)}: {largest} with {values[largest]:.6g}."))
+        return svg_in_both_widths(
+            figure, name, escape(f"The largest of {len(values)}: {largest} with {values[largest]:.6g}.")
+        )
+
+
+def residual_chart(predicted: NDArray[np.float64], residuals: NDArray[np.float64]) -> str:
+    """Return a chart of residuals by prediction, and of how often residuals occur."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure((WIDTH_INCHES, 3.4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        left.scatter(predicted, residuals, s=6, color=FIRST, alpha=0.5, linewidths=0)
+        left.axhline(0, color=MUTED, linewidth=1)
+        left.set_title("residual")
+        left.set_xlabel("prediction")
+        right.hist(residuals, bins=min(40, max(5, len(residuals) // 10)), color=FIRST)
+        right.set_title("rows")
+        right.set_xlabel("residual")
+        spread = float(np.std(residuals))
+        return svg_in_both_widths(
+            figure, "residuals", f"Residuals of {len(residuals)} rows, with the deviation {spread:.4g}."
+        )
+
+
+def roc_chart(curves: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]]) -> str:
+    """Return a chart of ROC curves, one color for each class: rates of false and of true positives."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure((WIDTH_INCHES, 4.0), layout="constrained")
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], color=GRID, linewidth=1, linestyle="--")
+        for color, (false, true) in zip(COLORS, curves.values(), strict=False):
+            axes.plot(false, true, color=color, linewidth=2)
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("rate of false positives")
+        axes.set_title("rate of true positives")
+        return svg_in_both_widths(figure, "roc", escape(f"ROC curves of {', '.join(curves)}."))
 
 
 def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], Sequence[float]]]) -> str:
@@ -143,7 +183,7 @@ def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], S
         _label(left, "iteration", "")
         right.set_xlabel("seconds")
         text = (f"{run} ends at {values[-1]:.6g} after {ends_s[-1]:.3g} s" for run, (ends_s, values) in runs.items())
-        return svg_of(figure, name, escape(f"{what}: {'; '.join(text)}."))
+        return svg_in_both_widths(figure, name, escape(f"{what}: {'; '.join(text)}."))
 
 
 def time_chart(iterations: Sequence[IterationTime]) -> str:
@@ -162,7 +202,7 @@ def time_chart(iterations: Sequence[IterationTime]) -> str:
         _label(panels[-1], "iteration", "")
         figure.supylabel("seconds", fontsize=10, color=MUTED)
         share = communication.sum() / max(compute.sum() + communication.sum(), 1e-12)
-        return svg_of(
+        return svg_in_both_widths(
             figure, "time", f"Seconds per iteration and rank; {share:.1%} of all time is communication and waiting."
         )
 
@@ -182,7 +222,7 @@ def size_chart(sizes: NDArray[np.int64]) -> str:
         axes.set_ylim(0, max(ordered[0], 1) * 1.08)
         axes.yaxis.set_major_formatter(FuncFormatter(_short))
         _label(axes, "cluster, largest first", "rows")
-        return svg_of(
+        return svg_in_both_widths(
             figure,
             "sizes",
             f"The largest of {len(ordered)} clusters has {ordered[0]} rows, the median one {np.median(ordered):.0f}.",
@@ -229,6 +269,24 @@ def svg_of(figure: Figure, name: str, description: str) -> str:
     size = re.search(r'viewBox="[^"]*"', svg)
     assert size is not None, "matplotlib gives every figure a viewBox"
     return re.sub(r"<svg[^>]*>", f'<svg {size[0]} role="img" aria-label="{description}">', svg, count=1)
+
+
+def svg_in_both_widths(figure: Figure, name: str, description: str) -> str:
+    """Return a figure for wide pages, and once more for narrow ones, where panels side by side are stacked.
+
+    The style of the page shows one of them. So text has a readable size in both.
+    """
+    wide = svg_of(figure, name, description)
+    panels, height = figure.axes, figure.get_figheight()
+    beside = {round(each.get_position().x0, 2) for each in panels}
+    if len(beside) > 1:
+        grid = GridSpec(len(panels), 1, figure=figure)
+        for at, axes in enumerate(panels):
+            axes.set_subplotspec(grid[at])
+        height = 0.8 * height * len(panels)
+    figure.set_size_inches(NARROW_INCHES, height)
+    narrow = svg_of(figure, f"{name}-narrow", description)
+    return wide.replace("<svg ", '<svg class="wide" ', 1) + narrow.replace("<svg ", '<svg class="narrow" ', 1)
 
 
 def standalone(svg: str) -> str:

@@ -9,9 +9,11 @@ from typing import Any
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.report import charts, page
-from ripieno.report.result import Charted, charts_of, of_result
+from ripieno.report.result import Charted, charts_of, of_result, score_of
 
 FRAME_PIXELS = 560
+#: Names of measures that are not their own.
+TILE_NAMES = {"rmse": "RMSE of these ratings"}
 #: Names for rows and columns of the data, by estimator.
 DIMENSION_NAMES = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}
 
@@ -28,14 +30,14 @@ def page_of(report: Any) -> str:
     title = "A fit" if about is None else about.estimator
     if isinstance(report, RunReport):
         what = "iteration" if charted else "stage"
-        tiles = {name.replace("_", " "): f"{values[-1]:.4g}" for name, values in measured.items()}
+        tiles = {TILE_NAMES.get(name, name.replace("_", " ")): f"{values[-1]:.4g}" for name, values in measured.items()}
         steps = [each.measures for each in report.iterations]
         return page._page(
             "fit.html",
             report,
             title=title,
             what=what,
-            tiles={f"{what}s": str(len(steps)), **tiles, **shown},
+            tiles={**score_of(about), **({"iterations": str(len(steps))} if charted else {}), **tiles, **shown},
             charted=charted,
             measures=steps,
             parameters=parameters,

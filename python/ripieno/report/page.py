@@ -111,6 +111,7 @@ def write_fit_report(
     inputs: Sequence[str],
     words: tuple[str, str] = ("rows", "columns"),
     command: str | None = None,
+    draws: bool = False,
 ) -> None:
     """Write the page of a fit described by a `RunReport`.
 
@@ -136,6 +137,8 @@ def write_fit_report(
         Names for rows and columns of the data.
     command
         Command that repeats the fit; by default taken from the report.
+    draws
+        Whether the charts draw the positions already.
     """
     html = _page(
         "fit.html",
@@ -149,6 +152,7 @@ def write_fit_report(
         inputs=inputs,
         words=words,
         command=command,
+        draws=draws,
     )
     disk.write_text(path, html)
 
@@ -162,8 +166,10 @@ def _page(
     inputs: Sequence[str],
     words: tuple[str, str] = ("rows", "columns"),
     command: str | None = None,
+    draws: bool = False,
     **more: Any,
 ) -> str:
+    result = of_result(fit.about, command) | ({"scatter": None} if draws else {})
     return filled(
         template,
         fit=fit,
@@ -178,7 +184,7 @@ def _page(
         column_word=words[1],
         threads=[(rank, each) for rank, counted in enumerate(fit.traffic) for each in counted["threads"]],
         surroundings=_environment(fit.hosts, fit.threads),
-        **of_result(fit.about, command),
+        **result,
         **more,
     )
 

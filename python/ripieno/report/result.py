@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +27,14 @@ class Charted:
         Text above the chart.
     svg
         SVG text from `charts`.
+    legend
+        Variables of colors, with the meaning of each.
     """
 
     title: str
     explanation: str
     svg: str
+    legend: Sequence[tuple[str, str]] = ()
 
 
 def of_result(about: About | None, command: str | None = None) -> dict[str, Any]:
@@ -38,12 +42,13 @@ def of_result(about: About | None, command: str | None = None) -> dict[str, Any]
     return {
         "scatter": None if about is None else _scatter(about),
         "profiles": None if about is None else _profiles(about),
+        "confusion": None if about is None else _confusion(about),
         "code": command or (None if about is None else about.code),
     }
 
 
 def charts_of(about: About | None) -> list[Charted]:
-    """Return the charts of a result: shares of the variance, and coefficients."""
+    """Return the charts of a result: shares of the variance, coefficients, residuals and ROC curves."""
     found: list[Charted] = []
     if about is not None and about.variance_shares is not None:
         shares = {
@@ -58,7 +63,31 @@ def charts_of(about: About | None) -> list[Charted]:
         text = f"The {shown} largest of {count:,} coefficients." if shown < count else "The weights of the columns."
         svg = charts.bar_chart("coefficients", about.coefficients)
         found.append(Charted("Coefficients", f"{text} They depend on the units of the columns.", svg))
+    predictions = None if about is None else about.predictions
+    if predictions is not None and predictions.residuals is not None:
+        text = "Target minus prediction, by prediction, and how often a difference occurs."
+        if predictions.target_count > 1:
+            text += f" The first of {predictions.target_count} targets."
+        found.append(Charted("Residuals", text, charts.residual_chart(*predictions.residuals)))
+    if predictions is not None and predictions.curves:
+        curves = dict(sorted(predictions.curves.items(), key=lambda each: -each[1].area)[: len(charts.COLORS)])
+        legend = [
+            (charts.VARIABLES[color], f"{name}: area {curve.area:.4f}")
+            for color, (name, curve) in zip(charts.COLORS, curves.items(), strict=False)
+        ]
+        text = "Share of the rows of a class that are found, by the share of other rows that are taken for it."
+        svg = charts.roc_chart({name: (each.false_rates, each.true_rates) for name, each in curves.items()})
+        found.append(Charted("ROC curve" if len(curves) == 1 else "ROC curves", text, svg, legend))
     return found
+
+
+def score_of(about: About | None) -> dict[str, str]:
+    """Return the score of predictions for the rows of the fit, by its name."""
+    if about is None or about.predictions is None:
+        return {}
+    found = about.predictions
+    rows = "these rows" if found.count == found.total else f"{found.count:,} of these rows"
+    return {f"of {rows} correct": f"{found.score:.2%}"} if found.classes else {f"R² on {rows}": f"{found.score:.4f}"}
 
 
 def capitalized(text: str) -> str:
@@ -69,16 +98,36 @@ def capitalized(text: str) -> str:
 def _scatter(about: About) -> tuple[str, str] | None:
     if about.points is None or len(about.points) < 2:
         return None
-    words = (
-        "Each point is the result for a row or a cluster."
-        if about.sizes is None
-        else "Each disc is a cluster, along the two directions in which they lie farthest apart; its "
-        "area shows the number of rows."
-    )
+    if about.points.shape[1] >= 3:
+        words = f"{len(about.points):,} points, by three coordinates. They turn, and stop under the mouse pointer."
+        return words, scatter.turning_chart("plane", about.points)
+    words = "Each point is the result for a row or a cluster."
+    if about.variance_shares is not None:
+        words = f"{len(about.points):,} of the rows, along the first two axes."
+    elif about.rows is not None or about.sizes is not None:
+        words = "Each disc is a cluster, along the two directions in which they lie farthest apart."
+    if about.sizes is not None:
+        words += " Its area shows the number of rows."
     if about.rows is None or about.row_clusters is None:
         return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes)
     words += f" The small points are {len(about.rows)} of the rows, in the color of their cluster."
     return words, scatter.scatter_chart("plane", about.points, sizes=about.sizes, rows=(about.rows, about.row_clusters))
+
+
+def _confusion(about: About) -> dict[str, Any] | None:
+    """Return the rows by class and predicted class."""
+    found = about.predictions
+    if found is None or found.confusion is None:
+        return None
+    counts = found.confusion
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    pairs = zip(found.classes, counts.tolist(), shares.tolist(), strict=True)
+    return {
+        "classes": found.classes,
+        "all": found.count == found.total,
+        "count": found.count,
+        "rows": [(name, list(zip(row, of_row, strict=True))) for name, row, of_row in pairs],
+    }
 
 
 def _profiles(about: About) -> dict[str, Any] | None:

@@ -211,6 +211,8 @@ def script() -> None:
         assert_type(comm, rp.Communicator)
         try:
             comm.allreduce(np.zeros(3))
+        except rp.CallTimeout as error:
+            print(error.wait, error.details)
         except rp.RankFailed as error:
             print(error.rank, error.host, error.results)
         except (rp.CollectiveMismatch, rp.InputError, rp.RipienoError):
@@ -232,6 +234,7 @@ def estimators(comm: rp.Communicator, X: Floats, y: NDArray[np.int64]) -> None:
     )
     rp.KMeans(2).fit(rp.input.BinaryFiles("vectors.bin", record_bytes=512))
     rp.KMeans(2).fit(rp.input.TableFiles("*.csv", types={"a": "bool"}, missing="drop", ignore=["name"], decimal=","))
+    rp.Ridge().fit("houses.csv", target="price", columns=["rooms"], ignore=("town",), id="name")
     near = rp.KMeans(2, assign="near").fit(X)
     assert_type(rp.KMeans.load(Path("result")), rp.KMeans)
     assert_type((near.assignment_recall_, near.inertia_gap_), tuple[float, float])

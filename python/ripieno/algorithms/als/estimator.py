@@ -108,6 +108,8 @@ class ALS(IterativeEstimator, ObservedEstimator):
         Zeros for users and items without ratings.
     objective_ : float
         Final value of the objective.
+    test_error_ : float
+        `rmse` of the ratings `test`, or their `percentile_rank` for implicit ratings. Only if `test` was passed.
     solver_ : str
         Solver used.
     n_iter_ : int
@@ -138,6 +140,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     user_factors_: NDArray[np.float32]
     item_factors_: NDArray[np.float32]
     objective_: float
+    test_error_: float
     solver_: str
     n_iter_: int
     resumed_from_: int | None
@@ -171,7 +174,15 @@ class ALS(IterativeEstimator, ObservedEstimator):
         self.on_iteration = on_iteration
 
     @reported
-    def fit(self, ratings: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> ALS:
+    def fit(
+        self,
+        ratings: Any,
+        y: object = None,
+        *,
+        test: Any = None,
+        comm: Communicator | None = None,
+        rows: Rows | None = None,
+    ) -> ALS:
         """Fit the factors.
 
         Parameters
@@ -181,6 +192,8 @@ class ALS(IterativeEstimator, ObservedEstimator):
             Arrow, or files: .parquet, .csv or .tsv. Each worker reads its own share of files. Users and items of tables
             are integers or strings.
         y : ignored
+        test : ratings, as above, optional
+            Other ratings that are compared with their predictions after the fit, in the calling process.
         comm : Communicator, optional
             Ranks that make this call together, instead of newly started workers. All ranks get the result.
         rows : {"own", "shared"}, optional
@@ -217,6 +230,9 @@ class ALS(IterativeEstimator, ObservedEstimator):
         self.user_ids_, self.item_ids_ = user_ids, item_ids
         self.solver_ = options.solver
         self._store_result(parts, time.perf_counter() - begin)
+        self.__dict__.pop("test_error_", None)
+        if test is not None:
+            self.test_error_ = -self.score(test)
         return self
 
     def predict(self, users: Any, items: ArrayLike | None = None) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_random_state
 
 from ripieno._checks import check_count, number, whole_number
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.fruchterman_reingold import program
 from ripieno.algorithms.fruchterman_reingold.program import LayoutOptions, LayoutPart
 from ripieno.algorithms.iteration_log import RunReport
@@ -145,7 +146,13 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
 
     @reported
     def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+        self,
+        graph: Any,
+        y: object = None,
+        *,
+        comm: Communicator | None = None,
+        rows: Rows | None = None,
+        **choice: Unpack[ColumnChoice],
     ) -> FruchtermanReingold:
         """Compute the positions.
 
@@ -159,6 +166,9 @@ class FruchtermanReingold(IterativeEstimator, ObservedEstimator):
         rows : {"own", "shared"}, optional
             With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
             ranks compare their graphs and raise an error if these differ. The result covers all vertices.
+        **choice : ColumnChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the edges, which are no values.
 
         Returns
         -------

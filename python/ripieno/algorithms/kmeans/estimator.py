@@ -17,6 +17,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ripieno._checks import check_count
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.divided_store import whole_centroids
@@ -24,7 +25,7 @@ from ripieno.algorithms.kmeans.fit_report import KMeansReport
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.methods import KMEANS_ALGORITHMS, KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
 from ripieno.algorithms.own_rows import Source, open_for_fit
-from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.thread_model import check_thread_model
@@ -216,6 +217,7 @@ class KMeans(
         *,
         comm: Communicator | None = None,
         rows: Rows | None = None,
+        **choice: Unpack[ColumnChoice],
     ) -> KMeans:
         """Cluster the rows of X.
 
@@ -237,6 +239,9 @@ class KMeans(
             With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
             the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
             `labels_` covers the rows of this rank.
+        **choice : ColumnChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the rows, which are no values.
 
         Returns
         -------
@@ -294,18 +299,30 @@ class KMeans(
         """
         return self._assign(X)[0]
 
-    def fit_predict(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[np.int32]:
+    def fit_predict(
+        self,
+        X: Input,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        **choice: Unpack[ColumnChoice],
+    ) -> NDArray[np.int32]:
         """Cluster the rows of X and return their labels."""
-        return self.fit(X, sample_weight=sample_weight).labels_
+        return self.fit(X, sample_weight=sample_weight, **choice).labels_
 
     @takes_splits
     def transform(self, X: Input) -> NDArray[Any]:
         """Return the distance of each row to each centroid: (n_samples, n_clusters)."""
         return np.concatenate(self._apply_centers(program.transform, X))
 
-    def fit_transform(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
+    def fit_transform(
+        self,
+        X: Input,
+        y: object = None,
+        sample_weight: ArrayLike | None = None,
+        **choice: Unpack[ColumnChoice],
+    ) -> NDArray[Any]:
         """Cluster the rows of X and return their distances to the centroids."""
-        return self.fit(X, sample_weight=sample_weight).transform(X)
+        return self.fit(X, sample_weight=sample_weight, **choice).transform(X)
 
     def score(self, X: Input, y: object = None, sample_weight: ArrayLike | None = None) -> float:
         """Return minus the weighted sum of the squared distances of the rows to their nearest centroids."""
@@ -431,6 +448,7 @@ class KMeans(
         self.inertia_gap_ = best.clustering.loss.gap
         self.n_iter_ = best.clustering.iteration_count
         self.resumed_from_ = best.resumed_from
+        self._drawn = joined([part.drawn for part in parts])
         with report_warning():
             self.report_ = program.report(parts, source.column_count, total_s)
         found = np.count_nonzero(best.cluster_sizes)

@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import mini_batch_program as program
 from ripieno.algorithms.kmeans.estimator import KMeans, in_input_dtype
 from ripieno.algorithms.kmeans.mini_batch_program import MiniBatchOptions, MiniBatchPart, MiniBatchState
 from ripieno.algorithms.kmeans.program import check_cluster_count
 from ripieno.algorithms.own_rows import Source, open_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
+from ripieno.algorithms.reported import PlainReport, joined, reported
 from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
@@ -149,6 +150,7 @@ class MiniBatchKMeans(KMeans):
         *,
         comm: Communicator | None = None,
         rows: Rows | None = None,
+        **choice: Unpack[ColumnChoice],
     ) -> MiniBatchKMeans:
         """Cluster the rows of X in batches drawn from them.
 
@@ -165,6 +167,9 @@ class MiniBatchKMeans(KMeans):
             With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
             the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
             `labels_` covers the rows of this rank.
+        **choice : ColumnChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the rows, which are no values.
 
         Returns
         -------
@@ -265,6 +270,8 @@ class MiniBatchKMeans(KMeans):
         self.labels_ = np.concatenate([part.labels for part in (parts if own is None else [parts[own.rank]])])
         self.inertia_ = parts[0].inertia
         self.resumed_from_ = parts[0].resumed_from
+        if self._is_fitting:
+            self._drawn = joined([part.drawn for part in parts])
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
-from ripieno.algorithms.kmeans.program import check_cluster_count, to_kernel_types
+from ripieno.algorithms.kmeans.program import check_cluster_count, labeled_rows, to_kernel_types
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
@@ -76,7 +76,7 @@ class MiniBatchOptions:
 
 @dataclass(frozen=True)
 class MiniBatchPart:
-    """One worker's part of the result; the labels are the labels of its rows."""
+    """One worker's part of the result; the labels are the labels of its rows; `drawn` is as in `KMeansPart`."""
 
     state: MiniBatchState
     labels: NDArray[np.int32]
@@ -84,6 +84,7 @@ class MiniBatchPart:
     step_count: int
     row_count: int
     resumed_from: int | None = None
+    drawn: tuple[NDArray[Any], NDArray[np.int32]] | None = None
 
 
 def fit(
@@ -248,4 +249,4 @@ def _finish(comm: Communicator, rows: WeightedRows, state: MiniBatchState, step_
     inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
     if not np.isfinite(inertia):
         raise InputError(f"the rows lie too far apart for squared distances in {state.centroids.dtype}: scale them")
-    return MiniBatchPart(state, labels, inertia, step_count, rows.total)
+    return MiniBatchPart(state, labels, inertia, step_count, rows.total, drawn=labeled_rows(comm, rows, labels))

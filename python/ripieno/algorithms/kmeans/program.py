@@ -23,6 +23,7 @@ from ripieno.algorithms.kmeans.run_log import RunLog
 from ripieno.algorithms.kmeans.saved import BestRun, DividedCheckpoint, History, KMeansCheckpoint, KMeansFitState
 from ripieno.algorithms.kmeans.seeding import seed_centroids, seed_rows
 from ripieno.algorithms.kmeans.whole import WholeCentroids, passes_of
+from ripieno.algorithms.row_sample import drawn_positions
 from ripieno.algorithms.thread_model import in_thread_model
 from ripieno.checkpoints.iterations import NO_CHECKPOINTS, CheckpointOptions
 from ripieno.errors import InputError
@@ -83,7 +84,10 @@ class KMeansRun:
 
 @dataclass(frozen=True)
 class KMeansPart(KMeansRun):
-    """One worker's part of the result: its best run; `clustering.labels` are the labels of its rows."""
+    """One worker's part of the result: its best run; `clustering.labels` are the labels of its rows.
+
+    `drawn` has some of these rows, (m, d), and their labels, (m,), unless the rows are sparse.
+    """
 
     row_count: int
     dtype: str
@@ -94,6 +98,7 @@ class KMeansPart(KMeansRun):
     cluster_sizes: NDArray[np.int64]
     exemplar_clusters: NDArray[np.int64]
     exemplar_rows: NDArray[np.int64]
+    drawn: tuple[NDArray[Any], NDArray[np.int32]] | None
 
 
 @in_thread_model
@@ -148,7 +153,18 @@ def fit(
         cluster_sizes=sizes,
         exemplar_clusters=largest,
         exemplar_rows=exemplars,
+        drawn=labeled_rows(comm, rows, clustering.labels),
     )
+
+
+def labeled_rows(
+    comm: Communicator, rows: WeightedRows, labels: NDArray[np.int32]
+) -> tuple[NDArray[Any], NDArray[np.int32]] | None:
+    """Return some of this worker's rows and their labels for the report, or None for sparse rows."""
+    if isinstance(rows.points, kernels.SparsePoints):
+        return None
+    positions = drawn_positions(rows.points, comm.world_size)
+    return rows.points[positions], labels[positions]
 
 
 def predict(

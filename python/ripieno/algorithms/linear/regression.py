@@ -14,6 +14,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno.algorithms.checks import checked_weights
+from ripieno.algorithms.column_choice import TargetChoice, chosen, fitted_columns
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
     Input,
@@ -31,7 +32,7 @@ from ripieno.algorithms.linear.regression_program import RegressionOptions
 from ripieno.algorithms.methods import RIDGE_SOLVERS
 from ripieno.algorithms.metrics import r_squared
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
-from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import ObservedEstimator
@@ -71,6 +72,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         *,
         comm: Communicator | None = None,
         rows: Rows | None = None,
+        **choice: Unpack[TargetChoice],
     ) -> LeastSquares:
         """Fit the weights of the columns of X that approximate y best.
 
@@ -88,6 +90,9 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         rows : {"own", "shared"}, optional
             With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
             the same rows. Default: ranks compare their rows and raise an error if these differ.
+        **choice : TargetChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the rows, which are no values; `target`, the same as a name as y.
 
         Returns
         -------
@@ -122,6 +127,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             (float(solution.intercept[0]) if is_flat else solution.intercept) if self.fit_intercept else 0.0
         )
         self._store_solution(solution)
+        self._drawn = joined([part.drawn for part in parts])
         with report_warning():
             self.report_ = RunReport.of(
                 [part.record for part in parts],
@@ -152,10 +158,11 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
         if splits is not None and isinstance(y, str):
             predicted, targets = apply_to_splits(self, "predict", splits, y)
             return r_squared(targets, np.concatenate(predicted), sample_weight)
+        X, y = chosen(X, y, {})
         if isinstance(y, str):
             if not is_in_files(X):
-                raise InputError(f"y={y!r}: only files have columns with names")
-            source = open_source(X)
+                raise InputError(f"y={y!r}: only frames and files have columns with names")
+            source = open_source(fitted_columns(self, X)).including(y)
             target = target_column(source, y)
             y = np.concatenate(self._run(program.column, source.leaving_missing(target), target, comm=None))
         return r_squared(y, self.predict(X), sample_weight)

@@ -23,6 +23,7 @@ from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import WeightedRows, load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
+from ripieno.algorithms.row_sample import sample_positions
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
@@ -69,11 +70,15 @@ class Solution:
 
 @dataclass(frozen=True)
 class RegressionPart:
-    """One worker's part of the result: the solution, which all workers share, and its own record."""
+    """One worker's part of the result: the solution, which all workers share, and its own record.
+
+    `drawn` has targets and predictions of some of its rows, (m, t) each.
+    """
 
     solution: Solution
     row_count: int
     record: WorkerReport
+    drawn: tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def fit(
@@ -98,7 +103,12 @@ def fit(
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     solution = _solve(comm, columns, rows.total, options, iteration_log)
-    return RegressionPart(solution, rows.total, iteration_log.record(load_s))
+    positions = sample_positions(len(rows), comm.world_size)
+    if isinstance(rows.points, SparsePoints):
+        predicted = _predicted(rows.points, solution.coef, solution.intercept)[positions]
+    else:
+        predicted = _predicted(rows.points[positions], solution.coef, solution.intercept)
+    return RegressionPart(solution, rows.total, iteration_log.record(load_s), (own_targets[positions], predicted))
 
 
 def predict(
@@ -110,10 +120,15 @@ def predict(
 ) -> NDArray[np.float64]:
     """Return the predictions for this worker's rows, (n, t), without the target column, if any."""
     points = load(comm, source).points
-    if isinstance(points, SparsePoints):
-        return points.products(coef) + intercept
     if target is not None:
         points = np.delete(points, target, axis=1)
+    return _predicted(points, coef, intercept)
+
+
+def _predicted(points: Any, coef: NDArray[np.float64], intercept: NDArray[np.float64] | float) -> NDArray[np.float64]:
+    """Return the predictions for rows, (n, t)."""
+    if isinstance(points, SparsePoints):
+        return points.products(coef) + intercept
     return np.asarray(points @ coef + intercept)
 
 

@@ -19,6 +19,7 @@ from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.classifier import LinearClassifier
+from ripieno.algorithms.column_choice import TargetChoice, chosen, fitted_columns
 from ripieno.algorithms.inputs import (
     POINT_DTYPES,
     Input,
@@ -35,7 +36,7 @@ from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.logistic.solvers import SOLVERS
 from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, opening, own_points, own_weights
-from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
@@ -165,6 +166,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         *,
         comm: Communicator | None = None,
         rows: Rows | None = None,
+        **choice: Unpack[TargetChoice],
     ) -> LogisticRegression:
         """Fit the weights.
 
@@ -182,6 +184,9 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         rows : {"own", "shared"}, optional
             With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
             the same rows. Default: ranks compare their rows and raise an error if these differ.
+        **choice : TargetChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the rows, which are no values; `target`, the same as a name as y.
 
         Returns
         -------
@@ -231,6 +236,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         if splits is not None and isinstance(y, str | None):
             predictions, y = apply_to_splits(self, "predict", splits, y)
             return accuracy(y, np.concatenate(predictions), sample_weight)
+        X, y = chosen(X, y, {})
         if y is None or isinstance(y, str):
             if not is_in_files(X):
                 raise InputError(f"y={y!r}: expected the class of each row; only files include classes")
@@ -343,6 +349,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self.objective_, self.n_iter_ = first.objective, max(outcome.iteration_count, 1)
         self.resumed_from_ = outcome.resumed_from
         self.first_column_ = first.columns.start
+        self._drawn = joined([part.drawn for part in parts])
         self.n_features_in_ = len(first.columns)
         with report_warning():
             self.report_ = RunReport.of(
@@ -388,7 +395,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         check_is_fitted(self, "coef_")
         if is_in_files(X):
             return self._scores_and_labels(X, self._target_name)[0]
-        X = rows_in_memory(X)
+        X = rows_in_memory(fitted_columns(self, X))
         matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         return np.asarray(matrix @ self.coef_.T) + self.intercept_
 

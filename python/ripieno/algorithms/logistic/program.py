@@ -26,6 +26,7 @@ from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
 from ripieno.algorithms.logistic.rows import DenseRows, HessianSample, LogisticRows, Reals, SparseRows, sample_stride
 from ripieno.algorithms.logistic.solvers import Iterate, Preconditioner, descend, first_iterate
+from ripieno.algorithms.row_sample import sample_positions
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement, on_root
@@ -68,7 +69,10 @@ class LogisticResult:
 
 @dataclass(frozen=True)
 class LogisticPart:
-    """One worker's part of the result: the model, which all ranks share, and the worker's own record."""
+    """One worker's part of the result: the model, which all ranks share, and the worker's own record.
+
+    `drawn` has class numbers and scores of some of its rows, (m,) and (m, k).
+    """
 
     coef: Reals
     objective: float
@@ -77,6 +81,7 @@ class LogisticPart:
     columns: range
     row_count: int
     record: WorkerReport
+    drawn: tuple[NDArray[np.int64], Reals]
 
 
 def fit(
@@ -119,14 +124,16 @@ def fit(
         if comm.rank > 0:
             function.serve_requests()
         found = on_root(comm, lambda: _minimize(function, start, options, saved))
+    coef = found.at.reshape(rows.column_count + 1, k)
     return LogisticPart(
-        coef=found.at.reshape(rows.column_count + 1, k),
+        coef=coef,
         objective=found.value * options.strength * weight,
         outcome=found,
         classes=classes,
         columns=columns,
         row_count=total,
         record=iteration_log.record(load_s),
+        drawn=rows.scored(sample_positions(len(rows.probabilities), comm.world_size), coef),
     )
 
 

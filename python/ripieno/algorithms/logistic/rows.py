@@ -45,6 +45,9 @@ class LogisticRows(Protocol):
     def sample(self, stride: int, constant: float) -> HessianSample:
         """Return every `stride`-th row, with a constant appended for the intercept."""
 
+    def scored(self, positions: NDArray[np.int64], coef: Reals) -> tuple[NDArray[np.int64], Reals]:
+        """Return the class numbers, (m,), and the scores, (m, k), of some rows."""
+
 
 class HessianSample:
     """A sample of dense rows, each followed by a constant: 1, or 0 without intercept.
@@ -108,6 +111,10 @@ class SparseRows:
             self._matrix[::stride].toarray(), self._weights[::stride], self.probabilities[::stride], constant
         )
 
+    def scored(self, positions: NDArray[np.int64], coef: Reals) -> tuple[NDArray[np.int64], Reals]:
+        """Return the class numbers and scores of some rows, as described in `LogisticRows`."""
+        return self._classes[positions].astype(np.int64), np.asarray(self._matrix[positions] @ coef[:-1]) + coef[-1]
+
 
 class DenseRows:
     """Rows of an array."""
@@ -149,6 +156,10 @@ class DenseRows:
     def sample(self, stride: int, constant: float) -> HessianSample:
         """Return every `stride`-th row, as described in `LogisticRows`."""
         return HessianSample(self._points[::stride], self._weights[::stride], self.probabilities[::stride], constant)
+
+    def scored(self, positions: NDArray[np.int64], coef: Reals) -> tuple[NDArray[np.int64], Reals]:
+        """Return the class numbers and scores of some rows, as described in `LogisticRows`."""
+        return self._classes[positions], self._points[positions] @ coef[:-1] + coef[-1]
 
     def _blocks(self) -> Iterator[tuple[slice, Reals]]:
         step = max(1, BLOCK_VALUES // self.column_count)

@@ -16,6 +16,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno._checks import check_count, number, whole_number
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, check_columns, is_in_files, open_rows, rows_in_memory
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.mds import program
@@ -186,7 +187,13 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     @reported
     def fit(
-        self, X: Input | Sequences, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+        self,
+        X: Input | Sequences,
+        y: object = None,
+        *,
+        comm: Communicator | None = None,
+        rows: Rows | None = None,
+        **choice: Unpack[ColumnChoice],
     ) -> MDS:
         """Find the positions.
 
@@ -203,6 +210,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
             With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
             the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
             `init`, `weights` and `embedding_` cover the rows of this rank.
+        **choice : ColumnChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the rows, which are no values.
 
         Returns
         -------
@@ -233,9 +243,9 @@ class MDS(IterativeEstimator, ObservedEstimator):
         self._store_result(parts, own, time.perf_counter() - begin)
         return self
 
-    def fit_transform(self, X: Input, y: object = None) -> Reals:
+    def fit_transform(self, X: Input, y: object = None, **choice: Unpack[ColumnChoice]) -> Reals:
         """Find the positions, and return them: (n_samples, n_components)."""
-        return self.fit(X).embedding_
+        return self.fit(X, **choice).embedding_
 
     def interpolate(self, X: Input, *, n_neighbors: int = 10, max_iter: int = 300, eps: float = 1e-6) -> Reals:
         """Embed further points by majorization, with the fitted points fixed.

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
 from ripieno.algorithms.clock import IterationTime, by_rank
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.program import PageRankOptions, PageRankPart, VertexWeights
@@ -180,7 +181,13 @@ class PageRank(IterativeEstimator, ObservedEstimator):
 
     @reported
     def fit(
-        self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None
+        self,
+        graph: Any,
+        y: object = None,
+        *,
+        comm: Communicator | None = None,
+        rows: Rows | None = None,
+        **choice: Unpack[ColumnChoice],
     ) -> PageRank:
         """Compute the ranks of all vertices.
 
@@ -193,6 +200,9 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         rows : {"own", "shared"}, optional
             With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
             ranks compare their graphs and raise an error if these differ. The result covers all vertices.
+        **choice : ColumnChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the edges, which are no values.
 
         Returns
         -------

@@ -15,13 +15,14 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._checks import check_count
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
-from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -142,7 +143,15 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self.on_iteration = on_iteration
 
     @reported
-    def fit(self, X: Input, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> PCA:
+    def fit(
+        self,
+        X: Input,
+        y: object = None,
+        *,
+        comm: Communicator | None = None,
+        rows: Rows | None = None,
+        **choice: Unpack[ColumnChoice],
+    ) -> PCA:
         """Fit the axes.
 
         Parameters
@@ -156,6 +165,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         rows : {"own", "shared"}, optional
             With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
             the same rows. Default: ranks compare their rows and raise an error if these differ.
+        **choice : ColumnChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the rows, which are no values.
 
         Returns
         -------
@@ -314,6 +326,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         self.n_components_ = len(self.components_)
         self.n_samples_ = first.row_count
         self.solver_, self.resumed_from_ = first.solver, first.resumed_from
+        self._drawn = joined([None if part.drawn is None else (part.drawn,) for part in parts])
         with report_warning():
             self.report_ = RunReport.of(
                 [part.record for part in parts],

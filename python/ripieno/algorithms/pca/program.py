@@ -22,6 +22,7 @@ from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
+from ripieno.algorithms.row_sample import drawn_positions
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
@@ -85,7 +86,10 @@ class Axes:
 
 @dataclass(frozen=True)
 class PCAPart:
-    """One worker's part of the result: the shared result, and its own record."""
+    """One worker's part of the result: the shared result, and its own record.
+
+    `drawn` has the projections of some of its rows onto the first two axes, (m, 2), unless the rows are sparse.
+    """
 
     axes: Axes
     mean: NDArray[np.float64]
@@ -94,6 +98,7 @@ class PCAPart:
     row_count: int
     resumed_from: int | None
     record: WorkerReport
+    drawn: NDArray[np.float64] | None
 
 
 def fit(comm: Communicator, source: Source, options: PCAOptions, emit: Emit | None = None) -> PCAPart:
@@ -123,7 +128,11 @@ def fit(comm: Communicator, source: Source, options: PCAOptions, emit: Emit | No
     find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
     axes = find(comm, columns, mean, rows.total, options, iteration_log)
     resumed_from = iteration_log.iterations_before or None
-    return PCAPart(axes, mean, solver, str(columns.dtype), rows.total, resumed_from, iteration_log.record(load_s))
+    record = iteration_log.record(load_s)
+    drawn = None
+    if not isinstance(rows.points, SparsePoints):
+        drawn = (rows.points[drawn_positions(rows.points, comm.world_size)] - mean) @ axes.components[:2].T
+    return PCAPart(axes, mean, solver, str(columns.dtype), rows.total, resumed_from, record, drawn)
 
 
 def transform(comm: Communicator, source: Source, mean: NDArray[Any], components: NDArray[Any]) -> NDArray[Any]:

@@ -19,6 +19,7 @@ import ripieno.kernels.sgd as kernels
 from ripieno._checks import check_count
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
+from ripieno.algorithms.column_choice import TargetChoice, chosen, fitted_columns
 from ripieno.algorithms.inputs import is_in_libsvm, rows_in_memory
 from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_points
@@ -176,7 +177,13 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
 
     @reported
     def fit(
-        self, X: Input, y: ArrayLike | None = None, *, comm: Communicator | None = None, rows: Rows | None = None
+        self,
+        X: Input,
+        y: ArrayLike | None = None,
+        *,
+        comm: Communicator | None = None,
+        rows: Rows | None = None,
+        **choice: Unpack[TargetChoice],
     ) -> SparseSGD:
         """Fit the model, starting from zero.
 
@@ -192,6 +199,9 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         rows : {"own", "shared"}, optional
             With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
             the same rows. Default: ranks compare their rows and raise an error if these differ.
+        **choice : TargetChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the rows, which are no values; `target`, the same as a name as y.
 
         Returns
         -------
@@ -256,6 +266,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         if splits is not None and isinstance(y, str | None):
             predictions, y = apply_to_splits(self, "predict", splits, y)
             return accuracy(y, np.concatenate(predictions), sample_weight)
+        X, y = chosen(X, y, {})
         if y is None:
             if not is_in_libsvm(X):
                 raise InputError("y=None: expected the class of each row; only files contain classes")
@@ -377,7 +388,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             # Ignore columns that were absent from the fit.
             rows = replace(rows, matrix=rows.matrix[:, self._columns.start : self._columns.stop])
         else:
-            X = rows_in_memory(X)
+            X = rows_in_memory(fitted_columns(self, X))
             matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
             rows = LabeledSparseRows(csr_matrix(matrix), np.empty(0))
         return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.vertices import spectral_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
@@ -131,9 +132,9 @@ class SpectralEmbedding(VertexEstimator):
         self.residual_, self.n_iter_, self.resumed_from_ = first.residual, first.step_count, first.resumed_from
         warn_if_unfinished(self)
 
-    def fit_transform(self, graph: Any, y: object = None) -> NDArray[np.float64]:
+    def fit_transform(self, graph: Any, y: object = None, **choice: Unpack[ColumnChoice]) -> NDArray[np.float64]:
         """Compute the embedding and return the coordinates, (n, n_components)."""
-        return self.fit(graph).embedding_
+        return self.fit(graph, **choice).embedding_
 
 
 def check_tolerance(tol: Any) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno._checks import check_count
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.vertices import spectral_clustering_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.vertices.spectral import check_tolerance, warn_if_unfinished
@@ -152,9 +153,9 @@ class SpectralClustering(VertexEstimator):
                 stacklevel=3,
             )
 
-    def fit_predict(self, graph: Any, y: object = None) -> NDArray[np.int32]:
+    def fit_predict(self, graph: Any, y: object = None, **choice: Unpack[ColumnChoice]) -> NDArray[np.int32]:
         """Cluster the vertices and return their labels, (n,)."""
-        return self.fit(graph).labels_
+        return self.fit(graph, **choice).labels_
 
 
 def _numbered_by_first(labels: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -6,11 +6,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from ripieno._types import Rows
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
@@ -27,7 +30,15 @@ class VertexEstimator(IterativeEstimator):
     resumed_from_: int | None
 
     @reported
-    def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> Self:
+    def fit(
+        self,
+        graph: Any,
+        y: object = None,
+        *,
+        comm: Communicator | None = None,
+        rows: Rows | None = None,
+        **choice: Unpack[ColumnChoice],
+    ) -> Self:
         """Compute the attributes of the estimator for a graph.
 
         Parameters
@@ -39,6 +50,9 @@ class VertexEstimator(IterativeEstimator):
         rows : {"own", "shared"}, optional
             With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
             ranks compare their graphs and raise an error if these differ. The result covers all vertices.
+        **choice : ColumnChoice
+            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
+            leave out; `id`, the names of the edges, which are no values.
 
         Returns
         -------

@@ -175,7 +175,7 @@ class Dataset:
         return next((file.column_names for file in self.files if file.column_names is not None), None)
 
     def including(self, name: str) -> Dataset:
-        """Return the same files with a pandas index column included in the values."""
+        """Return the same files with one more column included in the values, if tables have it."""
         files = tuple(file.including(name) if isinstance(file, TableRows) else file for file in self.files)
         return _completed(replace(self, files=files))
 

@@ -45,7 +45,7 @@ class TableRows:
         label: str | None = None,
         classes: tuple[str, ...] | None = None,
     ) -> Self:
-        """Choose the columns of values. They include the index columns in `wanted`.
+        """Choose the columns of values. They include the columns in `wanted`, and the column `label`.
 
         The column `label` may hold strings, which are read as numbers of `classes`, or as -1.
 
@@ -59,6 +59,8 @@ class TableRows:
         # A first column without a name is a pandas index, or R's row names.
         skipped |= {name for name in names[:1] if not name and len(names) > 1}
         chosen = options.chosen(path, names, [name for name in names if name not in skipped])
+        wanted = wanted if label is None else (*wanted, label)
+        chosen += tuple(name for name in wanted if name in names and name not in chosen)
         if not chosen:
             found = ", ".join(repr(name) for name in names if name in source.index)
             raise InputError(f"{path} has no column of values{f': {found} is the index of pandas' if found else ''}")
@@ -85,8 +87,8 @@ class TableRows:
         return cls(source, options, values, width, dtype, label, classes)
 
     def including(self, name: str) -> Self:
-        """Return the same file with an index column included in the values."""
-        if name not in self.source.index:
+        """Return the same file with one more column included in the values, if the file has it."""
+        if name in self.values.names or name not in self.source.schema.names:
             return self
         return self.of(self.source, self.options, (name,), self.label, self.classes)
 

@@ -3,9 +3,10 @@
 It has imported NumPy and this package, so a forked worker starts in milliseconds. It ends when its launcher
 disconnects.
 
-Protocol: the launcher sends one byte and six descriptors: a file with the names of modules to import first and the
-worker's environment, its channel, its standard output and error, its current folder, and the write end of a pipe. The
-server writes the process id of the worker into that pipe, and the exit status after its end.
+Protocol: the launcher sends one byte and seven descriptors: a file with the names of modules to import first, the
+worker's environment, its module and arguments; its channel; its standard input, output and error; its current folder;
+and the write end of a pipe. The server writes the process id of the worker into that pipe, and the exit status after
+its end.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from importlib import import_module
 from typing import Any
 
 from ripieno._deferred import deferred
-from ripieno.launch.job import worker
 from ripieno.launch.process import processes
 from ripieno.launch.process.forked import NUMBER
 
-_DESCRIPTORS = 6
+_DESCRIPTORS = 7
 
 
 def main(fd: int, launcher_pid: int) -> None:
-    """Serve the launcher at the other end of descriptor `fd`; in a forked worker, serve as that worker.
+    """Serve the launcher at the other end of descriptor `fd`; in a forked process, run its module.
 
     `launcher_pid` is 0 if the launcher started this process on another thread than its main thread.
     """
     processes.ignore_interrupts()
     if launcher_pid:
         processes.die_with_parent(launcher_pid)
-    channel = _Server(fd).serve()
-    if channel is not None:
-        worker.main(channel)
+    forked = _Server(fd).serve()
+    if forked is not None:
+        channel, entry, arguments = forked
+        import_module(entry).main(channel, *arguments)
 
 
 class _Server:
@@ -59,8 +60,8 @@ class _Server:
         self._watch.register(self._woken, select.POLLIN)
         gc.freeze()
 
-    def serve(self) -> int | None:
-        """Fork on request until the launcher disconnects. In a worker, return the descriptor of its channel."""
+    def serve(self) -> tuple[int, str, list[str]] | None:
+        """Fork on request until the launcher disconnects. In a worker, return its channel, module and arguments."""
         while True:
             for fd, _ in self._watch.poll():
                 if fd == self._woken:
@@ -71,11 +72,11 @@ class _Server:
                         return None
                     with os.fdopen(fds[0], "rb") as file:
                         file.seek(0)
-                        modules, environment = json.load(file)
-                    self._import(modules)
+                        modules, environment, entry, arguments = json.load(file)
+                    self._import([*modules, entry])
                     channel = self._fork(environment, *fds[1:])
                     if channel is not None:
-                        return channel
+                        return channel, entry, arguments
 
     @staticmethod
     def _import(modules: Sequence[str]) -> None:
@@ -90,27 +91,27 @@ class _Server:
             gc.freeze()
 
     def _fork(
-        self, environment: dict[str, str], channel: int, stdout: int, stderr: int, folder: int, status: int
+        self, environment: dict[str, str], channel: int, stdin: int, stdout: int, stderr: int, folder: int, status: int
     ) -> int | None:
         pid = os.fork()
         if pid == 0:
-            self._become_worker(channel, stdout, stderr, folder)
+            self._become_worker(channel, (stdin, stdout, stderr), folder)
             for name in set(os.environ) - set(environment):
                 del os.environ[name]
             os.environ.update(environment)
             return channel
-        for fd in (channel, stdout, stderr, folder):
+        for fd in (channel, stdin, stdout, stderr, folder):
             os.close(fd)
         self._running[pid] = status
         self._send(status, pid)
         return None
 
-    def _become_worker(self, channel: int, stdout: int, stderr: int, folder: int) -> None:
+    def _become_worker(self, channel: int, streams: tuple[int, int, int], folder: int) -> None:
         processes.die_with_parent(self._pid)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, self._sigchld)
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
+        for number, fd in enumerate(streams):
+            os.dup2(fd, number)
         os.fchdir(folder)
         self._control.detach()
         for name in os.listdir("/proc/self/fd"):

@@ -212,7 +212,7 @@ class LocalJob(ProcessJob[_Worker]):
         channel, theirs = pair(limits.MESSAGE_S)
         environment = process.thread_environment(self.threads) | replicas_environment(self.replicas)
         with theirs:
-            child = fork(theirs.fileno(), environment=environment, piped=pump is not None)
+            child = fork(theirs.fileno(), "ripieno.launch.job.worker", environment=environment, piped=pump is not None)
         worker = _Worker(number, self._host, channel, child)
         if pump is not None:
             pump.add(name, child)

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar
 
 from ripieno._types import OnFailure
-from ripieno.errors import CommunicatorClosed, RankFailed, RendezvousError, SerializationError
+from ripieno.errors import CallTimeout, CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
 from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
 from ripieno.launch.job.programs import RunRequest, current_directory
@@ -253,7 +253,8 @@ class ProcessJob(Job, Generic[M]):
             if self._state is not JobState.ENDED:
                 # The next program must not receive replies of this one.
                 try:
-                    if isinstance(error, Exception) and not self._was_closed:
+                    # Ranks that wait without end report nothing.
+                    if isinstance(error, Exception) and not isinstance(error, CallTimeout) and not self._was_closed:
                         if self._collector.verdict is None:
                             self._collector.supervisor.abandon()
                             self._listen(passes_events=False)

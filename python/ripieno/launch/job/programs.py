@@ -65,12 +65,13 @@ def connect(
     """Join the other ranks and return this rank's communicator; `options` are passed to the native module."""
     import ripieno._native as _native
 
-    racks = options.pop("racks", None)
+    racks, call_timeout_s = options.pop("racks", None), options.pop("call_timeout_s", float("inf"))
     options["rack"] = rack_of_this_host(racks, by_engine=options.pop("rack_by_engine", None))
     heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
 
     native = _native.Communicator.connect(rank, world_size, exchange, **flight.with_flight_folder(options))
     comm = Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
+    comm._call_timeout_s = call_timeout_s
     if racks == FIND and None in comm.racks and (found := found_racks(comm)) is not None:
         comm.adopt_racks(found)
     return comm

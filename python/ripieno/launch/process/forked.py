@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -111,7 +111,7 @@ class _ServerEnded(RipienoError):
 class _ForkServer:
     """A server for workers that inherit the same limits, thread variables and so on. `_lock` protects it."""
 
-    def __init__(self, environment: Mapping[str, str], inherited: tuple[Any, ...]) -> None:
+    def __init__(self, environment: Mapping[str, str], inherited: tuple[Any, ...], flags: Sequence[str]) -> None:
         self.inherited = inherited
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
@@ -119,6 +119,7 @@ class _ForkServer:
                 "ripieno.launch.job.fork_server",
                 [str(theirs.fileno()), str(os.getpid() if processes.on_main_thread() else 0)],
                 environment=environment,
+                flags=flags,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
             )
@@ -128,11 +129,17 @@ class _ForkServer:
         self.end.atexit = False
         _servers.add(self)
 
-    def fork(self, channel: int, *, environment: Mapping[str, str], piped: bool) -> ForkedProcess:
-        """Start a worker that holds a copy of the descriptor `channel`.
-
-        Its output goes into pipes if `piped`, and otherwise to where the output of this process goes now.
-        """
+    def fork(
+        self,
+        channel: int,
+        entry: str,
+        arguments: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        piped: bool,
+        reads: bool,
+    ) -> ForkedProcess:
+        """Start a process that holds a copy of the descriptor `channel`; the parameters are those of `fork`."""
         # Descriptors that this process keeps unless the fork fails, and those that only the worker or the server keeps.
         with ExitStack() as kept:
             with ExitStack() as passed:
@@ -145,13 +152,15 @@ class _ForkServer:
 
                 ends, outputs = zip(*(pipe() for _ in range(2)), strict=True) if piped else ((), (1, 2))
                 status, reported = pipe()
+                stdin = os.dup(0) if reads else os.open(os.devnull, os.O_RDONLY)
+                passed.callback(os.close, stdin)
                 folder = os.open(".", os.O_PATH)
                 passed.callback(os.close, folder)
-                request = self._request(environment)
+                request = self._request(environment, entry, arguments)
                 passed.callback(os.close, request)
                 # If the server has ended, its end of the status pipe closes, too.
                 with suppress(BrokenPipeError, ConnectionResetError):
-                    socket.send_fds(self._control, [b"f"], [request, channel, *outputs, folder, reported])
+                    socket.send_fds(self._control, [b"f"], [request, channel, stdin, *outputs, folder, reported])
             if not _readable(status, START_S):
                 raise RipienoError(f"no worker process was started within {START_S:.0f} s: is the machine overloaded?")
             pid = os.read(status, NUMBER.size)
@@ -163,12 +172,13 @@ class _ForkServer:
         return ForkedProcess(self, NUMBER.unpack(pid)[0], status, stdout, stderr)
 
     @staticmethod
-    def _request(environment: Mapping[str, str]) -> int:
-        """Return a file with the environment of the worker, and the modules to import before the fork."""
+    def _request(environment: Mapping[str, str], entry: str, arguments: Sequence[str]) -> int:
+        """Return a file with the modules to import before the fork, the environment, and what the process runs."""
         named = [*os.environ.get(PRELOAD_VARIABLE, "").split(","), *preloaded]
         modules = [*filter(None, named), *filter(_SHARED.fullmatch, list(sys.modules))]
         request = os.memfd_create("ripieno-worker")
-        os.write(request, json.dumps([modules, {**os.environ, **environment}]).encode())
+        with os.fdopen(os.dup(request), "wb") as file:
+            file.write(json.dumps([modules, {**os.environ, **environment}, entry, list(arguments)]).encode())
         return request
 
 
@@ -179,30 +189,45 @@ _recent: list[_ForkServer] = []
 _RECENT = 2
 
 
-def fork(channel: int, *, environment: Mapping[str, str], piped: bool) -> ForkedProcess:
-    """Start a worker by a recent server, or by a new one if the worker would inherit something else.
+def fork(
+    channel: int,
+    entry: str,
+    arguments: Sequence[str] = (),
+    *,
+    environment: Mapping[str, str],
+    piped: bool,
+    reads: bool = False,
+    flags: Sequence[str] = (),
+) -> ForkedProcess:
+    """Start a process by a recent server, or by a new one if the process would inherit something else.
 
     Parameters
     ----------
     channel
-        Descriptor of the worker's end of its channel.
+        Descriptor of the process's end of its channel.
+    entry, arguments
+        A module, and the arguments of its function ``main`` after that descriptor.
     environment
         Variables to add to the environment of this process.
     piped
-        Whether to open pipes for the output of the worker.
+        Whether to open pipes for the output. Otherwise it goes to where the output of this process goes now.
+    reads
+        Whether the process reads the standard input of this process.
+    flags
+        Options of the interpreter.
     """
     with _lock:
-        inherited = _inherited(environment)
+        inherited = (*_inherited(environment), tuple(flags))
         server = next((each for each in _recent if each.inherited == inherited), None)
         if server is not None:
             _recent.remove(server)
             with suppress(_ServerEnded):
-                child = server.fork(channel, environment=environment, piped=piped)
+                child = server.fork(channel, entry, arguments, environment=environment, piped=piped, reads=reads)
                 _recent.insert(0, server)
                 return child
-        server = _ForkServer(environment, inherited)
+        server = _ForkServer(environment, inherited, flags)
         _recent[:] = [server, *_recent][:_RECENT]
-        return server.fork(channel, environment=environment, piped=piped)
+        return server.fork(channel, entry, arguments, environment=environment, piped=piped, reads=reads)
 
 
 def _inherited(environment: Mapping[str, str]) -> tuple[Any, ...]:

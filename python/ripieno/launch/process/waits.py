@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import ripieno
 import ripieno.flight as flight
 from ripieno.comm import mailbox
-from ripieno.errors import InputError
+from ripieno.comm.rank import describe
+from ripieno.errors import CallTimeout, InputError, RipienoError
 from ripieno.launch.process.channel import ConnectionClosed
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ VARIABLE = "RIPIENO_WAIT_NOTICE_S"
 NOTICE_S = 30.0
 #: The launcher waits this long for the answers of the ranks.
 ANSWER_S = 1.0
-#: A rank checks for a long wait at intervals of a third of that time, within these bounds in seconds.
+#: A rank checks for a long wait at intervals of a third of that time, and of a tenth of the time limit of its calls,
+#: within these bounds in seconds.
 CHECK_S_MIN, CHECK_S_MAX = 0.01, 3600.0
 #: Lines of the stack of a rank, the innermost.
 STACK_COUNT = 8
@@ -106,33 +108,52 @@ class WaitReporter:
         """Start the thread, and send the address for questions."""
         if self._send is not None:
             self._send("asked-at", self._questions.getsockname())
+        self._watch_timeout()
         threading.Thread(target=self._run, name="ripieno-waits", daemon=True).start()
 
     def close(self) -> None:
         """End the thread."""
         self._is_closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        """End the sleep of the thread."""
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
             own.sendto(b"!", self._questions.getsockname())
 
+    def _watch_timeout(self) -> float:
+        """Return the time limit of calls. The thread is woken when it changes."""
+        comm = self._current()
+        if comm is None:
+            return float("inf")
+        comm._on_timeout_change = self._wake
+        return comm._call_timeout_s
+
     def _run(self) -> None:
-        self._questions.settimeout(min(max(self._notice_s / 3, CHECK_S_MIN), CHECK_S_MAX))
         while True:
+            interval_s = min(self._notice_s / 3, self._watch_timeout() / 10)
+            self._questions.settimeout(min(max(interval_s, CHECK_S_MIN), CHECK_S_MAX))
             try:
-                self._questions.recv(1)
+                question = self._questions.recv(1)
             except TimeoutError:
                 self._check()
                 continue
             if self._is_closed:
                 self._questions.close()
                 return
+            if question == b"!":
+                continue
             place = self._place()
             if place is not None and self._send is not None:
                 with suppress(ConnectionClosed):
                     self._send("place", place)
 
     def _check(self) -> None:
-        """Report a wait that lasts too long, once."""
+        """Report a wait that lasts too long, once, and end a wait beyond the time limit of calls."""
         place = self._place()
+        if place is not None and place.wait is not None and place.waited_s >= self._watch_timeout():
+            self._time_out(place)
+            return
         is_long = place is not None and place.wait is not None and place.waited_s >= self._notice_s
         if is_long and not self._is_reported and place is not None:
             if self._send is None:
@@ -141,6 +162,19 @@ class WaitReporter:
                 with suppress(ConnectionClosed):
                     self._send("waits-long", None)
         self._is_reported = is_long
+
+    def _time_out(self, place: RankPlace) -> None:
+        """Notify the launcher, which ends the job; without it end the calls of all ranks."""
+        comm = self._current()
+        if self._send is not None:
+            with suppress(ConnectionClosed):
+                self._send("timed-out", place)
+        elif comm is not None:
+            with suppress(RipienoError):
+                comm.abort(*describe(CallTimeout(line_of(place))))
+        if comm is not None:
+            # One report suffices: the job ends.
+            comm._call_timeout_s = float("inf")
 
     def _place(self) -> RankPlace | None:
         comm = self._current()
@@ -169,6 +203,7 @@ class WaitingRanks:
         self._addresses: dict[int, Any] = {}
         self._places: dict[int, RankPlace] = {}
         self._deadline_s: float | None = None
+        self._timed_out: RankPlace | None = None
 
     def take(self, number: int, kind: str, value: Any) -> bool:
         """Take a message of a rank if it is about waits; return whether it is."""
@@ -177,6 +212,9 @@ class WaitingRanks:
         elif kind == "place":
             self._places[number] = value
         elif kind == "waits-long":
+            self.ask()
+        elif kind == "timed-out":
+            self._timed_out = value
             self.ask()
         else:
             return False
@@ -202,7 +240,7 @@ class WaitingRanks:
 
     def forget(self) -> None:
         """Drop the question that an earlier program has left."""
-        self._deadline_s = None
+        self._deadline_s = self._timed_out = None
 
     def wait_s(self, other_s: float | None) -> float | None:
         """Return how long to wait for a message: until all answers are due, or `other_s`."""
@@ -220,10 +258,25 @@ class WaitingRanks:
         """Return the answers as lines once all have arrived or are overdue; before, and without a question, none.
 
         If no rank waits, there are no lines, unless `always` requests the stacks.
+
+        Raises
+        ------
+        CallTimeout
+            A call of a rank has exceeded its time limit.
         """
+        if self._timed_out is not None and (self._deadline_s is None or self._has_all()):
+            timed_out, self._timed_out = self._timed_out, None
+            raise CallTimeout(line_of(timed_out), "\n".join(self._lines(always=True)))
+        return self._lines(always=always)
+
+    def _has_all(self) -> bool:
+        """Return whether all answers have arrived, or are overdue."""
+        return len(self._places) >= len(self._addresses) or time.monotonic() >= (self._deadline_s or 0.0)
+
+    def _lines(self, *, always: bool) -> list[str]:
         if self._deadline_s is None:
             return []
-        if len(self._places) < len(self._addresses) and time.monotonic() < self._deadline_s:
+        if not self._has_all():
             return []
         self._deadline_s = None
         places = [self._places[number] for number in sorted(self._places)]

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import selectors
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +14,7 @@ from ripieno.launch import limits
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import Channel, ConnectionClosed
+from ripieno.launch.process.forked import ForkedProcess
 from ripieno.launch.process.interruption import Wait, interruptible
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.waits import WaitingRanks
@@ -39,7 +37,7 @@ class ScriptRank:
     """
 
     rank: int
-    process: subprocess.Popen[bytes]
+    process: ForkedProcess
     channel: Channel
     report: FailureReport | None = None
     status: int | None = None
@@ -76,43 +74,43 @@ class ScriptDriver:
     def wait(self) -> ScriptRank | None:
         """Wait until the supervisor has decided; return the rank whose report explains the first failure, if any."""
         supervisor = self._supervisor
-        with self._selector, ExitStack() as ends, interruptible(self._selector) as ready:
+        with self._selector, interruptible(self._selector) as ready:
             for each in self._ranks:
                 self._selector.register(each.channel, selectors.EVENT_READ, each)
             try:
                 while supervisor.verdict is None:
-                    self._wait_once(ready, ends)
+                    self._wait_once(ready)
             except KeyboardInterrupt:
-                self._explain_interrupt(ends)
+                self._explain_interrupt()
                 raise
         return self._culprit()
 
-    def _wait_once(self, ready: Wait, ends: ExitStack) -> None:
+    def _wait_once(self, ready: Wait) -> None:
         """Print waits, and handle what has happened until the next deadline."""
         supervisor = self._supervisor
         self._print_waits()
         for key, _ in ready(self._waiting_ranks.wait_s(supervisor.wait_s(time.monotonic()))):
             supervisor.set_time(time.monotonic())
-            self._receive(key, ends)
+            self._receive(key)
         now = time.monotonic()
         supervisor.inspect(now, lambda rank: process.is_stopped(self._ranks[rank].process.pid))
         supervisor.tick(now)
         self._watch.states(supervisor)
         self._report_news()
 
-    def _explain_interrupt(self, ends: ExitStack) -> None:
+    def _explain_interrupt(self) -> None:
         """Print which ranks wait for which, and where the others are."""
         self._waiting_ranks.ask()
         while self._waiting_ranks.is_asking:
             for key, _ in self._selector.select(self._waiting_ranks.wait_s(None)):
-                self._receive(key, ends)
+                self._receive(key)
             self._print_waits()
 
     def _print_waits(self) -> None:
         for line in self._waiting_ranks.answers():
             self._print(f"ripieno: {line}")
 
-    def _receive(self, key: selectors.SelectorKey, ends: ExitStack) -> None:
+    def _receive(self, key: selectors.SelectorKey) -> None:
         """Handle one message of a rank, the end of its channel, or the end of its process."""
         rank: ScriptRank = key.data
         if key.fileobj is not rank.channel:
@@ -127,9 +125,7 @@ class ScriptDriver:
             self._selector.unregister(key.fileobj)
             # The kernel closes the channel when the process exits, so the wait for the process is short.
             self._supervisor.leaves(rank.rank)
-            end = os.pidfd_open(rank.process.pid)
-            ends.callback(os.close, end)
-            self._selector.register(end, selectors.EVENT_READ, rank)
+            self._selector.register(rank.process, selectors.EVENT_READ, rank)
             return
         if self._waiting_ranks.take(rank.rank, kind, value):
             return

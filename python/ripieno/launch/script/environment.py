@@ -15,7 +15,7 @@ from typing import Any
 import ripieno.flight as flight
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
-from ripieno.errors import RendezvousError
+from ripieno.errors import InputError, RendezvousError
 from ripieno.host import usable_cores
 from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.encryption import wants_tls
@@ -54,9 +54,10 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     threads : int, optional
         Threads of this rank; by default its even share of the host's cores.
     **options
-        ``replicas``, ``bind_host``, ``ports``, ``links``, ``racks``, ``rendezvous_timeout_s``,
-        ``heartbeat_timeout_s``, and ``tls``: whether all TCP connections are encrypted, or none. By default
-        RIPIENO_TLS decides; without it, connections between hosts are encrypted.
+        ``replicas``, ``bind_host``, ``ports``, ``links``, ``racks``, ``rendezvous_timeout_s``, ``heartbeat_timeout_s``,
+        ``call_timeout_s``, by default RIPIENO_CALL_TIMEOUT_S: a call that waits longer for another rank ends the job
+        with `CallTimeout`; and ``tls``: whether all TCP connections are encrypted, or none. By default RIPIENO_TLS
+        decides; without it, connections between hosts are encrypted.
 
     Raises
     ------
@@ -64,7 +65,8 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
         If variables are missing or invalid, or the ranks cannot join.
     InputError
         If a thread calls it in a process in which several ranks run programs, if there are too few cores for
-        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY, or if RIPIENO_TLS is neither 0 nor 1.
+        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY, if RIPIENO_TLS is neither 0 nor 1, or if RIPIENO_CALL_TIMEOUT_S is
+        no number of seconds.
     """
     global _current
     own = running.of_this_thread() or current() or running.of_this_process()
@@ -120,6 +122,7 @@ def from_environment(
 ) -> Communicator:
     """Create a communicator from `variables`."""
     place = launchers.detect(variables)
+    call_timeout_s = options.pop("call_timeout_s", None) or _seconds(variables, "RIPIENO_CALL_TIMEOUT_S")
     options = flight.with_flight_folder(options)
     if options.get("tls") is None:
         options["tls"] = wants_tls(variables)
@@ -145,7 +148,21 @@ def from_environment(
             await_name(rendezvous_options["tcp_store"][0], options["rendezvous_timeout_s"])
         native = _native.Communicator.connect(place.rank, place.world_size, None, **rendezvous_options, **options)
     heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
-    return Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
+    comm = Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
+    comm._call_timeout_s = call_timeout_s
+    return comm
+
+
+def _seconds(variables: Mapping[str, str], name: str) -> float:
+    """Return a time limit in seconds, or infinity if the variable is not set."""
+    text = variables.get(name) or "inf"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise InputError(f"{name}={text}: expected a number of seconds > 0")
+    return seconds
 
 
 def _abort_on_uncaught_exception() -> None:

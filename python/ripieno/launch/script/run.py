@@ -6,7 +6,6 @@ import errno
 import os
 import secrets
 import socket
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import pair
+from ripieno.launch.process.forked import fork
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.replicas import replicas_environment
 from ripieno.launch.script import launchers
@@ -177,19 +177,17 @@ def _run_once(script: Script, world_size: int, ranks: list[ScriptRank], watch: J
 
 def _start(script: Script, rank: int, common: dict[str, str], pump: LinePump | None) -> ScriptRank:
     channel, theirs = pair(limits.EXIT_S)
-    pipes = {} if pump is None else {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     unbuffered = {} if pump is None else {"PYTHONUNBUFFERED": "1"}
-    kind = "module" if script.module else "file"
     with theirs:
-        child = process.start(
+        child = fork(
+            theirs.fileno(),
             "ripieno.launch.script.script",
-            [str(theirs.fileno()), str(os.getpid()), kind, script.target, *script.arguments],
-            environment={**common, **unbuffered, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            flags=script.flags,
-            pass_fds=[theirs.fileno()],
+            ["module" if script.module else "file", script.target, *script.arguments],
+            environment={**process.package_path(), **common, **unbuffered, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            piped=pump is not None,
             # As with mpirun, rank 0 reads standard input.
-            stdin=None if rank == 0 else subprocess.DEVNULL,
-            **pipes,
+            reads=rank == 0,
+            flags=script.flags,
         )
     if pump is not None:
         pump.add(f"rank {rank}", child)

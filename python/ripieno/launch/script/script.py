@@ -1,6 +1,4 @@
-"""The main program of one rank of ``ripieno run``.
-
-Command line: ``python -m ripieno.launch.script.script <descriptor> <launcher> file|module <target> [args]``.
+"""The main program of one rank of ``ripieno run``, forked by `ripieno.launch.job.fork_server`.
 
 Runs the target as ``__main__``. An uncaught exception is reported to the other ranks and to the launcher, which prints
 the exception of the first failed rank only. Other ranks fail as a consequence, and their exceptions would hide it.
@@ -29,10 +27,14 @@ from ripieno.launch.script import environment
 _STARTING = ("runpy", "importlib", "importlib._bootstrap", "importlib._bootstrap_external", "pkgutil")
 
 
-def main(channel: Channel, launcher_pid: int, kind: str, target: str, arguments: list[str]) -> None:
-    """Run `target` and report a failure over `channel`."""
-    processes.ignore_interrupts()
-    processes.die_with_parent(launcher_pid)
+# The end of the channel means the end of this process, so it stays open while threads of the target run.
+_channels: list[Channel] = []
+
+
+def main(fd: int, kind: str, target: str, *arguments: str) -> None:
+    """Run `target`, a "file" or "module", and report a failure over the channel of descriptor `fd`."""
+    channel = inherited(fd)
+    _channels.append(channel)
     log.show_if_set()
     _bind()
     environment.report_to(channel.send, os.environ.pop(PULSE_VARIABLE, None))
@@ -103,11 +105,4 @@ def _from_target(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _precedes_target(variables: dict[str, Any]) -> bool:
-    # The script also has the name "__main__", so this module is recognized by its globals.
     return variables is globals() or variables.get("__name__") in _STARTING
-
-
-if __name__ == "__main__":
-    # The end of the channel means the end of this process, so it stays open while threads of the target run.
-    channel = inherited(int(sys.argv[1]))
-    main(channel, int(sys.argv[2]), sys.argv[3], sys.argv[4], sys.argv[5:])

@@ -1,0 +1,88 @@
+"""Code that repeats a fit, for reports. It runs in a session that has the named arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+#: Longest list that is written out.
+MAX_LENGTH = 8
+#: Classes of `ripieno.input` for files with options.
+_FILES = ("BinaryFiles", "TableFiles")
+
+
+def repeating_code(model: Any, arguments: Mapping[str, Any], omitted: tuple[str, ...]) -> str:
+    """Return Python code for a fit with these arguments: constructor and fit, after comments about other values.
+
+    Values without a short literal, such as arrays, appear under the name of their parameter.
+    """
+    named: dict[str, Any] = {}
+    parameters = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in omitted and not _is_default(signature(type(model)), name, value)
+    }
+    passed = {name: value for name, value in arguments.items() if not _is_default(signature(model.fit), name, value)}
+    created = ", ".join(f"{name}={_code(name, value, named)}" for name, value in parameters.items())
+    first, *others = passed
+    fitted = [_code(first, passed[first], named), *(f"{name}={_code(name, passed[name], named)}" for name in others)]
+    comments = [f"# {name}: {_described(value)}" for name, value in named.items()]
+    call = f"model = rp.{type(model).__name__}({created}).fit({', '.join(fitted)})"
+    return "\n".join(["import ripieno as rp", "", *comments, call])
+
+
+def _is_default(called: Any, name: str, value: Any) -> bool:
+    default = called.parameters[name].default
+    return default is value or (isinstance(value, int | float | str | bool | tuple) and bool(default == value))
+
+
+def _code(name: str, value: Any, named: dict[str, Any]) -> str:
+    """Return a literal, or else the name, which then is a key of `named`."""
+    literal = _literal(value)
+    if literal is None:
+        named[name] = value
+    return name if literal is None else literal
+
+
+def _literal(value: Any) -> str | None:
+    if isinstance(value, Path):
+        return repr(str(value))
+    if value is None or type(value) in (str, int, float, bool):
+        return repr(value)
+    if is_dataclass(value) and type(value).__name__ in _FILES:
+        # The source is the first parameter.
+        given = {each.name: getattr(value, each.name) for each in fields(value)}
+        changed = [each.name for each in fields(value) if each.name != "source" and given[each.name] != _default(each)]
+        texts = [_literal(given["source"]), *(_keyword(name, given[name]) for name in changed)]
+        return None if None in texts else f"rp.input.{type(value).__name__}({', '.join(map(str, texts))})"
+    if type(value) in (list, tuple) and len(value) <= MAX_LENGTH:
+        inside = [_literal(each) for each in value]
+        if None in inside:
+            return None
+        joined = ", ".join(map(str, inside))
+        return f"[{joined}]" if isinstance(value, list) else f"({joined}{',' if len(inside) == 1 else ''})"
+    if isinstance(value, dict) and len(value) <= MAX_LENGTH:
+        pairs = [(_literal(key), _literal(each)) for key, each in value.items()]
+        is_literal = all(None not in pair for pair in pairs)
+        return f"{{{', '.join(f'{key}: {each}' for key, each in pairs)}}}" if is_literal else None
+    return None
+
+
+def _keyword(name: str, value: Any) -> str | None:
+    literal = _literal(value)
+    return None if literal is None else f"{name}={literal}"
+
+
+def _default(field: Any) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _described(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    name = type(value).__name__
+    if isinstance(shape, tuple):
+        return f"{name} of shape {shape}"
+    return f"{name} of length {len(value)}" if hasattr(value, "__len__") else name
