@@ -84,6 +84,7 @@ MODULES_OF = {
         "encryption",
         "process",
         "job",
+        "pool",
         "script",
         "engine",
         "member",

@@ -95,6 +95,7 @@ __all__ = [
     "Get_version",
     "Graphcomm",
     "Group",
+    "Iflush_buffer",
     "Info",
     "Init",
     "Init_thread",
@@ -243,7 +244,7 @@ _attached: list[Any] = []
 
 def Attach_buffer(buf: Any) -> None:
     """Keep a buffer until `Detach_buffer`; buffered messages do not need it."""
-    _attached[:] = [buf if buf is BUFFER_AUTOMATIC else buffer.frombuffer(buf)]
+    _attached[:] = [buf if buf is BUFFER_AUTOMATIC else buffer.writable(buf)]
 
 
 def Detach_buffer() -> Any:
@@ -255,16 +256,24 @@ def Flush_buffer() -> None:
     """Do nothing: buffered messages are sent before their calls return."""
 
 
+def Iflush_buffer() -> Request:
+    """Return a request that is complete."""
+    return COMM_WORLD.Iflush_buffer()
+
+
 def as_mpi4py() -> None:
     """Make ``from mpi4py import MPI`` import this module in this process from now on."""
     import types
 
+    from ripieno.mpi import futures
+
     package = types.ModuleType("mpi4py")
     package.__path__ = []
-    package.MPI = sys.modules[__name__]  # type: ignore[attr-defined]
+    package.MPI, package.futures = sys.modules[__name__], futures  # type: ignore[attr-defined]
     package.rc = types.SimpleNamespace()  # type: ignore[attr-defined]
     sys.modules["mpi4py"] = package
     sys.modules["mpi4py.MPI"] = sys.modules[__name__]
+    sys.modules["mpi4py.futures"] = futures
 
 
 if not TYPE_CHECKING:

@@ -141,7 +141,7 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
 
     def Attach_buffer(self, buf: Any) -> None:
         """Keep a buffer until `Detach_buffer`; buffered messages do not need it."""
-        self._attached = buf if buf is BUFFER_AUTOMATIC else buffer.frombuffer(buf)
+        self._attached = buf if buf is BUFFER_AUTOMATIC else buffer.writable(buf)
 
     def Detach_buffer(self) -> Any:
         """Return the buffer of `Attach_buffer`."""

@@ -90,6 +90,14 @@ _MISSING = {
     _PORTS: ("Open_port", "Close_port", "Publish_name", "Unpublish_name", "Lookup_name"),
 }
 
+#: Names of `ripieno.mpi.futures`.
+_MISSING_FUTURES: dict[str, tuple[str, ...]] = {
+    "use concurrent.futures.ThreadPoolExecutor": ("ThreadPoolExecutor",),
+    "use MPIPoolExecutor": ("ProcessPoolExecutor",),
+    "use concurrent.futures.wait, and the results of its futures": ("collect",),
+    "use Future.add_done_callback": ("compose",),
+}
+
 
 def refusing(cls: T) -> T:
     """Add the calls that a class refuses."""
@@ -101,10 +109,19 @@ def refusing(cls: T) -> T:
 
 def missing(name: str) -> Any:
     """Return a stand-in for a name that this package does not have; raise AttributeError for an unknown name."""
-    for alternative, names in _MISSING.items():
+    return _stand_in("ripieno.mpi", _MISSING, name)
+
+
+def missing_in_futures(name: str) -> Any:
+    """Return a stand-in for a name that `ripieno.mpi.futures` does not have, as `missing` does."""
+    return _stand_in("ripieno.mpi.futures", _MISSING_FUTURES, name)
+
+
+def _stand_in(module: str, known: dict[str, tuple[str, ...]], name: str) -> Any:
+    for alternative, names in known.items():
         if name in names:
             return _Refused(name, alternative)
-    raise AttributeError(f"module 'ripieno.mpi' has no attribute {name!r}; the page on mpi4py lists the names it has")
+    raise AttributeError(f"module {module!r} has no attribute {name!r}; the page on mpi4py lists the names it has")
 
 
 def _refusal(call: str, alternative: str) -> Callable[..., NoReturn]:
@@ -130,6 +147,9 @@ class _Refused:
 
     def __instancecheck__(self, value: object) -> bool:
         return False
+
+    def __bool__(self) -> bool:
+        return not self._name.endswith("_NULL")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
         # A program may define a subclass that it never uses.

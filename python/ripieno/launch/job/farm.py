@@ -14,7 +14,6 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import CommunicatorClosed, InputError, SerializationError
@@ -140,7 +139,7 @@ def _work(comm: Communicator, function: Callable[[Any], Any], items: Sequence[An
     while (index := counter.take() if comm.rank == 0 else _request_item(comm, has_failed)) != _NO_MORE:
         value: FailureReport | NDArray[Any]
         try:
-            value = _packed_blob(function(items[index]))
+            value = shared_message.packed_blob(function(items[index]))
         except Exception as error:
             has_failed = True
             # Drop this module's frame: the traceback starts in the user's function.
@@ -202,13 +201,6 @@ class _Counter:
         """Raise the error that has ended the service, if any."""
         if self._error is not None:
             raise self._error
-
-
-def _packed_blob(value: Any) -> NDArray[Any]:
-    packed = shared_message.pack(value)
-    blob = np.empty(packing.blob_bytes(packed), np.uint8)
-    packing.write_blob(packed, blob)
-    return blob
 
 
 def check_in_flight(in_flight: Any, workers: int) -> int:

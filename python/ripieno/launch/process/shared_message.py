@@ -116,6 +116,14 @@ def pack(
     return packing.PackedValue(stream.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers])
 
 
+def packed_blob(value: Any) -> NDArray[np.uint8]:
+    """Return `value` as bytes, which `packing.read_blob` unpacks in another process."""
+    packed = pack(value)
+    blob = np.empty(packing.blob_bytes(packed), np.uint8)
+    packing.write_blob(packed, blob)
+    return blob
+
+
 def as_received(value: Any) -> Any:
     """Return a copy of `value` as another process would receive it, with read-only views of its arrays.
 
