@@ -54,10 +54,14 @@ class Op:
         Another reference to this operation is created. By default the operation is null.
     """
 
-    def __init__(self, op: Op | None = None) -> None:
+    _definition: Definition | None
+
+    def __new__(cls, op: Op | None = None) -> Self:
         if not isinstance(op, Op | None):
             raise TypeError(f"Op: a {type(op).__name__}: expected an operation; Op.Create accepts functions")
-        self._definition: Definition | None = None if op is None else op._definition
+        made = object.__new__(cls)
+        made._definition = None if op is None else op._definition
+        return made
 
     @classmethod
     def _of(cls, definition: Definition) -> Self:
@@ -132,13 +136,13 @@ class Op:
         self._definition = None
 
     def free(self) -> None:
-        """Turn this reference into the null operation, unless it is one of MPI."""
-        if not self.is_predefined:
-            self.Free()
+        """Turn this reference into the null operation, unless it is one of the module's constants."""
+        if _PREDEFINED.get(self.name) is not self:
+            self._definition = None
 
     def __reduce__(self) -> Any:
         if self._definition is None or self._definition.made_of is None:
-            return self.name if _PREDEFINED[self.name] is self else (_copied, (self.name,))
+            return self.name if _PREDEFINED[self.name] is self else (_copied, (type(self), self.name))
         return type(self).Create, self._definition.made_of
 
     def _defined(self) -> Definition:
@@ -200,5 +204,5 @@ _OPS = (SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR, MINLOC, MAXLOC, R
 _PREDEFINED = {op.name: op for op in _OPS}
 
 
-def _copied(name: str) -> Op:
-    return Op(_PREDEFINED[name])
+def _copied(cls: type[Op], name: str) -> Op:
+    return cls(_PREDEFINED[name])

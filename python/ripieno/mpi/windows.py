@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,11 +50,16 @@ class Win:
         Another reference to this window is created. By default the window is null.
     """
 
-    def __init__(self, win: Win | None = None) -> None:
+    _segments: _Segments | None
+    name: str
+
+    def __new__(cls, win: Win | None = None) -> Self:
         if not isinstance(win, Win | None):
             raise TypeError(f"Win: a {type(win).__name__}: expected a window; Allocate_shared creates one")
-        self._segments: _Segments | None = None if win is None else win._segments
-        self.name: str = "MPI_WIN_NULL" if win is None else win.name
+        made = object.__new__(cls)
+        made._segments = None if win is None else win._segments
+        made.name = "MPI_WIN_NULL" if win is None else win.name
+        return made
 
     @classmethod
     def Allocate_shared(cls, size: int, disp_unit: int = 1, info: Info | None = None, comm: Any = None) -> Win:
@@ -178,7 +183,7 @@ class Win:
     def __reduce__(self) -> Any:
         if self._segments is not None:
             raise InputError("a window cannot be pickled; each rank calls Allocate_shared")
-        return "WIN_NULL" if self is WIN_NULL else (Win, ())
+        return "WIN_NULL" if self is WIN_NULL else (type(self), ())
 
     def _allocated(self) -> _Segments:
         if self._segments is None:
