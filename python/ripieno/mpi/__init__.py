@@ -19,6 +19,7 @@ from ripieno.mpi.communicator import Comm, Intracomm
 from ripieno.mpi.constants import *  # noqa: F403
 from ripieno.mpi.constants import BUFFER_AUTOMATIC, THREAD_SERIALIZED
 from ripieno.mpi.datatypes import Datatype
+from ripieno.mpi.errhandlers import ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, Errhandler
 from ripieno.mpi.groups import GROUP_EMPTY, GROUP_NULL, Group, world_place
 from ripieno.mpi.info import INFO_ENV, INFO_NULL, Info
 from ripieno.mpi.matched import MESSAGE_NO_PROC, MESSAGE_NULL, Message
@@ -41,6 +42,7 @@ from ripieno.mpi.operations import (
     SUM,
     Op,
 )
+from ripieno.mpi.pickling import Pickle, pickle
 from ripieno.mpi.requests import REQUEST_NULL, Prequest, Request
 from ripieno.mpi.status import Status
 from ripieno.mpi.topologies import Cartcomm, Compute_dims, Distgraphcomm, Graphcomm, Topocomm
@@ -54,6 +56,10 @@ __all__ = [
     "COMM_NULL",
     "COMM_SELF",
     "COMM_WORLD",
+    "ERRHANDLER_NULL",
+    "ERRORS_ABORT",
+    "ERRORS_ARE_FATAL",
+    "ERRORS_RETURN",
     "GROUP_EMPTY",
     "GROUP_NULL",
     "INFO_ENV",
@@ -84,6 +90,7 @@ __all__ = [
     "Datatype",
     "Detach_buffer",
     "Distgraphcomm",
+    "Errhandler",
     "Exception",
     "Finalize",
     "Flush_buffer",
@@ -106,6 +113,7 @@ __all__ = [
     "Message",
     "Op",
     "Pcontrol",
+    "Pickle",
     "Prequest",
     "Query_thread",
     "Request",
@@ -118,6 +126,7 @@ __all__ = [
     "buffer",
     "get_vendor",
     "memory",
+    "pickle",
 ]
 
 #: Base class of all errors that calls raise: invalid arguments, mismatched calls, failed ranks.
@@ -265,7 +274,7 @@ def as_mpi4py() -> None:
     """Make ``from mpi4py import MPI`` import this module in this process from now on."""
     import types
 
-    from ripieno.mpi import futures
+    from ripieno.mpi import futures, pkl5
 
     package = types.ModuleType("mpi4py")
     package.__path__ = []
@@ -274,6 +283,10 @@ def as_mpi4py() -> None:
     sys.modules["mpi4py"] = package
     sys.modules["mpi4py.MPI"] = sys.modules[__name__]
     sys.modules["mpi4py.futures"] = futures
+    package.util = types.ModuleType("mpi4py.util")  # type: ignore[attr-defined]
+    package.util.__path__, package.util.pkl5 = [], pkl5
+    sys.modules["mpi4py.util"] = package.util
+    sys.modules["mpi4py.util.pkl5"] = pkl5
 
 
 if not TYPE_CHECKING:

@@ -25,6 +25,7 @@ from ripieno.mpi.constants import (
     UNDEFINED,
     UNEQUAL,
 )
+from ripieno.mpi.errhandlers import HasErrhandler
 from ripieno.mpi.groups import Group
 from ripieno.mpi.info import Info
 from ripieno.mpi.messages import MpiMessageCalls
@@ -38,7 +39,7 @@ _RESOURCE = {"mpi_hw_resource_type": "mpi_shared_memory"}
 
 
 @refusing
-class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
+class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
     """A communicator with the method names of MPI."""
 
     def Split(self, color: int = 0, key: int = 0) -> Intracomm:

@@ -115,8 +115,7 @@ MAX_INFO_KEY, MAX_INFO_VAL = 255, 1024
 class _Marker:
     """A marker that replaces a buffer argument. It is equal to its copies in other processes."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    _name: str
 
     def __repr__(self) -> str:
         return self._name
@@ -125,9 +124,27 @@ class _Marker:
         return self._name
 
 
+class InPlaceType(_Marker):
+    """The type of `IN_PLACE`."""
+
+    _name = "IN_PLACE"
+
+
+class BottomType(_Marker):
+    """The type of `BOTTOM`."""
+
+    _name = "BOTTOM"
+
+
+class BufferAutomaticType(_Marker):
+    """The type of `BUFFER_AUTOMATIC`."""
+
+    _name = "BUFFER_AUTOMATIC"
+
+
 #: Replaces a buffer argument: the input lies in the result buffer.
-IN_PLACE = _Marker("IN_PLACE")
+IN_PLACE = InPlaceType()
 #: Replaces the memory of a buffer without elements.
-BOTTOM = _Marker("BOTTOM")
+BOTTOM = BottomType()
 #: Replaces the buffer of `Attach_buffer`: messages need no buffer of the program.
-BUFFER_AUTOMATIC = _Marker("BUFFER_AUTOMATIC")
+BUFFER_AUTOMATIC = BufferAutomaticType()

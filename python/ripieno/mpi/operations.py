@@ -44,6 +44,15 @@ _ON_LONG: dict[str, Combining] = {
 }
 
 
+#: The named operations within a process.
+_LOCAL: dict[str, Combining] = {
+    **_ON_LONG,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
 @refusing
 class Op:
     """A binary operation: `__call__` combines objects, `combine` combines buffers.
@@ -128,6 +137,18 @@ class Op:
 
         name = getattr(function, "__name__", "user")
         return cls._of(Definition(name, on_objects, combine, (function, commute)))
+
+    def Reduce_local(self, inbuf: Any, inoutbuf: Any) -> None:
+        """Combine two buffers of this process into the second one."""
+        from ripieno.mpi.buffers import incoming, outgoing
+
+        given, into = outgoing(inbuf, "Reduce_local"), incoming(inoutbuf, "Reduce_local").elements
+        if given.dtype != into.dtype or given.size != into.size:
+            sizes = f"{given.size} elements of {given.dtype} and {into.size} of {into.dtype}"
+            raise InputError(f"Reduce_local: {sizes}: expected as many of one type")
+        combine = self.combine
+        function = _LOCAL[combine] if isinstance(combine, str) else combine
+        into.write(np.asarray(function(given, into.read())).astype(into.dtype, copy=False))
 
     def Free(self) -> None:
         """Turn this reference into the null operation."""

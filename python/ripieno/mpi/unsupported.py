@@ -23,7 +23,6 @@ _SESSIONS = "there are no sessions; use COMM_WORLD, and Create_group for parts o
 _REQUESTS = "requests are calls of this package; use a thread or concurrent.futures for other work"
 _REPAIR = "failures are handled by Communicator.shrink and Communicator.agree; see the page on failures"
 _GUIDED = "only ranks that share memory are known: Split_type(COMM_TYPE_SHARED)"
-_LOCAL = "reductions in one process are those of NumPy"
 
 #: Names, by class; the classes of the last table consist of such names only.
 _REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
@@ -42,7 +41,7 @@ _REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
         _INTERCOMM: ("Create_intercomm", "Get_remote_group", "Get_remote_size", "Merge"),
         _SPAWN: ("Spawn", "Spawn_multiple", "Get_parent"),
         _PORTS: ("Accept", "Connect", "Join"),
-        _ERRORS: ("Get_errhandler", "Set_errhandler", "Call_errhandler", "Create_errhandler"),
+        _ERRORS: ("Call_errhandler", "Create_errhandler"),
         _HANDLES: ("fromhandle", "tohandle", "f2py", "fromint"),
         "no call takes a function for copies; keep a dict": (
             *("Create_keyval", "Free_keyval", "Set_attr", "Delete_attr"),
@@ -50,7 +49,8 @@ _REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
         _PARTITIONED: ("Psend_init", "Precv_init"),
         _REPAIR: ("Revoke", "Is_revoked", "Shrink", "Ishrink", "Agree", "Iagree", "Get_failed", "Ack_failed"),
     },
-    "Op": {_HANDLES: ("fromhandle", "tohandle", "f2py", "py2f", "fromint", "toint"), _LOCAL: ("Reduce_local",)},
+    "Op": {_HANDLES: ("fromhandle", "tohandle", "f2py", "py2f", "fromint", "toint")},
+    "Errhandler": {_HANDLES: ("fromhandle", "tohandle", "f2py", "py2f", "fromint", "toint")},
     "Group": {
         _HANDLES: ("fromhandle", "tohandle", "f2py", "py2f", "fromint", "toint"),
         _SESSIONS: ("Create_from_session_pset",),
@@ -65,7 +65,7 @@ _REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
             *("Fetch_and_op", "Compare_and_swap", "Rget", "Rput", "Raccumulate", "Rget_accumulate"),
             *("Start", "Post", "Complete", "Wait", "Test"),
         ),
-        _ERRORS: ("Get_errhandler", "Set_errhandler", "Call_errhandler", "Create_errhandler"),
+        _ERRORS: ("Call_errhandler", "Create_errhandler"),
         _HANDLES: ("fromhandle", "tohandle", "f2py", "py2f", "fromint", "toint"),
         "windows have no attributes of the program; keep a dict": (
             *("Create_keyval", "Free_keyval", "Set_attr", "Delete_attr"),
@@ -82,10 +82,10 @@ _MISSING = {
     _SESSIONS: ("Session", "SESSION_NULL"),
     _REQUESTS: ("Grequest",),
     _GUIDED: ("Get_hw_resource_info",),
-    "objects are pickled by protocol 5, whatever the pickler is": ("Pickle", "pickle"),
+    _HANDLES: ("Get_abi_info", "Get_abi_fortran_info"),
     _ERRORS: (
-        *("Errhandler", "ERRHANDLER_NULL", "ERRORS_RETURN", "ERRORS_ARE_FATAL", "ERRORS_ABORT"),
         *("Get_error_class", "Get_error_string", "Add_error_class", "Add_error_code", "Add_error_string"),
+        *("Remove_error_class", "Remove_error_code", "Remove_error_string"),
     ),
     _PORTS: ("Open_port", "Close_port", "Publish_name", "Unpublish_name", "Lookup_name"),
 }

@@ -22,6 +22,7 @@ from ripieno.mpi.constants import (
     WIN_SIZE,
     WIN_UNIFIED,
 )
+from ripieno.mpi.errhandlers import HasErrhandler
 from ripieno.mpi.groups import Group
 from ripieno.mpi.info import Info
 from ripieno.mpi.unsupported import refusing
@@ -41,7 +42,7 @@ class _Segments(NamedTuple):
 
 
 @refusing
-class Win:
+class Win(HasErrhandler):
     """Memory of all ranks of a communicator, which must be on one node. Each rank reads and writes all of it.
 
     Parameters

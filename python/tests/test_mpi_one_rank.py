@@ -1,17 +1,35 @@
-"""mpi4py's executors: `ripieno.mpi.futures`."""
+"""Names of mpi4py in a process without other ranks: executors, handles and buffers."""
 
 from __future__ import annotations
 
 import operator
 import os
+import pickle
 import subprocess
 import sys
 import threading
+from concurrent.futures import BrokenExecutor, TimeoutError
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ripieno.errors import InputError, RankFailed, SerializationError, UnsupportedError
-from ripieno.mpi.futures import BrokenExecutor, MPICommExecutor, MPIPoolExecutor, TimeoutError, get_comm_workers
+
+
+@pytest.fixture(scope="module")
+def mpi():
+    from ripieno import mpi
+
+    yield mpi
+    # Otherwise this world would be that of later tests.
+    mpi.Finalize()
+
+
+@pytest.fixture(scope="module")
+def futures(mpi):
+    from ripieno.mpi import futures
+
+    return futures
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +43,8 @@ def pipe(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def executor(pipe):
-    with MPIPoolExecutor(max_workers=2, env={"RIPIENO_TEST_POOL": "set"}) as executor:
+def executor(futures, pipe):
+    with futures.MPIPoolExecutor(max_workers=2, env={"RIPIENO_TEST_POOL": "set"}) as executor:
         yield executor
 
 
@@ -88,19 +106,19 @@ def test_results_are_late(executor, pipe):
     assert executor.submit(abs, -1).result() == 1
 
 
-def test_workers_communicate_with_each_other(executor):
+def test_workers_communicate_with_each_other(executor, futures):
     def total(number):
-        return get_comm_workers().allreduce(number)
+        return futures.get_comm_workers().allreduce(number)
 
     assert [future.result() for future in [executor.submit(total, 1), executor.submit(total, 2)]] == [3, 3]
     with pytest.raises(RuntimeError, match="no worker"):
-        get_comm_workers()
+        futures.get_comm_workers()
 
 
-def test_pending_calls_are_cancelled(tmp_path: Path):
+def test_pending_calls_are_cancelled(tmp_path: Path, futures):
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    executor = MPIPoolExecutor(1)
+    executor = futures.MPIPoolExecutor(1)
     running = executor.submit(fifo.read_text)
     pending = [executor.submit(abs, -1) for _ in range(3)]
     # Opened only after the worker has opened the other end.
@@ -116,8 +134,8 @@ def test_pending_calls_are_cancelled(tmp_path: Path):
 
 
 @pytest.mark.parametrize("function", [lambda: 1 / 0, lambda: os.kill(os.getpid(), 9)], ids=["fails", "dies"])
-def test_a_failed_initializer_or_a_dead_worker_breaks_the_pool(function):
-    executor = MPIPoolExecutor(1, initializer=function)
+def test_a_failed_initializer_or_a_dead_worker_breaks_the_pool(futures, function):
+    executor = futures.MPIPoolExecutor(1, initializer=function)
 
     with pytest.raises(BrokenExecutor, match="a worker has failed"):
         executor.submit(abs, 1).result()
@@ -126,10 +144,10 @@ def test_a_failed_initializer_or_a_dead_worker_breaks_the_pool(function):
     executor.shutdown()
 
 
-def test_a_world_of_one_rank_is_its_own_worker():
-    with MPICommExecutor() as executor:
+def test_a_world_of_one_rank_is_its_own_worker(futures):
+    with futures.MPICommExecutor() as executor:
         assert list(executor.map(operator.neg, [1, 2])) == [-1, -2]
-        assert executor.submit(lambda: get_comm_workers().size).result() == 1
+        assert executor.submit(lambda: futures.get_comm_workers().size).result() == 1
 
 
 @pytest.mark.parametrize(
@@ -140,9 +158,117 @@ def test_a_world_of_one_rank_is_its_own_worker():
         (UnsupportedError, {"python_args": ["-O"]}),
     ],
 )
-def test_options_are_checked(error, options):
+def test_options_are_checked(futures, error, options):
     with pytest.raises(error):
-        MPIPoolExecutor(**options)
+        futures.MPIPoolExecutor(**options)
+
+
+def test_a_structure_is_padded_as_in_c(mpi):
+    record = np.dtype([("id", "i8"), ("kind", "S1")], align=True)
+    struct = mpi.Datatype.Create_struct([1, 1], [0, 8], [mpi.INT64_T, mpi.CHAR])
+    sent, received = np.array([(1, b"a"), (2, b"b")], record), np.zeros(2, record)
+    mpi.COMM_SELF.Sendrecv([sent, 2, struct], 0, recvbuf=[received, 2, struct], source=0)
+
+    assert struct.extent == struct.Create_contiguous(3).extent // 3 == record.itemsize
+    assert (received == sent).all()
+    # An extent that the program gives is kept.
+    assert mpi.Datatype.Create_struct([1, 1], [0, 9], [mpi.INT64_T, mpi.CHAR.Create_resized(0, 1)]).extent == 10
+
+
+def test_subclasses_and_copies_of_handles_are_independent(mpi):
+    handles = {"Datatype": mpi.INT, "Group": mpi.GROUP_EMPTY, "Info": mpi.INFO_ENV, "Op": mpi.SUM}
+    for name, constant in handles.items():
+        base = getattr(mpi, name)
+        cls = type("Own", (base,), {"__new__": lambda cls, given=None, base=base: base.__new__(cls, given)})
+        copy = cls(constant)
+        assert type(copy) is cls and copy == constant
+        copy.free()
+        constant.free()
+        assert not copy and constant
+        with pytest.raises(TypeError):
+            base("text")
+    for name in ("Request", "Prequest", "Status", "Message", "Win", "Errhandler"):
+        with pytest.raises(TypeError):
+            getattr(mpi, name)(3)
+    assert pickle.loads(pickle.dumps(mpi.ERRORS_RETURN)) is mpi.ERRORS_RETURN
+
+
+def test_a_subclass_of_a_request_overrides_its_calls(mpi):
+    class Own(mpi.Request):
+        def test(self):
+            return super().Test()
+
+        def wait(self):
+            return super().Wait()
+
+    request = Own(mpi.COMM_SELF.Isend(np.zeros(1), mpi.PROC_NULL))
+    assert request.test() and request.wait() and mpi.Request.waitall([request]) == [None]
+
+
+def test_persistent_calls_accept_info_as_their_last_argument(mpi):
+    total = np.zeros(2)
+    for request in (
+        mpi.COMM_SELF.Allreduce_init(np.ones(2), total, mpi.SUM, mpi.INFO_NULL),
+        mpi.COMM_SELF.Allreduce_init(np.ones(2), total, info=mpi.INFO_NULL),
+        mpi.COMM_SELF.Bcast_init(total, 0, mpi.INFO_NULL),
+        mpi.COMM_SELF.Barrier_init(mpi.INFO_NULL),
+    ):
+        request.Start()
+        request.Wait()
+    assert (total == 1).all()
+
+
+def test_a_program_replaces_the_functions_that_pickle(mpi):
+    def dumps(obj):
+        return b"own" + pickle.dumps(obj)
+
+    def loads(data):
+        return ["own", pickle.loads(data[3:])]
+
+    comm = mpi.COMM_SELF
+    mpi.pickle.__init__(dumps, loads)
+    try:
+        assert comm.allgather(1) == [["own", 1]] == comm.alltoall([1])
+        assert comm.sendrecv((2, "x"), 0, source=0) == ["own", (2, "x")]
+        assert mpi.pickle.loads(mpi.pickle.dumps(3)) == ["own", 3]
+    finally:
+        mpi.pickle.__init__()
+    assert comm.allgather(1) == [1]
+
+
+def test_memory_that_cannot_be_accessed_is_a_buffer_error(mpi):
+    comm, line = mpi.COMM_SELF, np.zeros(6)
+    line.flags.writeable = False
+    for call in (
+        lambda: comm.Recv(line, 0),
+        lambda: comm.Isend(np.zeros((3, 2))[:, 0], 0),
+        lambda: mpi.Attach_buffer(b"constant"),
+    ):
+        with pytest.raises(BufferError) as caught:
+            call()
+        assert isinstance(caught.value, InputError)
+    with pytest.raises(InputError, match="displacement 7"):
+        comm.Isend([line, 0, 7, mpi.DOUBLE], 0)
+
+
+@pytest.mark.parametrize("name", ["SUM", "PROD", "MIN", "MAX", "BAND", "BOR", "BXOR", "LAND", "REPLACE"])
+def test_an_operation_combines_buffers_of_this_process(mpi, name):
+    op, left, right = getattr(mpi, name), np.array([6, 3, 0]), np.array([3, 3, 5])
+    expected = [op(*pair) for pair in zip(left, right, strict=True)]
+    op.Reduce_local(left, right)
+
+    assert list(right) == expected
+    with pytest.raises(InputError, match="2 elements"):
+        op.Reduce_local(left[:2].copy(), right)
+
+
+def test_an_error_handler_is_kept(mpi):
+    comm = mpi.COMM_SELF.Dup()
+    assert comm.Get_errhandler() == mpi.ERRORS_RETURN
+    comm.Set_errhandler(mpi.ERRORS_ARE_FATAL)
+    assert comm.Get_errhandler() == mpi.ERRORS_ARE_FATAL and not mpi.ERRHANDLER_NULL
+    with pytest.raises(UnsupportedError, match="Create_errhandler"):
+        comm.Create_errhandler(print)
 
 
 SHARED = """
