@@ -2,4 +2,5 @@
 
 from ripieno.mpi.script import run_script
 
-run_script("ripieno.mpi")
+if __name__ == "__main__":
+    run_script("ripieno.mpi")

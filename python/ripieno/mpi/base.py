@@ -97,7 +97,7 @@ class MpiRank:
         return self._comm is not NULL
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, MpiRank) and other._comm is self._comm
+        return other._comm is self._comm if isinstance(other, MpiRank) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(id(self._comm))

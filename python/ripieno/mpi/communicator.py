@@ -101,11 +101,15 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
         return CONGRUENT if order == IDENT else SIMILAR if order == SIMILAR else UNEQUAL
 
     def Free(self) -> None:
-        """Close the communicator, unless it is COMM_WORLD or COMM_SELF. This reference becomes COMM_NULL."""
+        """Close the communicator. This reference becomes COMM_NULL. COMM_WORLD and COMM_SELF remain."""
+        from ripieno.mpi import COMM_SELF, COMM_WORLD
+
         self._comm.rank  # noqa: B018  # raises for COMM_NULL
-        if self._comm._parent is not None and self.name != "MPI_COMM_SELF":
+        if self is COMM_WORLD or self is COMM_SELF:
+            return
+        if self not in (COMM_WORLD, COMM_SELF):
             self._comm.close()
-            self._comm, self.name = NULL, "MPI_COMM_NULL"
+        self._comm, self.name = NULL, "MPI_COMM_NULL"
 
     Disconnect = Free
 

@@ -43,7 +43,7 @@ class Errhandler:
         return self._name != "ERRHANDLER_NULL"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Errhandler) and self._name == other._name
+        return self._name == other._name if isinstance(other, Errhandler) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._name)

@@ -119,7 +119,7 @@ class Group:
         return self._ranks is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Group) and self._ranks == other._ranks
+        return self._ranks == other._ranks if isinstance(other, Group) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._ranks)

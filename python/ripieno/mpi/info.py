@@ -129,7 +129,7 @@ class Info(MutableMapping[str, str]):
         return self._hints is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Info) and self._hints is other._hints
+        return self._hints is other._hints if isinstance(other, Info) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self._hints)

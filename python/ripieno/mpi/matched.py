@@ -97,7 +97,7 @@ class Message:
         return self._received is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Message) and self._received is other._received
+        return self._received is other._received if isinstance(other, Message) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self._received)

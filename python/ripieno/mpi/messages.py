@@ -280,7 +280,7 @@ class MpiMessageCalls(MpiRank):
                 status.clear()
             return None
         noted(status, message.source, _tag_of(message), message.value)
-        return MESSAGE_NO_PROC if source == PROC_NULL else Found._of(message)
+        return Found(MESSAGE_NO_PROC) if source == PROC_NULL else Found._of(message)
 
     def _message(self, source: int, tag: int, timeout_s: float | None) -> Message[Any]:
         if source == PROC_NULL:

@@ -116,7 +116,7 @@ class Op:
         return self._definition is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Op) and self._definition is other._definition
+        return self._definition is other._definition if isinstance(other, Op) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self._definition)

@@ -20,7 +20,7 @@ class Pickle:
     protocol : int, optional
         Passed to `dumps`; by default protocol 5 for `pickle.dumps`, and none for another function.
     threshold : int, optional
-        Not used: all arrays travel apart from the pickle.
+        `dumps_oob` copies smaller arrays into the pickle; by default none.
     """
 
     def __init__(
@@ -36,6 +36,15 @@ class Pickle:
         self.PROTOCOL = standard.HIGHEST_PROTOCOL if protocol is None and dumps is None else protocol
         self.THRESHOLD = threshold
 
+    @property
+    def THRESHOLD(self) -> int:
+        """The size in bytes from which `dumps_oob` returns the memory of an array."""
+        return self._threshold
+
+    @THRESHOLD.setter
+    def THRESHOLD(self, threshold: int | None) -> None:
+        self._threshold = threshold or 0
+
     def dumps(self, obj: Any) -> bytes:
         """Return an object as bytes."""
         return self._dumps(obj) if self.PROTOCOL is None else self._dumps(obj, self.PROTOCOL)
@@ -48,9 +57,15 @@ class Pickle:
         """Return an object as bytes, and the memory of its arrays."""
         from ripieno.mpi.buffer import buffer
 
-        found: list[Any] = []
-        data = standard.dumps(obj, standard.HIGHEST_PROTOCOL, buffer_callback=found.append)
-        return data, [buffer.frombuffer(each.raw()) for each in found]
+        found: list[buffer] = []
+
+        def keep(memory: standard.PickleBuffer) -> bool:
+            kept = buffer.frombuffer(memory.raw())
+            if kept.nbytes >= self.THRESHOLD:
+                found.append(kept)
+            return kept.nbytes < self.THRESHOLD
+
+        return standard.dumps(obj, standard.HIGHEST_PROTOCOL, buffer_callback=keep), found
 
     def loads_oob(self, data: Any, buffers: Sequence[Any]) -> Any:
         """Return the object of these bytes, with arrays in these buffers."""

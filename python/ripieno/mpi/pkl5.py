@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ripieno.mpi.communicator import Comm, Intracomm
 from ripieno.mpi.matched import Message
+from ripieno.mpi.pickling import Pickle, pickle
 from ripieno.mpi.requests import Request
 
-__all__ = ["Comm", "Intracomm", "Message", "Request"]
+__all__ = ["Comm", "Intracomm", "Message", "Pickle", "Request", "pickle"]

@@ -45,7 +45,7 @@ class Status:
         self._length_bytes = 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Status) and self.__dict__ == other.__dict__
+        return self.__dict__ == other.__dict__ if isinstance(other, Status) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self)

@@ -176,7 +176,7 @@ class Win(HasErrhandler):
         return self._segments is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Win) and self._segments is other._segments
+        return self._segments is other._segments if isinstance(other, Win) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self._segments)

@@ -4,6 +4,7 @@ from ripieno import mpi
 from ripieno.mpi.futures import shared_workers
 from ripieno.mpi.script import run_script
 
-with shared_workers(mpi.COMM_WORLD) as is_first:
-    if is_first:
-        run_script("ripieno.mpi.futures")
+if __name__ == "__main__":
+    with shared_workers(mpi.COMM_WORLD) as is_first:
+        if is_first:
+            run_script("ripieno.mpi.futures")
