@@ -262,6 +262,31 @@ def test_an_operation_combines_buffers_of_this_process(mpi, name):
         op.Reduce_local(left[:2].copy(), right)
 
 
+def test_exceptions_have_classes_of_mpi(mpi):
+    comm = mpi.COMM_SELF
+    for call, number in (
+        (lambda: comm.Send([b"x", 3, mpi.INT], 0), mpi.ERR_ARG),
+        (lambda: comm.Spawn("python"), mpi.ERR_UNSUPPORTED_OPERATION),
+    ):
+        with pytest.raises(mpi.Exception) as caught:
+            call()
+        assert caught.value.Get_error_class() == caught.value.error_code == number
+        assert caught.value.Get_error_string() == str(caught.value)
+    assert mpi.Get_error_string(mpi.ERR_ARG) == "MPI_ERR_ARG" and mpi.Get_error_class(mpi.ERR_ARG) == mpi.ERR_ARG
+    assert RankFailed(1, "host", "cause").Get_error_class() == mpi.ERR_PROC_FAILED
+    assert not hasattr(comm, "handle")
+    with pytest.raises(UnsupportedError, match="no C library"):
+        mpi._addressof(comm)
+
+
+def test_a_complete_request_has_no_result(mpi):
+    request = mpi.COMM_SELF.isend("sent", 0)
+    received = mpi.COMM_SELF.irecv(source=0)
+
+    assert request.wait() is None
+    assert received.wait() == "sent" and received.wait() is None and received.test() == (True, None)
+
+
 def test_an_error_handler_is_kept(mpi):
     comm = mpi.COMM_SELF.Dup()
     assert comm.Get_errhandler() == mpi.ERRORS_RETURN

@@ -20,6 +20,7 @@ from ripieno.mpi.constants import *  # noqa: F403
 from ripieno.mpi.constants import BUFFER_AUTOMATIC, THREAD_SERIALIZED
 from ripieno.mpi.datatypes import Datatype
 from ripieno.mpi.errhandlers import ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, Errhandler
+from ripieno.mpi.error_classes import Get_error_class, Get_error_string, add_methods
 from ripieno.mpi.groups import GROUP_EMPTY, GROUP_NULL, Group, world_place
 from ripieno.mpi.info import INFO_ENV, INFO_NULL, Info
 from ripieno.mpi.matched import MESSAGE_NO_PROC, MESSAGE_NULL, Message
@@ -97,6 +98,8 @@ __all__ = [
     "Free_mem",
     "Get_abi_version",
     "Get_address",
+    "Get_error_class",
+    "Get_error_string",
     "Get_library_version",
     "Get_processor_name",
     "Get_version",
@@ -131,6 +134,7 @@ __all__ = [
 
 #: Base class of all errors that calls raise: invalid arguments, mismatched calls, failed ranks.
 Exception = RipienoError
+add_methods()
 
 COMM_WORLD = Intracomm._of(init(), "MPI_COMM_WORLD")
 COMM_SELF = Intracomm._of(COMM_WORLD._comm.group([COMM_WORLD.rank]), "MPI_COMM_SELF")

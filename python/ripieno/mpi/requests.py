@@ -75,14 +75,15 @@ class Request:
         return id(self)
 
     def wait(self, status: Status | None = None) -> Any:
-        """Wait for completion, and return the received object; None for a send."""
+        """Wait for completion, and return the received object; None for a send and for a request that was complete."""
         return self._waited(status)
 
     def test(self, status: Status | None = None) -> tuple[bool, Any]:
         """Return whether the call is complete, and the result of `wait`."""
         # Subclasses may override the public methods, which therefore do not call each other.
+        was_over = self._is_over
         is_over = self._progress(0.0, status)
-        return is_over, self._result if is_over else None
+        return is_over, self._result if is_over and not was_over else None
 
     def Wait(self, status: Status | None = None) -> bool:
         """Return when the call is complete."""
@@ -121,8 +122,10 @@ class Request:
     cancel = Cancel
 
     def _waited(self, status: Status | None) -> Any:
+        """Return the result when the call is complete; None if it was complete before."""
+        was_over = self._is_over
         self._progress(None, status)
-        return self._result
+        return None if was_over else self._result
 
     def _progress(self, timeout_s: float | None, status: Status | None) -> bool:
         """Try to complete the call. Fill in the status if it is complete: empty if it was complete before."""

@@ -14,7 +14,7 @@ _SPAWN = "no ranks are added to a running job; start all of them with `ripieno r
 _PORTS = "worlds do not connect to each other; start one world with `ripieno run`, and Split it"
 _ONE_SIDED = "there is no one-sided access; use Win.Allocate_shared within a node, and Send and Recv between nodes"
 _FILES = "there are no parallel files; write one file per rank, or use np.memmap with disjoint parts"
-_ERRORS = "errors are exceptions without numbers; catch MPI.Exception, or a class of ripieno.errors"
+_ERRORS = "errors are exceptions; catch MPI.Exception, or a class of ripieno.errors"
 _HANDLES = "there is no C library of MPI; pass rp.Communicator, or arrays, to other code"
 _PARTITIONED = "there are no partitioned messages; Isend each part with a tag of its own"
 _DARRAY = "there are no distributed array types; use Create_subarray for each block"
@@ -82,9 +82,12 @@ _MISSING = {
     _SESSIONS: ("Session", "SESSION_NULL"),
     _REQUESTS: ("Grequest",),
     _GUIDED: ("Get_hw_resource_info",),
-    _HANDLES: ("Get_abi_info", "Get_abi_fortran_info"),
+    _HANDLES: (
+        *("Get_abi_info", "Get_abi_fortran_info", "_sizeof", "_addressof", "_handleof"),
+        *("F_SOURCE", "F_TAG", "F_ERROR", "F_STATUS_SIZE"),
+    ),
     _ERRORS: (
-        *("Get_error_class", "Get_error_string", "Add_error_class", "Add_error_code", "Add_error_string"),
+        *("Add_error_class", "Add_error_code", "Add_error_string"),
         *("Remove_error_class", "Remove_error_code", "Remove_error_string"),
     ),
     _PORTS: ("Open_port", "Close_port", "Publish_name", "Unpublish_name", "Lookup_name"),
@@ -104,7 +107,16 @@ def refusing(cls: T) -> T:
     for alternative, names in _REFUSED[cls.__name__].items():
         for name in names:
             setattr(cls, name, staticmethod(_refusal(f"{cls.__name__}.{name}", alternative)))
+    cls.handle = property(_without_handle)  # type: ignore[attr-defined]
     return cls
+
+
+def _without_handle(given: object) -> NoReturn:
+    raise _MissingAttribute(f"{type(given).__name__}.handle: {_HANDLES}")
+
+
+class _MissingAttribute(UnsupportedError, AttributeError):
+    """An attribute of mpi4py that this package does not have; `hasattr` returns False for it."""
 
 
 def missing(name: str) -> Any:
