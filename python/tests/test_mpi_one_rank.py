@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import operator
 import os
 import pickle
@@ -285,6 +286,32 @@ def test_a_complete_request_has_no_result(mpi):
 
     assert request.wait() is None
     assert received.wait() == "sent" and received.wait() is None and received.test() == (True, None)
+
+
+def test_attributes_are_copied_and_deleted_with_their_communicator(mpi):
+    comm, deleted = mpi.COMM_SELF.Dup(), []
+    same, changed, none = (
+        type(comm).Create_keyval(copy, lambda comm, keyval, value: deleted.append(value))
+        for copy in (True, lambda comm, keyval, value: value + 1, lambda comm, keyval, value: NotImplemented)
+    )
+    for keyval in (same, changed, none):
+        comm.Set_attr(keyval, 10)
+    duplicate = comm.Dup()
+    assert [duplicate.Get_attr(keyval) for keyval in (same, changed, none)] == [10, 11, None]
+    assert mpi.Intracomm(duplicate).Get_attr(changed) == 11
+    duplicate.Set_attr(same, 20)
+    duplicate.Free()
+    assert deleted == [10, 11, 20] or deleted == [10, 20, 11]
+    comm.Delete_attr(none)
+    assert comm.Get_attr(none) is None and comm.Free_keyval(none) == mpi.KEYVAL_INVALID
+    with pytest.raises(InputError, match="Create_keyval"):
+        comm.Set_attr(none, 1)
+
+
+def test_docstring_examples_of_executors_run(futures):
+    results = doctest.testmod(futures)
+
+    assert results.attempted and not results.failed
 
 
 def test_an_error_handler_is_kept(mpi):

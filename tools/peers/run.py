@@ -136,7 +136,7 @@ def fetch(suite: Suite) -> Path:
 def run(suite: Suite, tree: Path, part: str, rank_count: int) -> Results:
     """Return the outcome of every test of a part. After a failure that ended a world, the next one continues."""
     FETCHED.mkdir(parents=True, exist_ok=True)
-    log = FETCHED / "log.jsonl"
+    log = FETCHED / f"log-{rank_count}.jsonl"
     results: Results = {}
     first, total = 0, 1
     while first < total:

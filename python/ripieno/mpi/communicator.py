@@ -60,9 +60,9 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
 
     def Dup(self, info: Info | None = None) -> Self:
         """Return a new communicator with the same ranks."""
-        part = self._comm.split(0, self.rank)
-        assert part is not None, "every rank has a color"
-        return self._like(part)
+        duplicate = self._duplicate()
+        self._copy_attributes_to(duplicate)
+        return duplicate
 
     Clone = Dup_with_info = Dup
 
@@ -71,6 +71,12 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
         return self.Dup(), Request(lambda timeout_s, status: (True, None))
 
     Idup_with_info = Idup
+
+    def _duplicate(self) -> Self:
+        """Return a new communicator with the same ranks, without attributes."""
+        part = self._comm.split(0, self.rank)
+        assert part is not None, "every rank has a color"
+        return self._like(part)
 
     def _like(self, part: Any) -> Self:
         return self._of(part)
@@ -108,6 +114,7 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
         if self is COMM_WORLD or self is COMM_SELF:
             return
         if self not in (COMM_WORLD, COMM_SELF):
+            self._delete_attributes()
             self._comm.close()
         self._comm, self.name = NULL, "MPI_COMM_NULL"
 
@@ -125,8 +132,8 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
         raise SystemExit(errorcode or 1)
 
     def Get_attr(self, keyval: int) -> Any:
-        """Return the largest tag for `TAG_UB`; None for any other attribute."""
-        return LARGEST_TAG if keyval == TAG_UB else None
+        """Return the value of an attribute, or None; `TAG_UB` has the largest tag."""
+        return LARGEST_TAG if keyval == TAG_UB else self._attributes.get(keyval)
 
     def Get_info(self) -> Info:
         """Return empty hints: no call uses them."""

@@ -43,9 +43,6 @@ _REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
         _PORTS: ("Accept", "Connect", "Join"),
         _ERRORS: ("Call_errhandler", "Create_errhandler"),
         _HANDLES: ("fromhandle", "tohandle", "f2py", "fromint"),
-        "no call takes a function for copies; keep a dict": (
-            *("Create_keyval", "Free_keyval", "Set_attr", "Delete_attr"),
-        ),
         _PARTITIONED: ("Psend_init", "Precv_init"),
         _REPAIR: ("Revoke", "Is_revoked", "Shrink", "Ishrink", "Agree", "Iagree", "Get_failed", "Ack_failed"),
     },

@@ -72,7 +72,7 @@ class Win(HasErrhandler):
         comm = COMM_SELF if comm is None else comm
         if len(set(comm._comm.nodes)) > 1:
             raise InputError("Allocate_shared: ranks on several nodes: expected ranks of Split_type(COMM_TYPE_SHARED)")
-        comm = comm.Dup()
+        comm = comm._duplicate()
         given = comm.allgather((int(size), int(disp_unit)))
         sizes = [each for each, _ in given]
         starts = [0]
