@@ -19,6 +19,7 @@ from ripieno.mpi.constants import (
     COMM_TYPE_SHARED,
     CONGRUENT,
     IDENT,
+    KEYVAL_INVALID,
     LARGEST_TAG,
     SIMILAR,
     TAG_UB,
@@ -101,7 +102,7 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
 
     def Compare(self, other: Comm) -> int:
         """Return `IDENT`, `CONGRUENT` for the same ranks in the same order, `SIMILAR` for the same ranks, `UNEQUAL`."""
-        if self._comm is other._comm:
+        if self and self._comm is other._comm:
             return IDENT
         order = self.group.Compare(other.group)
         return CONGRUENT if order == IDENT else SIMILAR if order == SIMILAR else UNEQUAL
@@ -133,6 +134,8 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
 
     def Get_attr(self, keyval: int) -> Any:
         """Return the value of an attribute, or None; `TAG_UB` has the largest tag."""
+        if not self or keyval == KEYVAL_INVALID:
+            raise InputError(f"Get_attr: key {keyval} of {self!r}: expected a key of an existing communicator")
         return LARGEST_TAG if keyval == TAG_UB else self._attributes.get(keyval)
 
     def Get_info(self) -> Info:

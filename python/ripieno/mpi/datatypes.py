@@ -213,7 +213,8 @@ class Datatype:
     Resized = Create_resized
 
     def Commit(self) -> Self:
-        """Do nothing: a type can be used at once."""
+        """Return this type, which can be used at once."""
+        self._defined()
         return self
 
     def Free(self) -> None:

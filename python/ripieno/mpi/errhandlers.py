@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from ripieno.errors import InputError
 from ripieno.mpi.unsupported import refusing
 
 
@@ -32,12 +33,14 @@ class Errhandler:
 
     def Free(self) -> None:
         """Turn this reference into the null handler."""
+        if not self:
+            raise InputError("Free: ERRHANDLER_NULL: expected an error handler")
         self._name = "ERRHANDLER_NULL"
 
     def free(self) -> None:
         """Turn this reference into the null handler, unless it is one of the module's constants."""
-        if _CONSTANTS.get(self._name) is not self:
-            self.Free()
+        if _CONSTANTS[self._name] is not self:
+            self._name = "ERRHANDLER_NULL"
 
     def __bool__(self) -> bool:
         return self._name != "ERRHANDLER_NULL"
@@ -62,10 +65,14 @@ class HasErrhandler:
 
     def Get_errhandler(self) -> Errhandler:
         """Return the handler of `Set_errhandler`; by default `ERRORS_RETURN`."""
+        if not self:
+            raise InputError(f"Get_errhandler: {self!r}: expected a communicator or window")
         return Errhandler(getattr(self, "_errhandler", ERRORS_RETURN))
 
     def Set_errhandler(self, errhandler: Errhandler) -> None:
         """Keep a handler for `Get_errhandler`. Errors are exceptions in any case."""
+        if not self or not errhandler:
+            raise InputError(f"Set_errhandler: {errhandler!r} of {self!r}: expected handles that are not null")
         self._errhandler = Errhandler(errhandler)
 
 

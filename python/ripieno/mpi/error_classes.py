@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ripieno.errors import InputError, RankFailed, RipienoError, UnsupportedError
 from ripieno.mpi import constants
 from ripieno.mpi.constants import ERR_ARG, ERR_OTHER, ERR_PROC_FAILED, ERR_UNSUPPORTED_OPERATION
@@ -36,7 +39,11 @@ def _class_of(error: RipienoError) -> int:
 
 def add_methods() -> None:
     """Give all exceptions of this package the methods of `MPI.Exception`."""
-    methods = {"Get_error_class": _class_of, "Get_error_code": _class_of, "Get_error_string": str}
+    methods: dict[str, Callable[[RipienoError], Any]] = {
+        "Get_error_class": _class_of,
+        "Get_error_code": _class_of,
+        "Get_error_string": str,
+    }
     for name, method in methods.items():
         setattr(RipienoError, name, lambda self, method=method: method(self))
         setattr(RipienoError, name.removeprefix("Get_"), property(method))

@@ -75,7 +75,7 @@ class Request:
         return id(self)
 
     def wait(self, status: Status | None = None) -> Any:
-        """Wait for completion, and return the received object; None for a send and for a request that was complete."""
+        """Wait for completion, and return the received object; None for a send, and if the request was complete."""
         return self._waited(status)
 
     def test(self, status: Status | None = None) -> tuple[bool, Any]:
