@@ -63,7 +63,7 @@ def _mpi4py_parts(tree: Path) -> list[str]:
 
 
 _MPI4PY_LOCAL = (
-    "address buffer cffi ctypes datatype doc environ errorcode handle info memory mpiabi mpiapi mpimem msgspec objmodel"
+    "address buffer cffi ctypes datatype doc environ errorcode handle info mpiabi mpiapi mpimem msgspec objmodel"
     " op package status subclass toplevel util_dtlib"
 )
 

@@ -109,10 +109,10 @@ def refusing(cls: T) -> T:
 
 
 def _without_handle(given: object) -> NoReturn:
-    raise _MissingAttribute(f"{type(given).__name__}.handle: {_HANDLES}")
+    raise AttributeUnsupportedError(f"{type(given).__name__}.handle: {_HANDLES}")
 
 
-class _MissingAttribute(UnsupportedError, AttributeError):
+class AttributeUnsupportedError(UnsupportedError, AttributeError):
     """An attribute of mpi4py that this package does not have; `hasattr` returns False for it."""
 
 
