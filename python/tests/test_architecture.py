@@ -85,6 +85,7 @@ MODULES_OF = {
         "encryption",
         "process",
         "job",
+        "pool",
         "script",
         "engine",
         "member",

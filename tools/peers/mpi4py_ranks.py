@@ -1,8 +1,8 @@
 """Run tests of mpi4py on the ranks of one world: ``ripieno run -n N mpi4py_ranks.py TREE LOG MODULE [FIRST]``.
 
 Rank 0 appends one line of JSON to LOG per test: before the test its name, and after it the worst outcome of all ranks.
-The program ends after a test that failed on some ranks only, because these are then at different calls. The caller
-continues with the next test in a new world.
+The program ends after a test that failed, because messages of it may be left, or ranks may be at different calls. The
+caller continues with the next test in a new world.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import json
 import signal
 import sys
 import traceback
+import types
 import unittest
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import cloudpickle
 
 TEST_LIMIT_S = 180
 #: Outcomes, from the best to the worst.
@@ -30,22 +33,39 @@ def main() -> None:
     signal.signal(signal.SIGALRM, _end)
     with log.open("a") as lines:
         tests = list(_tests(unittest.defaultTestLoader.loadTestsFromName(module)))
+        for name in {module.partition(".")[0], "mpi4py.util.pool"} & sys.modules.keys():
+            # The workers of a pool import neither the tests nor this mpi4py.
+            cloudpickle.register_pickle_by_value(sys.modules[name])
         for index, test in enumerate(tests[first:], first):
             _write(lines, comm.rank, {"index": index, "of": len(tests), "test": test.id()})
             outcomes = apart.allgather(_run(test))
             outcome, text = max(outcomes, key=lambda each: OUTCOMES.index(each[0]))
             _write(lines, comm.rank, {"index": index, "outcome": outcome, "text": text})
-            if len({each for each, _ in outcomes}) > 1 and outcome not in ("passed", "skipped"):
+            if outcome == "failed" or (outcome == "refused" and len({each for each, _ in outcomes}) > 1):
                 return
 
 
 def _use_ripieno(tree: Path) -> Any:
     """Import the Python part of mpi4py from `tree`, with `ripieno.mpi` in place of its compiled module."""
-    sys.path[:0] = [str(tree / "src"), str(tree / "test")]
+    sys.path[:0] = [str(tree / "src"), str(tree / "test"), str(tree / "demo" / "futures")]
     import mpi4py
     from ripieno import mpi
+    from ripieno.mpi import futures, pkl5
 
     sys.modules["mpi4py.MPI"] = mpi4py.MPI = mpi  # type: ignore[attr-defined]
+    sys.modules["mpi4py.futures"] = mpi4py.futures = futures  # type: ignore[attr-defined]
+    sys.modules["mpi4py.util.pkl5"] = pkl5
+    # Tests read private names, and a module of mpi4py in Python.
+    pkl5._BigMPI, pkl5._bigmpi = types.SimpleNamespace, None  # type: ignore[attr-defined]
+    futures.__path__.append(str(tree / "src" / "mpi4py" / "futures"))
+    private = {
+        "MAIN_RUN_NAME": "",
+        "RemoteTraceback": Exception,
+        "SharedPool": None,
+        "comm_split": lambda comm, root: comm.Create_intercomm(0, comm, root),
+        "setup_mpi_threads": lambda: None,
+    }
+    futures._core = types.SimpleNamespace(serialized=types.SimpleNamespace(lock=None), **private)  # type: ignore[attr-defined]
     return mpi.COMM_WORLD
 
 

@@ -4,18 +4,20 @@
     python tools/peers/run.py mpi4py --ranks 2 --only test_cco_buf test_group
     python tools/peers/run.py mpi4py --tree FOLDER           of a checkout instead of the package index
 
-The sources are fetched into target/peers. `SUITES` lists the suites: to add one, add an entry with a function that
-yields the command for a part of it. A failure counts as documented if known.json gives a reason for its name.
+The sources are fetched into target/peers. `SUITES` lists the suites. A failure counts as documented if known.json
+gives a reason for its name. Parts that do not depend on the number of ranks run with the first of `--ranks` only.
 """
 
 from __future__ import annotations
 
 import argparse
 import fnmatch
+import hashlib
 import json
 import subprocess
 import sys
 import tarfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -39,20 +41,40 @@ class Suite(NamedTuple):
     ----------
     requirement : str
         The source distribution in the package index, with its version.
+    sha256 : str
+        Its digest.
     parts : callable
         Returns the names of its parts from the folder of the sources; each runs in a world of its own.
+    local_parts : frozenset of str
+        Parts whose results do not depend on the number of ranks.
     script : str
         The program that each rank runs, in this folder, with the arguments: sources, log, part, first test.
     """
 
     requirement: str
+    sha256: str
     parts: Callable[[Path], list[str]]
+    local_parts: frozenset[str]
     script: str
+
+
+def _mpi4py_parts(tree: Path) -> list[str]:
+    return [*sorted(path.stem for path in (tree / "test").glob("test_*.py")), "test_futures"]
+
+
+_MPI4PY_LOCAL = (
+    "address buffer cffi ctypes datatype doc environ errorcode handle info mpiabi mpiapi mpimem msgspec objmodel"
+    " op package status subclass toplevel util_dtlib"
+)
 
 
 SUITES = {
     "mpi4py": Suite(
-        "mpi4py==4.1.2", lambda tree: sorted(path.stem for path in (tree / "test").glob("test_*.py")), "mpi4py_ranks.py"
+        "mpi4py==4.1.2",
+        "56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02",
+        _mpi4py_parts,
+        frozenset(f"test_{name}" for name in _MPI4PY_LOCAL.split()),
+        "mpi4py_ranks.py",
     ),
 }
 
@@ -68,14 +90,18 @@ def main() -> None:
     tree = options.tree or fetch(suite)
     known = json.loads(KNOWN.read_text())[options.suite]
     failures = 0
-    print(f"{'ranks':>5} {'tests':>6} " + " ".join(f"{name:>10}" for name in OUTCOMES), flush=True)
+    print(f"{'ranks':>5} {'tests':>6} " + " ".join(f"{name:>10}" for name in (*OUTCOMES, "seconds")), flush=True)
     for count in options.ranks:
+        began_s = time.monotonic()
         results: Results = {}
         for part in options.only or suite.parts(tree):
-            results |= run(suite, tree, part, count)
+            if count == options.ranks[0] or part not in suite.local_parts:
+                results |= run(suite, tree, part, count)
+        elapsed_s = round(time.monotonic() - began_s)
         results = {name: judged(name, *outcome, known) for name, outcome in results.items()}
         totals = Counter(outcome for outcome, _ in results.values())
-        print(f"{count:>5} {len(results):>6} " + " ".join(f"{totals[name]:>10}" for name in OUTCOMES), flush=True)
+        numbers = [*(totals[name] for name in OUTCOMES), elapsed_s]
+        print(f"{count:>5} {len(results):>6} " + " ".join(f"{number:>10}" for number in numbers), flush=True)
         (FETCHED / f"{options.suite}-{count}.json").write_text(json.dumps(results, indent=1))
         for name, (outcome, text) in results.items():
             if outcome == "failed":
@@ -90,9 +116,19 @@ def fetch(suite: Suite) -> Path:
     FETCHED.mkdir(parents=True, exist_ok=True)
     tree = FETCHED / suite.requirement.replace("==", "-")
     if not tree.exists():
-        options = ("--no-deps", "--no-binary", ":all:", "--dest", FETCHED)
-        subprocess.run([sys.executable, "-m", "pip", "download", *options, suite.requirement], check=True)
-        with tarfile.open(f"{tree}.tar.gz") as archive:
+        archive_path = Path(f"{tree}.tar.gz")
+        options = ("--no-deps", "--no-binary", ":all:", "--retries", "1", "--quiet", "--dest", FETCHED)
+        done = subprocess.run([sys.executable, "-m", "pip", "download", *options, suite.requirement])
+        if done.returncode:
+            raise SystemExit(
+                f"{suite.requirement} was not downloaded; the lines above have the reason. Without a network, copy it "
+                "from another machine, and pass the unpacked folder with --tree"
+            )
+        if hashlib.sha256(archive_path.read_bytes()).hexdigest() != suite.sha256:
+            raise SystemExit(
+                f"{archive_path}: expected the SHA-256 digest {suite.sha256}; remove the file and try again"
+            )
+        with tarfile.open(archive_path) as archive:
             archive.extractall(FETCHED, filter="data")
     return tree
 
@@ -100,7 +136,7 @@ def fetch(suite: Suite) -> Path:
 def run(suite: Suite, tree: Path, part: str, rank_count: int) -> Results:
     """Return the outcome of every test of a part. After a failure that ended a world, the next one continues."""
     FETCHED.mkdir(parents=True, exist_ok=True)
-    log = FETCHED / "log.jsonl"
+    log = FETCHED / f"log-{rank_count}.jsonl"
     results: Results = {}
     first, total = 0, 1
     while first < total:

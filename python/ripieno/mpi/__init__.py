@@ -19,6 +19,8 @@ from ripieno.mpi.communicator import Comm, Intracomm
 from ripieno.mpi.constants import *  # noqa: F403
 from ripieno.mpi.constants import BUFFER_AUTOMATIC, THREAD_SERIALIZED
 from ripieno.mpi.datatypes import Datatype
+from ripieno.mpi.errhandlers import ERRHANDLER_NULL, ERRORS_ABORT, ERRORS_ARE_FATAL, ERRORS_RETURN, Errhandler
+from ripieno.mpi.error_classes import Get_error_class, Get_error_string, add_methods
 from ripieno.mpi.groups import GROUP_EMPTY, GROUP_NULL, Group, world_place
 from ripieno.mpi.info import INFO_ENV, INFO_NULL, Info
 from ripieno.mpi.matched import MESSAGE_NO_PROC, MESSAGE_NULL, Message
@@ -41,6 +43,7 @@ from ripieno.mpi.operations import (
     SUM,
     Op,
 )
+from ripieno.mpi.pickling import Pickle, pickle
 from ripieno.mpi.requests import REQUEST_NULL, Prequest, Request
 from ripieno.mpi.status import Status
 from ripieno.mpi.topologies import Cartcomm, Compute_dims, Distgraphcomm, Graphcomm, Topocomm
@@ -54,6 +57,10 @@ __all__ = [
     "COMM_NULL",
     "COMM_SELF",
     "COMM_WORLD",
+    "ERRHANDLER_NULL",
+    "ERRORS_ABORT",
+    "ERRORS_ARE_FATAL",
+    "ERRORS_RETURN",
     "GROUP_EMPTY",
     "GROUP_NULL",
     "INFO_ENV",
@@ -84,17 +91,21 @@ __all__ = [
     "Datatype",
     "Detach_buffer",
     "Distgraphcomm",
+    "Errhandler",
     "Exception",
     "Finalize",
     "Flush_buffer",
     "Free_mem",
     "Get_abi_version",
     "Get_address",
+    "Get_error_class",
+    "Get_error_string",
     "Get_library_version",
     "Get_processor_name",
     "Get_version",
     "Graphcomm",
     "Group",
+    "Iflush_buffer",
     "Info",
     "Init",
     "Init_thread",
@@ -105,6 +116,7 @@ __all__ = [
     "Message",
     "Op",
     "Pcontrol",
+    "Pickle",
     "Prequest",
     "Query_thread",
     "Request",
@@ -117,10 +129,12 @@ __all__ = [
     "buffer",
     "get_vendor",
     "memory",
+    "pickle",
 ]
 
 #: Base class of all errors that calls raise: invalid arguments, mismatched calls, failed ranks.
 Exception = RipienoError
+add_methods()
 
 COMM_WORLD = Intracomm._of(init(), "MPI_COMM_WORLD")
 COMM_SELF = Intracomm._of(COMM_WORLD._comm.group([COMM_WORLD.rank]), "MPI_COMM_SELF")
@@ -243,7 +257,7 @@ _attached: list[Any] = []
 
 def Attach_buffer(buf: Any) -> None:
     """Keep a buffer until `Detach_buffer`; buffered messages do not need it."""
-    _attached[:] = [buf if buf is BUFFER_AUTOMATIC else buffer.frombuffer(buf)]
+    _attached[:] = [buf if buf is BUFFER_AUTOMATIC else buffer.writable(buf)]
 
 
 def Detach_buffer() -> Any:
@@ -255,16 +269,28 @@ def Flush_buffer() -> None:
     """Do nothing: buffered messages are sent before their calls return."""
 
 
+def Iflush_buffer() -> Request:
+    """Return a request that is complete."""
+    return COMM_WORLD.Iflush_buffer()
+
+
 def as_mpi4py() -> None:
     """Make ``from mpi4py import MPI`` import this module in this process from now on."""
     import types
 
+    from ripieno.mpi import futures, pkl5
+
     package = types.ModuleType("mpi4py")
     package.__path__ = []
-    package.MPI = sys.modules[__name__]  # type: ignore[attr-defined]
+    package.MPI, package.futures = sys.modules[__name__], futures  # type: ignore[attr-defined]
     package.rc = types.SimpleNamespace()  # type: ignore[attr-defined]
     sys.modules["mpi4py"] = package
     sys.modules["mpi4py.MPI"] = sys.modules[__name__]
+    sys.modules["mpi4py.futures"] = futures
+    package.util = types.ModuleType("mpi4py.util")  # type: ignore[attr-defined]
+    package.util.__path__, package.util.pkl5 = [], pkl5
+    sys.modules["mpi4py.util"] = package.util
+    sys.modules["mpi4py.util.pkl5"] = pkl5
 
 
 if not TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import Any, NoReturn, Self
 
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
+from ripieno.mpi.attributes import HasAttributes
 
 #: Communicators that every rank has.
 _NAMED = ("COMM_WORLD", "COMM_SELF", "COMM_NULL")
@@ -25,7 +26,7 @@ class _NullCommunicator:
 NULL: Any = _NullCommunicator()
 
 
-class MpiRank:
+class MpiRank(HasAttributes):
     """One rank of a communicator, with the method names of MPI."""
 
     _comm: Communicator
@@ -36,12 +37,14 @@ class MpiRank:
             raise TypeError(f"{cls.__name__}: a {type(comm).__name__}: expected a communicator")
         if comm is None:
             return cls._of(NULL, "MPI_COMM_NULL")
-        return cls._of(comm._comm, comm.name)
+        made = cls._of(comm._comm, comm.name)
+        made._attributes = comm._attributes
+        return made
 
     @classmethod
     def _of(cls, comm: Communicator, name: str = "") -> Self:
         made = object.__new__(cls)
-        made._comm, made.name = comm, name
+        made._comm, made.name, made._attributes = comm, name, {}
         return made
 
     def Get_rank(self) -> int:
@@ -97,7 +100,7 @@ class MpiRank:
         return self._comm is not NULL
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, MpiRank) and other._comm is self._comm
+        return other._comm is self._comm if isinstance(other, MpiRank) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(id(self._comm))

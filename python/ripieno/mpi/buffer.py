@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.mpi.memory import memory_of
+from ripieno.mpi.memory import BufferAccessError, memory_of
 from ripieno.wire.arrays import empty
 
 
@@ -54,6 +54,14 @@ class buffer(np.ndarray[Any, Any]):
         return cls._on(memory, obj).toreadonly() if readonly else cls._on(memory, obj)
 
     @classmethod
+    def writable(cls, obj: Any) -> Self:
+        """Return the memory of another object. Raise `BufferAccessError` if it cannot be written to."""
+        made = cls.frombuffer(obj)
+        if made.readonly:
+            raise BufferAccessError("buffer: expected memory that can be written to")
+        return made
+
+    @classmethod
     def fromaddress(cls, address: int, nbytes: int, readonly: bool = False) -> Self:
         """Return memory at an address, which must remain valid."""
         if nbytes < 0 or (nbytes and not address):
@@ -71,6 +79,9 @@ class buffer(np.ndarray[Any, Any]):
             if value.size != self[key].size:
                 raise ValueError(f"buffer: {value.size} bytes: expected {self[key].size}")
         super().__setitem__(key, value)
+
+    def __delitem__(self, key: Any) -> None:
+        raise NotImplementedError("buffer: the number of bytes is fixed")
 
     @property
     def address(self) -> int:

@@ -13,7 +13,7 @@ from ripieno.mpi.constants import BOTTOM, IN_PLACE
 from ripieno.mpi.datatypes import Datatype, typed
 from ripieno.mpi.elements import Elements
 from ripieno.mpi.layouts import Layout
-from ripieno.mpi.memory import BufferTypeError, memory_of
+from ripieno.mpi.memory import BufferAccessError, BufferTypeError, memory_of
 
 
 class BufferArgument(NamedTuple):
@@ -50,6 +50,8 @@ class BufferArgument(NamedTuple):
         if isinstance(self.counts, list) or isinstance(self.starts, list):
             raise InputError(f"{self.call}: counts={self.counts}: expected one number of elements")
         start = self.starts or 0
+        if self.layout is None and start > self.memory.size:
+            raise InputError(f"{self.call}: displacement {start}: expected at most the {self.memory.size} elements")
         return self._view(start, self._count_from(start) if self.counts is None else self.counts)
 
     def blocks(self, rank_count: int) -> list[Elements]:
@@ -175,7 +177,7 @@ def numbers_of(given: Any, call: str) -> int | list[int] | None:
 
 def _writable(buffer: BufferArgument) -> BufferArgument:
     if not buffer.memory.flags.writeable and buffer.memory.size:
-        raise InputError(f"{buffer.call}: expected memory that can be written to")
+        raise BufferAccessError(f"{buffer.call}: expected memory that can be written to")
     return buffer
 
 

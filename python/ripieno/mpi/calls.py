@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -55,6 +56,7 @@ def variants(
 ) -> tuple[Callable[..., None], Callable[..., Request], Callable[..., Prequest]]:
     """Return the blocking, the non-blocking and the persistent method of a call."""
     name = prepare.__name__.removeprefix("_")
+    argument_count = len(inspect.signature(prepare).parameters) - 1
 
     @functools.wraps(prepare)
     def blocking(self: Any, *args: Any, **options: Any) -> None:
@@ -65,8 +67,9 @@ def variants(
         return prepare(self, *args, **options).start(self._comm)
 
     @functools.wraps(prepare)
-    def persistent(self: Any, *args: Any, **options: Any) -> Prequest:
-        options.pop("info", None)
+    def persistent(self: Any, *args: Any, info: Any = None, **options: Any) -> Prequest:
+        # MPI's last argument is `info`, which has no effect.
+        args = args[:-1] if len(args) > argument_count else args
         return Prequest(lambda: prepare(self, *args, **options).start(self._comm))
 
     starting.__doc__ = f"Start `{name.capitalize()}`; the buffers must not change until the request is complete."

@@ -19,12 +19,14 @@ from ripieno.mpi.constants import (
     COMM_TYPE_SHARED,
     CONGRUENT,
     IDENT,
+    KEYVAL_INVALID,
     LARGEST_TAG,
     SIMILAR,
     TAG_UB,
     UNDEFINED,
     UNEQUAL,
 )
+from ripieno.mpi.errhandlers import HasErrhandler
 from ripieno.mpi.groups import Group
 from ripieno.mpi.info import Info
 from ripieno.mpi.messages import MpiMessageCalls
@@ -38,7 +40,7 @@ _RESOURCE = {"mpi_hw_resource_type": "mpi_shared_memory"}
 
 
 @refusing
-class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
+class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls, HasErrhandler):
     """A communicator with the method names of MPI."""
 
     def Split(self, color: int = 0, key: int = 0) -> Intracomm:
@@ -59,9 +61,9 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
 
     def Dup(self, info: Info | None = None) -> Self:
         """Return a new communicator with the same ranks."""
-        part = self._comm.split(0, self.rank)
-        assert part is not None, "every rank has a color"
-        return self._like(part)
+        duplicate = self._duplicate()
+        self._copy_attributes_to(duplicate)
+        return duplicate
 
     Clone = Dup_with_info = Dup
 
@@ -70,6 +72,12 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
         return self.Dup(), Request(lambda timeout_s, status: (True, None))
 
     Idup_with_info = Idup
+
+    def _duplicate(self) -> Self:
+        """Return a new communicator with the same ranks, without attributes."""
+        part = self._comm.split(0, self.rank)
+        assert part is not None, "every rank has a color"
+        return self._like(part)
 
     def _like(self, part: Any) -> Self:
         return self._of(part)
@@ -94,17 +102,22 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
 
     def Compare(self, other: Comm) -> int:
         """Return `IDENT`, `CONGRUENT` for the same ranks in the same order, `SIMILAR` for the same ranks, `UNEQUAL`."""
-        if self._comm is other._comm:
+        if self and self._comm is other._comm:
             return IDENT
         order = self.group.Compare(other.group)
         return CONGRUENT if order == IDENT else SIMILAR if order == SIMILAR else UNEQUAL
 
     def Free(self) -> None:
-        """Close the communicator, unless it is COMM_WORLD or COMM_SELF. This reference becomes COMM_NULL."""
+        """Close the communicator. This reference becomes COMM_NULL. COMM_WORLD and COMM_SELF remain."""
+        from ripieno.mpi import COMM_SELF, COMM_WORLD
+
         self._comm.rank  # noqa: B018  # raises for COMM_NULL
-        if self._comm._parent is not None and self.name != "MPI_COMM_SELF":
+        if self is COMM_WORLD or self is COMM_SELF:
+            return
+        if self not in (COMM_WORLD, COMM_SELF):
+            self._delete_attributes()
             self._comm.close()
-            self._comm, self.name = NULL, "MPI_COMM_NULL"
+        self._comm, self.name = NULL, "MPI_COMM_NULL"
 
     Disconnect = Free
 
@@ -120,8 +133,10 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
         raise SystemExit(errorcode or 1)
 
     def Get_attr(self, keyval: int) -> Any:
-        """Return the largest tag for `TAG_UB`; None for any other attribute."""
-        return LARGEST_TAG if keyval == TAG_UB else None
+        """Return the value of an attribute, or None; `TAG_UB` has the largest tag."""
+        if not self or keyval == KEYVAL_INVALID:
+            raise InputError(f"Get_attr: key {keyval} of {self!r}: expected a key of an existing communicator")
+        return LARGEST_TAG if keyval == TAG_UB else self._attributes.get(keyval)
 
     def Get_info(self) -> Info:
         """Return empty hints: no call uses them."""
@@ -141,7 +156,7 @@ class Comm(MpiMessageCalls, MpiObjectCalls, MpiBufferCalls):
 
     def Attach_buffer(self, buf: Any) -> None:
         """Keep a buffer until `Detach_buffer`; buffered messages do not need it."""
-        self._attached = buf if buf is BUFFER_AUTOMATIC else buffer.frombuffer(buf)
+        self._attached = buf if buf is BUFFER_AUTOMATIC else buffer.writable(buf)
 
     def Detach_buffer(self) -> Any:
         """Return the buffer of `Attach_buffer`."""

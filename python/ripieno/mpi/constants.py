@@ -15,7 +15,7 @@ LARGEST_TAG = 2**31 - 1
 SUCCESS = 0
 IDENT, CONGRUENT, SIMILAR, UNEQUAL = range(4)
 
-# Classes of errors, for programs that store them; errors of this package have no numbers.
+# Classes of errors
 (
     ERR_BUFFER,
     ERR_COUNT,
@@ -43,8 +43,47 @@ IDENT, CONGRUENT, SIMILAR, UNEQUAL = range(4)
     ERR_NO_MEM,
     ERR_PROC_FAILED,
     ERR_UNSUPPORTED_OPERATION,
+    ERR_ABI,
+    ERR_ERRHANDLER,
+    ERR_SESSION,
+    ERR_INFO_KEY,
+    ERR_INFO_VALUE,
+    ERR_INFO_NOKEY,
+    ERR_SPAWN,
+    ERR_PORT,
+    ERR_SERVICE,
+    ERR_NAME,
+    ERR_PROC_ABORTED,
+    ERR_BASE,
+    ERR_SIZE,
+    ERR_DISP,
+    ERR_ASSERT,
+    ERR_LOCKTYPE,
+    ERR_RMA_CONFLICT,
+    ERR_RMA_SYNC,
+    ERR_RMA_RANGE,
+    ERR_RMA_ATTACH,
+    ERR_RMA_SHARED,
+    ERR_RMA_FLAVOR,
+    ERR_BAD_FILE,
+    ERR_NO_SUCH_FILE,
+    ERR_FILE_EXISTS,
+    ERR_FILE_IN_USE,
+    ERR_AMODE,
+    ERR_ACCESS,
+    ERR_READ_ONLY,
+    ERR_NO_SPACE,
+    ERR_QUOTA,
+    ERR_NOT_SAME,
+    ERR_IO,
+    ERR_UNSUPPORTED_DATAREP,
+    ERR_CONVERSION,
+    ERR_DUP_DATAREP,
+    ERR_VALUE_TOO_LARGE,
+    ERR_REVOKED,
+    ERR_PROC_FAILED_PENDING,
     ERR_LASTCODE,
-) = range(1, 28)
+) = range(1, 67)
 
 # Communicators
 COMM_TYPE_SHARED, COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_RESOURCE_GUIDED = range(1, 5)
@@ -110,13 +149,13 @@ BSEND_OVERHEAD = 96
 VERSION, SUBVERSION = 4, 0
 MAX_PROCESSOR_NAME = MAX_OBJECT_NAME = MAX_ERROR_STRING = MAX_LIBRARY_VERSION_STRING = 255
 MAX_INFO_KEY, MAX_INFO_VAL = 255, 1024
+MAX_PORT_NAME = MAX_DATAREP_STRING = MAX_PSET_NAME_LEN = MAX_STRINGTAG_LEN = 255
 
 
 class _Marker:
     """A marker that replaces a buffer argument. It is equal to its copies in other processes."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    _name: str
 
     def __repr__(self) -> str:
         return self._name
@@ -125,9 +164,27 @@ class _Marker:
         return self._name
 
 
+class InPlaceType(_Marker):
+    """The type of `IN_PLACE`."""
+
+    _name = "IN_PLACE"
+
+
+class BottomType(_Marker):
+    """The type of `BOTTOM`."""
+
+    _name = "BOTTOM"
+
+
+class BufferAutomaticType(_Marker):
+    """The type of `BUFFER_AUTOMATIC`."""
+
+    _name = "BUFFER_AUTOMATIC"
+
+
 #: Replaces a buffer argument: the input lies in the result buffer.
-IN_PLACE = _Marker("IN_PLACE")
+IN_PLACE = InPlaceType()
 #: Replaces the memory of a buffer without elements.
-BOTTOM = _Marker("BOTTOM")
+BOTTOM = BottomType()
 #: Replaces the buffer of `Attach_buffer`: messages need no buffer of the program.
-BUFFER_AUTOMATIC = _Marker("BUFFER_AUTOMATIC")
+BUFFER_AUTOMATIC = BufferAutomaticType()

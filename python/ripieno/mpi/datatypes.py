@@ -43,11 +43,16 @@ class Datatype:
         Another reference to this type is created. By default the null type.
     """
 
-    def __init__(self, datatype: Datatype | None = None) -> None:
+    _definition: Definition | None
+    name: str
+
+    def __new__(cls, datatype: Datatype | None = None) -> Self:
         if not isinstance(datatype, Datatype | None):
             raise TypeError(f"Datatype: a {type(datatype).__name__}: expected a Datatype; fromcode accepts codes")
-        self._definition: Definition | None = None if datatype is None else datatype._definition
-        self.name: str = "MPI_DATATYPE_NULL" if datatype is None else datatype.name
+        made = object.__new__(cls)
+        made._definition = None if datatype is None else datatype._definition
+        made.name = "MPI_DATATYPE_NULL" if datatype is None else datatype.name
+        return made
 
     @classmethod
     def _of(cls, definition: Definition, name: str = "") -> Self:
@@ -69,9 +74,9 @@ class Datatype:
         return hash(self.dtype if self and self.is_named else id(self._definition))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.name in _PREDEFINED and _PREDEFINED[self.name] is self:
+        if self._is_constant:
             return _predefined, (self.name,)
-        return (Datatype._of, (self._definition, self.name)) if self else (Datatype, ())
+        return (self._of, (self._definition, self.name)) if self else (type(self), ())
 
     def __repr__(self) -> str:
         return f"<Datatype {self.name or self.dtype}>"
@@ -100,6 +105,14 @@ class Datatype:
         """Return the first byte that the values of an element occupy, and the number of bytes up to the last one."""
         low, high = self.layout.bounds
         return low, high - low
+
+    @property
+    def alignment(self) -> int:
+        """Alignment of an element in bytes; 0 for a type of `Create_resized`, whose extent is given."""
+        definition = self._defined()
+        if definition.combiner == "RESIZED":
+            return 0
+        return _alignment(definition.parts) if definition.parts else self.dtype.alignment
 
     size = property(Get_size)
     lb = property(lambda self: self.layout.lb)
@@ -164,6 +177,9 @@ class Datatype:
             )
         blocks = zip(datatypes, displacements, blocklengths, strict=True)
         layout = joined(each._blocks([start], [length]) for each, start, length in blocks)
+        # As in C, the next element of an array begins at an aligned address.
+        alignment = _alignment(datatypes) or 1
+        layout = layout._replace(extent=-(-layout.extent // alignment) * alignment)
         arguments = {"blocklengths": list(blocklengths), "displacements": list(displacements)}
         return cls._of(Definition(layout, "STRUCT", arguments, tuple(Datatype(each) for each in datatypes)))
 
@@ -197,7 +213,8 @@ class Datatype:
     Resized = Create_resized
 
     def Commit(self) -> Self:
-        """Do nothing: a type can be used at once."""
+        """Return this type, which can be used at once."""
+        self._defined()
         return self
 
     def Free(self) -> None:
@@ -208,9 +225,9 @@ class Datatype:
         self._definition, self.name = None, "MPI_DATATYPE_NULL"
 
     def free(self) -> None:
-        """Turn this reference into the null type, unless it is a named type."""
-        if not self.is_predefined:
-            self.Free()
+        """Turn this reference into the null type, unless it is one of the module's constants."""
+        if not self._is_constant:
+            self._definition, self.name = None, "MPI_DATATYPE_NULL"
 
     # Inspection
 
@@ -282,7 +299,10 @@ class Datatype:
     @property
     def typechar(self) -> str:
         """NumPy's character for the type of the values; "V" for structures."""
-        return self.dtype.char if self.layout.is_plain else "V"
+        if not self.layout.is_plain:
+            return "V"
+        # "S" is a string without characters.
+        return "c" if self.dtype == "S1" else self.dtype.char
 
     @property
     def typestr(self) -> str:
@@ -315,6 +335,10 @@ class Datatype:
         """Return the number of bytes that `count` packed elements take."""
         return self.layout.value_count * self.dtype.itemsize * _count("count", count)
 
+    @property
+    def _is_constant(self) -> bool:
+        return _PREDEFINED.get(self.name) is self
+
     def _defined(self) -> Definition:
         if self._definition is None:
             raise InputError("datatype: DATATYPE_NULL: expected a type; a freed type is null")
@@ -336,6 +360,12 @@ class Datatype:
             for start, length in blocks
         ]
         return joined(parts)._replace(dtype=self.dtype) if not any(each.pieces for each in parts) else joined(parts)
+
+
+def _alignment(datatypes: Sequence[Datatype]) -> int:
+    """Return the alignment of a structure; 0 if a type of it has a given extent."""
+    each = [datatype.alignment for datatype in datatypes]
+    return 0 if 0 in each else max(each, default=1)
 
 
 #: Type codes of mpi4py that mean another type in NumPy.
@@ -370,7 +400,7 @@ def typed(given: str | Datatype, kind: type[Exception] = KeyError) -> Datatype:
         dtype = np.dtype(_CODES.get(given, given)) if given.isprintable() else None
     except (TypeError, ValueError):
         dtype = None
-    if dtype is None:
+    if dtype is None or not dtype.itemsize:
         raise kind(f"type code {given!r}: expected a code of NumPy, such as 'd' or 'i4'")
     return (dtype.isnative and _BY_CODE.get(dtype.char)) or named(dtype)
 

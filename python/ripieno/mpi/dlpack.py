@@ -63,7 +63,7 @@ class DlpackMemory(NamedTuple):
 
 
 def dlpack_memory(given: Any) -> DlpackMemory:
-    """Return the memory of an object with ``__dlpack__``. Raise `BufferError` for types that NumPy does not have."""
+    """Return the memory of an object with ``__dlpack__``. Types that NumPy does not have become bytes of their size."""
     device_type, device_id = given.__dlpack_device__()
     if not isinstance(device_type, int) or not isinstance(device_id, int):
         raise TypeError(f"__dlpack_device__: {(device_type, device_id)}: expected two whole numbers")
@@ -100,12 +100,17 @@ def _interface(tensor: _Tensor, is_readonly: bool) -> dict[str, Any]:
         # A pair of long doubles is a complex number, whose number of bits does not fit into the field.
         kind, bits = "c", 2 * tensor.bits
     elif tensor.lanes != 1:
-        kind = None
+        kind, bits = None, tensor.bits * tensor.lanes
     try:
         dtype = np.dtype(f"{kind}{bits // 8}")
     except TypeError:
-        description = f"code {tensor.code}, {tensor.bits} bits, {tensor.lanes} lanes"
-        raise BufferError(f"DLPack type of {description}: expected one that NumPy has") from None
+        dtype = np.dtype(f"V{bits // 8}")
+    if (
+        tensor.ndim < 0
+        or (tensor.ndim and not tensor.shape)
+        or any(tensor.shape[: tensor.ndim][axis] < 0 for axis in range(tensor.ndim))
+    ):
+        raise BufferError(f"DLPack tensor of {tensor.ndim} axes: expected the length of each axis")
     shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
     strides = tuple(tensor.strides[axis] * dtype.itemsize for axis in range(tensor.ndim)) if tensor.strides else None
     address = (tensor.data or 0) + tensor.byte_offset

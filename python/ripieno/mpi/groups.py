@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 from ripieno.errors import InputError
 from ripieno.mpi.constants import IDENT, PROC_NULL, SIMILAR, UNDEFINED, UNEQUAL
@@ -23,8 +23,14 @@ class Group:
         Another reference to this group is created. By default the group is null.
     """
 
-    def __init__(self, group: Group | None = None) -> None:
-        self._ranks: tuple[int, ...] | None = None if group is None else group._ranks
+    _ranks: tuple[int, ...] | None
+
+    def __new__(cls, group: Group | None = None) -> Self:
+        if not isinstance(group, Group | None):
+            raise TypeError(f"Group: a {type(group).__name__}: expected a group")
+        made = object.__new__(cls)
+        made._ranks = None if group is None else group._ranks
+        return made
 
     @classmethod
     def _of(cls, ranks: Sequence[int]) -> Group:
@@ -104,13 +110,16 @@ class Group:
         """Turn this reference into the null group."""
         self._ranks = None
 
-    free = Free
+    def free(self) -> None:
+        """Turn this reference into the null group, unless it is `GROUP_EMPTY`."""
+        if self is not GROUP_EMPTY:
+            self._ranks = None
 
     def __bool__(self) -> bool:
         return self._ranks is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Group) and self._ranks == other._ranks
+        return self._ranks == other._ranks if isinstance(other, Group) else NotImplemented
 
     def __hash__(self) -> int:
         return hash(self._ranks)
@@ -123,7 +132,7 @@ class Group:
             return "GROUP_NULL" if self is GROUP_NULL else "GROUP_EMPTY"
         if self._ranks:
             raise InputError("a group of ranks cannot be pickled; send the ranks, and use Incl")
-        return (Group, ()) if self._ranks is None else (Group, (GROUP_EMPTY,))
+        return type(self), () if self._ranks is None else (GROUP_EMPTY,)
 
     def _place(self, rank: int) -> int:
         return self.ranks.index(rank) if rank in self.ranks else UNDEFINED

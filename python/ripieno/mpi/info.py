@@ -19,8 +19,14 @@ class Info(MutableMapping[str, str]):
         Another reference to these hints is created. By default the hints are null.
     """
 
-    def __init__(self, info: Info | None = None) -> None:
-        self._hints: dict[str, str] | None = None if info is None else info._hints
+    _hints: dict[str, str] | None
+
+    def __new__(cls, info: Info | None = None) -> Self:
+        if not isinstance(info, Info | None):
+            raise TypeError(f"Info: a {type(info).__name__}: expected hints")
+        made = object.__new__(cls)
+        made._hints = None if info is None else info._hints
+        return made
 
     @classmethod
     def Create(cls, items: Mapping[str, str] | Iterable[tuple[str, str]] | None = None) -> Self:
@@ -46,6 +52,11 @@ class Info(MutableMapping[str, str]):
         """Turn this reference into the null hints."""
         self._defined()
         self._hints = None
+
+    def free(self) -> None:
+        """Turn this reference into the null hints, unless it is `INFO_ENV`."""
+        if self is not INFO_ENV:
+            self._hints = None
 
     def Get(self, key: str) -> str | None:
         """Return the value of a key, or None."""
@@ -118,7 +129,7 @@ class Info(MutableMapping[str, str]):
         return self._hints is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Info) and self._hints is other._hints
+        return self._hints is other._hints if isinstance(other, Info) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self._hints)
@@ -126,7 +137,7 @@ class Info(MutableMapping[str, str]):
     def __reduce__(self) -> Any:
         for name, constant in (("INFO_NULL", INFO_NULL), ("INFO_ENV", INFO_ENV)):
             if self == constant:
-                return name if self is constant else (_copied, (name,))
+                return name if self is constant else (_copied, (type(self), name))
         return type(self).Create, (self._hints,)
 
     def _defined(self) -> dict[str, str]:
@@ -135,8 +146,8 @@ class Info(MutableMapping[str, str]):
         return self._hints
 
 
-def _copied(name: str) -> Info:
-    return Info(INFO_NULL if name == "INFO_NULL" else INFO_ENV)
+def _copied(cls: type[Info], name: str) -> Info:
+    return cls(INFO_NULL if name == "INFO_NULL" else INFO_ENV)
 
 
 INFO_NULL = Info()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from ripieno.comm.mailbox import Message as Received
 from ripieno.errors import InputError
@@ -24,8 +24,14 @@ class Message:
         Another reference to this message is created. By default it is null.
     """
 
-    def __init__(self, message: Message | None = None) -> None:
-        self._received: Received[Any] | None = None if message is None else message._received
+    _received: Received[Any] | None
+
+    def __new__(cls, message: Message | None = None) -> Self:
+        if not isinstance(message, Message | None):
+            raise TypeError(f"Message: a {type(message).__name__}: expected a message")
+        made = object.__new__(cls)
+        made._received = None if message is None else message._received
+        return made
 
     @classmethod
     def _of(cls, received: Received[Any]) -> Message:
@@ -91,7 +97,7 @@ class Message:
         return self._received is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Message) and self._received is other._received
+        return self._received is other._received if isinstance(other, Message) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self._received)
@@ -101,7 +107,7 @@ class Message:
             if self is constant:
                 return name
             if self == constant:
-                return _copied, (name,)
+                return _copied, (type(self), name)
         raise InputError("a message that was found cannot be pickled; receive it first")
 
     def _taken(self) -> Received[Any]:
@@ -113,8 +119,8 @@ class Message:
         return received
 
 
-def _copied(name: str) -> Message:
-    return Message(MESSAGE_NULL if name == "MESSAGE_NULL" else MESSAGE_NO_PROC)
+def _copied(cls: type[Message], name: str) -> Message:
+    return cls(MESSAGE_NULL if name == "MESSAGE_NULL" else MESSAGE_NO_PROC)
 
 
 MESSAGE_NULL = Message()

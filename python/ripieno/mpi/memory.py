@@ -15,6 +15,10 @@ class BufferTypeError(InputError, TypeError):
     """An argument has a type that no buffer, count or displacement has."""
 
 
+class BufferAccessError(InputError, BufferError):
+    """The memory of a buffer has gaps, cannot be written to, or is not memory of the host."""
+
+
 class _Holder:
     """The base of an array: keeps the memory of another object alive."""
 
@@ -37,7 +41,7 @@ def memory_of(given: Any, call: str) -> NDArray[Any]:
         return array.reshape(-1)
     if array.flags.f_contiguous:
         return array.T.reshape(-1)
-    raise InputError(f"{call}: shape {array.shape} and strides {array.strides}: expected a contiguous buffer")
+    raise BufferAccessError(f"{call}: shape {array.shape} and strides {array.strides}: expected a contiguous buffer")
 
 
 def _foreign(given: Any, call: str) -> NDArray[Any] | None:
@@ -48,8 +52,12 @@ def _foreign(given: Any, call: str) -> NDArray[Any] | None:
     interface = getattr(given, "__cuda_array_interface__", None)
     if interface is None:
         return None
-    kept = {key: interface.get(key) for key in ("shape", "typestr", "data", "strides")}
-    return _array_on({**kept, "version": 3}, False, call, given)
+    if not isinstance(interface, dict):
+        raise BufferTypeError(f"{call}: __cuda_array_interface__ is a {type(interface).__name__}: expected a dict")
+    if interface.get("mask") is not None:
+        raise BufferAccessError(f"{call}: a masked array: expected one without a mask")
+    kept = {key: interface[key] for key in ("shape", "typestr", "data")}
+    return _array_on({**kept, "strides": interface.get("strides"), "version": 3}, False, call, given)
 
 
 def _array_on(interface: dict[str, Any], is_host: bool, call: str, *owners: Any) -> NDArray[Any]:
@@ -61,7 +69,7 @@ def _array_on(interface: dict[str, Any], is_host: bool, call: str, *owners: Any)
 
 
 def _check_readable(address: int, call: str) -> None:
-    """Raise `InputError` for memory of a device. The kernel reads on behalf of the process, so no signal can occur."""
+    """Raise `BufferAccessError` for memory of a device. The kernel reads it, so no signal can occur."""
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:
             memory.seek(address)
@@ -69,6 +77,6 @@ def _check_readable(address: int, call: str) -> None:
     except (OSError, ValueError, OverflowError):
         is_readable = False
     if not is_readable:
-        raise InputError(
+        raise BufferAccessError(
             f"{call}: memory of a device: expected memory of the host; copy the array, as with cupy.asnumpy"
         )

@@ -17,6 +17,7 @@ from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, LARGEST_TAG, PROC_NULL
 from ripieno.mpi.elements import Elements
 from ripieno.mpi.matched import MESSAGE_NO_PROC
 from ripieno.mpi.matched import Message as Found
+from ripieno.mpi.pickling import leaving
 from ripieno.mpi.requests import Prequest, Request
 from ripieno.mpi.status import Status, noted
 
@@ -44,13 +45,13 @@ class MpiMessageCalls(MpiRank):
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Start to send an object."""
-        return self._leaving_object(obj, dest, tag, is_synchronous=False)
+        return self._leaving_object(leaving(obj), dest, tag, is_synchronous=False)
 
     ibsend = isend
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Start to send an object. To this rank itself, the call is complete when the object is received."""
-        return self._leaving_object(obj, dest, tag, is_synchronous=True)
+        return self._leaving_object(leaving(obj), dest, tag, is_synchronous=True)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive an object."""
@@ -71,9 +72,9 @@ class MpiMessageCalls(MpiRank):
         status: Status | None = None,
     ) -> Any:
         """Send an object, and receive another one."""
-        leaving = self.isend(sendobj, dest, sendtag)
+        sent = self.isend(sendobj, dest, sendtag)
         received = self.recv(None, source, recvtag, status)
-        leaving.wait()
+        sent.wait()
         return received
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
@@ -102,7 +103,7 @@ class MpiMessageCalls(MpiRank):
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         """Send a buffer."""
-        self.isend(outgoing(None if dest == PROC_NULL else buf, "Send"), dest, tag).wait()
+        self.Isend(buf, dest, tag).wait()
 
     Bsend = Rsend = Send
 
@@ -112,13 +113,15 @@ class MpiMessageCalls(MpiRank):
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Start to send a buffer, which must not change until the send has completed."""
-        return self.isend(outgoing(None if dest == PROC_NULL else buf, "Isend"), dest, tag)
+        values = outgoing(None if dest == PROC_NULL else buf, "Isend")
+        return self._leaving_object(values, dest, tag, is_synchronous=False)
 
     Ibsend = Irsend = Isend
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Start to send a buffer. To this rank itself, the call is complete when the buffer is received."""
-        return self.issend(outgoing(None if dest == PROC_NULL else buf, "Issend"), dest, tag)
+        values = outgoing(None if dest == PROC_NULL else buf, "Issend")
+        return self._leaving_object(values, dest, tag, is_synchronous=True)
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a buffer."""
@@ -143,9 +146,9 @@ class MpiMessageCalls(MpiRank):
         """Send a buffer, and receive into another one."""
         # Both buffers are checked before anything is sent.
         into = incoming(None if source == PROC_NULL else recvbuf, "Recv").elements
-        leaving = self.Isend(sendbuf, dest, sendtag)
+        sent = self.Isend(sendbuf, dest, sendtag)
         _put(into, self._taken(source, recvtag, status, None))
-        leaving.wait()
+        sent.wait()
 
     def Isendrecv(
         self,
@@ -159,11 +162,11 @@ class MpiMessageCalls(MpiRank):
         """Start to send a buffer, and to receive into another one."""
         values = outgoing(None if dest == PROC_NULL else sendbuf, "Isendrecv")
         arriving = self.Irecv(recvbuf, source, recvtag)
-        leaving = self.isend(values, dest, sendtag)
+        sent = self._leaving_object(values, dest, sendtag, is_synchronous=False)
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
             is_over = arriving._progress(timeout_s, status)
-            return leaving._progress(timeout_s, None) and is_over, None
+            return sent._progress(timeout_s, None) and is_over, None
 
         return Request(attempt)
 
@@ -277,7 +280,7 @@ class MpiMessageCalls(MpiRank):
                 status.clear()
             return None
         noted(status, message.source, _tag_of(message), message.value)
-        return MESSAGE_NO_PROC if source == PROC_NULL else Found._of(message)
+        return Found(MESSAGE_NO_PROC) if source == PROC_NULL else Found._of(message)
 
     def _message(self, source: int, tag: int, timeout_s: float | None) -> Message[Any]:
         if source == PROC_NULL:

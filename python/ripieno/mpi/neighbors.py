@@ -12,6 +12,7 @@ from ripieno.mpi.byte_blocks import byte_blocks
 from ripieno.mpi.calls import Prepared, variants
 from ripieno.mpi.constants import PROC_NULL
 from ripieno.mpi.elements import Elements
+from ripieno.mpi.pickling import leaving
 
 
 class Edge(NamedTuple):
@@ -35,7 +36,7 @@ class MpiNeighborCalls(MpiRank):
     def neighbor_alltoall(self, sendobj: Any) -> list[Any]:
         """Send one object to each neighbor, and return the objects of all neighbors; None for `PROC_NULL`."""
         values = [None] * len(self._leaving()) if sendobj is None else list(sendobj)
-        received = self._comm.neighbour_exchange(self._by_peer(values))
+        received = self._comm.neighbour_exchange(self._by_peer([leaving(each) for each in values]))
         return [received[edge.peer][edge.number] if edge.peer != PROC_NULL else None for edge in self._incoming()]
 
     def _neighbor_allgather(self, sendbuf: Any, recvbuf: Any) -> Prepared:

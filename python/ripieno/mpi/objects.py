@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ripieno.errors import InputError
 from ripieno.mpi.base import MpiRank
 from ripieno.mpi.operations import SUM, Op
+from ripieno.mpi.pickling import leaving
 
 
 class Box(NamedTuple):
@@ -25,17 +26,17 @@ class MpiObjectCalls(MpiRank):
 
     def bcast(self, obj: Any = None, root: int = 0) -> Any:
         """Return the object of the root."""
-        boxed: Box = self._comm.broadcast(Box(obj) if self.rank == root else None, root)
+        boxed: Box = self._comm.broadcast(Box(leaving(obj)) if self.rank == root else None, root)
         return obj if self.rank == root else boxed.value
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
         """Return the objects of all ranks at the root, and None elsewhere."""
-        boxes = self._comm.gather(Box(sendobj), root)
+        boxes = self._comm.gather(Box(leaving(sendobj)), root)
         return None if boxes is None else [box.value for box in boxes]
 
     def allgather(self, sendobj: Any) -> list[Any]:
         """Return the objects of all ranks."""
-        return [box.value for box in self._comm.allgather(Box(sendobj))]
+        return [box.value for box in self._comm.allgather(Box(leaving(sendobj)))]
 
     def scatter(self, sendobj: Any = None, root: int = 0) -> Any:
         """Return this rank's item of the root's list."""
@@ -65,7 +66,7 @@ class MpiObjectCalls(MpiRank):
         return reduce(op, before) if before else None
 
     def _boxes(self, objects: Any, call: str) -> list[Box]:
-        boxes = [Box(each) for each in ([None] * self.size if objects is None else objects)]
+        boxes = [Box(leaving(each)) for each in ([None] * self.size if objects is None else objects)]
         if len(boxes) != self.size:
             raise InputError(f"{call}: {len(boxes)} objects: expected one for each of {self.size} ranks")
         return boxes

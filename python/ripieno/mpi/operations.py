@@ -44,6 +44,15 @@ _ON_LONG: dict[str, Combining] = {
 }
 
 
+#: The named operations within a process.
+_LOCAL: dict[str, Combining] = {
+    **_ON_LONG,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
 @refusing
 class Op:
     """A binary operation: `__call__` combines objects, `combine` combines buffers.
@@ -54,10 +63,14 @@ class Op:
         Another reference to this operation is created. By default the operation is null.
     """
 
-    def __init__(self, op: Op | None = None) -> None:
+    _definition: Definition | None
+
+    def __new__(cls, op: Op | None = None) -> Self:
         if not isinstance(op, Op | None):
             raise TypeError(f"Op: a {type(op).__name__}: expected an operation; Op.Create accepts functions")
-        self._definition: Definition | None = None if op is None else op._definition
+        made = object.__new__(cls)
+        made._definition = None if op is None else op._definition
+        return made
 
     @classmethod
     def _of(cls, definition: Definition) -> Self:
@@ -103,7 +116,7 @@ class Op:
         return self._definition is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Op) and self._definition is other._definition
+        return self._definition is other._definition if isinstance(other, Op) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self._definition)
@@ -125,6 +138,18 @@ class Op:
         name = getattr(function, "__name__", "user")
         return cls._of(Definition(name, on_objects, combine, (function, commute)))
 
+    def Reduce_local(self, inbuf: Any, inoutbuf: Any) -> None:
+        """Combine two buffers of this process into the second one."""
+        from ripieno.mpi.buffers import incoming, outgoing
+
+        given, into = outgoing(inbuf, "Reduce_local"), incoming(inoutbuf, "Reduce_local").elements
+        if given.dtype != into.dtype or given.size != into.size:
+            sizes = f"{given.size} elements of {given.dtype} and {into.size} of {into.dtype}"
+            raise InputError(f"Reduce_local: {sizes}: expected as many of one type")
+        combine = self.combine
+        function = _LOCAL[combine] if isinstance(combine, str) else combine
+        into.write(np.asarray(function(given, into.read())).astype(into.dtype, copy=False))
+
     def Free(self) -> None:
         """Turn this reference into the null operation."""
         if self.is_predefined:
@@ -132,13 +157,13 @@ class Op:
         self._definition = None
 
     def free(self) -> None:
-        """Turn this reference into the null operation, unless it is one of MPI."""
-        if not self.is_predefined:
-            self.Free()
+        """Turn this reference into the null operation, unless it is one of the module's constants."""
+        if _PREDEFINED.get(self.name) is not self:
+            self._definition = None
 
     def __reduce__(self) -> Any:
         if self._definition is None or self._definition.made_of is None:
-            return self.name if _PREDEFINED[self.name] is self else (_copied, (self.name,))
+            return self.name if _PREDEFINED[self.name] is self else (_copied, (type(self), self.name))
         return type(self).Create, self._definition.made_of
 
     def _defined(self) -> Definition:
@@ -200,5 +225,5 @@ _OPS = (SUM, PROD, MIN, MAX, BAND, BOR, BXOR, LAND, LOR, LXOR, MINLOC, MAXLOC, R
 _PREDEFINED = {op.name: op for op in _OPS}
 
 
-def _copied(name: str) -> Op:
-    return Op(_PREDEFINED[name])
+def _copied(cls: type[Op], name: str) -> Op:
+    return cls(_PREDEFINED[name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from ripieno.errors import InputError
 from ripieno.mpi.constants import UNDEFINED
@@ -36,15 +36,25 @@ class Request:
         Cancels the call, and returns whether it was still possible.
     """
 
-    def __init__(self, attempt: Attempt | Request | None = None, cancel: Callable[[], bool] = lambda: False) -> None:
+    _attempt: Attempt
+    _cancel: Callable[[], bool]
+    _is_over: bool
+    _is_cancelled: bool
+    _result: Any
+
+    def __new__(cls, attempt: Attempt | Request | None = None, cancel: Callable[[], bool] = lambda: False) -> Self:
+        made = object.__new__(cls)
         if isinstance(attempt, Request):
-            self.__dict__.update(attempt.__dict__)
-            return
-        self._attempt = attempt or _over
-        self._cancel = cancel
-        self._is_over = attempt is None
-        self._is_cancelled = False
-        self._result: Any = None
+            made.__dict__.update(attempt.__dict__)
+            return made
+        if not callable(attempt) and attempt is not None:
+            raise TypeError(f"{cls.__name__}: a {type(attempt).__name__}: expected a request")
+        made._attempt = attempt or _over
+        made._cancel = cancel
+        made._is_over = attempt is None
+        made._is_cancelled = False
+        made._result = None
+        return made
 
     def __bool__(self) -> bool:
         return not self._is_over
@@ -58,30 +68,31 @@ class Request:
     def __reduce__(self) -> Any:
         if self:
             raise InputError("a pending request cannot be pickled; wait for it")
-        return type(self), ()
+        return "REQUEST_NULL" if self is REQUEST_NULL else (type(self), ())
 
     def __hash__(self) -> int:
         # The state changes, so the hash must not depend on it. Complete requests are equal but differ in their hashes.
         return id(self)
 
     def wait(self, status: Status | None = None) -> Any:
-        """Wait for completion, and return the received object; None for a send."""
-        self._progress(None, status)
-        return self._result
+        """Wait for completion, and return the received object; None for a send, and if the request was complete."""
+        return self._waited(status)
 
     def test(self, status: Status | None = None) -> tuple[bool, Any]:
         """Return whether the call is complete, and the result of `wait`."""
+        # Subclasses may override the public methods, which therefore do not call each other.
+        was_over = self._is_over
         is_over = self._progress(0.0, status)
-        return is_over, self._result if is_over else None
+        return is_over, self._result if is_over and not was_over else None
 
     def Wait(self, status: Status | None = None) -> bool:
         """Return when the call is complete."""
-        self.wait(status)
+        self._waited(status)
         return True
 
     def Test(self, status: Status | None = None) -> bool:
         """Return whether the call is complete."""
-        return self.test(status)[0]
+        return self._progress(0.0, status)
 
     def Get_status(self, status: Status | None = None) -> bool:
         """Return whether the call is complete; the request remains."""
@@ -110,6 +121,12 @@ class Request:
 
     cancel = Cancel
 
+    def _waited(self, status: Status | None) -> Any:
+        """Return the result when the call is complete; None if it was complete before."""
+        was_over = self._is_over
+        self._progress(None, status)
+        return None if was_over else self._result
+
     def _progress(self, timeout_s: float | None, status: Status | None) -> bool:
         """Try to complete the call. Fill in the status if it is complete: empty if it was complete before."""
         if self._is_over:
@@ -137,7 +154,7 @@ class Request:
     def waitall(cls, requests: Sequence[Request], statuses: Statuses = None) -> list[Any]:
         """Wait for all requests, and return their results."""
         each = _statuses_for(statuses, len(requests))
-        return [request.wait(status) for request, status in zip(requests, each, strict=True)]
+        return [request._waited(status) for request, status in zip(requests, each, strict=True)]
 
     @classmethod
     def testall(cls, requests: Sequence[Request], statuses: Statuses = None) -> tuple[bool, list[Any] | None]:
@@ -268,13 +285,16 @@ class Prequest(Request):
         Starts the call, and returns its request. By default the request is null.
     """
 
-    def __init__(self, begin: Callable[[], Request] | Request | None = None) -> None:
-        if begin is None or isinstance(begin, Request):
-            super().__init__(begin)
-            self._begin = getattr(begin, "_begin", None)
-            return
-        super().__init__()
-        self._begin = begin
+    _begin: Callable[[], Request] | None
+
+    def __new__(cls, begin: Callable[[], Request] | Request | None = None) -> Self:
+        if isinstance(begin, Request) or not callable(begin):
+            made = super().__new__(cls, begin)
+            made._begin = getattr(begin, "_begin", None)
+            return made
+        made = super().__new__(cls)
+        made._begin = begin
+        return made
 
     def __bool__(self) -> bool:
         return self._begin is not None

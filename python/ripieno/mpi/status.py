@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -23,12 +23,14 @@ class Status:
         A status that is copied; by default the status is empty.
     """
 
-    def __init__(self, status: Status | None = None) -> None:
-        self.clear()
+    def __new__(cls, status: Status | None = None) -> Self:
         if not isinstance(status, Status | None):
             raise TypeError(f"Status: a {type(status).__name__}: expected a status")
+        made = object.__new__(cls)
+        made.clear()
         if status is not None:
-            self.copy_from(status)
+            made.copy_from(status)
+        return made
 
     def copy_from(self, status: Status) -> None:
         """Set all values to those of another status."""
@@ -43,7 +45,7 @@ class Status:
         self._length_bytes = 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Status) and self.__dict__ == other.__dict__
+        return self.__dict__ == other.__dict__ if isinstance(other, Status) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self)

@@ -48,6 +48,7 @@ class Topocomm(MpiNeighborCalls, Intracomm):
     outedges = property(lambda self: self.inoutedges[1])
     indegree = property(lambda self: len(self._incoming()))
     outdegree = property(lambda self: len(self._leaving()))
+    degrees = property(lambda self: (self.indegree, self.outdegree))
 
 
 class Grid(NamedTuple):

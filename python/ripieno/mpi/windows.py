@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from ripieno.mpi.constants import (
     WIN_SIZE,
     WIN_UNIFIED,
 )
+from ripieno.mpi.errhandlers import HasErrhandler
 from ripieno.mpi.groups import Group
 from ripieno.mpi.info import Info
 from ripieno.mpi.unsupported import refusing
@@ -41,7 +42,7 @@ class _Segments(NamedTuple):
 
 
 @refusing
-class Win:
+class Win(HasErrhandler):
     """Memory of all ranks of a communicator, which must be on one node. Each rank reads and writes all of it.
 
     Parameters
@@ -50,11 +51,16 @@ class Win:
         Another reference to this window is created. By default the window is null.
     """
 
-    def __init__(self, win: Win | None = None) -> None:
+    _segments: _Segments | None
+    name: str
+
+    def __new__(cls, win: Win | None = None) -> Self:
         if not isinstance(win, Win | None):
             raise TypeError(f"Win: a {type(win).__name__}: expected a window; Allocate_shared creates one")
-        self._segments: _Segments | None = None if win is None else win._segments
-        self.name: str = "MPI_WIN_NULL" if win is None else win.name
+        made = object.__new__(cls)
+        made._segments = None if win is None else win._segments
+        made.name = "MPI_WIN_NULL" if win is None else win.name
+        return made
 
     @classmethod
     def Allocate_shared(cls, size: int, disp_unit: int = 1, info: Info | None = None, comm: Any = None) -> Win:
@@ -66,7 +72,7 @@ class Win:
         comm = COMM_SELF if comm is None else comm
         if len(set(comm._comm.nodes)) > 1:
             raise InputError("Allocate_shared: ranks on several nodes: expected ranks of Split_type(COMM_TYPE_SHARED)")
-        comm = comm.Dup()
+        comm = comm._duplicate()
         given = comm.allgather((int(size), int(disp_unit)))
         sizes = [each for each, _ in given]
         starts = [0]
@@ -170,7 +176,7 @@ class Win:
         return self._segments is not None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Win) and self._segments is other._segments
+        return self._segments is other._segments if isinstance(other, Win) else NotImplemented
 
     def __hash__(self) -> int:
         return id(self._segments)
@@ -178,7 +184,7 @@ class Win:
     def __reduce__(self) -> Any:
         if self._segments is not None:
             raise InputError("a window cannot be pickled; each rank calls Allocate_shared")
-        return "WIN_NULL" if self is WIN_NULL else (Win, ())
+        return "WIN_NULL" if self is WIN_NULL else (type(self), ())
 
     def _allocated(self) -> _Segments:
         if self._segments is None:
