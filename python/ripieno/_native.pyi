@@ -252,6 +252,9 @@ class Broadcasts:
     def fetch(self, root: int, file: BlockFile) -> Variable: ...
     def close(self) -> None: ...
 
+# Largest number of blocks of a file.
+BLOCKS_MAX: Final[int]
+
 @final
 class BlockFile:
     found_bytes: int
