@@ -126,8 +126,7 @@ class Cluster:
         check_count("ranks_per_node", self.ranks_per_node)
         if self.ranks > NODES_MAX:
             raise InputError(
-                f"{self.nodes} nodes, ranks_per_node={self.ranks_per_node}: {self.ranks} ranks, expected {NODES_MAX} or "
-                "fewer"
+                f"nodes={self.nodes}, ranks_per_node={self.ranks_per_node}: expected {NODES_MAX} ranks or fewer"
             )
         if isinstance(self.racks, int):
             whole("racks", self.racks, 1, self.nodes, f"expected 1 to {self.nodes}, one node each at least")
