@@ -170,6 +170,7 @@ check-rust: | $(VENV)/.python
 	cargo fmt --all --check
 	$(FORMAT_ALGORITHMS) --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	python3 tools/licenses.py --check
 
 check-types: $(VENV)/.locked
 	$(PYTHON) -m ruff format --check python examples benches tools

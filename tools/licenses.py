@@ -1,20 +1,30 @@
-"""Write THIRD-PARTY-LICENSES: the crates compiled into the native modules, with their terms.
+"""List the crates that are compiled into the native modules.
+
+It writes THIRD-PARTY-LICENSES, with their terms, and sbom.cdx.json, a CycloneDX bill of materials for the wheels.
+It fails if a crate has other terms than `ALLOWED`, or does not come from crates.io.
 
 python tools/licenses.py            # after Cargo.lock has changed
-python tools/licenses.py --check    # fail if the file is stale
+python tools/licenses.py --check    # fail if a file is stale
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 import sys
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE = ROOT / "THIRD-PARTY-LICENSES"
+BILL = ROOT / "sbom.cdx.json"
+
+#: Terms that permit distribution with this package. A crate may offer others beside one of these.
+ALLOWED = {"Apache-2.0", "MIT", "ISC", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "Unicode-3.0", "Zlib"}
+CRATES_IO = "registry+https://github.com/rust-lang/crates.io-index"
 
 #: Distributed modules, in wheels and in jars.
 MODULES = ("ripieno-python", "ripieno-jni")
@@ -52,9 +62,8 @@ def crates() -> dict[str, tuple[str, Path]]:
     return found
 
 
-def document() -> str:
-    """Return the file: the list, and each distinct text once, with its crates."""
-    known = crates()
+def document(known: dict[str, tuple[str, Path]]) -> str:
+    """Return the file of terms: the list, and each distinct text once, with its crates."""
     texts: dict[str, list[str]] = defaultdict(list)
     for name, (_, folder) in sorted(known.items()):
         for path in sorted(folder.iterdir()):
@@ -69,17 +78,58 @@ def document() -> str:
     return "\n".join(parts) + "\n"
 
 
+def is_allowed(terms: str) -> bool:
+    """Return whether an SPDX expression can be met by `ALLOWED`. Exceptions (WITH) only permit more."""
+    choices = re.sub(r"\(([^()]*)\)", lambda group: str(is_allowed(group[1])), terms.replace("/", " OR "))
+    each = (choice.split(" AND ") for choice in choices.split(" OR "))
+    return any(all(term == "True" or term.partition(" WITH ")[0] in ALLOWED for term in terms) for terms in each)
+
+
+def refused(known: dict[str, tuple[str, Path]]) -> list[str]:
+    """Return a complaint about each crate with other terms, or from elsewhere than crates.io."""
+    locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    elsewhere = [each for each in locked if each.get("source", CRATES_IO) != CRATES_IO]
+    complaints = [f"{each['name']} {each['version']}: from {each['source']}" for each in elsewhere]
+    return complaints + [f"{name}: {terms}" for name, (terms, _) in sorted(known.items()) if not is_allowed(terms)]
+
+
+def bill(known: dict[str, tuple[str, Path]]) -> str:
+    """Return the bill of materials. It has no time and no serial number, so equal sources have equal bills."""
+    locked = tomllib.loads((ROOT / "Cargo.lock").read_text())["package"]
+    checksums = {f"{each['name']} {each['version']}": each.get("checksum", "") for each in locked}
+    components = []
+    for crate, (terms, _) in sorted(known.items()):
+        name, version = crate.split()
+        url = f"pkg:cargo/{name}@{version}"
+        components.append(
+            {
+                "type": "library",
+                "bom-ref": url,
+                "name": name,
+                "version": version,
+                "hashes": [{"alg": "SHA-256", "content": checksums[crate]}],
+                "licenses": [{"expression": terms.replace("/", " OR ")}],
+                "purl": url,
+            }
+        )
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    own = {"type": "library", "bom-ref": "ripieno", "name": "ripieno", "version": version}
+    head = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": own}}
+    return json.dumps(head | {"components": components}, indent=1) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="fail if the file is stale")
-    text = document()
-    if parser.parse_args().check:
-        if not FILE.exists() or FILE.read_text() != text:
-            print(f"{FILE.name} is stale: run python tools/licenses.py", file=sys.stderr)
-            return 1
-        return 0
-    FILE.write_text(text)
-    return 0
+    parser.add_argument("--check", action="store_true", help="fail if a file is stale")
+    is_check, known = parser.parse_args().check, crates()
+    complaints = refused(known)
+    for path, text in ((FILE, document(known)), (BILL, bill(known))):
+        if not is_check:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            complaints.append(f"{path.name} is stale: run python tools/licenses.py")
+    print("\n".join(complaints), end="\n"[: len(complaints)], file=sys.stderr)
+    return 1 if complaints else 0
 
 
 if __name__ == "__main__":

@@ -139,8 +139,8 @@ def check(wheel: Path) -> None:
     licenses = [name for name in names if "LICENSE" in name]
     print(f"{wheel.name}: {size_bytes / 2**20:.2f} MiB, {len(names)} files, licenses {len(licenses)}")
     print(run(sys.executable, "-m", "auditwheel", "show", wheel).strip().replace("\n", " "))
-    if len(licenses) < 2:
-        raise SystemExit(f"{wheel.name} lacks licenses: it has {licenses}")
+    if len(licenses) < 2 or not any(name.endswith("sboms/sbom.cdx.json") for name in names):
+        raise SystemExit(f"{wheel.name} lacks licenses or its bill of materials: it has {licenses}")
 
 
 def attempt(wheel: Path) -> list[str]:

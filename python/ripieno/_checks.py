@@ -7,11 +7,16 @@ from typing import Any
 
 from ripieno.errors import InputError
 
+#: The largest count that the native module takes.
+COUNT_MAX = 2**63 - 1
+
 
 def check_count(name: str, value: object, expected: str = "expected a whole number >= 1") -> None:
-    """Raise InputError, naming the parameter, if a value is not a whole number of at least 1."""
+    """Raise InputError, naming the parameter, if a value is not a whole number of at least 1 that 63 bits hold."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise InputError(f"{name}={value!r}: {expected}")
+    if int(value) > COUNT_MAX:
+        raise InputError(f"{name}={value!r}: {expected}, and below 2**63")
 
 
 def whole_number(name: str, value: Any, least: int, most: int, expected: str | None = None) -> int:

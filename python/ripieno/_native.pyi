@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Self, TypeAlias, final
+from typing import Any, Final, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -252,6 +252,9 @@ class Broadcasts:
     def fetch(self, root: int, file: BlockFile) -> Variable: ...
     def close(self) -> None: ...
 
+# Largest number of blocks of a file.
+BLOCKS_MAX: Final[int]
+
 @final
 class BlockFile:
     found_bytes: int
@@ -455,6 +458,12 @@ class MemberAcceptor:
 
 def introduce_member(socket: int, token: bytes, tls: bool | None, timeout_s: float) -> tuple[Tunnel, int] | None: ...
 def tls_cipher() -> str: ...
+
+# The check of tokens that users choose, and the shell command that generates one.
+def check_token(token: str, name: str) -> None: ...
+
+MAKE_TOKEN: Final[str]
+
 def line_s() -> float: ...
 def memory_pass(thread_count: int, size_bytes: int, budget_s: float) -> tuple[float, float]: ...
 

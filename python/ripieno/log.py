@@ -7,6 +7,7 @@ them, too.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -19,6 +20,9 @@ from ripieno.errors import InputError
 #: Environment variable with the log level of commands and workers.
 VARIABLE = "RIPIENO_LOG"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+# Files whose lines no warning names: this package, and the callers of its context managers.
+_SKIPPED = (os.path.dirname(__file__) + os.sep, contextlib.__file__)
 
 root = logging.getLogger("ripieno")
 #: Called with each note: the logger's name, the text, and the rank if the note concerns one.
@@ -101,7 +105,15 @@ def warn_on_failure(name: str, what: str) -> Iterator[None]:
     except Exception as error:
         text = f"{what} is lost: {type(error).__name__}: {error}; the result is kept"
         logging.getLogger(name).info("%s", text, exc_info=True)
-        warnings.warn(text, stacklevel=3)
+        warn(text)
+
+
+def warn(text: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the line of the program that has called this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_SKIPPED):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level)
 
 
 def is_notebook() -> bool:

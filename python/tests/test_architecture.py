@@ -236,6 +236,11 @@ def test_workers_start_without_slow_packages():
     assert done.stdout == "[]\n"
 
 
+def test_warnings_are_raised_through_one_function():
+    calls = {path for path in PACKAGE.rglob("*.py") if "warnings.warn(" in path.read_text()}
+    assert calls == {PACKAGE / "log.py"}
+
+
 def test_files_are_changed_through_one_module():
     changes = {
         str(path.relative_to(PACKAGE)): [call.lineno for call in _calls(path) if _changes_files(call)]

@@ -1,9 +1,12 @@
 """Errors keep their contents when pickled."""
 
 import pickle
+import sys
 
+import numpy as np
 import pytest
-from ripieno import errors
+import ripieno as rp
+from ripieno import errors, log
 from ripieno.launch.process import report
 
 
@@ -26,6 +29,15 @@ def test_an_exception_above_the_bound_stays_on_its_rank(monkeypatch):
         small.throw()
     with pytest.raises(errors.RankFailed, match=r"node7 failed: ValueError of 2\.\d+ KB, expected at most 1 KB"):
         large.throw()
+
+
+def test_a_warning_names_the_line_of_the_program(tmp_path):
+    rows, line = np.zeros((20, 2)), sys._getframe().f_lineno
+    with pytest.warns() as caught:
+        rp.KMeans(n_clusters=2, random_state=0).fit_predict(rows)
+        with log.warn_on_failure("ripieno.report", "the page"):
+            raise OSError("no")
+    assert [(each.filename, each.lineno - line) for each in caught] == [(__file__, 2), (__file__, 3)]
 
 
 def test_too_few_slots_are_reported_with_numbers_and_a_remedy():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,13 @@ def test_a_missing_package_is_reported_with_its_extra(program, extra):
 def test_estimators_need_no_optional_package():
     program = "print(rp.KMeans(n_clusters=2, random_state=0).fit(np.eye(4)).cluster_centers_.shape)"
     assert "(2, 4)" in output_without(["matplotlib", "PIL", "skimage", "lightgbm", "pandas", "polars"], program)
+
+
+def test_terms_of_a_crate_that_are_not_allowed_are_reported():
+    is_allowed = runpy.run_path(str(ROOT / "tools/licenses.py"))["is_allowed"]
+    allowed = ("MIT/Apache-2.0", "Unlicense OR MIT", "(MIT OR GPL-3.0) AND ISC", "Apache-2.0 WITH LLVM-exception")
+    assert all(map(is_allowed, allowed))
+    assert not any(map(is_allowed, ("GPL-3.0", "MIT AND GPL-3.0", "(GPL-3.0 OR SSPL-1.0) AND MIT", "see below")))
 
 
 def test_third_party_licenses_match_the_locked_crates():

@@ -6,6 +6,7 @@ loss. ``make soak`` plays 100,000. To replay a failed one, run ``RIPIENO_SCHEDUL
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import re
@@ -288,3 +289,20 @@ def test_a_scratch_array_that_does_not_fit_is_an_error(tmp_path):
             pass
         with disk.scratch_array(tmp_path, (10, 2), np.float64) as array:
             assert array.shape == (10, 2)
+
+
+@pytest.mark.parametrize(("number", "is_copied"), [(errno.EXDEV, True), (errno.EPERM, True), (errno.ENOSPC, False)])
+def test_a_link_becomes_a_copy_only_where_links_are_impossible(number, is_copied, tmp_path, monkeypatch):
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", fail)
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.write_text("text")
+    if is_copied:
+        disk.link(one, other)
+        assert other.read_text() == "text"
+    else:
+        with pytest.raises(OSError, match=os.strerror(number)):
+            disk.link(one, other)
+        assert not other.exists()

@@ -4,6 +4,7 @@ use ripieno_kernels::{ThreadModel, Threads, hold, release};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// An amount of work that is worth all threads.
 const MANY: usize = 1 << 30;
@@ -84,6 +85,30 @@ fn a_held_team_serves_every_task_with_the_same_threads_until_it_is_released() {
     release();
     assert_eq!(Threads::new(3).model(), ThreadModel::ForkJoin);
     assert_eq!(doubled(4, &Threads::new(3)), [0, 2, 4, 6]);
+}
+
+#[test]
+fn a_held_team_sleeps_after_its_thread_has_ended() {
+    let helpers = std::thread::spawn(|| {
+        hold(3);
+        let helpers = Mutex::new(Vec::new());
+        Threads::new(3).run(|member| {
+            if member.index() > 0 {
+                // SAFETY: a plain system call.
+                helpers.lock().unwrap().push(unsafe { libc::gettid() });
+            }
+        });
+        helpers.into_inner().unwrap()
+    });
+    let sleeps = |thread: &i32| {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("helpers stay");
+        status.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
+    };
+    let (helpers, started) = (helpers.join().unwrap(), Instant::now());
+    while !helpers.iter().all(sleeps) {
+        assert!(started.elapsed() < Duration::from_secs(10), "a helper still spins");
+        std::thread::yield_now();
+    }
 }
 
 #[test]

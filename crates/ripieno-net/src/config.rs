@@ -20,9 +20,11 @@ const ALPHABETS: [Alphabet; 5] = [
 ];
 const PRINTABLE_COUNT: usize = 100;
 /// The minimum entropy of a token as text, computed for random characters of its alphabet.
-const TOKEN_BITS_MIN: f64 = 128.0;
+pub(crate) const TOKEN_BITS_MIN: f64 = 128.0;
 /// A random token of that many bits has fewer distinct characters only once in a billion times.
 const DISTINCT_MIN: usize = 6;
+/// Shell command that generates a token, for error messages.
+pub const MAKE_TOKEN: &str = "export RIPIENO_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')";
 
 /// Bytes of a job token.
 pub const TOKEN_BYTES: usize = 32;
@@ -39,21 +41,25 @@ impl Token {
 
     /// Derive a token from text that a user has chosen, such as the environment variable `RIPIENO_TOKEN`.
     ///
-    /// Returns [`NetError::Config`] if the text can be guessed: an unauthenticated peer can test guesses against
-    /// messages of ranks. `name` is the setting, for the error. `python/ripieno/launch/script/tokens.py` has the same
-    /// rule.
-    pub fn from_text(name: &'static str, text: &str) -> Result<Token, NetError> {
+    /// Fails like [`Token::check_text`].
+    pub fn from_text(name: &str, text: &str) -> Result<Token, NetError> {
+        Token::check_text(name, text).map(|()| Token::from_secret(text))
+    }
+
+    /// Return [`NetError::WeakToken`] if a token can be guessed: an unauthenticated peer can test guesses against
+    /// messages of ranks. `name` is the setting, for the error.
+    pub fn check_text(name: &str, text: &str) -> Result<(), NetError> {
         let has_alphabet = |(_, contains): &&Alphabet| text.chars().all(contains);
         let alphabet_count = ALPHABETS.iter().find(has_alphabet).map_or(PRINTABLE_COUNT, |(count, _)| *count);
-        let bits = text.chars().count() as f64 * (alphabet_count as f64).log2();
-        let distinct_count = text.chars().collect::<BTreeSet<_>>().len();
-        if bits >= TOKEN_BITS_MIN && distinct_count >= DISTINCT_MIN {
-            return Ok(Token::from_secret(text));
-        }
+        let character_count = text.chars().count();
+        let bits = character_count as f64 * (alphabet_count as f64).log2();
         // The error must not contain the secret.
-        let value = format!("({} characters, {distinct_count} of them distinct)", text.chars().count());
-        let expected = format!("{TOKEN_BITS_MIN} random bits or more, as `openssl rand -hex 32` prints");
-        Err(NetError::Config { name, value, expected })
+        let why = match text.chars().collect::<BTreeSet<_>>().len() {
+            _ if bits < TOKEN_BITS_MIN => format!("{character_count} characters are {bits:.0} bits"),
+            DISTINCT_MIN.. => return Ok(()),
+            _ => "it repeats few characters".to_string(),
+        };
+        Err(NetError::WeakToken { name: name.to_string(), why })
     }
 
     /// Derive a token from a secret of any length. Use [`Token::from_text`] for text that a user has chosen.
@@ -275,10 +281,7 @@ mod tests {
         let digits = "1234567890".repeat(3);
         for text in ["", "a", "correct horse", &"0".repeat(64), &"abcabc".repeat(20), &"f3".repeat(15), &digits] {
             let error = Token::from_text("RIPIENO_TOKEN", text).unwrap_err().to_string();
-            assert!(
-                error.starts_with("RIPIENO_TOKEN=(") && error.contains("expected 128 random bits or more"),
-                "{error}"
-            );
+            assert!(error.starts_with("RIPIENO_TOKEN can be guessed: ") && error.contains(MAKE_TOKEN), "{error}");
             assert!(text.len() < 2 || !error.contains(text), "{error} contains the secret");
         }
     }

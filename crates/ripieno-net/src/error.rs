@@ -1,5 +1,6 @@
 //! The errors between ranks before a job runs: one enum. Its messages name rank, peer, address and a remedy.
 
+use crate::config::{MAKE_TOKEN, TOKEN_BITS_MIN};
 use ripieno_run::{JobFailure, LinkError};
 use std::fmt;
 use std::net::SocketAddr;
@@ -16,6 +17,17 @@ pub enum NetError {
         value: String,
         /// The accepted values.
         expected: String,
+    },
+    /// The secret of the job can be guessed.
+    #[error(
+        "{name} can be guessed: {why}, expected {TOKEN_BITS_MIN} random bits or more: {MAKE_TOKEN}, once before the \
+         ranks start"
+    )]
+    WeakToken {
+        /// The name of the setting.
+        name: String,
+        /// The reason, without the secret.
+        why: String,
     },
     /// The rank found no port to listen on.
     #[error("rank {rank} cannot listen on {host} port {ports}: {cause}; ask for a range of free ports, or for port 0")]

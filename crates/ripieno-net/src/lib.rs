@@ -23,7 +23,7 @@ mod stream;
 pub mod threads;
 pub mod tls;
 
-pub use config::{Config, Credentials, Encryption, LinkPolicy, MAX_WORLD_SIZE, Ports, Token};
+pub use config::{Config, Credentials, Encryption, LinkPolicy, MAKE_TOKEN, MAX_WORLD_SIZE, Ports, Token};
 pub use endpoint::{Endpoint, FailureHandle};
 pub use error::NetError;
 pub use exchange::Exchange;

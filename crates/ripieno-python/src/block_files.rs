@@ -2,7 +2,7 @@
 
 use crate::errors;
 use pyo3::prelude::*;
-use ripieno::block_file::{self, BlockDigests, Digest};
+use ripieno::block_file::{self, BLOCKS_MAX, BlockDigests, Digest};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -92,11 +92,17 @@ fn wrapped(path: &Path, wrapped: io::Result<block_file::BlockFile>) -> PyResult<
 }
 
 fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<BlockDigests> {
+    let block_count = bytes.div_ceil(block_bytes.max(1));
+    if block_count > BLOCKS_MAX {
+        return Err(errors::input(format!(
+            "{block_count} blocks of {block_bytes} bytes: expected at most {BLOCKS_MAX}"
+        )));
+    }
     if digests.is_empty() && block_bytes > 0 {
         return Ok(BlockDigests::unverified(bytes, block_bytes));
     }
     let (digests, rest) = digests.as_chunks::<{ size_of::<Digest>() }>();
-    if block_bytes == 0 || !rest.is_empty() || digests.len() != bytes.div_ceil(block_bytes) {
+    if block_bytes == 0 || !rest.is_empty() || digests.len() != block_count {
         return Err(errors::input(format!(
             "{} digests of blocks of {block_bytes} bytes: expected the digests of a file of {bytes} bytes",
             digests.len()
@@ -106,5 +112,6 @@ fn blocks(bytes: usize, block_bytes: usize, digests: &[u8]) -> PyResult<BlockDig
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("BLOCKS_MAX", BLOCKS_MAX)?;
     module.add_class::<BlockFile>()
 }

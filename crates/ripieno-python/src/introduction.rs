@@ -1,9 +1,10 @@
 //! Python bindings of the mutual authentication between a job's members and its launching process.
 
 use crate::communicator::seconds;
+use crate::errors;
 use pyo3::prelude::*;
 use ripieno::net::tls;
-use ripieno::net::{Credentials, Encryption, Token, introduction};
+use ripieno::net::{Credentials, Encryption, MAKE_TOKEN, Token, introduction};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -90,6 +91,12 @@ fn into_python((inner, end): (tls::Tunnel, OwnedFd)) -> (Tunnel, i32) {
     (Tunnel { inner: Mutex::new(inner) }, end.into_raw_fd())
 }
 
+/// Raise `RendezvousError` if a token can be guessed. `name` is its variable.
+#[pyfunction]
+fn check_token(token: &str, name: &str) -> PyResult<()> {
+    Token::check_text(name, token).map_err(errors::from_rendezvous)
+}
+
 /// Return the cipher suite of encrypted connections.
 #[pyfunction]
 fn tls_cipher() -> &'static str {
@@ -97,6 +104,8 @@ fn tls_cipher() -> &'static str {
 }
 
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("MAKE_TOKEN", MAKE_TOKEN)?;
+    module.add_function(wrap_pyfunction!(check_token, module)?)?;
     module.add_class::<Tunnel>()?;
     module.add_function(wrap_pyfunction!(tls_cipher, module)?)?;
     module.add_class::<MemberAcceptor>()?;

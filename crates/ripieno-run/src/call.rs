@@ -500,6 +500,24 @@ mod tests {
     }
 
     #[test]
+    fn an_end_of_a_message_is_named_only_if_the_receiver_is_a_rank_of_the_world() {
+        let call = Call {
+            kind: CallKind::Message { algorithm: 0, to: 1, element_count: 5 },
+            element: Element::F32,
+            signature: 0,
+        };
+        let header = Header { communicator: 0, sequence: 7, call };
+        assert_eq!(header.at(1, &[3]), "recv(float32 × 5, from rank 3) as its message 7");
+        assert_eq!(header.at(3, &[1]), "send(float32 × 5, to rank 1) as its message 7");
+        // Rank 3 of the world may be logical rank 1, so the direction is unknown here.
+        let replicated = Header { communicator: u32::MAX, ..header };
+        for (rank, peers) in [(3, vec![0]), (1, vec![0, 2])] {
+            let text = replicated.at(rank, &peers);
+            assert!(text.starts_with("point-to-point(float32 × 5, to 1, direct) as its message 7 of"), "{text}");
+        }
+    }
+
+    #[test]
     fn invalid_bytes_are_no_header() {
         for at in [28, 30, 31] {
             let mut bytes = [0; HEADER_BYTES];

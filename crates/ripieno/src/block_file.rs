@@ -1,6 +1,7 @@
 //! Files with known block digests: the source of a file broadcast at its root, and its destination elsewhere.
 
 use ripieno_net::links::HostMemory;
+pub use ripieno_plan::swarm::BLOCKS_MAX;
 use ripieno_plan::swarm::{BlockManifest, BlockSet, Discipline};
 pub use ripieno_run::swarm::{BlockDigests, Digest};
 use std::io;

@@ -14,7 +14,7 @@ use ripieno_plan::check::{CommonElements, check_common_elements, check_rendezvou
 pub use ripieno_plan::check::{RankTraffic, Report};
 use ripieno_plan::{Algorithm, Group, Promise, promises};
 pub use ripieno_plan::{Buffer, Constant, Operation, Plan, PlanFault, Span, table::table};
-use ripieno_run::{BufferMemory, Call, CallKind, Schedule};
+use ripieno_run::{BufferMemory, Call, CallKind, Element, Schedule};
 pub use ripieno_sim::SimulationRequest;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -103,10 +103,14 @@ impl CheckedPlans {
         !self.plans.get(rank).is_some_and(|plan| plan.operations().iter().any(writes))
     }
 
-    /// Check the number of ranks and the memory for a run.
-    fn check_run(&self, p: usize, memory: &[BufferMemory<'_>; 2]) -> Result<(), Error> {
+    /// Check the number of ranks, the elements and the memory for a run. An element of the plans may consist of several
+    /// elements of the memory, such as a complex number.
+    fn check_run(&self, p: usize, element: Element, memory: &[BufferMemory<'_>; 2]) -> Result<(), Error> {
         if self.plans.len() != p {
             return Err(argument("plans", self.plans.len(), &format!("{p} plans, one per rank")));
+        }
+        if let Some(bytes) = self.common.element_bytes.filter(|bytes| !bytes.is_multiple_of(element.size_bytes())) {
+            return Err(argument("elements", element.name(), &format!("elements of {bytes} bytes, as in the plans")));
         }
         for (name, (memory, length_bytes)) in
             ["first buffer", "second buffer"].into_iter().zip(memory.iter().zip(self.lengths_bytes))
@@ -152,7 +156,7 @@ impl Communicator {
         elements: ElementType<'_>,
         memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
-        plans.check_run(self.world_size(), &memory)?;
+        plans.check_run(self.world_size(), elements.element, &memory)?;
         let mut held = self.hold()?;
         let (mut runtime, state) = held.communicator(self.number)?;
         let (call, schedule) = planned(&mut runtime, state, plans, elements);
@@ -169,7 +173,7 @@ impl Communicator {
         elements: ElementType<'_>,
         mut memory: M,
     ) -> Result<Handle<M>, Error> {
-        plans.check_run(self.world_size(), &memory.buffers())?;
+        plans.check_run(self.world_size(), elements.element, &memory.buffers())?;
         let mut held = self.hold()?;
         held.ensure_background()?;
         let (mut runtime, state) = held.communicator(self.number)?;

@@ -8,6 +8,7 @@ mod groups;
 mod keyed;
 mod keyed_large;
 mod packets;
+mod plans;
 mod regroup;
 mod regroup_faults;
 mod repeated_calls;

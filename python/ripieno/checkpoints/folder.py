@@ -16,7 +16,6 @@ import json
 import os
 import re
 import stat
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -138,7 +137,7 @@ class Checkpoints:
         for each in torn:
             text = f"{str(each).partition(': delete')[0]}; an older one is used"
             log.note("ripieno.checkpoints", text)
-            warnings.warn(text, stacklevel=2)
+            log.warn(text)
         return found
 
     def _manifests(self) -> list[str]:

@@ -155,15 +155,13 @@ def load_stored(hosts: Iterable[str]) -> list[BlockSizes]:
         return []
 
 
-def tuned_block_bytes(hosts: Iterable[str], strategy: str, size_bytes: int) -> int | None:
+def tuned_block_bytes(stored: Iterable[BlockSizes], strategy: str, size_bytes: int) -> int | None:
     """Return the measured block size for a value, from the result of the nearest size; None if none applies."""
-    if size_bytes * SIZE_FACTOR_MAX < SIZE_MIN_BYTES:
-        return None
 
     def factor(found: BlockSizes) -> float:
         return max(found.size_bytes / size_bytes, size_bytes / found.size_bytes)
 
-    near = [each for each in load_stored(hosts) if each.strategy == strategy and factor(each) <= SIZE_FACTOR_MAX]
+    near = [each for each in stored if each.strategy == strategy and factor(each) <= SIZE_FACTOR_MAX]
     return min(near, key=factor).block_bytes if near else None
 
 

@@ -195,6 +195,8 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         if self.hosts.index(self.hosts[self.rank]) == self.rank:
             block_sizes.store(found)
         self.barrier()
+        # The next broadcast loads the new result.
+        vars(self).pop("_block_sizes", None)
         return found
 
     def try_algorithms(self, *, budget_s: float = 10.0, use_stored: bool = True) -> AlgorithmChoices:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from ripieno._checks import check_count
-from ripieno._native import BlockFile, ValueBuffer
+from ripieno._native import BLOCKS_MAX, BlockFile, ValueBuffer
 from ripieno._native import Variable as NativeVariable
 from ripieno.comm.block_sizes import tuned_block_bytes
 from ripieno.comm.broadcast_variables import SHARED_FILE, BroadcastVariables, check_strategy
@@ -40,8 +40,6 @@ POLL_S = 0.02
 REPORT_TIMEOUT_MIN_S = 4 * REPORT_S
 #: Piece size for copies of a file to shared places.
 COPY_BYTES = 1 << 22
-#: Maximum number of blocks per file. The digest of each block is sent to every rank.
-BLOCKS_MAX = 1 << 20
 
 FETCHING, WRITING = "fetching", "writing"
 FETCHED, COPIED, FOUND, FAILED, LOST = "fetched", "copied", "found", "failed", "lost"
@@ -233,7 +231,7 @@ class FileDistribution(BroadcastVariables):
     def _tuned_bytes(self, strategy: str, path: str | os.PathLike[str]) -> int | None:
         """Return the measured block size for a file of the root, if there is one."""
         size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
-        return tuned_block_bytes(self.hosts, discipline_of(strategy, streamed=True), size_bytes)
+        return tuned_block_bytes(self._block_sizes, discipline_of(strategy, streamed=True), size_bytes)
 
     def _through_places(
         self,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import warnings
 from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
@@ -76,12 +75,10 @@ class ProcessMemory:
                 f"{bytes_text(usage.spilled_bytes)} were written to {directory}; {VARIABLE} sets the limit"
             )
             log.note("ripieno.comm", warning)
-            warnings.warn(warning, RuntimeWarning, stacklevel=4)
+            log.warn(warning, RuntimeWarning)
         if failure is not None and failure != self._failure:
             self._failure = failure
-            warnings.warn(
-                f"a value of a broadcast could not be written to {directory}: {failure}", RuntimeWarning, stacklevel=4
-            )
+            log.warn(f"a value of a broadcast could not be written to {directory}: {failure}", RuntimeWarning)
 
 
 @cache

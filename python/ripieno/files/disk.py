@@ -66,7 +66,9 @@ def link(path: Path, other: Path) -> None:
     """Make `other` a hard link to a file, or a copy where the file system has no links."""
     try:
         os.link(path, other)
-    except OSError:
+    except OSError as error:
+        if error.errno not in (*_UNSUPPORTED, errno.EXDEV, errno.EPERM, errno.EMLINK):
+            raise
         copy(path, other)
 
 

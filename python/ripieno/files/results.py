@@ -212,9 +212,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 def explain(error: OSError) -> str:
     """Describe an operating-system error of reading or writing in a sentence."""
     where = f"{error.filename}: " if error.filename else ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return f"{where}the disk is full; nothing was written"
-    return f"{where}{error.strerror or error}"
+    return f"{where}{'the disk is full' if error.errno == errno.ENOSPC else error.strerror or error}"
 
 
 @contextmanager

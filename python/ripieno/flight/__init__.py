@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ripieno import log
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.files import disk
 from ripieno.files.results import explain, write_text
@@ -84,7 +84,7 @@ def _write(flight: Mapping[str, Any]) -> None:
     except (OSError, InputError) as error:
         # A failure to write records must not end the job.
         text = explain(error) if isinstance(error, OSError) else str(error)
-        warnings.warn(f"the records of rank {flight['rank']} are lost: {text}", stacklevel=2)
+        log.warn(f"the records of rank {flight['rank']} are lost: {text}")
 
 
 def _clock() -> str:

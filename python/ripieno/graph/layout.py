@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno import log
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph.edges import Edges, Redistribution, matrix_edges
@@ -100,7 +100,7 @@ class VertexLayout:
 
     def home_of(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return `owner_of(ids)`. Deprecated: use `owner_of`."""
-        warnings.warn("home_of is deprecated, use owner_of", DeprecationWarning, stacklevel=2)
+        log.warn("home_of is deprecated, use owner_of", DeprecationWarning)
         return self.owner_of(ids)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -162,7 +161,7 @@ class Split:
             if damage is None:
                 for text in damages:
                     log.note(LOGGER, f"{text}; {place} is read instead")
-                    warnings.warn(f"{text}; {place} is read instead", stacklevel=2)
+                    log.warn(f"{text}; {place} is read instead")
                 return place
             damages.append(damage)
         places = (self.path, *self.copies)

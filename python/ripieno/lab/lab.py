@@ -6,13 +6,13 @@ import itertools
 import os
 import shlex
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
 
+from ripieno import log
 from ripieno.errors import InputError, LabError
 from ripieno.lab import enter, kernel, links, registry, wiring
 from ripieno.lab.cluster_spec import ClusterSpec, Host, bits_per_s
@@ -264,7 +264,7 @@ class Lab:
             raise LabError(reason)
         warning = self.spec.warning()
         if warning is not None:
-            warnings.warn(warning, stacklevel=3)
+            log.warn(warning)
         registry.claim(self.name, self.spec)
         try:
             registry.write_hosts_file(self.name, self.spec)

@@ -124,6 +124,10 @@ class Cluster:
     def __post_init__(self) -> None:
         whole_number("nodes", self.nodes, 1, NODES_MAX)
         check_count("ranks_per_node", self.ranks_per_node)
+        if self.ranks > NODES_MAX:
+            raise InputError(
+                f"nodes={self.nodes}, ranks_per_node={self.ranks_per_node}: expected {NODES_MAX} ranks or fewer"
+            )
         if isinstance(self.racks, int):
             whole_number("racks", self.racks, 1, self.nodes, f"expected 1 to {self.nodes}, one node each at least")
         elif len(self.racks) != self.nodes:
@@ -159,7 +163,7 @@ class Cluster:
     @property
     def ranks(self) -> int:
         """Return the number of ranks."""
-        return len(self.nodes_by_rank)
+        return self.nodes * self.ranks_per_node if self.node_of_rank is None else len(self.node_of_rank)
 
     @property
     def nodes_by_rank(self) -> Sequence[int]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
@@ -16,6 +16,7 @@ from torch.distributed.rendezvous import _rendezvous_handlers
 
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import InputError
+from ripieno.files import disk
 from ripieno.launch import init
 from ripieno.torch.backend import RipienoBackend
 
@@ -23,6 +24,8 @@ from ripieno.torch.backend import RipienoBackend
 Meeting = tuple[dist.Store, int, int]
 
 _NAME = "ripieno"
+# The open files of stores.
+_files: list[BinaryIO] = []
 _HANDLERS: dict[str, Any] = _rendezvous_handlers
 
 
@@ -59,10 +62,26 @@ def _rendezvous(url: str, timeout: timedelta | None = None, **_: Any) -> Iterato
     if comm.world_size == 1:
         yield dist.HashStore(), 0, 1
     elif len(set(comm.nodes)) == 1:
-        folder = tempfile.mkdtemp(prefix="ripieno-torch-") if comm.rank == 0 else None
-        yield dist.FileStore(str(Path(comm.broadcast(folder)) / "store"), comm.world_size), comm.rank, comm.world_size
+        yield _in_file(comm), comm.rank, comm.world_size
     else:
         yield _served(comm), comm.rank, comm.world_size
+
+
+def _in_file(comm: Communicator) -> dist.Store:
+    """Return a store in a file that has no name, so that nothing remains of it even if the ranks are killed."""
+    folder = tempfile.mkdtemp(prefix="ripieno-torch-") if comm.rank == 0 else None
+    try:
+        path = os.path.join(comm.broadcast(folder), "store")
+        if folder is not None:
+            disk.create(path).close()
+        comm.barrier()
+        # The store opens the file again for each access, through this descriptor.
+        _files.append(disk.update(path))
+        comm.barrier()
+    finally:
+        if folder is not None:
+            disk.remove_folder(Path(folder))
+    return dist.FileStore(f"/proc/self/fd/{_files[-1].fileno()}", comm.world_size)
 
 
 def _served(comm: Communicator) -> dist.Store:

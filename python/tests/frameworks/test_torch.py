@@ -159,3 +159,10 @@ def test_scripts_change_only_the_name_of_the_backend(tmp_path, launcher):
 
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.split("\n")) == ["", "0 2 3.0", "1 2 3.0"]
+
+
+def test_no_file_of_the_store_remains(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with rp.launch(workers=2) as job:
+        job.run(programs.trained_together, "ripieno")
+        assert list(tmp_path.glob("ripieno-*")) == []

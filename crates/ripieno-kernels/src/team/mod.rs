@@ -96,10 +96,23 @@ pub(crate) fn core_count() -> usize {
 
 thread_local! {
     /// The team that this thread holds.
-    static HELD: RefCell<Option<TeamLease>> = const { RefCell::new(None) };
+    static HELD: RefCell<Option<HeldTeam>> = const { RefCell::new(None) };
 }
 
-/// Let the calling thread hold a team of `count` threads until [`release`]. All threads are busy meanwhile: between
+/// A team whose threads are busy until it is dropped, also by the end of the thread that holds it.
+struct HeldTeam(TeamLease);
+
+impl Drop for HeldTeam {
+    fn drop(&mut self) {
+        // In a forked child the threads of the team do not exist.
+        if self.0.is_of_this_process() {
+            let spin_policy = SpinPolicy::of(self.0.threads_per_core());
+            self.0.run(self.0.count(), spin_policy, &|_| Duration::ZERO);
+        }
+    }
+}
+
+/// Let the calling thread hold a team of `count` threads until [`release`] or the end of the thread. All threads are busy meanwhile: between
 /// tasks they spin instead of sleeping. The calling thread holds at most one team, so another call does nothing.
 ///
 /// # Panics
@@ -108,19 +121,13 @@ pub fn hold(count: usize) {
     if !is_held() {
         let mut team = TeamLease::new(count);
         team.run(count, BUSY, &|_| Duration::ZERO);
-        HELD.set(Some(team));
+        HELD.set(Some(HeldTeam(team)));
     }
 }
 
 /// Release the held team, if there is any. Its threads sleep again between tasks.
 pub fn release() {
-    if held_count() == 0 {
-        // In a forked child the threads of the team do not exist.
-        drop(HELD.take());
-    } else if let Some(mut team) = HELD.take() {
-        let spin_policy = SpinPolicy::of(team.threads_per_core());
-        team.run(team.count(), spin_policy, &|_| Duration::ZERO);
-    }
+    drop(HELD.take());
 }
 
 /// Return whether the calling thread holds a team.
@@ -130,7 +137,7 @@ pub(crate) fn is_held() -> bool {
 
 /// Return the number of threads of the held team, or 0.
 fn held_count() -> usize {
-    HELD.with_borrow(|held| held.as_ref().filter(|team| team.is_of_this_process()).map_or(0, TeamLease::count))
+    HELD.with_borrow(|held| held.as_ref().filter(|held| held.0.is_of_this_process()).map_or(0, |held| held.0.count()))
 }
 
 /// Call `work` once on each of `count` threads, including the caller's, and return when all are done. The threads are
@@ -141,10 +148,17 @@ fn held_count() -> usize {
 pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
     let barrier = Barrier::default();
     let panic: Mutex<Option<Box<dyn Any + Send>>> = Mutex::new(None);
-    let is_held = held_count() >= count;
     // A nested call takes another team.
-    let mut team = if is_held { HELD.take().expect("just found") } else { TeamLease::new(count) };
-    let spin_policy = if is_held { BUSY } else { SpinPolicy::of(team.threads_per_core()) };
+    let mut held = if held_count() >= count { HELD.take() } else { None };
+    let mut own = None;
+    let (team, spin_policy) = match &mut held {
+        Some(held) => (&mut held.0, BUSY),
+        None => {
+            let team = own.insert(TeamLease::new(count));
+            let spin_policy = SpinPolicy::of(team.threads_per_core());
+            (team, spin_policy)
+        }
+    };
     team.run(count, spin_policy, &|index| {
         let member = TeamThread { index, count, barrier: &barrier, spin_policy, waited: Cell::default() };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&member))) {
@@ -154,10 +168,9 @@ pub(crate) fn run(count: usize, work: impl Fn(&TeamThread) + Sync) {
         }
         member.waited.get()
     });
-    if is_held {
-        HELD.set(Some(team));
-    } else {
-        drop(team);
+    drop(own);
+    if held.is_some() {
+        HELD.set(held);
     }
     if let Some(payload) = panic.into_inner().expect("storing the panic does not panic") {
         resume_unwind(payload);

@@ -32,8 +32,8 @@ pub struct Recorder {
     pub gauge: Arc<Gauge>,
     /// Whether the program itself waits for the runs in flight.
     is_awaited: bool,
-    /// Whether the gauge has a wait of the program.
-    is_stalled: bool,
+    /// The call whose wait the gauge has, if the program waits.
+    stalled: Option<OpenRecord>,
     /// The length is a power of two.
     ring: Box<[CollectiveRecord]>,
     begun_count: u64,
@@ -58,7 +58,7 @@ impl Recorder {
             is_clocked: false,
             gauge: Arc::default(),
             is_awaited: false,
-            is_stalled: false,
+            stalled: None,
             ring: vec![CollectiveRecord::EMPTY; record_count].into(),
             begun_count: 0,
             waits: StallRecord::new(record_count),
@@ -78,7 +78,8 @@ impl Recorder {
     /// Record that a collective is stalled since `since` because of `interests`.
     pub fn begin_wait(&mut self, ticket: OpenRecord, interests: &[LinkInterest], since: Duration) {
         let first = self.waits.begin(ticket, interests, since);
-        if self.is_awaited {
+        // Of several calls in flight, the gauge has the one that has waited longest.
+        if self.is_awaited && self.stalled.is_none() {
             self.stall(ticket, first, since);
         }
         if self.is_awaited
@@ -93,13 +94,18 @@ impl Recorder {
     /// The time is divided evenly among the peers from which bytes were awaited. If there are none, it is divided among
     /// the peers that accepted no bytes.
     pub fn end_wait(&mut self, ticket: OpenRecord, until: Duration) {
-        self.unstall();
         let mut counting = if self.is_awaited { self.gauge.counting() } else { None };
         let ended = self.waits.end(ticket, until, |peer, since, peer_count| {
             counting.iter_mut().for_each(|reading| reading.waited_for(peer, since, until, peer_count));
         });
         counting.iter_mut().for_each(|reading| reading.end_wait(until));
         drop(counting);
+        if self.stalled == Some(ticket) {
+            match self.waits.longest() {
+                Some((other, peer, since)) => self.stall(other, peer, since),
+                None => self.unstall(),
+            }
+        }
         if let Some((since, longest)) = ended
             && let Some(record) = self.record(ticket)
         {
@@ -203,14 +209,14 @@ impl Recorder {
 
     /// Let other threads know that the program waits for `peer` since `since`.
     fn stall(&mut self, ticket: OpenRecord, peer: Option<usize>, since: Duration) {
-        self.is_stalled = true;
+        self.stalled = Some(ticket);
         self.gauge.set_stall(Some(Stall { record: self.ring[self.slot(ticket.0)], peer, since }));
     }
 
     /// Let other threads know that the program does not wait.
     #[inline]
     fn unstall(&mut self) {
-        if std::mem::take(&mut self.is_stalled) {
+        if self.stalled.take().is_some() {
             self.gauge.set_stall(None);
         }
     }

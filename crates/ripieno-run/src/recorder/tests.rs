@@ -222,3 +222,27 @@ fn a_gauge_excludes_calls_that_the_program_does_not_wait_for() {
     assert_eq!((seen.called, seen.waited), (ms(5), ms(3)));
     assert_eq!(seen.waited_for, vec![ms(0), ms(3)]);
 }
+
+#[test]
+fn of_several_calls_in_flight_the_longest_wait_is_known_until_it_ends() {
+    let mut recorder = Recorder::new(4);
+    let stalled = |recorder: &Recorder| {
+        recorder.gauge.stalled(ms(50)).map(|record| (record.sequence, record.waited_for(), record.waiting()))
+    };
+    let first = begin(&mut recorder, 0);
+    recorder.enter(first, None);
+    recorder.begin_wait(first, &[from(1)], ms(2));
+    let second = begin(&mut recorder, 1);
+    recorder.begin_wait(second, &[from(2)], ms(5));
+    assert_eq!(stalled(&recorder), Some((0, Some(1), ms(48))));
+
+    // Data of the second call arrive repeatedly.
+    recorder.end_wait(second, ms(10));
+    recorder.begin_wait(second, &[from(3)], ms(11));
+    assert_eq!(stalled(&recorder), Some((0, Some(1), ms(48))));
+
+    recorder.end_wait(first, ms(20));
+    assert_eq!(stalled(&recorder), Some((1, Some(3), ms(44))));
+    recorder.end_wait(second, ms(30));
+    assert_eq!(stalled(&recorder), None);
+}

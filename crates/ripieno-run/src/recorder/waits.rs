@@ -109,6 +109,13 @@ impl StallRecord {
         account.since.and(account.awaited().next())
     }
 
+    /// Return the call that has waited longest and still waits, its first peer and the start of the wait.
+    pub fn longest(&self) -> Option<(OpenRecord, Option<usize>, Duration)> {
+        let waiting = self.accounts.iter().filter_map(|account| Some((account, account.since?)));
+        let (account, since) = waiting.min_by_key(|(account, since)| (*since, account.ticket.0))?;
+        Some((account.ticket, account.awaited().next(), since))
+    }
+
     /// Return the result of [`StallRecord::end`] for time `now` without ending the wait.
     pub fn so_far(&self, ticket: OpenRecord, now: Duration) -> Option<(Duration, Option<usize>)> {
         let account = self.accounts.iter().find(|account| account.ticket == ticket)?;

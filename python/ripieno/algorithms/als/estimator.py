@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from numbers import Real
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno.algorithms.als import program
 from ripieno.algorithms.als.exchange import EXCHANGE_METHODS, FactorExchange
@@ -466,11 +466,9 @@ class ALS(IterativeEstimator, ObservedEstimator):
             raise InputError("ratings: expected users and items that had ratings when the model was fitted")
         if not known.all():
             ignored = len(known) - np.count_nonzero(known)
-            warnings.warn(
+            log.warn(
                 f"{ignored} of {len(known)} ratings belong to users or items without ratings in the "
                 "fit, and are ignored",
-                UserWarning,
-                stacklevel=3,
             )
             users, items, values = users[known], items[known], values[known]
         if not by_user:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
@@ -16,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
@@ -418,9 +418,7 @@ class KMeans(
             calls = range(self._run_count(True))
             return [self._start(self.init(source.array, self.n_clusters, random_state=random), source) for _ in calls]
         if self.n_init not in ("auto", 1):
-            warnings.warn(
-                f"init is an array: the fit makes one run, not n_init={self.n_init}", RuntimeWarning, stacklevel=3
-            )
+            log.warn(f"init is an array: the fit makes one run, not n_init={self.n_init}", RuntimeWarning)
         return [self._start(self.init, source)]
 
     def _run_count(self, repeats: bool) -> int:
@@ -453,11 +451,10 @@ class KMeans(
             self.report_ = program.report(parts, source.column_count, total_s)
         found = np.count_nonzero(best.cluster_sizes)
         if found < self.n_clusters:
-            warnings.warn(
+            log.warn(
                 f"Number of distinct clusters ({found}) found smaller than n_clusters ({self.n_clusters}): "
                 "there may be fewer different rows",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
 

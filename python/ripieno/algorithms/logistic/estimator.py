@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.class_scores import weight_count
@@ -360,11 +360,10 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
                 total_s=total_s,
             )
         if not outcome.converged:
-            warnings.warn(
+            log.warn(
                 f"after {outcome.iteration_count} iterations (max_iter={self.max_iter}), the gradient is still "
                 f"larger than tol={self.tol}: allow more iterations, or scale the columns",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def _saved_arrays(self) -> dict[str, NDArray[Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno.algorithms.clock import IterationTime, by_rank
 from ripieno.algorithms.column_choice import ColumnChoice
@@ -279,11 +279,10 @@ class PageRank(IterativeEstimator, ObservedEstimator):
                 total_s=total_s,
             )
         if not first.converged:
-            warnings.warn(
+            log.warn(
                 f"after max_iter={self.max_iter} iterations the ranks still changed by {first.errors[-1]:.3g}, "
                 f"not by less than {first.vertex_count * self.tol:.3g}: allow more iterations, or a higher tol",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
 

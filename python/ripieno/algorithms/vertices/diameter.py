@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno.algorithms.vertices import diameter_program as program
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
@@ -106,8 +106,7 @@ class EffectiveDiameter(VertexEstimator):
         self.n_iter_ = len(pairs) - 1
         self.effective_diameter_ = program.effective_diameter(pairs, self.share)
         if not complete:
-            warnings.warn(
+            log.warn(
                 f"there are paths longer than max_iter={self.max_iter}: pairs at larger distances are not counted",
                 ConvergenceWarning,
-                stacklevel=3,
             )

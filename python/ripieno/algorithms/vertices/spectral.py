@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.vertices import spectral_program as program
@@ -146,9 +146,8 @@ def check_tolerance(tol: Any) -> None:
 def warn_if_unfinished(model: Any) -> None:
     """Warn if the eigenvectors of a fitted model did not reach its `tol`."""
     if model.residual_ > model.tol:
-        warnings.warn(
+        log.warn(
             f"after max_iter={model.max_iter} products the residual is {model.residual_:.3g}, more than "
             f"tol={model.tol:.3g}: allow more iterations, or a higher tol",
             ConvergenceWarning,
-            stacklevel=4,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from ripieno import log
 from ripieno._checks import check_count
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.vertices import spectral_clustering_program as program
@@ -146,11 +146,10 @@ class SpectralClustering(VertexEstimator):
         warn_if_unfinished(self)
         found = int(self.labels_.max()) + 1
         if found < self.n_clusters:
-            warnings.warn(
+            log.warn(
                 f"found {found} distinct clusters, fewer than n_clusters={self.n_clusters}: vertices may have equal "
                 "coordinates",
                 ConvergenceWarning,
-                stacklevel=3,
             )
 
     def fit_predict(self, graph: Any, y: object = None, **choice: Unpack[ColumnChoice]) -> NDArray[np.int32]:

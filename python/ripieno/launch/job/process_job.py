@@ -9,13 +9,13 @@ import itertools
 import selectors
 import sys
 import threading
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
+from ripieno import log
 from ripieno._types import OnFailure
 from ripieno.errors import CallTimeout, CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
@@ -148,10 +148,9 @@ class ProcessJob(Job, Generic[M]):
                     raise
                 ranks = "rank" if self.workers == 1 else "ranks"
                 self._watch.note(f"{name_of(program)} begins again on {self.workers} {ranks}")
-                warnings.warn(
+                log.warn(
                     f"{failed.with_traceback(None)}; {name_of(program)} begins again on {self.workers} {ranks}",
                     RuntimeWarning,
-                    stacklevel=3,
                 )
         raise AssertionError("one attempt returns or raises")
 

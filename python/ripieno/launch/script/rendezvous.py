@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ripieno._native import MAKE_TOKEN, check_token
 from ripieno.errors import RendezvousError
 from ripieno.launch.process import processes
 from ripieno.launch.script import launchers, token_file
 from ripieno.launch.script.launchers import LaunchedRank
-from ripieno.launch.script.tokens import MAKE_TOKEN, check_token
 
 # Below the ephemeral ports of operating systems, above the ports of most services.
 _FIRST_PORT = 20_000
@@ -75,7 +75,7 @@ def joined(place: LaunchedRank, variables: Mapping[str, str], timeout_s: float) 
     rendezvous = choose(place, variables, job)
     token, secret = variables.get("RIPIENO_TOKEN", ""), variables.get("RIPIENO_SECRET", "")
     if token:
-        check_token(token)
+        check_token(token, "RIPIENO_TOKEN")
     if secret and token.startswith(f"{secret}."):
         # In pods the token consists of the secret and the known number of the attempt.
         check_token(secret, "RIPIENO_SECRET")
