@@ -76,9 +76,14 @@ impl WireUses {
         self
     }
 
+    /// Return the wires with their seconds per byte as a slice.
+    pub(crate) fn as_slice(&self) -> &[(WireIndex, f64)] {
+        &self.wires[..usize::from(self.count)]
+    }
+
     /// Return the wires with their seconds per byte.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
-        self.wires[..usize::from(self.count)].iter().map(|&(wire, s_per_byte)| (wire as usize, s_per_byte))
+        self.as_slice().iter().map(|&(wire, s_per_byte)| (wire as usize, s_per_byte))
     }
 }
 

@@ -5,6 +5,7 @@
 //!
 //! Source: Bertsekas and Gallager, "Data networks", 1992, section 6.5.2.
 
+use crate::cluster::WireIndex;
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap};
 
@@ -13,9 +14,9 @@ pub(crate) const UNLIMITED_BYTES_PER_S: f64 = 1e30;
 
 /// A flow that requests a rate.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Demand {
+pub(crate) struct Demand<'a> {
     /// Wires used by the flow, each with its seconds per byte.
-    pub(crate) wires: Vec<(usize, f64)>,
+    pub(crate) wires: &'a [(WireIndex, f64)],
     /// Upper limit of the rate, in bytes per second.
     pub(crate) limit: f64,
     /// Demands whose rates are further upper limits.
@@ -23,9 +24,9 @@ pub(crate) struct Demand {
 }
 
 /// Return the rate of each demand in bytes per second. No other flows use their wires.
-pub(crate) fn rates(demands: &[Demand]) -> Vec<f64> {
+pub(crate) fn rates(demands: &[Demand<'_>]) -> Vec<f64> {
     if let [demand] = demands {
-        let least = |limit: f64, &(_, s_per_byte): &(usize, f64)| limit.min(1.0 / s_per_byte);
+        let least = |limit: f64, &(_, s_per_byte): &(WireIndex, f64)| limit.min(1.0 / s_per_byte);
         return vec![demand.wires.iter().fold(demand.limit, least)];
     }
     let mut filling = RateFilling::of(demands);
@@ -39,10 +40,13 @@ pub(crate) fn rates(demands: &[Demand]) -> Vec<f64> {
 }
 
 struct RateFilling<'a> {
-    demands: &'a [Demand],
+    demands: &'a [Demand<'a>],
     /// For each demand: the demands that may not be faster.
     followers: Vec<Vec<usize>>,
     wires: Vec<WireShare>,
+    /// Demands of each wire in consecutive ranges, and the starts of the ranges.
+    users: Vec<usize>,
+    users_from: Vec<usize>,
     /// Wires of each demand in consecutive ranges, and the starts of the ranges.
     uses: Vec<(usize, f64)>,
     uses_from: Vec<usize>,
@@ -54,10 +58,9 @@ struct RateFilling<'a> {
 struct WireShare {
     /// Share of the wire that the flows with fixed rates do not use.
     free_share: f64,
-    /// Total seconds per byte of the flows with rising rates, and the flows that use the wire.
+    /// Total seconds per byte of the flows with rising rates, and their number.
     rising_s_per_byte: f64,
     rising_count: usize,
-    users: Vec<usize>,
 }
 
 impl WireShare {
@@ -77,9 +80,9 @@ impl WireNumbers {
     /// Maximum number of table entries per demand.
     const TABLE_ENTRY_COUNT_MAX: usize = 8;
 
-    fn of(demands: &[Demand]) -> WireNumbers {
-        let wires = demands.iter().flat_map(|demand| &demand.wires);
-        let entry_count = wires.map(|&(wire, _)| wire + 1).max().unwrap_or(0);
+    fn of(demands: &[Demand<'_>]) -> WireNumbers {
+        let wires = demands.iter().flat_map(|demand| demand.wires);
+        let entry_count = wires.map(|&(wire, _)| wire as usize + 1).max().unwrap_or(0);
         let has_table = entry_count <= WireNumbers::TABLE_ENTRY_COUNT_MAX * demands.len();
         WireNumbers { table: vec![WireNumbers::NONE; if has_table { entry_count } else { 0 }], others: BTreeMap::new() }
     }
@@ -125,7 +128,7 @@ impl PartialOrd for LimitReached {
 }
 
 impl<'a> RateFilling<'a> {
-    fn of(demands: &'a [Demand]) -> RateFilling<'a> {
+    fn of(demands: &'a [Demand<'a>]) -> RateFilling<'a> {
         let mut numbers = WireNumbers::of(demands);
         let mut wires: Vec<WireShare> = Vec::new();
         let mut followers = vec![Vec::new(); demands.len()];
@@ -133,25 +136,27 @@ impl<'a> RateFilling<'a> {
         for (index, demand) in demands.iter().enumerate() {
             demand.leaders.iter().for_each(|&leader| followers[leader].push(index));
             uses_from.push(uses.len());
-            for &(wire, s_per_byte) in &demand.wires {
-                let number = numbers.number(wire, wires.len());
+            for &(wire, s_per_byte) in demand.wires {
+                let number = numbers.number(wire as usize, wires.len());
                 if number == wires.len() {
                     wires.push(WireShare { free_share: 1.0, ..WireShare::default() });
                 }
                 wires[number].rising_s_per_byte += s_per_byte;
                 wires[number].rising_count += 1;
-                wires[number].users.push(index);
                 uses.push((number, s_per_byte));
             }
         }
         uses_from.push(uses.len());
+        let (users, users_from) = users(&uses, &uses_from, wires.len());
         // A limit has no effect if the wires alone keep the demand below it.
-        let is_limiting = |demand: &Demand| demand.wires.iter().all(|(_, s_per_byte)| demand.limit * s_per_byte <= 1.0);
+        let is_limiting =
+            |demand: &Demand<'_>| demand.wires.iter().all(|(_, s_per_byte)| demand.limit * s_per_byte <= 1.0);
         let limits = demands.iter().enumerate().filter(|(_, demand)| is_limiting(demand));
         let limits = limits.map(|(index, demand)| (demand.limit, LimitTarget::Demand(index)));
         let levels = wires.iter().enumerate().map(|(number, wire)| (wire.level(), LimitTarget::Wire(number)));
         let queue = limits.chain(levels).map(|(level, target)| Reverse(LimitReached { level, target })).collect();
-        RateFilling { demands, followers, uses, uses_from, rates: vec![None; demands.len()], queue, wires }
+        let rates = vec![None; demands.len()];
+        RateFilling { demands, followers, users, users_from, uses, uses_from, rates, queue, wires }
     }
 
     /// Fix the rates on a wire that is full at `level`, unless flows with lower fixed rates leave more capacity.
@@ -164,8 +169,8 @@ impl<'a> RateFilling<'a> {
             self.queue.push(Reverse(LimitReached { level: now, target: LimitTarget::Wire(wire) }));
             return;
         }
-        for user in std::mem::take(&mut self.wires[wire].users) {
-            self.fix_rate(user, level);
+        for index in self.users_from[wire]..self.users_from[wire + 1] {
+            self.fix_rate(self.users[index], level);
         }
     }
 
@@ -189,12 +194,28 @@ impl<'a> RateFilling<'a> {
     }
 }
 
+/// Return the demands of each wire in consecutive ranges, and the starts of the ranges.
+fn users(uses: &[(usize, f64)], uses_from: &[usize], wire_count: usize) -> (Vec<usize>, Vec<usize>) {
+    let mut from = vec![0; wire_count + 1];
+    uses.iter().for_each(|&(wire, _)| from[wire + 1] += 1);
+    (0..wire_count).for_each(|wire| from[wire + 1] += from[wire]);
+    let mut next = from.clone();
+    let mut users = vec![0; uses.len()];
+    for (demand, range) in uses_from.windows(2).enumerate() {
+        for &(wire, _) in &uses[range[0]..range[1]] {
+            users[next[wire]] = demand;
+            next[wire] += 1;
+        }
+    }
+    (users, from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn demand(wires: &[(usize, f64)], limit: f64, leaders: &[usize]) -> Demand {
-        Demand { wires: wires.to_vec(), limit, leaders: leaders.to_vec() }
+    fn demand<'a>(wires: &'a [(WireIndex, f64)], limit: f64, leaders: &[usize]) -> Demand<'a> {
+        Demand { wires, limit, leaders: leaders.to_vec() }
     }
 
     #[test]

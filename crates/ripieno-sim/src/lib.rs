@@ -9,6 +9,7 @@ mod cluster;
 mod explain;
 mod fair;
 mod faults;
+mod number_set;
 mod plans;
 mod request;
 mod sparse;

@@ -16,6 +16,10 @@ pub use ripieno_sim::{
 use ripieno_sim::{NotSimulable, SimulationError, SimulationRequest, priced, simulate_sparse_plans};
 use swarm::{SwarmError, SwarmOutcome, SwarmRequest};
 
+/// Maximum number of operations of an algorithm that replaces a default with too large plans. Its simulation takes
+/// about a minute.
+const REPLACEMENT_OPERATIONS_MAX: usize = 1_000_000;
+
 /// Result of a simulated collective.
 pub struct SimulationCall {
     /// The requested or chosen algorithm.
@@ -46,12 +50,20 @@ pub fn simulate(
     let candidates = if is_named { vec![choice.algorithm] } else { default_first(&request, choice.algorithm, cluster) };
     let mut left_out = Vec::new();
     let mut failure = None;
-    for algorithm in candidates {
-        match simulated(&request, algorithm, choice.order, cluster, is_interrupted) {
+    let limited = candidates.iter().map(|&algorithm| {
+        let is_default = algorithm.name == choice.algorithm.name;
+        (algorithm, if is_default { OPERATIONS_MAX } else { REPLACEMENT_OPERATIONS_MAX })
+    });
+    // If all replacements take long, the cheapest one that is possible runs.
+    let unlimited = candidates.iter().skip(1).map(|&algorithm| (algorithm, OPERATIONS_MAX));
+    for (algorithm, operation_count_max) in limited.chain(unlimited) {
+        match simulated(&request, algorithm, choice.order, cluster, operation_count_max, is_interrupted) {
             Ok(simulated) => return Ok(SimulationCall { algorithm: algorithm.name, left_out, simulated }),
             Err(NotSimulable::SimulationError(SimulationError::Interrupted)) => return Err(Error::Interrupted),
             Err(error) => {
-                if let NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }) = error {
+                if let NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }) = error
+                    && left_out.iter().all(|(name, _)| *name != algorithm.name)
+                {
                     left_out.push((algorithm.name, operation_count));
                 }
                 failure.get_or_insert((algorithm, error));
@@ -99,10 +111,11 @@ fn simulated(
     algorithm: &'static Algorithm,
     order: Order,
     cluster: &Cluster,
+    operation_count_max: usize,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<PlanSimulation, NotSimulable> {
     let operation_count = request.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)?;
-    if operation_count > OPERATIONS_MAX {
+    if operation_count > operation_count_max {
         return Err(NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }));
     }
     request.simulate(algorithm, order, cluster, is_interrupted)

@@ -73,6 +73,8 @@ class StrategiesQuery:
         Bytes of a block; None for the default.
     kill
         Number of hosts to kill, and the time as a fraction of the undisturbed time.
+    power_failure
+        Whether killed hosts also lose their cable, so that no connection of theirs closes.
     slow
         A host other than the root, and its fraction of the rate.
     record
@@ -96,6 +98,7 @@ class StrategiesQuery:
     repetitions: int = 3
     block_bytes: int | None = None
     kill: tuple[int, float] | None = None
+    power_failure: bool = False
     slow: tuple[int, float] | None = None
     record: bool = False
     racks: int = 1
@@ -115,6 +118,8 @@ class StrategiesQuery:
             )
         if self.kill is not None and not 0 <= self.kill[1] < 1:
             raise InputError(f"kill={self.kill[0]}@{self.kill[1]:.0%}: expected a share of the time, 0% to 99%")
+        if self.power_failure and self.kill is None:
+            raise InputError("power_failure=True: expected kill=, the number of hosts and the time")
         if self.slow is not None and not 1 <= self.slow[0] < self.hosts:
             raise InputError(f"slow={self.slow[0]}: expected a host, 1 to {self.hosts - 1}, which is not the root")
         if self.slow is not None and not 0 < self.slow[1] < 1:
@@ -359,10 +364,23 @@ def _row(lab: Lab, request: StrategiesQuery, strategy: str) -> StrategyRow:
         return row
     if request.kill is not None:
         median_s = statistics.median(run.seconds() for run in runs)
-        once = replace(case, repetitions=1, killed=request.killed, kill_after_s=request.kill[1] * median_s)
-        killed = [run for _ in range(request.repetitions) for run in _runs(lab, once)]
+        once = replace(
+            case,
+            repetitions=1,
+            killed=request.killed,
+            kill_after_s=request.kill[1] * median_s,
+            lab=lab.name if request.power_failure else None,
+        )
+        killed = []
+        for _ in range(request.repetitions):
+            killed += _runs(lab, once)
+            if request.power_failure:
+                for rank in request.killed:
+                    lab.heal(lab.hosts[rank].name)
         dead = [(rank, request.kill[1] * fault_free_s) for rank in request.killed]
-        row = replace(row, killed=killed, killed_modeled_s=modeled_s(replace(cluster, dead=dead)))
+        # The simulator has other timeouts than real links, so the detection of silent hosts takes another time.
+        killed_modeled_s = None if request.power_failure else modeled_s(replace(cluster, dead=dead))
+        row = replace(row, killed=killed, killed_modeled_s=killed_modeled_s)
     if request.slow is not None:
         rank, share = request.slow
         lab.set_rate(lab.hosts[rank].name, f"{share * bits_per_s('rate', request.rate) / 1000:f}kbit")

@@ -11,6 +11,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import sys
 import threading
 import time
@@ -24,6 +25,7 @@ import numpy as np
 from ripieno.comm.broadcast_variables import SHARED_FILE
 from ripieno.comm.shared_files import REPLICAS_MAX
 from ripieno.files import disk
+from ripieno.lab import links, registry
 from ripieno.launch.script.environment import init
 
 
@@ -45,6 +47,8 @@ class BroadcastCase:
         Ranks that kill themselves.
     kill_after_s
         Time of the kill, in seconds from the beginning.
+    lab
+        Name of the lab if killed ranks first lose their cables, as in a power failure; None if their connections close.
     record
         Whether to record sender and time of each block.
     uses_racks
@@ -61,6 +65,7 @@ class BroadcastCase:
     block_bytes: int | None = None
     killed: list[int] = field(default_factory=list)
     kill_after_s: float = 0.0
+    lab: str | None = None
     record: bool = False
     uses_racks: bool = True
     degree: int | None = None
@@ -84,12 +89,15 @@ def main(case: BroadcastCase, folder: Path) -> None:
     places = [folder / f"copy{number}" for number in range(REPLICAS_MAX)] if case.strategy == SHARED_FILE else []
     for place in places:
         disk.make_folders(place)
+    ends = folder / "ends"
+    if case.killed and comm.rank == 0:
+        os.mkfifo(ends)
     for verify in case.verify * case.repetitions:
         comm.barrier()
         before = resource.getrusage(resource.RUSAGE_SELF)
         begin_s = time.monotonic()
         if comm.rank in case.killed:
-            threading.Timer(case.kill_after_s, os.kill, [os.getpid(), signal.SIGKILL]).start()
+            threading.Timer(case.kill_after_s, _die, [case.lab]).start()
         created = comm.broadcast_variable(
             root_value,
             strategy=case.strategy,
@@ -120,8 +128,29 @@ def main(case: BroadcastCase, folder: Path) -> None:
                 }
             )
         disk.write_text(folder / f"{comm.rank}.json", json.dumps(found))
-    if not case.killed:
+    if case.killed:
+        _wait_for_survivors(ends, comm.rank, comm.world_size - 1 - len(case.killed))
+    else:
         comm.close()
+
+
+def _wait_for_survivors(ends: Path, rank: int, survivor_count: int) -> None:
+    """Keep the root, whose communicator has failed, until all surviving receivers have the value."""
+    with open(ends, "r+b" if rank == 0 else "wb", buffering=0) as fifo:
+        if rank > 0:
+            fifo.write(b".")
+            return
+        while survivor_count > 0:
+            survivor_count -= len(fifo.read(survivor_count))
+
+
+def _die(lab: str | None) -> None:
+    """Kill this process, and disconnect its host first if a lab is named."""
+    try:
+        if lab is not None:
+            links.disconnect(registry.prefix(lab), [socket.gethostname()])
+    finally:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

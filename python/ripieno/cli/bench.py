@@ -203,6 +203,9 @@ def model_command(
 )
 @click.option("--unverified", is_flag=True, help="Also measure without the digests of blocks, in alternating runs.")
 @click.option("--kill", metavar="COUNT@SHARE%", help="Kill COUNT hosts after this share of the undisturbed time.")
+@click.option(
+    "--power-failure", is_flag=True, help="Also disconnect the killed hosts, so that none of their connections closes."
+)
 @click.option("--slow", metavar="HOST@SHARE", help="Limit this host, counted from 0, to this share of the rate.")
 @aliased_option(
     "--block-bytes",
@@ -239,6 +242,7 @@ def strategies_command(
     \b
     Examples:
       ripieno bench strategies --kill 2@50% --out swarm.html
+      ripieno bench strategies --kill 1@50% --power-failure --strategies chain
       ripieno bench strategies --hosts 32 --rate 10mbit --bytes 6.4MiB --slow 5@0.2
       ripieno bench strategies --hosts 32 --racks 4 --rate 20mbit --uplink 20mbit --bytes 6.4MiB --random-order
     """

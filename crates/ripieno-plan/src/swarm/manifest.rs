@@ -166,6 +166,14 @@ pub struct SwarmTiming {
     pub answer_timeout: Duration,
 }
 
+impl SwarmTiming {
+    /// Silence after which a member suspects a source that has sent bytes before. The tracker then checks whether the
+    /// source is alive.
+    pub fn suspicion_timeout(&self) -> Duration {
+        self.stall_timeout / 4
+    }
+}
+
 impl Default for SwarmTiming {
     fn default() -> SwarmTiming {
         SwarmTiming { stall_timeout: Duration::from_secs(2), answer_timeout: Duration::from_secs(1) }

@@ -3,6 +3,7 @@
 use super::{BlockManifest, BlockSet, MemberFailure};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 use serde::{Deserialize, Serialize};
 
 /// A neighbor assigned to a member.
@@ -12,6 +13,15 @@ pub struct NeighborOffer {
     pub neighbor: usize,
     /// The current neighbor that the new neighbor replaces.
     pub replaces: Option<usize>,
+}
+
+/// A source from which a member receives no bytes of a running fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SilentSource {
+    /// The source.
+    pub rank: usize,
+    /// Time since the last byte, or since the first request if no byte has arrived.
+    pub silence: Duration,
 }
 
 /// Messages between members and the tracker, and between members.
@@ -36,8 +46,8 @@ pub enum SwarmMessage {
     },
     /// To the tracker: the sender receives no bytes from these sources.
     Stalled {
-        /// Sources of the sender's running fetches.
-        sources: Vec<usize>,
+        /// Silent sources of the sender's running fetches.
+        sources: Vec<SilentSource>,
     },
     /// To the tracker that assigns sources block by block: the sender had these blocks before it joined.
     Found {

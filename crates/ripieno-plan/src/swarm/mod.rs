@@ -22,7 +22,7 @@ pub use manifest::{
     BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, BLOCKS_MAX, BlockManifest, Discipline, MemberFailure, Priority, SwarmTiming,
     step_bytes,
 };
-pub use message::{NeighborOffer, SwarmMessage};
+pub use message::{NeighborOffer, SilentSource, SwarmMessage};
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;

@@ -8,7 +8,7 @@ use super::frame::{self, FrameKind};
 use super::*;
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
 use ripieno_plan::swarm::{
-    BlockManifest, BlockSet, Discipline, MemberFailure, NeighborOffer, SwarmMessage, SwarmTiming,
+    BlockManifest, BlockSet, Discipline, MemberFailure, NeighborOffer, SilentSource, SwarmMessage, SwarmTiming,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,7 +179,7 @@ fn inputs() -> Vec<Vec<u8>> {
         SwarmMessage::Join,
         SwarmMessage::Rejoin { manifest: Some(manifest(Discipline::CSB)), have: have() },
         SwarmMessage::Ask { part: 1, failed_source: 2 },
-        SwarmMessage::Stalled { sources: vec![0, 2] },
+        SwarmMessage::Stalled { sources: vec![SilentSource { rank: 2, silence: Duration::from_millis(1250) }] },
         SwarmMessage::Found { have: have() },
         SwarmMessage::Fetched { block: 3, source: 2, bytes_per_s: 1 << 30 },
         SwarmMessage::Corrupt { block: 2, source: 0 },

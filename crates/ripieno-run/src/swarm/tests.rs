@@ -470,6 +470,21 @@ fn the_other_ranks_get_the_value_when_a_rank_dies() {
 }
 
 #[test]
+fn a_rank_of_a_chain_that_was_silent_gets_the_value_from_the_last_rank() {
+    let bytes = 60 * BLOCK_BYTES;
+    let mut world = SwarmWorld::new(6);
+    world.begin(0, bytes, Discipline::Chain);
+    (0..25).for_each(|_| _ = world.turn());
+    world.net.lock().unwrap().fail(2, true);
+    world.run_until(|world| world.outcomes.len() == 4);
+    world.net.lock().unwrap().silent.clear();
+    world.run_until(|world| world.outcomes.len() == 5 && world.settled.is_some());
+    assert!((1..6).all(|rank| world.has_value(rank, bytes)), "{:?}", world.outcomes);
+    assert_eq!(world.settled, Some(((1..6).collect(), vec![], vec![])));
+    assert!(world.ranks[2].1.links.contains_key(&5), "rank 2 has links to {:?}", world.ranks[2].1.links.keys());
+}
+
+#[test]
 fn a_corrupt_block_is_fetched_again_and_its_source_is_named() {
     let bytes = 20 * BLOCK_BYTES;
     for discipline in disciplines() {

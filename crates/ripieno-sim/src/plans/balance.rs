@@ -3,7 +3,6 @@
 use super::event_loop::{RELATIVE_TOLERANCE, SimulationEvent, SimulationState};
 use super::flow::FlowState;
 use crate::fair::{Demand, rates};
-use std::collections::BTreeSet;
 
 /// After this number of rounds, each round also balances the flows of all earlier rounds, so that balancing ends.
 const SEPARATE_ROUND_COUNT: usize = 8;
@@ -11,44 +10,51 @@ const SEPARATE_ROUND_COUNT: usize = 8;
 impl SimulationState<'_> {
     /// Assign fair rates to the unbalanced flows and all flows that they affect.
     pub(super) fn balance(&mut self) {
-        let mut all: BTreeSet<u32> = BTreeSet::new();
+        let mut all: Vec<u32> = Vec::new();
         for round in 0.. {
-            let mut affected = std::mem::take(&mut self.unbalanced);
+            let mut affected = self.unbalanced.take();
             if affected.is_empty() {
                 return;
             }
             if round >= SEPARATE_ROUND_COUNT {
-                all.append(&mut affected);
-                affected = all.clone();
+                affected.append(&mut all);
             }
             let affected = self.sharing(affected);
             self.share(&affected);
             if round >= SEPARATE_ROUND_COUNT {
-                all.extend(affected);
+                all = affected;
             }
         }
     }
 
-    /// Return the active flows among `some`, and all flows that share a wire with one of them, transitively.
-    fn sharing(&self, some: BTreeSet<u32>) -> BTreeSet<u32> {
-        let mut found: BTreeSet<u32> =
-            some.into_iter().filter(|&flow| self.flows[flow as usize].state == FlowState::Active).collect();
-        let mut open: Vec<u32> = found.iter().copied().collect();
-        let mut seen = BTreeSet::new();
-        while let Some(flow) = open.pop() {
+    /// Return the active flows among `some`, and all flows that share a wire with one of them, transitively, in
+    /// ascending order.
+    fn sharing(&mut self, some: Vec<u32>) -> Vec<u32> {
+        let (mut found, mut seen) = (std::mem::take(&mut self.affected), std::mem::take(&mut self.seen));
+        let is_active = |flow: &u32| self.flows[*flow as usize].state == FlowState::Active;
+        some.into_iter().filter(is_active).for_each(|flow| found.insert(flow));
+        // Visit each flow found. A visit may add further flows.
+        let mut index = 0;
+        while let Some(&flow) = found.list.get(index) {
+            index += 1;
             for (wire, _) in self.flows[flow as usize].uses.iter() {
-                if self.users[wire].len() > 1 && seen.insert(wire) {
-                    open.extend(self.users[wire].iter().filter(|&&user| found.insert(user)));
+                if self.users[wire].len() > 1 && !seen.contains(wire as u32) {
+                    seen.insert(wire as u32);
+                    self.users[wire].iter().for_each(|&user| found.insert(user));
                 }
             }
         }
-        found
+        let members = found.take();
+        seen.take();
+        (self.affected, self.seen) = (found, seen);
+        members
     }
 
-    fn share(&mut self, affected: &BTreeSet<u32>) {
-        let members: Vec<u32> = affected.iter().copied().collect();
-        let demands: Vec<Demand> = members.iter().map(|&flow| self.demand(flow, &members)).collect();
-        for (&flow, rate) in members.iter().zip(rates(&demands)) {
+    fn share(&mut self, members: &[u32]) {
+        let demands: Vec<Demand<'_>> = members.iter().map(|&flow| self.demand(flow, members)).collect();
+        let rates = rates(&demands);
+        drop(demands);
+        for (&flow, rate) in members.iter().zip(rates) {
             let old = self.flows[flow as usize].rate;
             if (rate - old).abs() <= RELATIVE_TOLERANCE * rate.max(old) {
                 continue;
@@ -65,7 +71,7 @@ impl SimulationState<'_> {
                     continue;
                 }
                 self.unscheduled.insert(by);
-                if !affected.contains(&by) && self.has_reached_bound(number) {
+                if members.binary_search(&by).is_err() && self.has_reached_bound(number) {
                     self.unbalanced.insert(by);
                 }
             }
@@ -73,9 +79,9 @@ impl SimulationState<'_> {
     }
 
     /// Return the demand of a flow. `members` are the flows that receive their rates together.
-    fn demand(&self, flow: u32, members: &[u32]) -> Demand {
+    fn demand(&self, flow: u32, members: &[u32]) -> Demand<'_> {
         let operation = &self.flows[flow as usize];
-        let mut demand = Demand { wires: operation.uses.iter().collect(), limit: operation.limit, leaders: Vec::new() };
+        let mut demand = Demand { wires: operation.uses.as_slice(), limit: operation.limit, leaders: Vec::new() };
         for &wait in self.waits_of.at(flow as usize) {
             let wait = wait as usize;
             if self.wait_states[wait].release || !self.has_reached_bound(wait) {
@@ -128,11 +134,16 @@ impl SimulationState<'_> {
             }
         }
         let operation = &mut self.flows[flow as usize];
-        operation.version += 1;
-        (operation.target, operation.limiting_wait) = (target, limiting_wait);
-        let version = operation.version;
-        if at_s < f64::INFINITY {
-            self.clock.schedule(at_s, SimulationEvent::Flow { flow, version });
+        (operation.target, operation.limiting_wait, operation.due_s) = (target, limiting_wait, at_s);
+        self.schedule_event(flow);
+    }
+
+    /// Add the next event of a flow to the clock, unless the clock has an earlier event of the flow.
+    pub(super) fn schedule_event(&mut self, flow: u32) {
+        let operation = &mut self.flows[flow as usize];
+        if operation.due_s < operation.scheduled_s {
+            operation.scheduled_s = operation.due_s;
+            self.clock.schedule(operation.due_s, SimulationEvent::Flow { flow });
         }
     }
 }

@@ -5,10 +5,11 @@ use super::flow_graph::FlowGraph;
 use super::{INTERRUPT_CHECK_EVENT_COUNT, PlanSimulation, SimulationError, WireLoad};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
+use crate::number_set::NumberSet;
 use crate::waits::OperationWait;
 use ripieno_plan::simulate::SimulatedTransfer;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::BinaryHeap;
 
 /// Relative tolerance below which times and positions are equal.
 pub(super) const RELATIVE_TOLERANCE: f64 = 1e-11;
@@ -22,7 +23,7 @@ pub(super) struct WaitState {
 
 /// A scheduled event.
 pub(super) enum SimulationEvent {
-    Flow { flow: u32, version: u32 },
+    Flow { flow: u32 },
     Death { node: usize },
     Cut { ends: [usize; 2] },
 }
@@ -51,8 +52,11 @@ pub(super) struct SimulationState<'a> {
     pub(super) candidates: BinaryHeap<Reverse<StartOrder>>,
     pub(super) clock: Clock<SimulationEvent>,
     /// Flows with outdated rates, and flows with an outdated next event.
-    pub(super) unbalanced: BTreeSet<u32>,
-    pub(super) unscheduled: BTreeSet<u32>,
+    pub(super) unbalanced: NumberSet,
+    pub(super) unscheduled: NumberSet,
+    /// Scratch sets for flows that share wires and for these wires. Empty except during a search.
+    pub(super) affected: NumberSet,
+    pub(super) seen: NumberSet,
     pub(super) transfers: Vec<SimulatedTransfer>,
     pub(super) finish_s: Vec<f64>,
 }
@@ -118,8 +122,10 @@ impl<'a> SimulationState<'a> {
                 .map(|flow| Reverse(start_order(&flows, flow)))
                 .collect(),
             clock,
-            unbalanced: BTreeSet::new(),
-            unscheduled: BTreeSet::new(),
+            unbalanced: NumberSet::default(),
+            unscheduled: NumberSet::default(),
+            affected: NumberSet::default(),
+            seen: NumberSet::default(),
             transfers: Vec::new(),
             finish_s: vec![0.0; rank_count],
             flows,
@@ -153,16 +159,27 @@ impl<'a> SimulationState<'a> {
             self.begin(order);
         }
         self.balance();
-        for flow in std::mem::take(&mut self.unscheduled) {
+        for flow in self.unscheduled.take() {
             self.schedule(flow);
         }
     }
 
     fn process(&mut self, event: SimulationEvent) {
         match event {
-            SimulationEvent::Flow { flow, version } => {
-                let operation = &self.flows[flow as usize];
-                if operation.version == version && operation.state == FlowState::Active {
+            SimulationEvent::Flow { flow } => {
+                let latest_s = self.clock.now_s() * (1.0 + RELATIVE_TOLERANCE);
+                let operation = &mut self.flows[flow as usize];
+                if operation.scheduled_s > latest_s {
+                    // An earlier event has replaced this one.
+                    return;
+                }
+                operation.scheduled_s = f64::INFINITY;
+                if operation.state != FlowState::Active {
+                    return;
+                }
+                if operation.due_s > latest_s {
+                    self.schedule_event(flow);
+                } else {
                     self.arrive(flow);
                 }
             }
@@ -308,7 +325,7 @@ impl<'a> SimulationState<'a> {
         for (wire, s_per_byte) in uses.iter() {
             let users = &mut self.users[wire];
             users.retain(|&user| user != flow);
-            self.unbalanced.extend(users.iter());
+            users.iter().for_each(|&user| self.unbalanced.insert(user));
             self.carried[wire].0 += position;
             self.carried[wire].1 += position * s_per_byte;
         }

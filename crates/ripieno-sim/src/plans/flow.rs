@@ -31,10 +31,13 @@ pub(super) struct OperationFlow {
     pub(super) rate: f64,
     /// Number of waits that still prevent the start.
     pub(super) pending: u32,
-    /// Position of the next event, or the wait that limits the flow. Events of older versions are ignored.
+    /// Position of the next event, or the wait that limits the flow.
     pub(super) target: f64,
     pub(super) limiting_wait: Option<u32>,
-    pub(super) version: u32,
+    /// Time of the next event, and of the earliest event in the clock. Most rate changes postpone the next event, and
+    /// the clock then keeps the earlier event.
+    pub(super) due_s: f64,
+    pub(super) scheduled_s: f64,
 }
 
 /// One end of a message.
@@ -84,7 +87,8 @@ pub(super) fn flow(cluster: &Cluster, rank: usize, index: usize, operation: &Ope
         pending: 0,
         target: 0.0,
         limiting_wait: None,
-        version: 0,
+        due_s: f64::INFINITY,
+        scheduled_s: f64::INFINITY,
     }
 }
 

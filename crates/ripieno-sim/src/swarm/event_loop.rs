@@ -60,7 +60,9 @@ pub(super) struct SwarmState<'a> {
     /// Nodes by broadcast and rank.
     nodes: Vec<Vec<TickingNode>>,
     run_states: Vec<RankRunState>,
-    /// For each rank, the ranks that exchanged a message with it.
+    /// Whether a node dies or a link is cut.
+    has_faults: bool,
+    /// For each rank, the ranks that exchanged a message with it. Empty without these faults.
     contacts: Vec<BTreeSet<usize>>,
     cut: BTreeSet<[usize; 2]>,
     corruptions: Vec<(usize, f64)>,
@@ -135,6 +137,7 @@ impl<'a> SwarmState<'a> {
             flows,
             nodes,
             run_states,
+            has_faults: !cluster.faults.deaths().is_empty() || !cluster.faults.cuts().is_empty(),
             contacts: vec![BTreeSet::new(); p],
             cut: BTreeSet::new(),
             corruptions: request.corruptions.clone(),
@@ -346,8 +349,10 @@ impl<'a> SwarmState<'a> {
         if is_cut || matches!(self.run_states[to], RankRunState::Dead | RankRunState::Absent) {
             return self.clock.schedule(at_s, ScheduledEvent::Lost { rank: from, peer: to });
         }
-        self.contacts[from].insert(to);
-        self.contacts[to].insert(from);
+        if self.has_faults {
+            self.contacts[from].insert(to);
+            self.contacts[to].insert(from);
+        }
         self.clock.schedule(at_s, ScheduledEvent::Message { broadcast, from, to, message });
     }
 

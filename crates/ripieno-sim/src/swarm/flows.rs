@@ -4,8 +4,9 @@
 //! is still receiving the block, the flow stays one forwarding step behind the position of the sender.
 
 use crate::clock::Clock;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, WireIndex, WireUses};
 use crate::fair::{Demand, UNLIMITED_BYTES_PER_S, rates};
+use crate::number_set::NumberSet;
 use ripieno_plan::swarm::step_bytes;
 
 /// Tolerance below which two positions (in bytes) or two rates (relative) are equal.
@@ -38,7 +39,7 @@ pub(super) struct BlockFlow {
     since_s: f64,
     rate: f64,
     version: u32,
-    wires: Vec<(usize, f64)>,
+    wires: Vec<(WireIndex, f64)>,
 }
 
 /// A rank's copy of a block.
@@ -86,52 +87,6 @@ pub(super) struct Flows {
     seen: NumberSet,
     /// Bytes and busy seconds of each wire.
     pub(super) wire_bytes: Vec<(f64, f64)>,
-}
-
-/// A set of small integers, optimized for large sets that are read as a whole.
-#[derive(Debug, Default)]
-struct NumberSet {
-    marks: Vec<bool>,
-    /// All members, and some former members.
-    list: Vec<u32>,
-    count: usize,
-}
-
-impl NumberSet {
-    fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    fn contains(&self, number: u32) -> bool {
-        self.marks.get(number as usize).is_some_and(|&mark| mark)
-    }
-
-    fn insert(&mut self, number: u32) {
-        let index = number as usize;
-        if self.marks.len() <= index {
-            self.marks.resize(index + 1, false);
-        }
-        if !std::mem::replace(&mut self.marks[index], true) {
-            self.list.push(number);
-            self.count += 1;
-        }
-    }
-
-    fn remove(&mut self, number: u32) {
-        if self.contains(number) {
-            self.marks[number as usize] = false;
-            self.count -= 1;
-        }
-    }
-
-    /// Remove and return all members in ascending order.
-    fn take(&mut self) -> Vec<u32> {
-        let mut all = std::mem::take(&mut self.list);
-        all.retain(|&number| std::mem::replace(&mut self.marks[number as usize], false));
-        all.sort_unstable();
-        self.count = 0;
-        all
-    }
 }
 
 impl Flows {
@@ -207,9 +162,11 @@ impl Flows {
             since_s: now_s,
             rate: 0.0,
             version,
-            wires: uses.iter().flat_map(|uses| uses.iter()).collect(),
+            wires: uses.iter().flat_map(WireUses::as_slice).copied().collect(),
         };
-        flow.wires.iter().for_each(|&(wire, _)| assert!(wire < self.users.len(), "the wire belongs to the cluster"));
+        flow.wires
+            .iter()
+            .for_each(|&(wire, _)| assert!((wire as usize) < self.users.len(), "the wire belongs to the cluster"));
         let number = match self.free.pop() {
             Some(number) => number,
             None => {
@@ -217,7 +174,7 @@ impl Flows {
                 self.all.len() as FlowNumber - 1
             }
         };
-        flow.wires.iter().for_each(|&(wire, _)| self.users[wire].push(number));
+        flow.wires.iter().for_each(|&(wire, _)| self.users[wire as usize].push(number));
         self.outs[sender].push(number);
         self.ins[receiver].push(number);
         self.incomplete_sender_count += usize::from(flow.is_sender_incomplete);
@@ -238,6 +195,7 @@ impl Flows {
         (transfer.is_corrupt, transfer.version) = (is_corrupt, transfer.version + 1);
         let flow = transfer.clone();
         for &(wire, s_per_byte) in &flow.wires {
+            let wire = wire as usize;
             self.users[wire].retain(|&user| user != number);
             self.users[wire].iter().for_each(|&user| self.unbalanced.insert(user));
             let passed = position - flow.from_bytes;
@@ -403,9 +361,9 @@ impl Flows {
         while let Some(&number) = found.list.get(index) {
             index += 1;
             for &(wire, _) in &self.flow(number).wires {
-                if self.users[wire].len() > 1 && !seen.contains(wire as u32) {
-                    seen.insert(wire as u32);
-                    self.users[wire].iter().for_each(|&user| found.insert(user));
+                if self.users[wire as usize].len() > 1 && !seen.contains(wire) {
+                    seen.insert(wire);
+                    self.users[wire as usize].iter().for_each(|&user| found.insert(user));
                 }
             }
         }
@@ -417,8 +375,10 @@ impl Flows {
 
     /// Assign fair rates to `members`.
     fn assign_rates(&mut self, members: &[FlowNumber], now_s: f64) {
-        let demands: Vec<Demand> = members.iter().map(|&number| self.demand(number, members, now_s)).collect();
-        for (&number, rate) in members.iter().zip(rates(&demands)) {
+        let demands: Vec<Demand<'_>> = members.iter().map(|&number| self.demand(number, members, now_s)).collect();
+        let rates = rates(&demands);
+        drop(demands);
+        for (&number, rate) in members.iter().zip(rates) {
             let old = self.flow(number).rate;
             if (rate - old).abs() <= RATE_TOLERANCE * rate.max(old) {
                 continue;
@@ -439,9 +399,9 @@ impl Flows {
     }
 
     /// Return the demand of a flow. `members` are the flows that receive their rates together.
-    fn demand(&self, number: FlowNumber, members: &[FlowNumber], now_s: f64) -> Demand {
+    fn demand(&self, number: FlowNumber, members: &[FlowNumber], now_s: f64) -> Demand<'_> {
         let transfer = self.flow(number);
-        let mut demand = Demand { wires: transfer.wires.clone(), limit: UNLIMITED_BYTES_PER_S, leaders: Vec::new() };
+        let mut demand = Demand { wires: &transfer.wires, limit: UNLIMITED_BYTES_PER_S, leaders: Vec::new() };
         let (bound, slope, ahead) = self.bound(number, now_s);
         let position = self.position(number, now_s);
         if transfer.is_frozen || position > bound + POSITION_TOLERANCE_BYTES {

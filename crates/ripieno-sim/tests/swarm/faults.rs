@@ -2,7 +2,9 @@
 
 use super::*;
 use ripieno_plan::next_random;
+use ripieno_plan::swarm::SwarmTiming;
 use ripieno_sim::ClusterFaults;
+use std::time::Duration;
 
 const BYTES: usize = 4 * MIB;
 
@@ -82,6 +84,32 @@ fn any_one_rank_may_hang() {
                         &found,
                         &[hanging],
                     );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn silent_ranks_delay_streams_by_their_detection_only() {
+    // 50 MB take 4 s. These are the timeouts of links with a heartbeat timeout of 10 s.
+    let timing = SwarmTiming { stall_timeout: Duration::from_millis(1250), answer_timeout: Duration::from_secs(10) };
+    for discipline in [Discipline::Chain, Discipline::SplitStream, Discipline::Tree] {
+        for p in [8, 16] {
+            let mut request = SwarmRequest { timing, ..SwarmRequest::of(0, 50_000_000, discipline) };
+            let undisturbed_s = simulated(&cluster(p), &request).time_s(0);
+            // Two neighbors stand for the hosts of a rack.
+            for silent in [vec![1], vec![p / 2], vec![p - 1], vec![p / 2, p / 2 + 1]] {
+                for share in [0.0, 0.25, 0.5, 0.9] {
+                    request.suspensions = silent.iter().map(|&rank| (rank, share * undisturbed_s)).collect();
+                    let found = simulated(&cluster(p), &request);
+                    let case_text = format!("{discipline:?}, p {p}, ranks {silent:?} silent from {share}");
+                    check_invariants(&case_text, &request, &found, &silent);
+                    // A rank that has sent no byte yet is suspected after two stall timeouts.
+                    let intervals =
+                        if share == 0.0 { 2 * timing.stall_timeout } else { 2 * timing.suspicion_timeout() };
+                    let limit_s = 1.1 * undisturbed_s + intervals.as_secs_f64();
+                    assert!(found.time_s(0) <= limit_s, "{case_text}: {} s, expected {limit_s}", found.time_s(0));
                 }
             }
         }

@@ -6,11 +6,13 @@
 
 mod neighbors;
 mod seeding;
+mod silence;
 mod streams;
 
 use super::uploads::{UploadRequest, Uploads};
 use super::{
-    Action, BlockManifest, BlockSet, Discipline, MemberFailure, NeighborOffer, SwarmEvent, SwarmMessage, SwarmTiming,
+    Action, BlockManifest, BlockSet, Discipline, MemberFailure, NeighborOffer, SilentSource, SwarmEvent, SwarmMessage,
+    SwarmTiming,
 };
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,6 +20,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use neighbors::Neighbors;
 use seeding::Seeding;
+use silence::Silence;
 use streams::Streams;
 
 /// A member drops a source after this number of corrupt blocks.
@@ -57,6 +60,8 @@ pub(super) struct SwarmMember {
     /// Bytes received so far of each incomplete block.
     partial: BTreeMap<usize, usize>,
     fetches: BTreeMap<usize, BlockFetch>,
+    /// Silence of each source of a running fetch.
+    silences: BTreeMap<usize, Silence>,
     uploads: Uploads,
     streams: Streams,
     neighbors: Neighbors,
@@ -89,6 +94,7 @@ impl SwarmMember {
             phase: if manifest.is_some() { Phase::Done } else { Phase::Receiving },
             partial: BTreeMap::new(),
             fetches: BTreeMap::new(),
+            silences: BTreeMap::new(),
             uploads: Uploads::default(),
             streams: Streams::default(),
             neighbors: Neighbors::new(rank, seeding),
@@ -103,7 +109,7 @@ impl SwarmMember {
     pub(super) fn next_tick(&self) -> Option<Duration> {
         match (self.phase, self.queried_since) {
             (Phase::Receiving | Phase::Done, Some(queried_since)) => Some(queried_since + self.timing.answer_timeout),
-            (Phase::Receiving, None) => Some(self.last_received + self.timing.stall_timeout),
+            (Phase::Receiving, None) => Some(self.next_report()),
             _ => None,
         }
     }
@@ -228,10 +234,12 @@ impl SwarmMember {
         if until_bytes > *received {
             *received = until_bytes;
             self.last_received = now;
+            self.end_silence(now, block);
         }
     }
 
     fn check(&mut self, now: Duration, block: usize, from: usize, is_valid: bool, out: &mut Vec<Action>) {
+        self.end_silence(now, block);
         let Some(fetch) = self.fetches.remove(&block) else { return };
         let manifest = self.manifest.expect("a member that fetches has the manifest");
         self.last_received = now;
@@ -322,6 +330,7 @@ impl SwarmMember {
 
     fn fetch(&mut self, now: Duration, block: usize, source: usize, out: &mut Vec<Action>) {
         let from_bytes = self.partial.get(&block).copied().unwrap_or(0);
+        self.begin_silence(now, source);
         self.fetches.insert(block, BlockFetch { source, since: now, from_bytes });
         send(out, source, SwarmMessage::Request { block, from_bytes });
     }
@@ -394,7 +403,7 @@ impl SwarmMember {
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) -> bool {
         match (self.phase, self.queried_since) {
             (Phase::Receiving | Phase::Done, Some(queried_since)) => now >= queried_since + self.timing.answer_timeout,
-            (Phase::Receiving, None) if now >= self.last_received + self.timing.stall_timeout => {
+            (Phase::Receiving, None) if now >= self.next_report() => {
                 self.query_tracker(now, out);
                 false
             }
@@ -406,8 +415,8 @@ impl SwarmMember {
     pub(super) fn query_tracker(&mut self, now: Duration, out: &mut Vec<Action>) {
         if self.queried_since.is_none() {
             self.queried_since = Some(now);
-            let sources: BTreeSet<usize> = self.fetches.values().map(|fetch| fetch.source).collect();
-            send(out, self.tracker, SwarmMessage::Stalled { sources: sources.into_iter().collect() });
+            let sources = self.report_silent_sources(now);
+            send(out, self.tracker, SwarmMessage::Stalled { sources });
         }
     }
 

@@ -7,7 +7,7 @@
 //! Source: Cohen, "Incentives build robustness in BitTorrent", 2003, section 2.4.
 
 use super::seeding::Seeding;
-use super::{SwarmMember, send};
+use super::{Phase, SwarmMember, send};
 use crate::next_random;
 use crate::swarm::{Action, BlockSet, NeighborOffer, SwarmMessage};
 use alloc::boxed::Box;
@@ -188,9 +188,27 @@ impl SwarmMember {
         }
         neighbor.have.add(block);
         self.neighbors.counts[block] += 1;
-        if !self.have.has(block) {
-            self.start_fetches(now, out);
+        let is_last_phase = self.have.count() + self.fetches.len() >= self.have.block_count();
+        let is_able = || {
+            let requested_count = self.fetches.values().filter(|fetch| fetch.source == from).count();
+            !self.fetches.contains_key(&block) && requested_count < self.request_count_max()
+        };
+        if self.have.has(block) {
+            return;
         }
+        if is_last_phase || is_able() {
+            self.start_fetches(now, out);
+        } else if self.phase == Phase::Receiving && self.fetches.len() < FETCH_COUNT_MAX {
+            // A selection would find no block, because no other change has followed the last one. It would draw a random
+            // number: draw it here, so that the skipped search changes no result.
+            next_random(&mut self.neighbors.random);
+        }
+    }
+
+    /// Return the limit of concurrent requests to one neighbor. Requests are spread over all neighbors, so as many as
+    /// possible send at the same time.
+    fn request_count_max(&self) -> usize {
+        (FETCH_COUNT_MAX / self.neighbors.by_rank.len().max(1)).clamp(1, FETCH_COUNT_MAX_PER_NEIGHBOR)
     }
 
     pub(super) fn fetch_rarest_blocks(&mut self, now: Duration, out: &mut Vec<Action>) {
@@ -227,9 +245,7 @@ impl SwarmMember {
     fn candidates(&self) -> Vec<(usize, &BlockSet)> {
         let requested = self.open_request_counts();
         let best_bytes_per_s = self.neighbors.best_bytes_per_s();
-        // Requests are spread over all neighbors, so as many as possible send at the same time.
-        let request_count_max =
-            (FETCH_COUNT_MAX / self.neighbors.by_rank.len().max(1)).clamp(1, FETCH_COUNT_MAX_PER_NEIGHBOR);
+        let request_count_max = self.request_count_max();
         let candidates = self.neighbors.by_rank.iter().filter_map(|(&rank, neighbor)| {
             let requested = requested.get(&rank).copied().unwrap_or(0);
             let is_slow = neighbor.bytes_per_s != 0 && neighbor.bytes_per_s * SPEEDUP_MIN * 2 < best_bytes_per_s;

@@ -6,12 +6,13 @@
 
 mod neighbor_selection;
 mod sharing;
+mod silence;
 mod trees;
 
 use super::member::{CORRUPT_BLOCK_COUNT_MAX, send};
 use super::{
-    Action, BlockManifest, BlockSet, CorruptBlock, Discipline, MemberFailure, NeighborOffer, Priority, SwarmMessage,
-    SwarmTiming,
+    Action, BlockManifest, BlockSet, CorruptBlock, Discipline, MemberFailure, NeighborOffer, Priority, SilentSource,
+    SwarmMessage, SwarmTiming,
 };
 use crate::next_random;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -35,15 +36,24 @@ struct MemberRecord {
     probed: Option<Duration>,
     /// Time of the last stall report.
     stalled: Option<Duration>,
+    /// Sources that the member has reported as silent, with the time of the last report.
+    silent_sources: BTreeMap<usize, Duration>,
     /// Ranks that the tracker must not assign as sources of this member.
     avoided: BTreeSet<usize>,
 }
 
 impl MemberRecord {
     fn new(now: Duration) -> MemberRecord {
-        let avoided = BTreeSet::new();
-        let (has_joined, is_done, is_lost) = (false, false, false);
-        MemberRecord { has_joined, is_done, is_lost, last_received: now, probed: None, stalled: None, avoided }
+        MemberRecord {
+            has_joined: false,
+            is_done: false,
+            is_lost: false,
+            last_received: now,
+            probed: None,
+            stalled: None,
+            silent_sources: BTreeMap::new(),
+            avoided: BTreeSet::new(),
+        }
     }
 }
 
@@ -67,6 +77,8 @@ pub(super) struct Tracker {
     neighbor_graph: NeighborGraph,
     /// Members that have the root as a neighbor.
     root_neighbors: BTreeSet<usize>,
+    /// Members that have not answered a probe about their silence yet.
+    suspects: BTreeSet<usize>,
     corruptions: Vec<CorruptBlock>,
     next_check: Duration,
     random: u64,
@@ -111,6 +123,7 @@ impl Tracker {
             is_settled: false,
             neighbor_graph: NeighborGraph::default(),
             root_neighbors: BTreeSet::new(),
+            suspects: BTreeSet::new(),
             corruptions: Vec::new(),
             next_check: now + timing.answer_timeout / 2,
             random: 0,
@@ -148,6 +161,7 @@ impl Tracker {
             return send(out, from, SwarmMessage::Failed(MemberFailure::Excluded { by: self.rank }));
         }
         (record.last_received, record.probed) = (now, None);
+        self.suspects.remove(&from);
         match message {
             SwarmMessage::Join if !self.is_recovering => self.admit(from, None, out),
             SwarmMessage::Join => {}
@@ -236,8 +250,12 @@ impl Tracker {
             let current = trees.source(part, from);
             let source = match current {
                 Some(current) if !record.avoided.contains(&current) => current,
-                _ => trees.replace(part, from, &record.avoided),
+                _ => trees.replace(part, from, &(&record.avoided | &self.suspects)),
             };
+            if let Some(&reported) = record.silent_sources.get(&failed_source) {
+                // The member still waits, now for the new source.
+                record.silent_sources.insert(source, reported);
+            }
             send(out, from, SwarmMessage::Source { stripe: part, source });
         } else if self.sharing.is_some() {
             self.fetch_again(from, part, out);
@@ -294,35 +312,30 @@ impl Tracker {
         self.fetch_again(receiver, block, out);
     }
 
-    /// Handle a member that receives nothing: probe its sources. If they respond and the member stalls again, assign
-    /// other sources.
-    fn handle_stall(&mut self, now: Duration, from: usize, sources: Vec<usize>, out: &mut Vec<Action>) {
+    /// Handle a member that reports silent sources.
+    fn handle_stall(&mut self, now: Duration, from: usize, sources: Vec<SilentSource>, out: &mut Vec<Action>) {
         send(out, from, SwarmMessage::Wait);
         let no_message_limit = 2 * (self.timing.stall_timeout + self.timing.answer_timeout);
         let record = self.members.get_mut(&from).expect("a message comes from a known rank");
         let has_stalled_again = record.stalled.is_some_and(|stalled| now < stalled + no_message_limit);
         record.stalled = Some(now);
-        for &source in &sources {
-            self.probe(now, source, out);
-        }
+        record.silent_sources.extend(sources.iter().map(|source| (source.rank, now)));
         let Some(manifest) = self.manifest else { return };
+        if manifest.discipline.is_streamed() {
+            return sources.into_iter().for_each(|source| self.handle_silence(now, from, source, out));
+        }
+        for source in &sources {
+            self.probe(now, source.rank, out);
+        }
         match manifest.discipline {
             Discipline::BitTorrent { .. } => {
                 send(out, from, SwarmMessage::AddNeighbors { neighbors: self.new_neighbors(from) })
             }
-            Discipline::CooperativeSharing { .. } if has_stalled_again => {
+            _ if has_stalled_again => {
                 let blocks = self.sharing.as_ref().map_or(Vec::new(), |sharing| sharing.blocks_to(from));
                 let record = self.members.get_mut(&from).expect("a message comes from a known rank");
-                record.avoided.extend(sources);
+                record.avoided.extend(sources.iter().map(|source| source.rank));
                 blocks.into_iter().for_each(|block| self.fetch_again(from, block, out));
-            }
-            discipline if discipline.is_streamed() && has_stalled_again => {
-                for stripe in 0..manifest.stripe_count {
-                    let source = self.trees.as_ref().and_then(|trees| trees.source(stripe, from));
-                    if let Some(source) = source.filter(|source| sources.contains(source)) {
-                        self.assign_other_source(from, stripe, source, out);
-                    }
-                }
             }
             _ => {}
         }

@@ -67,6 +67,29 @@ impl StripeTrees {
             .collect()
     }
 
+    /// Whether the only tree is a chain.
+    pub(super) fn is_chain(&self) -> bool {
+        self.discipline == Discipline::Chain
+    }
+
+    /// Return the stripes that a member streams from `source`.
+    pub(super) fn stripes_from(&self, source: usize, rank: usize) -> impl Iterator<Item = usize> {
+        (0..self.stripe_count).filter(move |&stripe| self.source(stripe, rank) == Some(source))
+    }
+
+    /// Return the stripes and children of a member that the children should not stream from. A chain continues with
+    /// the member at its end.
+    pub(super) fn bypass(&mut self, rank: usize) -> Vec<(usize, usize)> {
+        if self.is_chain()
+            && let Some(&position) = self.positions.get(&rank)
+        {
+            self.order[position..].rotate_left(1);
+            self.positions = self.order.iter().enumerate().map(|(position, &rank)| (rank, position)).collect();
+        }
+        let children = |stripe| self.children.get(&(stripe, rank)).into_iter().flatten().copied();
+        (0..self.stripe_count).flat_map(|stripe| children(stripe).map(move |child| (stripe, child))).collect()
+    }
+
     /// Return the source of a member for a stripe.
     pub(super) fn source(&self, stripe: usize, rank: usize) -> Option<usize> {
         self.parents.get(&(stripe, rank)).copied()
