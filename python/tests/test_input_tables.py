@@ -21,7 +21,7 @@ from ripieno.cli import main
 from ripieno.input import TableFiles, cutting, divide, splits
 from ripieno.input.columns import TableOptions
 from ripieno.input.columns.parquet import ParquetColumns
-from ripieno.input.formats import arrays
+from ripieno.input.columns import arrays
 from ripieno.input.matrix import open_source
 from varied import exhaustively
 

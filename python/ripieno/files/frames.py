@@ -56,6 +56,12 @@ def arrow_stream_as_table(X: Any) -> Any:
     return X
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are strings, also as categories."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
 def is_list(kind: pa.DataType) -> bool:
     """Return whether a type is a list of numbers."""
     if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):

@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files.frames import is_text, without_index
 from ripieno.graph.edge_files import LARGEST_ID, choose_columns, table_edges
 from ripieno.graph.edges import Edges
-from ripieno.graph.names import is_text, named_edges
+from ripieno.graph.names import named_edges
 from ripieno.input.shares import even_range
 from ripieno.wire.arrays import check_unmasked
 
@@ -128,11 +130,6 @@ def named_in_memory(tables: Sequence[tuple[Any, Callable[[int], str]]]) -> Edges
 
 def _frame(source: Any, weighted: bool | None) -> EdgesInMemory:
     """Read the rows of a frame: two or three columns, with the same names as in files."""
-    # Imported here because PyArrow takes half a second to import.
-    import pyarrow as pa
-
-    from ripieno.files.frames import without_index
-
     where = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
     try:
         # The pandas index is not a column.

@@ -232,6 +232,26 @@ class ColumnSource(ABC):
         return f"{self.path}, row {start + row}"
 
 
+@dataclass(frozen=True)
+class WholeColumns(ColumnSource):
+    """A file that is read as a whole: a range of its stored bytes has the same part of its rows."""
+
+    counted = False
+
+    @abstractmethod
+    def _table(self, names: Sequence[str]) -> pa.Table:
+        """Return all rows of some columns."""
+
+    def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
+        table = self._table(schema.names)
+        first, last = (len(table) * at // self.size for at in (start, stop))
+        yield table.slice(first, last - first)
+
+    def describe(self, start: int, row: int) -> str:
+        """Return the position of the `row`-th row of a range, as text. The file is read for this."""
+        return f"{self.path}, row {len(self._table(self.own.names[:1])) * start // self.size + row}"
+
+
 def typed_keys(found: Sequence[tuple[str, Keys]]) -> list[tuple[str, tuple[Key, ...]]]:
     """Return files with typed keys from names of folders. A key has the same type in all files.
 

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 from ripieno.errors import InputError
 from ripieno.files.sources import File, input_errors, opened, unpacked_bytes
 from ripieno.input import lines
+from ripieno.input.columns.arrays import ArraySplits, Binary, Npy
 from ripieno.input.columns.csv import Csv
 from ripieno.input.columns.parquet import Parquet
 from ripieno.input.columns.splitting import FormatOptions
 from ripieno.input.cutting import TEXT_SUFFIXES
 from ripieno.input.dividing.sinks import BinarySink, LineSink, NpySink, ParquetSink, Sink
-from ripieno.input.formats.arrays import ArraySplits, Binary, Npy
 from ripieno.input.formats.text import Text
 from ripieno.input.records import RecordType
 from ripieno.input.split import Format, Split

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ripieno.input.columns.arrays import Binary, Npy
 from ripieno.input.columns.arrow import Arrow
 from ripieno.input.columns.csv import Csv
 from ripieno.input.columns.parquet import Parquet
-from ripieno.input.formats.arrays import Binary, Npy
 from ripieno.input.formats.text import Text
 
 #: Formats by their public names.

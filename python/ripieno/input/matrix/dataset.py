@@ -24,8 +24,8 @@ from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.sources import EmptyFile, File, PathLike, describe_paths, expand_keyed, open_nonempty, size_bytes
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, paths_and_options, typed_keys
+from ripieno.input.columns.arrays import ArrayRows, StoredArray
 from ripieno.input.columns.source import MISSING_HINT
-from ripieno.input.formats.arrays import ArrayRows, StoredArray
 from ripieno.input.matrix.market import MarketFile
 from ripieno.input.matrix.tables import TableRows
 from ripieno.input.records import RecordType

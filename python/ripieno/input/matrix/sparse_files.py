@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from scipy.sparse import csr_matrix, vstack
 
 from ripieno.errors import InputError
-from ripieno.files import matrix_market
 from ripieno.files.sources import File, expand, suffix
-from ripieno.input.formats.sparse import SparseFile
+from ripieno.input.columns import SparseColumns
 from ripieno.input.matrix.libsvm import LibsvmFiles
 
 LIBSVM = (".libsvm", ".svmlight", ".svm")
@@ -21,7 +20,7 @@ class SparseFiles:
     """Files of sparse rows, all in one format: matrices, or paths or URLs of libsvm text."""
 
     names: tuple[str, ...]
-    matrices: tuple[SparseFile, ...]
+    matrices: tuple[SparseColumns, ...]
 
     @classmethod
     def find(cls, inputs: Sequence[str]) -> SparseFiles | None:
@@ -42,7 +41,7 @@ class SparseFiles:
             raise InputError(
                 f"{path} and {paths[0]} are of different kinds: expected all dense, or all sparse of one kind"
             )
-        return cls(tuple(paths), tuple(each for each in found if isinstance(each, SparseFile)))
+        return cls(tuple(paths), tuple(each for each in found if isinstance(each, SparseColumns)))
 
     @property
     def is_text(self) -> bool:
@@ -62,19 +61,18 @@ class SparseFiles:
         return _libsvm(self.names, columns) if self.is_text else (_joined(self.matrices), None)
 
 
-def _opened(path: str) -> SparseFile | str | None:
+def _opened(path: str) -> SparseColumns | str | None:
     """Return a sparse matrix, "libsvm", or None for a file of another kind."""
     if path.endswith(LIBSVM):
         return "libsvm"
-    if File(path, 0).inner_suffix == matrix_market.SUFFIX:
-        return SparseFile.market(path)
-    return SparseFile.npz(path) if suffix(path) == ".npz" else None
+    is_sparse = File(path, 0).inner_suffix in SparseColumns.suffixes or suffix(path) == ".npz"
+    return SparseColumns.find(path) if is_sparse else None
 
 
-def _joined(files: Sequence[SparseFile]) -> csr_matrix:
+def _joined(files: Sequence[SparseColumns]) -> csr_matrix:
     parts = []
     for file in files:
-        parts.append(csr_matrix(file.read()))
+        parts.append(csr_matrix(file.matrix()))
         if parts[-1].shape[1] != parts[0].shape[1]:
             raise InputError(f"{file.path} has {parts[-1].shape[1]} columns, {files[0].path} has {parts[0].shape[1]}")
     return csr_matrix(vstack(parts, format="csr"))

@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.frames import is_list, list_column, list_matrix
+from ripieno.files.frames import is_list, is_text, list_column, list_matrix
 from ripieno.input.columns import ColumnSource, TableOptions
+from ripieno.input.columns.arrays import kernel_dtype
 from ripieno.input.columns.delimited import SAMPLE_BYTES, is_missing, is_number, plain
 from ripieno.input.columns.patches import PatchText
 from ripieno.input.columns.source import IGNORE_HINT, INDEX_NAMES, MISSING_HINT
-from ripieno.input.formats.arrays import kernel_dtype
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,7 @@ def _has_strings(source: ColumnSource, name: str, options: TableOptions) -> bool
     """Return whether a column holds strings. The first records decide for text."""
     kind = source.schema.field(name).type
     if not pa.types.is_null(kind):
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+        return is_text(kind)
     head = source.read(0, min(source.size, SAMPLE_BYTES), pa.schema([(name, pa.string())])).column(0).to_pylist()
     return not all(is_missing(text) or is_number(plain(text, options)) for text in head)
 
