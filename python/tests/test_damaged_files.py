@@ -39,8 +39,7 @@ from ripieno.input import TableFiles, open_partitions
 from ripieno.input.columns import TableOptions
 from ripieno.input.columns.delimited import sniff
 from ripieno.input.matrix import open_source
-from ripieno.input.matrix.libsvm import LibsvmFiles
-from ripieno.input.matrix.sparse_files import SparseFiles
+from ripieno.input.matrix.sparse_files import LibsvmFiles, SparseFiles
 from ripieno.mapreduce.checkpoint import MANIFEST, CheckpointContents, Checkpoints
 from ripieno.simulation import link_costs, replay
 from ripieno.sparse import packets

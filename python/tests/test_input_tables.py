@@ -19,9 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
 from ripieno.input import TableFiles, cutting, divide, splits
-from ripieno.input.columns import TableOptions
+from ripieno.input.columns import TableOptions, arrays
 from ripieno.input.columns.parquet import ParquetColumns
-from ripieno.input.columns import arrays
 from ripieno.input.matrix import open_source
 from varied import exhaustively
 

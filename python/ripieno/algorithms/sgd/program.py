@@ -26,8 +26,8 @@ from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.iteration_log import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
-from ripieno.input.matrix import LocalRows
-from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.input.matrix import InMemorySparse, LocalRows
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -139,7 +139,7 @@ class FeatureOwners:
 
 def fit(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles | LocalRows,
+    source: InMemorySparse | LibsvmFiles | LocalRows,
     columns: range | None,
     classes: NDArray[Any] | None,
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,

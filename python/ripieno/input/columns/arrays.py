@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files import matrix_market
 from ripieno.files.npy import check_member, member_names, opened_archive, read_array, read_header, read_member
 from ripieno.files.sources import EmptyFile, File, input_errors, is_url, opened, size_bytes
 from ripieno.input.columns.source import ColumnSource, TableOptions, WholeColumns
@@ -260,16 +261,39 @@ def kernel_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True)
+class MarketArray:
+    """A dense matrix as MatrixMarket text, stored by columns: each read of rows parses the whole file."""
+
+    path: str
+    shape: tuple[int, int]
+
+    stored: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
+
+    @classmethod
+    def open(cls, path: str) -> Self:
+        """Read the banner and the line of sizes."""
+        info = matrix_market.read_info(path)
+        if info.layout != "array":
+            raise InputError(f"{path} is a sparse matrix, which is not read here: expected dense rows")
+        return cls(path, info.shape)
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows `start .. stop`."""
+        rows: NDArray[Any] = matrix_market.read_matrix(self.path)[start:stop]
+        return rows
+
+
+@dataclass(frozen=True)
 class ArrayRows:
     """An array of two dimensions as rows of numbers."""
 
-    array: StoredArray
+    array: StoredArray | MarketArray
 
     counted: ClassVar[bool] = True
     column_names: ClassVar[None] = None
 
     @classmethod
-    def of(cls, array: StoredArray) -> Self:
+    def of(cls, array: StoredArray | MarketArray) -> Self:
         """Check shape and type.
 
         Raises
@@ -325,7 +349,8 @@ class NpyColumns(ColumnSource):
     @classmethod
     def open(cls, path: str, options: TableOptions) -> Self:
         """Read the header."""
-        array = ArrayRows.of(StoredArray.npy(path)).array
+        array = StoredArray.npy(path)
+        ArrayRows.of(array)
         names = [f"f{at}" for at in range(array.shape[1])]
         own = pa.schema([pa.field(name, arrow_type_of(array.stored)) for name in names])
         return cls(path, own, array.shape[0], False, array=array)
