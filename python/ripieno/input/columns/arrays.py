@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.npy import check_member, member_names, opened_archive, read_array, read_header, read_member
-from ripieno.files.sources import EmptyFile, File, input_errors, is_url, opened, size_bytes
+from ripieno.files.sources import EmptyFile, File, check_memory, input_errors, is_url, opened, size_bytes
 from ripieno.input.columns.source import ColumnSource, TableOptions, WholeColumns
 from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import even
@@ -109,9 +109,12 @@ class StoredArray:
         shape, at = (last - first, *self.shape[1:]), self.offset + first * self.row_bytes
         length = (last - first) * self.row_bytes
         rows: NDArray[Any] | None = None
+        is_mapped = self.compression is None and not is_url(self.path) and length > 0
+        if not is_mapped:
+            check_memory(self.path, length)
         # A damaged header may state any length.
         with input_errors(self.path), suppress(MemoryError, OverflowError, ValueError):
-            if self.compression is None and not is_url(self.path) and length:
+            if is_mapped:
                 rows = np.memmap(self.path, self.stored, "r", at, shape, "F" if self.fortran else "C")
             else:
                 with opened(self.path, self.compression) as file:

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes, unpacked_bytes
+from ripieno.files.sources import EmptyFile, File, held, input_errors, opened, size_bytes, unpacked_bytes
 from ripieno.input import lines
 from ripieno.input.columns.delimited import Dialect, line_of, number_types, parse_error_text, read_table, sniff
-from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type
+from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type, nbytes
 from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import grouped, piece_size
 
@@ -48,7 +48,7 @@ class TextColumns(ColumnSource):
                 begin = lines.record_start(file, start, self.dialect.body)
                 windows = lines.records(self.path, file, begin, stop, WINDOW_BYTES)
             else:
-                windows = lines.blocks(file, start, stop, WINDOW_BYTES, self.dialect.body)
+                windows = lines.blocks(self.path, file, start, stop, WINDOW_BYTES, self.dialect.body)
             for begin, text in windows:
                 table = read_table(text, begin, self.dialect, schema, self.path, self.compression, hint=hint)
                 if len(table):
@@ -151,7 +151,7 @@ class Csv:
 
     def read(self, split: FilePart) -> pa.Table:
         """Return all records."""
-        tables = list(self.blocks(split, max(split.size_bytes, 1)))
+        tables = list(held(split.path, self.blocks(split, max(split.size_bytes, 1)), nbytes))
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def blocks(self, split: FilePart, block_bytes: int) -> Iterator[pa.Table]:

@@ -287,7 +287,7 @@ def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialec
         blocks = (
             lines.records(path, file, begin, sys.maxsize, 1)
             if dialect.quote
-            else lines.blocks(file, begin, sys.maxsize, 1, begin)
+            else lines.blocks(path, file, begin, sys.maxsize, 1, begin)
         )
         for _, block in blocks:
             for record in _records(block, dialect.delimiter) if dialect.quote else block.splitlines(keepends=True):

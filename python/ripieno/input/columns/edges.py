@@ -45,7 +45,7 @@ class EdgeText(ColumnSource):
 
     def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
         with opened(self.path, self.compression) as file, input_errors(self.path):
-            for begin, text in lines.blocks(file, start, stop, WINDOW_BYTES, self.body):
+            for begin, text in lines.blocks(self.path, file, start, stop, WINDOW_BYTES, self.body):
                 yield self._parsed(begin, text).select(schema.names)
 
     def _parsed(self, begin: int, text: bytes) -> pa.Table:

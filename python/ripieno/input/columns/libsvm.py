@@ -40,7 +40,7 @@ class LibsvmText(ColumnSource):
 
     def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
         with opened(self.path, self.compression) as file, input_errors(self.path):
-            for _, text in lines.blocks(file, start, stop, WINDOW_BYTES):
+            for _, text in lines.blocks(self.path, file, start, stop, WINDOW_BYTES):
                 if text.strip():
                     yield self._parsed(text).select(schema.names)
 

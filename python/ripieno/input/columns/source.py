@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ripieno._types import Missing
 from ripieno.errors import InputError
-from ripieno.files.sources import Keys, PathLike
+from ripieno.files.sources import Keys, PathLike, held
 
 #: Columns with the origin of a row, which are not part of the vector.
 INDEX_NAMES = ("picture", "row", "col")
@@ -224,7 +224,7 @@ class ColumnSource(ABC):
 
     def read(self, start: int, stop: int, schema: pa.Schema, hint: str = "") -> pa.Table:
         """Return some columns of a range as one table. The parameters are those of `batches`."""
-        tables = list(self.batches(start, stop, schema, hint))
+        tables = list(held(self.path, self.batches(start, stop, schema, hint), nbytes))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def describe(self, start: int, row: int) -> str:
@@ -250,6 +250,11 @@ class WholeColumns(ColumnSource):
     def describe(self, start: int, row: int) -> str:
         """Return the position of the `row`-th row of a range, as text. The file is read for this."""
         return f"{self.path}, row {len(self._table(self.own.names[:1])) * start // self.size + row}"
+
+
+def nbytes(table: pa.Table) -> int:
+    """Return the bytes of the values of a table."""
+    return int(table.nbytes)
 
 
 def typed_keys(found: Sequence[tuple[str, Keys]]) -> list[tuple[str, tuple[Key, ...]]]:

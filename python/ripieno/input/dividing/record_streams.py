@@ -56,7 +56,7 @@ class TextLines:
         """Yield all records in order, in pieces."""
         for file in self._files:
             with opened(file.path, file.compression) as stream, input_errors(file.path):
-                while text := lines.whole_lines(stream, size):
+                while text := lines.whole_lines(file.path, stream, size):
                     yield len(text), text
 
     def sink(self, file: IO[bytes]) -> LineSink:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ripieno.files.sources import File, input_errors
+from ripieno.files.sources import File, held, input_errors
 from ripieno.input import lines
 from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
 from ripieno.input.cuts import even
@@ -32,7 +32,7 @@ class Text:
 
     def read(self, split: FilePart) -> bytes:
         """Return all lines."""
-        return b"".join(self.blocks(split, split.size_bytes))
+        return b"".join(held(split.path, self.blocks(split, split.size_bytes)))
 
     def blocks(self, split: FilePart, block_bytes: int) -> Iterator[bytes]:
         """Yield whole lines in blocks of about `block_bytes`, each up to the end of its last line."""
@@ -40,7 +40,7 @@ class Text:
         place = split.place()
         with split.opened(place) as file:
             stop = split.stop if split.compression is None else sys.maxsize
-            blocks = lines.blocks(file, split.start, stop, block_bytes)
+            blocks = lines.blocks(place, file, split.start, stop, block_bytes)
             while True:
                 with input_errors(
                     place, f" from byte {at:,} on{' of the decompressed text' * bool(split.compression)}"
