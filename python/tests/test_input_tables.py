@@ -500,7 +500,10 @@ def test_an_unknown_file_name_is_reported_with_the_known_suffixes(tmp_path, name
         with pytest.raises(rp.InputError, match=rf"{name}: unknown suffix {end}, .*\.npy.*format="):
             make(tmp_path / name)
     assert main(["split", str(tmp_path / name), "-p", "1", "-o", str(tmp_path / "parts")]) == 2
-    assert "or name the format: format=text, csv, npy, parquet, arrow, binary; records of" in capsys.readouterr().err
+    assert (
+        "or name the format: format=text, csv, npy, parquet, arrow, npz, mtx, binary; records of"
+        in capsys.readouterr().err
+    )
     unknown = rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*or pass format=text, csv"
     with pytest.raises(rp.InputError, match=f"{name} is no partition file" if end == ".json" else unknown):
         rp.Graph(tmp_path / name)

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+#: Formats whose splits are tables of the entries of a matrix, or of arrays, not rows.
+ENTRIES = ("npz", "mtx")
 #: Values, on the ranks, of parameters that apply only to the calling estimator.
 _CALLER_DEFAULTS = {
     "workers": 1,
@@ -118,6 +120,8 @@ def _rows(split: Split, *, libsvm: bool) -> Any:
         if isinstance(source, LibsvmText):
             return source.read(split.start, stop, LISTS)
         return TableRows.of(source, TableOptions()).read(split.start, stop)
+    if split.format.name in ENTRIES:
+        raise InputError(f"{split.path} is read as {split.format.name}, entries of a matrix: expected rows")
     rows = split.read()
     if isinstance(rows, pa.Table):
         return rows.drop_columns([name for name in INDEX_NAMES if name in rows.column_names])

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: Compressions by suffix. PyArrow decompresses `ARROW_COMPRESSIONS`, and Python the others.
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "lzma", ".zst": "zstd", ".lz4": "lz4"}
 ARROW_COMPRESSIONS = ("zstd", "lz4")
-ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
+ARCHIVES = (".zip", ".tar", ".tgz")
 #: Bytes per read of a whole file.
 READ_BYTES = 1 << 20
 #: Contents of this size are held in memory without a check.

@@ -189,7 +189,7 @@ def open_edges(
             raise InputError(f"{path} is read as text: expected a table, for options and names of folders")
         source = EdgeText.open(path, options, third=THIRD[weighted])
     elif kind == "npz":
-        source = SparseColumns.find(path) or ArchiveColumns.open(path, options)
+        source = ArchiveColumns.described(path)
     elif kind == "csv":
         source = CsvColumns.open(path, options, has_comments=True)
         if len(source.own) < 2 and options == DEFAULT_OPTIONS and not keys:

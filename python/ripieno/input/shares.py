@@ -18,14 +18,10 @@ class FileShare:
     ----------
     begin, end
         The range, as fractions of the file's length, 0 … 1.
-    reader, reader_count
-        The index of the rank among the readers of this file, and the number of readers.
     """
 
-    begin: Fraction = Fraction(0)
-    end: Fraction = Fraction(1)
-    reader: int = 0
-    reader_count: int = 1
+    begin: Fraction
+    end: Fraction
 
     def of(self, length: int) -> tuple[int, int]:
         """Return the range of `length` bytes or rows. The ranges of all readers are disjoint and cover everything."""
@@ -42,9 +38,8 @@ def file_shares(lengths: Sequence[int], rank: int, rank_count: int) -> Iterator[
     total, begin = sum(lengths), 0
     for at, length in enumerate(lengths):
         if length:
-            first, last = begin * rank_count // total, -(-(begin + length) * rank_count // total)
-            if first <= rank < last:
-                cuts = (Fraction(total * i, rank_count) - begin for i in (rank, rank + 1))
-                start, stop = (min(max(cut, Fraction(0)), Fraction(length)) / length for cut in cuts)
-                yield at, FileShare(start, stop, rank - first, last - first)
+            cuts = (Fraction(total * i, rank_count) - begin for i in (rank, rank + 1))
+            start, stop = (min(max(cut / length, Fraction(0)), Fraction(1)) for cut in cuts)
+            if start < stop:
+                yield at, FileShare(start, stop)
         begin += length

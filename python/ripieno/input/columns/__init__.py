@@ -10,8 +10,9 @@ from ripieno.input.columns.arrow import ArrowColumns
 from ripieno.input.columns.csv import CsvColumns
 from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.columns.patches import PatchText
-from ripieno.input.columns.source import ColumnSource, Key, TableFiles, TableOptions, paths_and_options, typed_keys
+from ripieno.input.columns.source import ColumnSource, TableFiles, TableOptions, paths_and_options, typed_keys
 from ripieno.input.columns.sparse import SparseColumns
+from ripieno.input.split import Key
 
 __all__ = [
     "COLUMNS",

@@ -20,10 +20,11 @@ from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.npy import check_member, member_names, opened_archive, read_array, read_header, read_member
 from ripieno.files.sources import EmptyFile, File, check_memory, input_errors, is_url, opened, size_bytes
-from ripieno.input.columns.source import ColumnSource, TableOptions, WholeColumns
-from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
+from ripieno.input.columns.source import ColumnSource, FormatOptions, TableOptions, TableSplits, WholeColumns
+from ripieno.input.columns.sparse import SparseColumns
 from ripieno.input.cuts import even
 from ripieno.input.records import RecordType
+from ripieno.input.split import Range, Split
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
@@ -186,27 +187,27 @@ class ArraySplits:
         """Return even ranges of rows."""
         return [(start, stop, (stop - start) * self.row_bytes) for start, stop in even(self.shape[0], count)]
 
-    def read(self, split: FilePart) -> NDArray[Any]:
+    def read(self, split: Split) -> NDArray[Any]:
         """Return the rows, read-only."""
         return self._array(split).rows(*self._range(split))
 
-    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[NDArray[Any]]:
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[NDArray[Any]]:
         """Yield rows in blocks of at most `block_bytes`, but at least one row."""
         step = max(1, block_bytes // max(1, self.row_bytes))
         return self._array(split).blocks(*self._range(split), step)
 
-    def empty(self, split: FilePart) -> NDArray[Any]:
+    def empty(self, split: Split) -> NDArray[Any]:
         """Return an array of no rows."""
         return np.empty((0, *self.shape[1:]), self.dtype)
 
-    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the byte range of the rows."""
         return ((self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes),)
 
-    def _range(self, split: FilePart) -> tuple[int, int]:
+    def _range(self, split: Split) -> tuple[int, int]:
         return (0, self.shape[0]) if split.compression else (split.start, split.stop)
 
-    def _array(self, split: FilePart) -> StoredArray:
+    def _array(self, split: Split) -> StoredArray:
         dtype = np.dtype(self.dtype)
         return StoredArray(split.place(), self.shape, dtype, False, self.offset, compression=split.compression)
 
@@ -215,6 +216,7 @@ class Npy(ArraySplits):
     """A NumPy file, described by its header."""
 
     name = "npy"
+    suffixes = (".npy",)
 
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Npy:
@@ -236,6 +238,7 @@ class Binary(ArraySplits):
     """A file of records of equal length, described by the caller."""
 
     name = "binary"
+    suffixes = ()
 
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Binary:
@@ -376,6 +379,11 @@ class ArchiveColumns(WholeColumns):
             own = pa.schema([_field(archive, name) for name in member_names(archive)])
         return cls(path, own, size_bytes(path))
 
+    @classmethod
+    def described(cls, path: str) -> ColumnSource:
+        """Open an archive of arrays, or of a sparse matrix that SciPy has saved."""
+        return SparseColumns.find(path) or cls.open(path, TableOptions())
+
     def _table(self, names: Sequence[str]) -> pa.Table:
         with opened_archive(self.path) as archive:
             columns = [read_member(archive, name) for name in names]
@@ -386,6 +394,16 @@ class ArchiveColumns(WholeColumns):
                     "expected one dimension, of equal length"
                 )
         return pa.table([arrow_array(column) for column in columns], list(names))
+
+
+@dataclass(frozen=True)
+class ArchiveSplits(TableSplits):
+    """Splits of .npz archives, as tables of equally long arrays, or of the entries of a sparse matrix."""
+
+    name = "npz"
+    unit = "bytes"
+    source = ArchiveColumns
+    suffixes = source.suffixes
 
 
 def arrow_type_of(dtype: np.dtype[Any]) -> pa.DataType:

@@ -21,9 +21,9 @@ from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile, File, held, input_errors, opened, size_bytes, unpacked_bytes
 from ripieno.input import lines
 from ripieno.input.columns.delimited import Dialect, line_of, number_types, parse_error_text, read_table, sniff
-from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type, nbytes
-from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
+from ripieno.input.columns.source import ColumnSource, FormatOptions, TableOptions, nbytes
 from ripieno.input.cuts import grouped, piece_size
+from ripieno.input.split import Range, Split, arrow_type
 
 #: Text that is parsed at once. It stays in the caches between reading and parsing.
 WINDOW_BYTES = 4 << 20
@@ -108,6 +108,7 @@ class Csv:
     thousands: str | None = None
 
     name = "csv"
+    suffixes = CsvColumns.suffixes
     unit = "bytes"
     block_bytes = 8 << 20
 
@@ -149,12 +150,12 @@ class Csv:
             cuts = grouped((len(text) for _, text in pieces), length, count)
         return [(self.body + start, self.body + stop, stop - start) for start, stop in cuts]
 
-    def read(self, split: FilePart) -> pa.Table:
+    def read(self, split: Split) -> pa.Table:
         """Return all records."""
         tables = list(held(split.path, self.blocks(split, max(split.size_bytes, 1)), nbytes))
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
-    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[pa.Table]:
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
         """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
         place = split.place()
         with split.opened(place) as file, input_errors(place):
@@ -164,11 +165,11 @@ class Csv:
                 if len(table):
                     yield table
 
-    def empty(self, split: FilePart) -> pa.Table:
+    def empty(self, split: Split) -> pa.Table:
         """Return a table of no rows."""
         return self.schema.empty_table()
 
-    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the range of the split."""
         return ((split.start, split.stop),)
 

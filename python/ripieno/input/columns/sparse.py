@@ -16,7 +16,7 @@ from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.npy import check_sparse_format, member_names, opened_archive, read_member, read_sparse
 from ripieno.files.sources import size_bytes, suffix
-from ripieno.input.columns.source import TableOptions, WholeColumns
+from ripieno.input.columns.source import TableOptions, TableSplits, WholeColumns
 
 
 @dataclass(frozen=True)
@@ -71,3 +71,13 @@ class SparseColumns(WholeColumns):
         entries = self.matrix().tocoo()
         columns = (entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data.astype(np.float64))
         return pa.table(columns[: len(self.own)], schema=self.own).select(list(names))
+
+
+@dataclass(frozen=True)
+class MarketSplits(TableSplits):
+    """Splits of MatrixMarket files, as tables of their entries."""
+
+    name = "mtx"
+    unit = "bytes"
+    source = SparseColumns
+    suffixes = source.suffixes
