@@ -152,7 +152,7 @@ class Csv:
 
     def read(self, split: Split) -> pa.Table:
         """Return all records."""
-        tables = list(held(split.path, self.blocks(split, max(split.size_bytes, 1)), nbytes))
+        tables = list(held(split.path, self.blocks(split, WINDOW_BYTES), nbytes))
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
