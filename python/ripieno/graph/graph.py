@@ -77,8 +77,8 @@ class Files:
         """Return the edges in this rank's share of the bytes of all files."""
         start_s = time.perf_counter()
         sizes = [file.size_bytes for file in self.files]
-        shares = [(self.files[at], share) for at, share in file_shares(sizes, rank, world_size)]
-        parts = [file.read(*share.of(file.source.size)) for file, share in shares]
+        units = [file.source.size for file in self.files]
+        parts = [self.files[at].read(*range) for at, *range in file_shares(sizes, units, rank, world_size)]
         edges, took = Edges.joined(parts, weighted=self.weighted), duration_text(time.perf_counter() - start_s)
         logger.info("rank %d of %d has read %d edges of %d files in %s", rank, world_size, len(edges), len(parts), took)
         return edges

@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import IO
 
 from ripieno.errors import InputError
+from ripieno.files.sources import EmptyFile
 
 #: Bytes of a line that are searched together for its end.
 PIECE_BYTES = 1 << 20
+UTF8_BOM = b"\xef\xbb\xbf"
 #: The longest line or record. A small compressed file can unpack to a line of any length.
 RECORD_BYTES_MAX = 1 << 30
 NO_END = "{path}: a quote in a record from byte {begin:,} on has no end; quotes inside quotes are doubled"
@@ -63,6 +65,29 @@ def line(path: str, file: IO[bytes], read_bytes: int = 0) -> bytes:
     if len(found) + read_bytes > RECORD_BYTES_MAX:
         raise InputError(f"{path}: a line or record has more than {RECORD_BYTES_MAX:,} bytes, which are read at once")
     return found
+
+
+def first_line(path: str, file: IO[bytes], limit_bytes: int, comments: tuple[bytes, ...] = ()) -> tuple[int, bytes]:
+    """Return the offset and the bytes, up to a limit, of the first line that is neither blank nor a comment.
+
+    A byte order mark is skipped. The file is left behind the line.
+
+    Raises
+    ------
+    EmptyFile
+        There is no such line.
+    """
+    begin, in_comment = 0, False
+    while found := file.readline(limit_bytes):
+        mark_bytes = len(UTF8_BOM) if begin == 0 and found.startswith(UTF8_BOM) else 0
+        found = found[mark_bytes:]
+        in_comment = in_comment or found.lstrip().startswith(comments)
+        if found.strip() and not in_comment:
+            return begin + mark_bytes, found
+        begin += mark_bytes + len(found)
+        # A longer line arrives in pieces.
+        in_comment = in_comment and not found.endswith(b"\n")
+    raise EmptyFile(f"{path} is empty")
 
 
 def record_start(file: IO[bytes], at: int, body: int) -> int:

@@ -157,11 +157,13 @@ class Csv:
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
         """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
-        place = split.place()
+        place, schema, hint = split.place(), self.schema, f"; name its type, as in {TYPES_HINT}"
+        names = tuple(name for name, _ in self.types)
+        dialect = Dialect(self.delimiter, names, False, self.body, decimal=self.decimal, thousands=self.thousands)
         with split.opened(place) as file, input_errors(place):
             stop = sys.maxsize if split.compression else split.stop
             for begin, text in lines.records(place, file, max(split.start, self.body), stop, block_bytes):
-                table = self._table(place, split.compression, begin, text)
+                table = read_table(text, begin, dialect, schema, place, split.compression, hint=hint)
                 if len(table):
                     yield table
 
@@ -178,12 +180,6 @@ class Csv:
         """Return the schema of the columns to read."""
         types = dict(self.types)
         return pa.schema([(name, arrow_type(types[name])) for name in self.columns or types])
-
-    def _table(self, path: str, compression: str | None, begin: int, text: bytes) -> pa.Table:
-        names = tuple(name for name, _ in self.types)
-        dialect = Dialect(self.delimiter, names, False, self.body, decimal=self.decimal, thousands=self.thousands)
-        hint = f"; name its type, as in {TYPES_HINT}"
-        return read_table(text, begin, dialect, self.schema, path, compression, hint=hint)
 
 
 def of_same_types(formats: Sequence[Csv]) -> list[Csv]:

@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import input_errors, opened
+from ripieno.files.sources import EmptyFile, input_errors, opened
 from ripieno.input import lines
 from ripieno.input.columns.source import IGNORE_HINT, MISSING_HINT, TableOptions
 
-UTF8_BOM = b"\xef\xbb\xbf"
 DELIMITERS = ",;\t"
 #: Fields that mean a missing value, in lower case. "nan" is also a number.
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none", "nan")
@@ -131,27 +130,16 @@ def sniff(
         either a header or values.
     """
     with opened(path, compression) as file, input_errors(path):
-        start = len(UTF8_BOM) if file.read(len(UTF8_BOM)) == UTF8_BOM else 0
-    with opened(path, compression) as file, input_errors(path):
-        file.read(start)
-        text = b""
-        is_comment = False
-        while line := file.readline(FIRST_RECORD_BYTES):
-            is_comment = is_comment or (has_comments and line.lstrip().startswith((b"#", b"%")))
-            if line.strip() and not is_comment:
-                text = line
-                break
-            start += len(line)
-            # A longer line arrives in pieces.
-            is_comment = is_comment and not line.endswith(b"\n")
-        if not text:
+        try:
+            start, text = lines.first_line(path, file, FIRST_RECORD_BYTES, (b"#", b"%") if has_comments else ())
+        except EmptyFile:
             return None
         marks = delimiter or "".join(mark for mark in DELIMITERS if mark not in (options.decimal, options.thousands))
         while _is_open(head := next(filter(bytes.strip, _records(text, marks))), marks):
             more = file.read(max(len(text), SAMPLE_BYTES))
             if not more or len(text) > FIRST_RECORD_BYTES:
                 raise InputError(lines.NO_END.format(path=path, begin=start))
-            text += more + file.readline()
+            text += more + lines.line(path, file)
         sample = file.read(SAMPLE_BYTES)
     start += text.index(head)
     below = text[text.index(head) + len(head) :] + sample

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 import ripieno._native as _native
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes, unpacked_bytes
+from ripieno.files.sources import File, input_errors, opened, size_bytes, unpacked_bytes
 from ripieno.input import lines
-from ripieno.input.columns.delimited import QUOTED_CHARACTERS, UTF8_BOM, is_number, line_of
+from ripieno.input.columns.delimited import QUOTED_CHARACTERS, is_number, line_of
 from ripieno.input.columns.source import ColumnSource, TableOptions
 
 WINDOW_BYTES = 32 << 20
@@ -73,20 +73,11 @@ def has_names(path: str) -> bool:
 
 
 def _first_line(file: File) -> tuple[int, bytes]:
-    """Return the byte offset of the text after a byte order mark, and the first line that is not a comment."""
+    """Return the byte offset and the beginning of the first line that is not a comment."""
     with opened(file.path, file.compression) as stream, input_errors(file.path):
-        begin, in_comment, at_start = 0, False, True
-        while line := stream.readline(FIRST_LINE_BYTES):
-            if at_start and line.startswith(UTF8_BOM):
-                begin, line = len(UTF8_BOM), line.removeprefix(UTF8_BOM)
-            at_start = False
-            in_comment = in_comment or line.lstrip().startswith(COMMENTS)
-            if line.strip() and not in_comment:
-                try:
-                    line.decode()
-                except UnicodeDecodeError:
-                    raise InputError(f"{file.path} is not text") from None
-                return begin, line
-            # A longer line arrives in pieces.
-            in_comment = in_comment and not line.endswith(b"\n")
-    raise EmptyFile(f"{file.path} is empty: it has no line with an edge")
+        begin, line = lines.first_line(file.path, stream, FIRST_LINE_BYTES, COMMENTS)
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        raise InputError(f"{file.path} is not text") from None
+    return begin, line

@@ -206,10 +206,9 @@ class Dataset:
         blocks, pieces = [], []
         by_rows = self.row_count is not None
         lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
-        for at, share in file_shares(lengths, rank, world_size):
+        # A file with a known row count among text files is cut in proportion to its bytes.
+        for at, start, stop in file_shares(lengths, [file.size for file in self.files], rank, world_size):
             file = self.files[at]
-            # A file with a known row count among text files is cut in proportion to its bytes.
-            start, stop = share.of(file.size)
             if start < stop:
                 block, row_numbers = self._without_missing(file.read(start, stop))
                 blocks.append(block)

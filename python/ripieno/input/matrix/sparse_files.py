@@ -53,9 +53,8 @@ class LibsvmFiles:
         """
         tables = [LISTS.empty_table()] if self.rows is None else [self.rows]
         lengths = [size_bytes(file.path) for file in self.files] if self.rows is None else []
-        for at, share in file_shares(lengths, rank, world_size):
-            file = self.files[at]
-            tables.append(file.read(*share.of(file.size), LISTS))
+        for at, start, stop in file_shares(lengths, [file.size for file in self.files], rank, world_size):
+            tables.append(self.files[at].read(start, stop, LISTS))
         labels, indices, values = (
             pa.concat_arrays([pa.array([], column.type), *column.chunks]) for column in pa.concat_tables(tables).columns
         )
