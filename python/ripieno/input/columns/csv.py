@@ -158,8 +158,8 @@ class Csv:
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
         """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
         place, schema, hint = split.place(), self.schema, f"; name its type, as in {TYPES_HINT}"
-        names = tuple(name for name, _ in self.types)
-        dialect = Dialect(self.delimiter, names, False, self.body, decimal=self.decimal, thousands=self.thousands)
+        numbers = TableOptions(decimal=self.decimal, thousands=self.thousands)
+        dialect = Dialect(self.delimiter, tuple(dict(self.types)), False, self.body, options=numbers)
         with split.opened(place) as file, input_errors(place):
             stop = sys.maxsize if split.compression else split.stop
             for begin, text in lines.records(place, file, max(split.start, self.body), stop, block_bytes):

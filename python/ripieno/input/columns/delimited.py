@@ -11,7 +11,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 import pyarrow as pa
@@ -68,10 +68,8 @@ class Dialect:
         Byte offset of the first record after the header, in the decompressed text.
     quote : str
         The quote character; empty if there is none.
-    decimal, thousands
-        The characters of numbers, as in `TableOptions`.
-    all_missing
-        Whether all codes for missing values are read as such; otherwise only those of Arrow.
+    options : TableOptions
+        The characters of numbers, and whether all codes for missing values are read as such, or only those of Arrow.
     has_comments
         Whether lines that begin with # or % are skipped, unless their first column is not read.
     """
@@ -81,9 +79,7 @@ class Dialect:
     has_header: bool
     body: int
     quote: str = '"'
-    decimal: str = "."
-    thousands: str | None = None
-    all_missing: bool = False
+    options: TableOptions = field(default_factory=TableOptions)
     has_comments: bool = False
 
     @property
@@ -167,10 +163,7 @@ def sniff(
         top, *lower = ([plain(field, options) for field in row] for row in (fields, *rows))
         header = _is_header(path, top, lower, first, rest)
     names = tuple(fields) if header else tuple(f"f{at}" for at in range(len(fields)))
-    return Dialect(
-        mark, names, header, start + len(head) * header, decimal=options.decimal, thousands=options.thousands,
-        all_missing=options.missing is not None, has_comments=has_comments,
-    )  # fmt: skip
+    return Dialect(mark, names, header, start + len(head) * header, options=options, has_comments=has_comments)
 
 
 def read_table(
@@ -205,7 +198,7 @@ def read_table(
 def _parsed(
     text: bytes, begin: int, dialect: Dialect, types: pa.Schema, path: str, compression: str | None, hint: str
 ) -> pa.Table:
-    grouped = [each.name for each in types if dialect.thousands and _is_numeric_type(each.type)]
+    grouped = [each.name for each in types if dialect.options.thousands and _is_numeric_type(each.type)]
     read_as = pa.schema([each.with_type(pa.string()) if each.name in grouped else each for each in types])
     try:
         table = pa.csv.read_csv(
@@ -221,8 +214,8 @@ def _parsed(
             pa.csv.ConvertOptions(
                 column_types=read_as,
                 include_columns=types.names,
-                decimal_point=dialect.decimal,
-                null_values=_MISSING_CODES if dialect.all_missing else None,
+                decimal_point=dialect.options.decimal,
+                null_values=None if dialect.options.missing is None else _MISSING_CODES,
                 strings_can_be_null=bool(grouped),
             ),
         )
@@ -242,10 +235,9 @@ def _parsed(
 def number_types(table: pa.Table, dialect: Dialect) -> pa.Schema:
     """Return the types of columns. Strings that are numbers with thousands separators become float64."""
     fields = []
-    for field in table.schema:
-        is_text = pa.types.is_string(field.type)
-        fits = is_text and _without_separators(table[field.name], pa.float64(), dialect)[1] is None
-        fields.append(field.with_type(pa.float64()) if fits else field)
+    for each in table.schema:
+        fits = pa.types.is_string(each.type) and _without_separators(table[each.name], pa.float64(), dialect)[1] is None
+        fields.append(each.with_type(pa.float64()) if fits else each)
     return pa.schema(fields)
 
 
@@ -290,14 +282,14 @@ def _without_separators(
     column: pa.ChunkedArray, kind: pa.DataType, dialect: Dialect
 ) -> tuple[pa.ChunkedArray, int | None]:
     """Convert texts with thousands separators to numbers. Also return the index of the first text that is no number."""
-    separator, point = re.escape(dialect.thousands or ""), re.escape(dialect.decimal)
+    separator, point = re.escape(dialect.options.thousands or ""), re.escape(dialect.options.decimal)
     form = rf"^\s*[+-]?(\d{{1,3}}({separator}\d{{3}})+|\d*)({point}\d*)?([eE][+-]?\d+)?\s*$"
     wrong = pc.index(pc.match_substring_regex(column, form), False).as_py()
     if wrong >= 0:
         return column, wrong
-    plain = pc.replace_substring(pc.utf8_trim_whitespace(column), dialect.thousands, "")
+    plain = pc.replace_substring(pc.utf8_trim_whitespace(column), dialect.options.thousands, "")
     try:
-        return pc.replace_substring(plain, dialect.decimal, ".").cast(kind), None
+        return pc.replace_substring(plain, dialect.options.decimal, ".").cast(kind), None
     except pa.ArrowInvalid:
         fits = [text is None or (is_number(text) and pa.types.is_floating(kind)) for text in plain.to_pylist()]
         return column, fits.index(False) if False in fits else 0
@@ -309,7 +301,7 @@ def _misfit_text(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> 
     missing = ", a missing value" if is_missing(found) else ""
     if not hint and missing:
         hint = MISSING_HINT
-    elif not hint and dialect.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
+    elif not hint and dialect.options.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
         hint = "; for a decimal comma, pass decimal=','"
     elif not hint and len(names) > 1:
         hint = IGNORE_HINT.format(name=names[at])
