@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import gzip
 import os
 import signal
 import subprocess
@@ -24,7 +25,8 @@ from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.checkpoints.iterations import NO_CHECKPOINTS
 from ripieno.input import cutting
 from ripieno.kernels import scatter, solve_factors
-from scipy.sparse import coo_matrix, csr_array, csr_matrix
+from scipy.io import mmwrite
+from scipy.sparse import coo_matrix, csr_array, csr_matrix, save_npz
 from sklearn.base import clone
 from varied import exhaustively
 
@@ -464,6 +466,28 @@ def test_ids_of_strings_that_end_in_nul_are_refused_and_whole_fractions_are_ids(
         rp.ALS(rank=1).fit((["a", "a\0", "b"], ["x", "y", "x"], [1.0, 2, 3]))
     model = rp.ALS(rank=1, random_state=0).fit(([1.0, 2.0], pd.Categorical([7, 9]), [1.0, 2]))
     assert (model.user_ids_.tolist(), model.item_ids_.tolist()) == ([1, 2], [7, 9])
+
+
+@pytest.mark.parametrize("name", ["r.npz", "r.mtx", "r.mtx.gz", "columns.npz"])
+def test_sparse_matrices_and_arrays_in_files_are_ratings(name, tmp_path, world):
+    matrix = coo_matrix((np.arange(1.0, 8.0), (np.arange(7) % 4, np.arange(7) % 3)), (5, 4))
+    if name == "r.npz":
+        save_npz(tmp_path / name, matrix)
+    elif name == "columns.npz":
+        np.savez_compressed(tmp_path / name, rating=matrix.data, item_id=matrix.col, user=matrix.row)
+    else:
+        mmwrite(tmp_path / "r.mtx", matrix)
+        content = (tmp_path / "r.mtx").read_bytes()
+        (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    options = {"rank": 2, "max_iter": 2, "random_state": 0}
+    expected = rp.ALS(**options).fit((matrix.row, matrix.col, matrix.data))
+    found = rp.ALS(**options, engine=world(2)).fit(tmp_path / name)
+    assert (found.objective_, found.user_ids_.tolist()) == (
+        pytest.approx(expected.objective_),
+        expected.user_ids_.tolist(),
+    )
+    with pytest.raises(rp.InputError, match="entries of a matrix: expected rows"):
+        rp.KMeans(2).fit(rp.input.splits(tmp_path / name))
 
 
 def test_fractional_ratings_beyond_the_sample_of_a_file_are_read(tmp_path, monkeypatch):

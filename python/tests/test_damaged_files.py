@@ -35,13 +35,14 @@ from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.checkpoints.folder import MANIFEST, CheckpointContents, Checkpoints
 from ripieno.cli import main
 from ripieno.cli.options import read_numbers
+from ripieno.files.sources import File
 from ripieno.graph.graph import open_graph
 from ripieno.input import TableFiles, open_partitions
 from ripieno.input.columns import TableOptions
 from ripieno.input.columns.delimited import sniff
+from ripieno.input.formats import fasta
 from ripieno.input.matrix import open_source
-from ripieno.input.matrix.libsvm import LibsvmFiles
-from ripieno.input.matrix.sparse_files import SparseFiles
+from ripieno.input.matrix.sparse_files import LibsvmFiles, SparseFiles
 from ripieno.simulation import link_costs, replay
 from ripieno.sparse import packets
 from ripieno.topology import rack_names
@@ -313,6 +314,63 @@ def test_a_malicious_file_runs_no_code_and_takes_little_memory(reader: FileReade
         assert taken_bytes <= MEMORY_BYTES_MAX, (content[:40], taken_bytes)
     assert not marker.exists()
     assert [each.name for each in tmp_path.rglob("*") if each.name in ("x.npy", "data.npy", "secret")] == []
+
+
+def text_split(path: Path) -> Any:
+    return rp.input.splits(path)[0]
+
+
+#: A repeated record of a file of each kind of text, and its reader.
+LARGE = {
+    "rows.csv": (b"1,2\n", rows),
+    "rows.txt": (b"p 0 0 1 2\n", rows),
+    "rows.npy": (saved(np.save, np.zeros((1 << 17, 3)))[:-1], rows),
+    "rows.mtx": (saved(scipy.io.mmwrite, np.zeros((1 << 17, 3))), rows),
+    "edges.txt": (b"1 2\n", edges),
+    "edges.csv": (b"1,2\n", edges),
+    "rows.svm": (b"1 1:0.5\n", lambda path: LibsvmFiles.open(path).read_share(0, 1)),
+    "ratings.csv": (b"1,2,3\n", triples),
+    "letters.fasta": (b">a\nACGT\n", lambda path: list(fasta.sequences(File(str(path), path.stat().st_size)))),
+    "lines.log": (b"word\n", lambda path: text_split(path).read()),
+    "lines.csv": (b"1,2\n", lambda path: text_split(path).read()),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_small_file_that_unpacks_to_more_than_the_memory_is_named(name: str, tmp_path, monkeypatch):
+    record, read = LARGE[name]
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(gzip.compress(record * (1 if len(record) > 99 else 1 << 18), 1))
+    monkeypatch.setattr("ripieno.files.sources.UNCHECKED_BYTES", 1 << 16)
+    monkeypatch.setattr("ripieno.files.sources.available_bytes", lambda: 1 << 17)
+    with pytest.raises(rp.InputError, match=f"{name}.*take more than the 131,072 bytes of memory"):
+        read(path)
+
+
+@pytest.mark.parametrize("name", ["lines.csv", "lines.log", "rows.csv", "rows.svm", "edges.txt", "letters.fasta"])
+def test_a_line_that_unpacks_to_more_than_the_longest_record_is_named(name: str, tmp_path, monkeypatch):
+    path = tmp_path / f"{name}.gz"
+    long = b" 7" if name.endswith(("svm", "txt")) else b'"' if name.endswith("csv") else b"A"
+    path.write_bytes(gzip.compress(LARGE[name][0] * 9 + long * (1 << 18), 1))
+    monkeypatch.setattr("ripieno.input.lines.RECORD_BYTES_MAX", 1 << 16)
+    for module in ("csv", "edges", "libsvm"):
+        monkeypatch.setattr(f"ripieno.input.columns.{module}.WINDOW_BYTES", 1 << 5)
+    with pytest.raises(rp.InputError, match=f"{name}.*a line or record has more than 65,536 bytes"):
+        LARGE[name][1](path)
+
+
+@pytest.mark.parametrize("name", ["lines.csv.zst", "lines.log.gz"])
+def test_blocks_of_compressed_text_take_bounded_memory(name: str, tmp_path):
+    path, count = tmp_path / name, 1 << 21
+    path.write_bytes(pa.compress(b"1,2\n" * count, "zstd" if name.endswith("zst") else "gzip", asbytes=True))
+    split = text_split(path)
+    tracemalloc.start()
+    try:
+        sizes = [len(block) for block in split.blocks(1 << 16)]
+        taken_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert sum(sizes) == count * (1 if "csv" in name else 4) and taken_bytes < 3 << 20
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 
 import networkx as nx
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 import scipy.sparse
+from ripieno.algorithms.same_call import value_of
 from ripieno.graph import Graph, load
 from ripieno.graph.edges import Edges
 from varied import exhaustively
@@ -90,8 +92,8 @@ def expected(weights=None):
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_every_edge_is_read_once_for_any_number_of_workers(name, tmp_path, monkeypatch):
-    monkeypatch.setattr("ripieno.graph.text.COMPRESSED_WINDOW_BYTES", 100)
-    monkeypatch.setattr("ripieno.graph.text.WINDOW_BYTES", 64)
+    monkeypatch.setattr("ripieno.input.columns.csv.WINDOW_BYTES", 100)
+    monkeypatch.setattr("ripieno.input.columns.edges.WINDOW_BYTES", 64)
     PLAIN[name](tmp_path / name)
     graph = Graph(tmp_path / name)
     assert not graph.weighted
@@ -110,6 +112,14 @@ def test_weights_are_read_beside_their_edges(name, tmp_path):
     else:
         with pytest.raises(rp.InputError, match="weighted=True"):
             Graph(tmp_path / name).read_share(0, 1)
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_ranks_can_compare_graphs_in_files(name, tmp_path):
+    PLAIN[name](tmp_path / name)
+    shutil.copytree(tmp_path, tmp_path / "other")
+    digests = [value_of(Graph(folder / name)).digest for folder in (tmp_path, tmp_path, tmp_path / "other")]
+    assert None not in digests and digests[0] == digests[1] != digests[2]
 
 
 def test_several_files_are_one_graph(tmp_path):

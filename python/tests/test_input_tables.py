@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import pickle
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -18,11 +20,12 @@ import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
+from ripieno.graph import graph
 from ripieno.input import TableFiles, cutting, divide, splits
-from ripieno.input.columns import TableOptions
+from ripieno.input.columns import TableOptions, arrays
+from ripieno.input.columns.libsvm import LibsvmText
 from ripieno.input.columns.parquet import ParquetColumns
-from ripieno.input.formats import arrays
-from ripieno.input.matrix import open_source
+from ripieno.input.matrix import dataset, open_source
 from varied import exhaustively
 
 COUNTS = range(1, 21)
@@ -501,7 +504,10 @@ def test_an_unknown_file_name_is_reported_with_the_known_suffixes(tmp_path, name
         with pytest.raises(rp.InputError, match=rf"{name}: unknown suffix {end}, .*\.npy.*format="):
             make(tmp_path / name)
     assert main(["split", str(tmp_path / name), "-p", "1", "-o", str(tmp_path / "parts")]) == 2
-    assert "or name the format: format=text, csv, npy, parquet, arrow, binary; records of" in capsys.readouterr().err
+    assert (
+        "or name the format: format=text, csv, npy, parquet, arrow, npz, mtx, binary; records of"
+        in capsys.readouterr().err
+    )
     unknown = rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*or pass format=text, csv"
     with pytest.raises(rp.InputError, match=f"{name} is no partition file" if end == ".json" else unknown):
         rp.Graph(tmp_path / name)
@@ -607,3 +613,21 @@ def test_folders_are_read_recursively_unless_files_lie_beside_them(tmp_path):
     with pytest.raises(rp.InputError, match=r"expected .*sales/\*\.\* for the files, or .*sales/\*\*/\*\.\* for all"):
         splits(tmp_path / "sales")
     assert len(splits(f"{tmp_path}/sales/*.*")) == 1 and len(splits(f"{tmp_path}/sales/**/*.*")) == 3
+
+
+def test_the_page_says_which_formats_each_reader_takes():
+    """A suffix may have several rows. A reader takes it unless all of them say no."""
+    page = (Path(__file__).parents[2] / "docs/input.md").read_text()
+    readers = {
+        "rows of estimators": {*dataset.SUFFIXES, *LibsvmText.suffixes},
+        "graphs": {*graph.SUFFIXES},
+        "ratings": {suffix for suffix, format in cutting.SUFFIXES.items() if format in cutting.TABLES},
+        "splits": {*cutting.SUFFIXES} - {".text", ".log", ".md", ".jsonl", ".ndjson"},
+    }
+    listed = {name: set() for name in readers}
+    for row in re.findall(r"^\| (?:\.|raw|FASTA|Arrow).*$", page.partition("### Memory")[0], re.MULTILINE):
+        kind, *cells = row.strip("| ").split(" | ")
+        for name, cell in zip(readers, cells, strict=True):
+            no_suffix = {""} if "no suffix" in kind else set()
+            listed[name] |= {*re.findall(r"(?<![\w`])\.\w+", kind.split(":")[0]), *no_suffix} if cell != "no" else set()
+    assert listed == readers

@@ -19,7 +19,7 @@ from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions
 from ripieno.files.results import save_array
 from ripieno.input.matrix import open_source
-from ripieno.input.matrix.libsvm import LibsvmFiles
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 from varied import exhaustively
 
 X = np.random.default_rng(0).random((23, 5)).astype(np.float32)
@@ -378,7 +378,7 @@ def test_paths_are_relative_to_the_directory_of_the_call(tmp_path, monkeypatch):
         assert open_source(name).names == [expected]
         assert [part.path for part in rp.input.splits(name)] == [expected]
     assert rp.Graph("g.txt").names == [str(tmp_path / "g.txt")]
-    assert LibsvmFiles.open("s.libsvm").paths == (str(tmp_path / "s.libsvm"),)
+    assert LibsvmFiles.open("s.libsvm").name == str(tmp_path / "s.libsvm")
     assert ratings.opened("r.csv", None).paths == (str(tmp_path / "r.csv"),)
     assert rp.KMeans(1, checkpoint="kept")._checkpoint_options().folder == str(tmp_path / "kept")
 

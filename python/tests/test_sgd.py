@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import gzip
 import pickle
 
 import numpy as np
@@ -12,7 +13,8 @@ from ripieno.algorithms.sgd import estimator as sgd
 from ripieno.algorithms.sgd.program import _epochs_without_improvement
 from ripieno.algorithms.sgd.rows import hashed
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
-from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.input.matrix import InMemorySparse
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 from scipy.sparse import csr_matrix, random_array, vstack
 from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file, load_digits
@@ -176,22 +178,25 @@ def test_every_line_of_a_file_is_read_once_for_any_division(tmp_path):
     lines = [f"{number % 2} {number + 1}:{number}.5 900:2 # a note\n" for number in range(9)]
     (tmp_path / "a").write_text("".join(lines[:5]))
     (tmp_path / "b").write_text("".join(lines[5:]).rstrip("\n"))
-    files = LibsvmFiles.open([tmp_path / "a", tmp_path / "b"])
+    (tmp_path / "c.gz").write_bytes(gzip.compress(b""))
+    (tmp_path / "b.gz").write_bytes(gzip.compress((tmp_path / "b").read_bytes()))
+    (tmp_path / "b").unlink()
+    files = LibsvmFiles.open(tmp_path / "*")
     whole_file = files.read_share(0, 1)
-    assert whole_file.matrix.shape[0] == len(lines)
+    assert whole_file.points.shape[0] == len(lines)
 
     for world_size in (2, 3, 20, 100):
         shares = [files.read_share(rank, world_size) for rank in range(world_size)]
-        assert (vstack([share.matrix for share in shares]) != whole_file.matrix).nnz == 0
+        assert (vstack([share.points for share in shares]) != whole_file.points).nnz == 0
         np.testing.assert_array_equal(np.concatenate([share.labels for share in shares]), whole_file.labels)
 
 
 def test_rows_in_memory_are_divided_evenly():
     X, y = sparse_rows(10)
-    shares = [InMemoryRows.of(X, y).read_share(rank, 3) for rank in range(3)]
+    shares = [InMemorySparse.of(X, y).read_share(rank, 3) for rank in range(3)]
 
     assert [len(share.labels) for share in shares] == [3, 3, 4]
-    assert (vstack([share.matrix for share in shares]) != X).nnz == 0
+    assert (vstack([share.points for share in shares]) != X).nnz == 0
 
 
 @everywhere
@@ -328,8 +333,6 @@ def test_wrong_files_are_reported(tmp_path, text, message):
         rp.SparseSGD().fit(tmp_path / "rows")
     with pytest.raises(rp.InputError, match="does not exist"):
         rp.SparseSGD().fit(tmp_path / "nothing")
-    with pytest.raises(rp.InputError, match="unpack it first"):
-        rp.SparseSGD().fit(tmp_path / "rows.gz")
 
 
 def test_the_example_of_the_documentation_runs():

@@ -27,24 +27,22 @@ def test_all_of_every_file_is_read_once_by_ranks_in_order(lengths, scale):
     for world_size in WORLD_SIZES:
         found = {at: [] for at in range(len(lengths))}
         for rank in range(world_size):
-            for at, share in file_shares(lengths, rank, world_size):
+            for at, *share in file_shares(lengths, [length // scale for length in lengths], rank, world_size):
                 found[at].append(share)
 
         for at, length in enumerate(lengths):
-            ranges = [share.of(length // scale) for share in found[at]]
+            ranges = found[at]
             cuts = [start for start, _ in ranges] + [stop for _, stop in ranges[-1:]]
             assert cuts == sorted(cuts)
             assert all(before[1] == after[0] for before, after in pairwise(ranges))
             assert (cuts[0], cuts[-1]) == (0, length // scale) if length else not ranges
-            readers = [(share.reader, share.reader_count) for share in found[at]]
-            assert readers == [(reader, len(ranges)) for reader in range(len(ranges))]
 
 
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_ranks_get_as_many_bytes_as_of_one_file(lengths):
     for world_size in WORLD_SIZES:
         for rank in range(world_size):
-            ranges = [share.of(lengths[at]) for at, share in file_shares(lengths, rank, world_size)]
+            ranges = [share for _, *share in file_shares(lengths, lengths, rank, world_size)]
 
             start, stop = even_range(sum(lengths), rank, world_size)
             assert sum(last - first for first, last in ranges) == stop - start

@@ -9,7 +9,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory
-from ripieno.input.matrix.libsvm import LibsvmFiles
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
 
@@ -19,8 +19,7 @@ from ripieno.files.frames import arrow_stream_as_table, is_list, list_column, li
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, TableFiles
 from ripieno.input.matrix import BinaryFiles, Dataset, InMemorySparse, RowsInMemory, is_path_like, open_source
-from ripieno.input.matrix.libsvm import LibsvmFiles
-from ripieno.input.matrix.sparse_files import SparseFiles
+from ripieno.input.matrix.sparse_files import LibsvmFiles, SparseFiles
 from ripieno.wire.arrays import check_unmasked
 
 POINT_DTYPES = [np.float64, np.float32, np.uint8]
@@ -66,7 +65,7 @@ def open_rows_or_sparse(
         accept_large_sparse=True,
         ensure_min_samples=min_rows if reset else 1,
     )
-    return InMemorySparse.of(csr_matrix(matrix))
+    return InMemorySparse.of(matrix)
 
 
 def _sparse_files(X: Input) -> SparseFiles | None:

@@ -357,7 +357,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
         raise _NotComparable
     if isinstance(value, bool | np.bool_):
         yield repr(bool(value)).encode()
-    elif isinstance(value, str | bytes | ModuleType) or value is None:
+    elif isinstance(value, str | bytes | ModuleType | np.dtype | pa.Schema) or value is None:
         yield repr(value).encode(errors="surrogatepass")
     elif isinstance(value, int | float | np.integer | np.floating):
         # Equal numbers of different types count as equal parameters.

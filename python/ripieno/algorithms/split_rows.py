@@ -23,9 +23,10 @@ from ripieno.graph import Graph
 from ripieno.graph.split_edges import SplitEdges
 from ripieno.input import Split, assign
 from ripieno.input.columns import TableOptions
+from ripieno.input.columns.libsvm import LISTS, LibsvmText
 from ripieno.input.columns.patches import PatchText
 from ripieno.input.columns.source import INDEX_NAMES
-from ripieno.input.matrix.libsvm import LibsvmTexts
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 from ripieno.input.matrix.tables import TableRows
 from ripieno.input.partitions import splits_of
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
+#: Formats whose splits are tables of the entries of a matrix, or of arrays, not rows.
+ENTRIES = ("npz", "mtx")
 #: Values, on the ranks, of parameters that apply only to the calling estimator.
 _CALLER_DEFAULTS = {
     "workers": 1,
@@ -84,11 +87,11 @@ def read(splits: Sequence[Split], *, libsvm: bool) -> tuple[Any, list[int]]:
         return None, counts
     if len({type(part) for part in nonempty}) > 1:
         raise InputError(f"{splits[0]} and others are of different formats: expected splits of one format")
-    if len(nonempty) == 1:
-        return nonempty[0], counts
-    if isinstance(nonempty[0], LibsvmTexts):
-        return LibsvmTexts.joined(nonempty), counts
-    return pa.concat_tables(nonempty) if isinstance(nonempty[0], pa.Table) else np.concatenate(nonempty), counts
+    rows = nonempty[0]
+    if len(nonempty) > 1:
+        rows = pa.concat_tables(nonempty) if isinstance(rows, pa.Table) else np.concatenate(nonempty)
+    is_text = libsvm and splits[0].format.name == "text"
+    return LibsvmFiles(tuple(LibsvmText(split.path, LISTS, 0) for split in splits), rows) if is_text else rows, counts
 
 
 def without_target(X: Any, name: str) -> tuple[Any, Any]:
@@ -107,23 +110,22 @@ def without_target(X: Any, name: str) -> tuple[Any, Any]:
 
 def _rows(split: Split, *, libsvm: bool) -> Any:
     if split.format.name == "text":
-        return LibsvmTexts.of(split.read(), split.path) if libsvm else _patches(split)
+        kind: type[LibsvmText] | type[PatchText] = LibsvmText if libsvm else PatchText
+        try:
+            source = kind.open(split.place(), TableOptions())
+        except EmptyFile:
+            return np.empty((0, 0))
+        # A split of compressed text contains the whole text.
+        stop = split.stop if source.compression is None else source.size
+        if isinstance(source, LibsvmText):
+            return source.read(split.start, stop, LISTS)
+        return TableRows.of(source, TableOptions()).read(split.start, stop)
+    if split.format.name in ENTRIES:
+        raise InputError(f"{split.path} is read as {split.format.name}, entries of a matrix: expected rows")
     rows = split.read()
     if isinstance(rows, pa.Table):
         return rows.drop_columns([name for name in INDEX_NAMES if name in rows.column_names])
     return rows
-
-
-def _patches(split: Split) -> NDArray[Any]:
-    location = split.place()
-    options = TableOptions()
-    try:
-        source = PatchText.open(location, options)
-    except EmptyFile:
-        return np.empty((0, 0))
-    # A split of compressed text contains the whole text.
-    stop = split.stop if source.compression is None else source.size
-    return TableRows.of(source, options).read(split.start, stop)
 
 
 def apply_to_splits(
@@ -173,8 +175,8 @@ def _apply(
         if rows is None:
             continue
         target = None
-        if isinstance(rows, LibsvmTexts):
-            target = rows.rows.labels
+        if isinstance(rows, LibsvmFiles):
+            target = rows.read_share(0, 1).labels
         elif y is not None:
             rows, target = without_target(rows, y)
         known = getattr(model, "_target_name", None)

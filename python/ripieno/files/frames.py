@@ -34,6 +34,22 @@ def without_index(table: pa.Table) -> pa.Table:
     return table.drop_columns(list(index)) if index else table
 
 
+def frame_as_table(frame: Any, what: str) -> tuple[pa.Table, str]:
+    """Return the table of a frame, without the index of pandas, and its name for messages.
+
+    Raises
+    ------
+    InputError
+        It has no columns that Arrow supports. The message says `what` is expected.
+    """
+    where = f"the {type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
+    try:
+        is_pandas = hasattr(frame, "iloc")
+        return pa.Table.from_pandas(frame, preserve_index=False) if is_pandas else pa.table(frame), where
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        raise InputError(f"{where} is no frame of {what}: {error}") from error
+
+
 def arrow_stream_as_table(X: Any) -> Any:
     """Return an Arrow stream or a list of record batches as a table, and other data unchanged.
 
@@ -54,6 +70,12 @@ def arrow_stream_as_table(X: Any) -> Any:
             "record batches, or a pyarrow.RecordBatchReader"
         )
     return X
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Return whether values of a type are strings, also as categories."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, input_errors, opened
+from ripieno.files.sources import READ_BYTES, EmptyFile, File, held, input_errors, opened
 
 BANNER = b"%%matrixmarket"
 SUFFIX = ".mtx"
@@ -71,7 +71,7 @@ def read_matrix(path: str) -> Any:
 
     with opened(path, File(path, 0).compression) as file, input_errors(path):
         info = _info(path, file)
-        text = file.read()
+        text = b"".join(held(path, iter(lambda: file.read(READ_BYTES), b"")))
     width = LAYOUTS[info.layout] - (info.field == "pattern")
     with warnings.catch_warnings():
         # NumPy warns if it stops before the end of the text.

@@ -10,11 +10,15 @@ import struct
 import tokenize
 import zipfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ripieno.errors import InputError
+from ripieno.files.sources import input_errors, opened
 from ripieno.host import memory_limit_bytes
 
 #: Errors from reading a damaged, encrypted or unsupported archive.
@@ -83,6 +87,19 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
             raise ValueError(f"{len(found)} bytes of values, expected {count_bytes}")
         found += piece
     return np.frombuffer(found, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+@contextmanager
+def opened_archive(path: str, fault: str = "is not a readable .npz file") -> Iterator[zipfile.ZipFile]:
+    """Open an .npz archive. Errors in its contents name the file."""
+    with opened(path) as file, input_errors(path):
+        try:
+            with zipfile.ZipFile(file) as archive:
+                yield archive
+        except InputError:
+            raise
+        except (*BROKEN_ARCHIVE, OverflowError, MemoryError, TypeError) as error:
+            raise InputError(f"{path} {fault}: {error}") from error
 
 
 def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:

@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from ripieno.errors import InputError
 from ripieno.files import disk
+from ripieno.host import available_bytes, memory_limit_bytes
 
 if TYPE_CHECKING:
     # Imported in functions: the import takes a fifth of a worker's start time, and few workers need it.
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
 #: Compressions by suffix. PyArrow decompresses `ARROW_COMPRESSIONS`, and Python the others.
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".lzma": "lzma", ".zst": "zstd", ".lz4": "lz4"}
 ARROW_COMPRESSIONS = ("zstd", "lz4")
-ARCHIVES = (".zip", ".npz", ".tar", ".tgz")
+ARCHIVES = (".zip", ".tar", ".tgz")
 #: Bytes per read of a whole file.
 READ_BYTES = 1 << 20
+#: Contents of this size are held in memory without a check.
+UNCHECKED_BYTES = 1 << 28
 READ_ERRORS = (OSError, EOFError, zlib.error, lzma.LZMAError)
 #: Timeout in seconds of an HDFS node to connect, to accept a request, and to respond; as in Hadoop.
 WEBHDFS_TIMEOUT_S = 60.0
@@ -146,6 +149,34 @@ def open_nonempty(paths: Iterable[Each], open_one: Callable[[Each], Opened]) -> 
     if empty and not files:
         raise empty[0]
     return files
+
+
+def held(path: str, parts: Iterable[Each], size: Callable[[Any], int] = len) -> Iterator[Each]:
+    """Yield parts of a file that are kept in memory together, in bytes by `size`.
+
+    Raises
+    ------
+    InputError
+        They take more memory than is left, or half of the memory of this machine or container. A small compressed file
+        can unpack to any size.
+    """
+    total, unchecked = 0, UNCHECKED_BYTES
+    for part in parts:
+        total += size(part)
+        if total > unchecked:
+            check_memory(path, total)
+            unchecked = total + READ_BYTES
+        yield part
+
+
+def check_memory(path: str, count_bytes: int) -> None:
+    """Raise InputError if the contents of a file take too much memory, as for `held`."""
+    left_bytes = min(available_bytes(), memory_limit_bytes() // 2)
+    if count_bytes > max(left_bytes, UNCHECKED_BYTES):
+        raise InputError(
+            f"{path}: its contents take more than the {left_bytes:,} bytes of memory that are left here: expected "
+            "fewer rows or columns, more hosts, or splits that are read in blocks"
+        )
 
 
 def is_url(path: PathLike) -> TypeGuard[str]:

@@ -1,26 +1,25 @@
-"""Provide the common parts of all edge file readers: reading a share, and finding the columns of the ends in tables."""
+"""Read edges from files of any format, by the columns of their ends and weights."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files.frames import is_text
+from ripieno.files.matrix_market import is_matrix_market
 from ripieno.files.sources import size_bytes
 from ripieno.graph.edges import Edges
+from ripieno.input.columns import COLUMNS, ArchiveColumns, ColumnSource, CsvColumns, Key, SparseColumns, TableOptions
 from ripieno.input.columns.delimited import is_number
-from ripieno.input.shares import FileShare
-
-if TYPE_CHECKING:
-    # Imported in functions, because PyArrow takes half a second to import.
-    import pyarrow as pa
-
-    from ripieno.input.columns import ColumnSource, TableOptions
+from ripieno.input.columns.edges import EdgeText
 
 LARGEST_ID = (1 << 62) - 1
 EXPECTED = f": expected vertex ids, whole numbers from 0 to {LARGEST_ID} or strings, and finite weights"
@@ -30,29 +29,13 @@ EXPECTED = f": expected vertex ids, whole numbers from 0 to {LARGEST_ID} or stri
 SOURCE_NAMES = ("source", "src", "from", "u", "row")
 TARGET_NAMES = ("target", "tgt", "dst", "dest", "destination", "to", "v", "col")
 WEIGHT_NAMES = ("weight", "weights", "w")
+#: The meaning of a third field of text, by the value of `weighted`.
+THIRD = {True: "weight", False: "ignored", None: "refused"}
+DEFAULT_OPTIONS = TableOptions()
 #: The rows in these bytes of a text decide whether vertices have names.
 FIRST_ROWS_BYTES = 1 << 16
 #: The ends of an edge as Neo4j and its tools name them: ":START_ID", "_start", "startNodeId". "end" alone is ambiguous.
 NEO4J_ENDS = re.compile(r"[:_]?(start|end)[_ ]?(?:node)?[_ ]?(?:id)?")
-
-
-class EdgeFile(Protocol):
-    """An open file of edges with known columns."""
-
-    @property
-    def path(self) -> str:
-        """The path of the file."""
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the file in bytes."""
-
-    @property
-    def weighted(self) -> bool:
-        """Whether edges have weights."""
-
-    def read(self, share: FileShare) -> Edges:
-        """Return the edges of a share."""
 
 
 class EdgeColumns(NamedTuple):
@@ -64,8 +47,8 @@ class EdgeColumns(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TableEdges:
-    """A table with a column of sources and a column of targets.
+class EdgeFile:
+    """A file with a column of sources and a column of targets.
 
     Parameters
     ----------
@@ -91,8 +74,12 @@ class TableEdges:
         Raises
         ------
         InputError
-            As for `choose_columns`; or edges cannot have missing values replaced by a mean.
+            As for `choose_columns`; edges cannot have missing values replaced by a mean; or a matrix is not square.
         """
+        if isinstance(source, SparseColumns) and (len(source.shape) != 2 or len(set(source.shape)) > 1):
+            raise InputError(
+                f"{source.path} has shape {source.shape}: expected a square matrix, a row and a column per vertex"
+            )
         if options.missing == "mean":
             raise InputError("missing='mean': the ends of an edge have no mean; expected missing='drop'")
         names = source.schema.names
@@ -132,12 +119,14 @@ class TableEdges:
         """The size of the file in bytes."""
         return size_bytes(self.path)
 
-    def read(self, share: FileShare) -> Edges:
-        """Return the edges of a share."""
-        import pyarrow as pa
-
-        start, stop = share.of(self.source.size)
-        return table_edges(self._table(start, stop, pa.int64()), lambda row: self.source.describe(start, row))
+    def read(self, start: int, stop: int) -> Edges:
+        """Return the edges in a range of the file."""
+        table, lone = self._table(start, stop, pa.int64()), None
+        if isinstance(self.source, EdgeText) and table.column(1).null_count:
+            has_target = table.column(1).is_valid()
+            table, lone = table.filter(has_target), table.column(0).filter(pc.invert(has_target)).to_numpy()
+        edges = table_edges(table, lambda row: self.source.describe(start, row))
+        return edges if lone is None else replace(edges, lone=lone)
 
     def has_named_vertices(self) -> bool:
         """Return whether an end of an edge is a string: by the types of the columns, or in text by its first row.
@@ -147,11 +136,6 @@ class TableEdges:
         InputError
             It is, and the first row of the file may be a header or an edge.
         """
-        import pyarrow as pa
-
-        # Imported here to avoid a circular import.
-        from ripieno.graph.names import is_text
-
         kinds = [self.source.schema.field(at).type for at in self.columns[:2]]
         if not any(pa.types.is_null(kind) for kind in kinds):
             return any(is_text(kind) for kind in kinds)
@@ -169,14 +153,10 @@ class TableEdges:
 
     def read_named(self) -> tuple[pa.Table, Callable[[int], str]]:
         """Return all rows with the ends as strings, and a function that names the place of a row."""
-        import pyarrow as pa
-
         return self._table(0, self.source.size, pa.string()), lambda row: self.source.describe(0, row)
 
     def _table(self, start: int, stop: int, end: pa.DataType) -> pa.Table:
         """Return the ends and weights of rows, with ends of the type `end` in text."""
-        import pyarrow as pa
-
         fields = [self.source.schema.field(at) for at in self.columns if at is not None]
         kinds = (end, end, pa.float64())
         # Text does not state the types of its columns.
@@ -188,6 +168,37 @@ class TableEdges:
         return table.drop_null() if self.drops else table
 
 
+def open_edges(
+    path: str,
+    kind: str,
+    weighted: bool | None,
+    options: TableOptions = DEFAULT_OPTIONS,
+    keys: tuple[Key, ...] = (),
+) -> EdgeFile:
+    """Open a file of a format, "text", "npy", "npz", or a table's. Text is a matrix if it has a MatrixMarket banner.
+
+    Raises
+    ------
+    InputError
+        The file is not in this format, or its columns are unknown.
+    """
+    if kind == "text" and is_matrix_market(path):
+        source: ColumnSource = SparseColumns.open(path, options)
+    elif kind == "text":
+        if options != DEFAULT_OPTIONS or keys:
+            raise InputError(f"{path} is read as text: expected a table, for options and names of folders")
+        source = EdgeText.open(path, options, third=THIRD[weighted])
+    elif kind == "npz":
+        source = ArchiveColumns.described(path)
+    elif kind == "csv":
+        source = CsvColumns.open(path, options, has_comments=True)
+        if len(source.own) < 2 and options == DEFAULT_OPTIONS and not keys:
+            return open_edges(path, "text", weighted)
+    else:
+        source = COLUMNS[f".{kind}"].open(path, options)
+    return EdgeFile.of(source.keyed(keys), options, weighted)
+
+
 def table_edges(table: pa.Table, describe: Callable[[int], str]) -> Edges:
     """Return the edges of a table of sources, targets and optionally weights. `describe` names the place of a row.
 
@@ -196,8 +207,6 @@ def table_edges(table: pa.Table, describe: Callable[[int], str]) -> Edges:
     InputError
         An end is missing or is not a vertex id, or a weight is not finite.
     """
-    import pyarrow as pa
-
     columns: list[NDArray[Any]] = []
     for at, name in enumerate(table.column_names):
         column, kind = table.column(at), table.schema.field(at).type
@@ -252,7 +261,7 @@ def choose_columns(path: str, names: Sequence[str], weighted: bool | None) -> Ed
             )
         weight = 2
     if weighted and weight is None:
-        raise InputError(f"{path} has no column of weights: expected one named {WEIGHT_NAMES[0]!r}, or a third one")
+        raise InputError(f"{path} has no weights: expected a column named {WEIGHT_NAMES[0]!r}, or a third one")
     return EdgeColumns(source, target, weight)
 
 

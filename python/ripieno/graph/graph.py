@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,16 @@ from numpy.typing import NDArray
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile, File, describe_paths, expand_keyed, is_url, open_nonempty, size_bytes
-from ripieno.graph.edge_files import EdgeFile, TableEdges
+from ripieno.graph.edge_files import EdgeFile, open_edges
 from ripieno.graph.edges import Edges, with_both_directions
 from ripieno.graph.layout import End
 from ripieno.graph.memory import EdgesInMemory, checked, in_memory, named_in_memory
 from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.split_edges import SplitEdges, read_edges
-from ripieno.graph.tables import MatrixEdges, NpyEdges, NpzEdges
-from ripieno.graph.text import TextEdges, has_names
 from ripieno.input import Split, share
-from ripieno.input.columns import TABLES, Key, TableFiles, TableOptions, paths_and_options, typed_keys
-from ripieno.input.columns.csv import CsvColumns
+from ripieno.input.columns import TABLES, Key, SparseColumns, TableFiles, TableOptions, paths_and_options, typed_keys
+from ripieno.input.columns.edges import EdgeText, has_names
 from ripieno.input.matrix.dataset import is_path_like
 from ripieno.input.partitions import splits_of
 from ripieno.input.shares import even_range, file_shares
@@ -37,18 +35,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("ripieno.graph")
 
-#: Openers of the formats that are not tables.
-OPENERS: dict[str, Callable[[str, bool | None], EdgeFile]] = {
-    "text": TextEdges.open,
-    "npy": NpyEdges.open,
-    "npz": NpzEdges.open,
-}
 FORMATS = ("text", "csv", "parquet", "arrow", "npy", "npz")
 #: Formats by file name suffix, without compression suffixes.
 SUFFIXES = (
     {".csv": "csv", ".parquet": "parquet", ".pq": "parquet", ".npy": "npy", ".npz": "npz"}
     | dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow")
-    | dict.fromkeys(("", ".txt", ".tsv", ".edges", ".edgelist", ".el", ".adj", ".adjlist", ".mtx"), "text")
+    | dict.fromkeys((*EdgeText.suffixes, *SparseColumns.suffixes), "text")
 )
 DUPLICATES = ("once", "sum")
 
@@ -77,13 +69,16 @@ class Files:
     @property
     def vertex_count(self) -> int | None:
         """The row count of the largest matrix, if there is one."""
-        return max((file.vertex_count for file in self.files if isinstance(file, MatrixEdges)), default=None)
+        return max(
+            (file.source.shape[0] for file in self.files if isinstance(file.source, SparseColumns)), default=None
+        )
 
     def read_share(self, rank: int, world_size: int) -> Edges:
         """Return the edges in this rank's share of the bytes of all files."""
         start_s = time.perf_counter()
         sizes = [file.size_bytes for file in self.files]
-        parts = [self.files[at].read(share) for at, share in file_shares(sizes, rank, world_size)]
+        units = [file.source.size for file in self.files]
+        parts = [self.files[at].read(*range) for at, *range in file_shares(sizes, units, rank, world_size)]
         edges, took = Edges.joined(parts, weighted=self.weighted), duration_text(time.perf_counter() - start_s)
         logger.info("rank %d of %d has read %d edges of %d files in %s", rank, world_size, len(edges), len(parts), took)
         return edges
@@ -351,12 +346,11 @@ def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files
                 f"{having.path} has weights but {lacking.path} has none: pass weighted=False, or correct one"
             )
     # Text states no types; its first file decides.
-    tables = [file for file in files if isinstance(file, TableEdges)]
-    if any(file.has_named_vertices() for file in tables if file is files[0] or file.source.counted):
-        for file in files:
-            if not isinstance(file, TableEdges):
-                raise InputError(f"{file.path} has numbers of vertices, other files have names: expected the same kind")
-        return named_in_memory([file.read_named() for file in tables])
+    if any(file.has_named_vertices() for file in files if file is files[0] or file.source.counted):
+        numbered = next((file for file in files if not isinstance(file.source, tuple(TABLES.values()))), None)
+        if numbered is not None:
+            raise InputError(f"{numbered.path} has numbers of vertices, other files have names: expected the same kind")
+        return named_in_memory([file.read_named() for file in files])
     return Files(tuple(files))
 
 
@@ -367,19 +361,11 @@ def _open_file(
         raise InputError(f"{path}: each worker reads graphs by a local path: copy it first")
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
-    kind, is_table = format or _format_of(path), options != TableOptions() or bool(keys)
+    kind = format or _format_of(path)
+    is_table = options != TableOptions() or bool(keys)
     if format is None and File(path, 0).inner_suffix == ".tsv" and (is_table or has_names(path)):
         kind = "csv"
-    if kind in OPENERS:
-        if is_table:
-            raise InputError(f"{path} is read as {kind}: expected a table, for options and names of folders")
-        return OPENERS[kind](path, weighted)
-    if kind != "csv":
-        return TableEdges.of(TABLES[f".{kind}"].open(path, options).keyed(keys), options, weighted)
-    table = CsvColumns.open(path, options, has_comments=True)
-    if len(table.own) < 2 and not is_table:
-        return TextEdges.open(path, weighted)
-    return TableEdges.of(table.keyed(keys), options, weighted)
+    return open_edges(path, kind, weighted, options, keys)
 
 
 def _format_of(path: str) -> str:

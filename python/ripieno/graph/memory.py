@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files.frames import frame_as_table, is_text, without_index
 from ripieno.graph.edge_files import LARGEST_ID, choose_columns, table_edges
 from ripieno.graph.edges import Edges
-from ripieno.graph.names import is_text, named_edges
+from ripieno.graph.names import named_edges
 from ripieno.input.shares import even_range
 from ripieno.wire.arrays import check_unmasked
 
@@ -128,18 +129,8 @@ def named_in_memory(tables: Sequence[tuple[Any, Callable[[int], str]]]) -> Edges
 
 def _frame(source: Any, weighted: bool | None) -> EdgesInMemory:
     """Read the rows of a frame: two or three columns, with the same names as in files."""
-    # Imported here because PyArrow takes half a second to import.
-    import pyarrow as pa
-
-    from ripieno.files.frames import without_index
-
-    where = f"the {type(source).__module__.partition('.')[0]} {type(source).__name__}"
-    try:
-        # The pandas index is not a column.
-        table = pa.Table.from_pandas(source, preserve_index=False) if hasattr(source, "iloc") else pa.table(source)
-        table = without_index(table)
-    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"a graph cannot be made of {where}: expected a frame of edges: {error}") from error
+    table, where = frame_as_table(source, "edges")
+    table = without_index(table)
     chosen = [table.column_names[at] for at in choose_columns(where, table.column_names, weighted) if at is not None]
     table = table.select(chosen)
 

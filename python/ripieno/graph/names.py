@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
+from ripieno.files.frames import is_text
 from ripieno.graph.edge_files import EXPECTED, table_edges
 from ripieno.graph.edges import Edges
-
-if TYPE_CHECKING:
-    # Imported in functions, because PyArrow takes half a second to import.
-    import pyarrow as pa
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Return whether values of this type are strings."""
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(kind):
-        kind = kind.value_type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def named_edges(tables: Sequence[tuple[pa.Table, Callable[[int], str]]]) -> tuple[Edges, NDArray[Any]]:
@@ -37,9 +27,6 @@ def named_edges(tables: Sequence[tuple[pa.Table, Callable[[int], str]]]) -> tupl
     InputError
         An end is missing, or is neither a string nor a whole number, or a weight is not finite.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     texts = [(_with_text_ends(table, describe), describe) for table, describe in tables]
     chunks = [chunk for table, _ in texts for end in (0, 1) for chunk in table.column(end).chunks]
     names = pc.unique(pa.chunked_array(chunks, pa.large_string())).drop_null()
@@ -56,8 +43,6 @@ def named_edges(tables: Sequence[tuple[pa.Table, Callable[[int], str]]]) -> tupl
 
 def _with_text_ends(table: pa.Table, describe: Callable[[int], str]) -> pa.Table:
     """Return the table with strings in the columns of the ends."""
-    import pyarrow as pa
-
     for end in (0, 1):
         kind, name = table.schema.field(end).type, table.column_names[end]
         if not (is_text(kind) or pa.types.is_integer(kind)):

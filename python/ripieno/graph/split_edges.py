@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, size_bytes
+from ripieno.files.sources import EmptyFile
+from ripieno.graph.edge_files import open_edges
 from ripieno.graph.edges import Edges
 from ripieno.graph.memory import in_memory
-from ripieno.graph.text import TextEdges
 from ripieno.input import Split
-from ripieno.input.shares import FileShare
 
 
 @dataclass(frozen=True)
@@ -84,16 +82,12 @@ def _read(split: Split, weighted: bool | None) -> Edges:
 
 
 def _read_text(split: Split, weighted: bool | None) -> Edges:
-    place = split.place()
-    size = size_bytes(place)
-    if not size:
-        return _no_edges()
-    share = FileShare() if split.compression else FileShare(Fraction(split.start, size), Fraction(split.stop, size))
     try:
-        return TextEdges.open(place, weighted).read(share)
+        file = open_edges(split.place(), "text", weighted)
     except EmptyFile:
         # A part may consist of comments.
         return _no_edges()
+    return file.read(split.start, split.stop if split.compression is None else file.source.size)
 
 
 def _no_edges() -> Edges:

@@ -36,7 +36,7 @@ def aggregate(
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        Parquet, CSV, Arrow or Feather files, or partitions. Folders such as ``year=2024`` are columns.
+        Tables or matrices, as for `splits`, or partitions. Folders such as ``year=2024`` are columns.
     keys : str or sequence of str
         Columns that together form the key. Null is a key.
     aggregations : dict of str to "count" or (str, str)

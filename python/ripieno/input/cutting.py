@@ -15,7 +15,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import File, PathLike, find_files, is_url
 from ripieno.input.columns import Key, typed_keys
 from ripieno.input.columns.csv import Csv, of_same_types
-from ripieno.input.columns.splitting import FormatOptions
+from ripieno.input.columns.source import FormatOptions
 from ripieno.input.cuts import apportioned
 from ripieno.input.formats import FORMATS
 from ripieno.input.partitions import FILE_NAME, open_partitions
@@ -27,15 +27,9 @@ SAMPLE_BYTES = 32 << 20
 SAMPLE_BYTES_MIN = 1 << 20
 #: Default size of a split.
 SPLIT_BYTES = 64 << 20
-#: Suffixes of text. Names without suffix are text, too, for example Hadoop's results.
-TEXT_SUFFIXES = (".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson", ".libsvm", ".svmlight", ".svm")
 #: Formats by suffix, without compression suffixes.
-SUFFIXES = (
-    {".csv": "csv", ".tsv": "csv", ".npy": "npy", ".parquet": "parquet", ".pq": "parquet"}
-    | dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow")
-    | dict.fromkeys(("", *TEXT_SUFFIXES), "text")
-)
-TABLES = ("csv", "parquet", "arrow")
+SUFFIXES = {suffix: format.name for format in FORMATS.values() for suffix in format.suffixes}
+TABLES = ("csv", "parquet", "arrow", "npz", "mtx")
 
 
 def splits(
@@ -70,10 +64,11 @@ def splits(
     bytes : int, optional
         Approximate maximum size of a split. Records and files that cannot be cut may exceed it. Without `bytes` and
         `count`, it is 64 MiB.
-    format : {"text", "csv", "npy", "parquet", "arrow", "binary"}, optional
-        By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .arrow, .feather and .ipc; .txt,
-        .text, .log, .t12, .md, .jsonl, .ndjson, .libsvm, .svmlight, .svm and names without suffix are text. Files with
-        a description of records are binary.
+    format : {"text", "csv", "npy", "parquet", "arrow", "npz", "mtx", "binary"}, optional
+        By default determined by file names: .csv and .tsv; .npy; .parquet and .pq; .arrow, .feather and .ipc; .npz;
+        .mtx; .txt, .text, .log, .t12, .md, .jsonl, .ndjson, .libsvm, .svmlight, .svm and names without suffix are text.
+        Files with a description of records are binary. The arrays of .npz are columns. Entries of sparse matrices in
+        .npz and .mtx are the columns row, col and weight.
     header : bool, optional
         Whether a CSV file begins with the names of its columns. Without a header they are f0, f1, … By default the
         first record is a header if it has words above columns of numbers, or only words.

@@ -10,9 +10,13 @@ from collections.abc import Iterator
 from typing import IO
 
 from ripieno.errors import InputError
+from ripieno.files.sources import EmptyFile
 
 #: Bytes of a line that are searched together for its end.
 PIECE_BYTES = 1 << 20
+UTF8_BOM = b"\xef\xbb\xbf"
+#: The longest line or record. A small compressed file can unpack to a line of any length.
+RECORD_BYTES_MAX = 1 << 30
 NO_END = "{path}: a quote in a record from byte {begin:,} on has no end; quotes inside quotes are doubled"
 
 
@@ -31,21 +35,59 @@ def line_start(file: IO[bytes], at: int, body: int = 0) -> int:
     return file.tell()
 
 
-def blocks(file: IO[bytes], start: int, stop: int, block_bytes: int, body: int = 0) -> Iterator[tuple[int, bytes]]:
+def blocks(
+    path: str, file: IO[bytes], start: int, stop: int, block_bytes: int, body: int = 0
+) -> Iterator[tuple[int, bytes]]:
     """Yield the lines that begin in bytes `start .. stop`, in blocks of whole lines, with the offset of each block.
 
     A block has at least `block_bytes`, except for the last, and ends with the next line end.
+
+    Raises
+    ------
+    InputError
+        A line is longer than `RECORD_BYTES_MAX`.
     """
     begin = line_start(file, start, body)
-    while begin < stop and (lines := whole_lines(file, min(block_bytes, stop - begin))):
+    while begin < stop and (lines := whole_lines(path, file, min(block_bytes, stop - begin))):
         yield begin, lines
         begin += len(lines)
 
 
-def whole_lines(file: IO[bytes], least_bytes: int) -> bytes:
-    """Return whole lines of at least `least_bytes`, or the rest."""
+def whole_lines(path: str, file: IO[bytes], least_bytes: int) -> bytes:
+    """Return whole lines of at least `least_bytes`, or the rest. Raise InputError for a line that is too long."""
     lines = file.read(least_bytes)
-    return lines if lines.endswith(b"\n") else lines + file.readline()
+    return lines if lines.endswith(b"\n") else lines + line(path, file)
+
+
+def line(path: str, file: IO[bytes], read_bytes: int = 0) -> bytes:
+    """Return the next line of a record of which `read_bytes` have been read. Raise InputError if it is too long."""
+    found = file.readline(RECORD_BYTES_MAX + 1)
+    if len(found) + read_bytes > RECORD_BYTES_MAX:
+        raise InputError(f"{path}: a line or record has more than {RECORD_BYTES_MAX:,} bytes, which are read at once")
+    return found
+
+
+def first_line(path: str, file: IO[bytes], limit_bytes: int, comments: tuple[bytes, ...] = ()) -> tuple[int, bytes]:
+    """Return the offset and the bytes, up to a limit, of the first line that is neither blank nor a comment.
+
+    A byte order mark is skipped. The file is left behind the line.
+
+    Raises
+    ------
+    EmptyFile
+        There is no such line.
+    """
+    begin, in_comment = 0, False
+    while found := file.readline(limit_bytes):
+        mark_bytes = len(UTF8_BOM) if begin == 0 and found.startswith(UTF8_BOM) else 0
+        found = found[mark_bytes:]
+        in_comment = in_comment or found.lstrip().startswith(comments)
+        if found.strip() and not in_comment:
+            return begin + mark_bytes, found
+        begin += mark_bytes + len(found)
+        # A longer line arrives in pieces.
+        in_comment = in_comment and not found.endswith(b"\n")
+    raise EmptyFile(f"{path} is empty")
 
 
 def record_start(file: IO[bytes], at: int, body: int) -> int:
@@ -73,18 +115,19 @@ def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int)
     Raises
     ------
     InputError
-        A quote is not closed.
+        A quote is not closed, or a record is longer than `RECORD_BYTES_MAX`.
     """
     file.seek(start)
     begin = start
-    while begin < stop and (text := whole_lines(file, min(least_bytes, stop - begin))):
-        parts, is_inside = [text], text.count(b'"') % 2 == 1
+    while begin < stop and (text := whole_lines(path, file, min(least_bytes, stop - begin))):
+        parts, is_inside, size = [text], text.count(b'"') % 2 == 1, len(text)
         while is_inside:
-            line = file.readline()
-            if not line:
+            more = line(path, file, size)
+            if not more:
                 raise InputError(NO_END.format(path=path, begin=begin))
-            parts.append(line)
-            is_inside ^= line.count(b'"') % 2 == 1
+            parts.append(more)
+            size += len(more)
+            is_inside ^= more.count(b'"') % 2 == 1
         text = b"".join(parts)
         yield begin, text
         begin += len(text)

@@ -6,30 +6,6 @@ All ranks compute the same cuts without communication, so each byte and row has 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
-
-
-@dataclass(frozen=True)
-class FileShare:
-    """A rank's share of a file.
-
-    Parameters
-    ----------
-    begin, end
-        The range, as fractions of the file's length, 0 … 1.
-    reader, reader_count
-        The index of the rank among the readers of this file, and the number of readers.
-    """
-
-    begin: Fraction = Fraction(0)
-    end: Fraction = Fraction(1)
-    reader: int = 0
-    reader_count: int = 1
-
-    def of(self, length: int) -> tuple[int, int]:
-        """Return the range of `length` bytes or rows. The ranges of all readers are disjoint and cover everything."""
-        return int(self.begin * length), int(self.end * length)
 
 
 def even_range(length: int, rank: int, rank_count: int) -> tuple[int, int]:
@@ -37,14 +13,18 @@ def even_range(length: int, rank: int, rank_count: int) -> tuple[int, int]:
     return length * rank // rank_count, length * (rank + 1) // rank_count
 
 
-def file_shares(lengths: Sequence[int], rank: int, rank_count: int) -> Iterator[tuple[int, FileShare]]:
-    """Yield the files in which a rank has a share, as indices in `lengths`, and the shares."""
+def file_shares(
+    lengths: Sequence[int], sizes: Sequence[int], rank: int, rank_count: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the shares of a rank in files: the index of a file, and a range of its size.
+
+    Files are divided by their `lengths`. The `sizes` are in other units, such as rows. The ranges of all ranks are
+    disjoint and cover everything.
+    """
     total, begin = sum(lengths), 0
     for at, length in enumerate(lengths):
-        if length:
-            first, last = begin * rank_count // total, -(-(begin + length) * rank_count // total)
-            if first <= rank < last:
-                cuts = (Fraction(total * i, rank_count) - begin for i in (rank, rank + 1))
-                start, stop = (min(max(cut, Fraction(0)), Fraction(length)) / length for cut in cuts)
-                yield at, FileShare(start, stop, rank - first, last - first)
+        cuts = [min(max(total * i - begin * rank_count, 0), length * rank_count) for i in (rank, rank + 1)]
+        if cuts[0] < cuts[1]:
+            start, stop = (sizes[at] * cut // (length * rank_count) for cut in cuts)
+            yield at, start, stop
         begin += length

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Protocol
 
+import pyarrow as pa
+
 from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files.sources import File, is_url, opened
 from ripieno.input.checksums import Checksum
-from ripieno.input.columns import Key
-from ripieno.input.columns.splitting import Range
 
+#: Start and stop in the format's unit, and the size in bytes.
+Range = tuple[int, int, int]
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 #: Name of the logger of notes about damaged copies.
 LOGGER = "ripieno.input"
+
+
+@dataclass(frozen=True)
+class Key:
+    """A column whose value is the same in a whole file, from a folder name such as ``year=2024``."""
+
+    name: str
+    type: str
+    value: str | None
+
+    def column(self, length: int) -> pa.Array:
+        """Return a column of `length` equal values."""
+        return pa.repeat(pa.scalar(self.value, pa.string()).cast(arrow_type(self.type)), length)
 
 
 class Format(Protocol):
@@ -59,7 +76,8 @@ class Split:
     path : str
         A local path, or an fsspec URL.
     format : Format
-        The format of the file; ``format.name`` is "text", "csv", "npy", "parquet", "arrow" or "binary".
+        The format of the file; ``format.name`` is "text", "csv", "npy", "parquet", "arrow", "npz",
+        "mtx" or "binary".
     start, stop : int
         The range of the split in ``format.unit``: bytes of text and CSV, rows of arrays, row groups of Parquet. For
         text, the split has the lines that *begin* in the range. For CSV, the range begins and ends with a record.
@@ -196,3 +214,15 @@ class Split:
                 raise InputError(f"{place} has {file.tell():,} bytes, but had {self.stop:,} when it was split")
             file.seek(0)
             yield file
+
+
+def arrow_type(name: str) -> pa.DataType:
+    """Return the type that Arrow prints with this name.
+
+    Raises
+    ------
+    ValueError
+        There is no such type.
+    """
+    zoned = _ZONED.fullmatch(name)
+    return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)

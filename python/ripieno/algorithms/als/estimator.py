@@ -189,8 +189,9 @@ class ALS(IterativeEstimator, ObservedEstimator):
         ----------
         ratings : sparse matrix, table, tuple (users, items, ratings), path, glob, or list of paths
             A SciPy matrix has a row for each user and a column for each item. Tables are frames of pandas, polars or
-            Arrow, or files: .parquet, .csv or .tsv. Each worker reads its own share of files. Users and items of tables
-            are integers or strings.
+            Arrow, or files: .parquet, .arrow, .csv or .tsv. Each worker reads its own share of files. Users and items
+            of tables are integers or strings. Files may also be matrices in .mtx or of scipy.sparse.save_npz, whose
+            users and items without ratings have no factors, or .npz with arrays user, item and rating.
         y : ignored
         test : ratings, as above, optional
             Other ratings that are compared with their predictions after the fit, in the calling process.

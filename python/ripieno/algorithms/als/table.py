@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.frames import without_index
+from ripieno.files.frames import frame_as_table, without_index
 from ripieno.files.sources import absolute_paths, describe_paths
 from ripieno.input import Split, share, splits
 from ripieno.input.columns import TableOptions, paths_and_options
@@ -227,14 +227,8 @@ def _is_frame(ratings: Any) -> bool:
 
 def _in_memory(frame: Any, columns: Sequence[str] | None) -> tuple[pa.Table, Sequence[str] | None, str]:
     """Return the table of a frame, the names of columns to use, and its name for messages."""
-    where = f"the {type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
-    try:
-        # The index of a pandas frame is not a column.
-        is_pandas = hasattr(frame, "iloc")
-        table = pa.Table.from_pandas(frame, preserve_index=False) if is_pandas else pa.table(frame)
-        return table if columns else without_index(table), columns, where
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InputError(f"{where} is not a table of ratings: {error}") from error
+    table, where = frame_as_table(frame, "ratings")
+    return table if columns else without_index(table), columns, where
 
 
 def as_ids(ids: Any, what: str) -> pa.Array:

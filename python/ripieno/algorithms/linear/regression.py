@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix, issparse
+from scipy.sparse import issparse
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -239,7 +239,7 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             # 64-bit indices are converted to 32 bits, which the number of columns must fit.
             accept_large_sparse=True,
         )
-        source = InMemorySparse.of(csr_matrix(array)) if sparse else RowsInMemory(array)
+        source = InMemorySparse.of(array) if sparse else RowsInMemory(array)
         return source, checked_targets(targets)
 
 

@@ -38,13 +38,12 @@ from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, opening, own_points, own_weights
 from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
-from ripieno.algorithms.sgd.rows import canonical
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input import TableFiles
 from ripieno.input.matrix import BinaryFiles, InMemorySparse, LocalRows, RowsInMemory
-from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -286,14 +285,14 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self._is_libsvm, self._target_name, has_column = agreed(comm, kind, "classes in files, and their column")
         if self._is_libsvm:
             check_weights(comm, weights)
-            return LocalRows(source or LibsvmFiles(()), weights, "y"), None, None, None
+            return LocalRows(source or LibsvmFiles(), weights, "y"), None, None, None
         points = own_points(self, comm, source, weights)
         if has_column:
             return points, agreed(comm, found, "the column of classes"), None, None
         classes = classes_of_all(comm, found)
         labels = np.empty(0, np.int64) if found is None else np.searchsorted(classes, found)
         if isinstance(points.source, InMemorySparse):
-            return LocalRows(InMemoryRows.of(points.source.array, labels), weights, "y"), None, classes, None
+            return LocalRows(InMemorySparse.of(points.source.array, labels), weights, "y"), None, classes, None
         return points, labels[:, None], classes, None
 
     def _open_rows(self, X: Any, y: Any) -> tuple[Any, NDArray[Any] | int | None]:
@@ -309,7 +308,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             return open_rows(self, X, reset=True), np.asarray(y)
         X, y = self._checked_arrays(X, y)
         check_classification_targets(y)
-        return InMemorySparse.of(canonical(X)) if issparse(X) else RowsInMemory(X), np.asarray(y)
+        return InMemorySparse.of(X) if issparse(X) else RowsInMemory(X), np.asarray(y)
 
     def _open_array(
         self, X: Any, y: Any, sample_weight: ArrayLike | None
@@ -318,7 +317,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         labels, classes = _class_numbers(y)
         weights = checked_weights(sample_weight, RowsInMemory(matrix))
         if issparse(matrix):
-            return InMemoryRows.of(canonical(matrix), labels), None, classes, weights
+            return InMemorySparse.of(matrix, labels), None, classes, weights
         return RowsInMemory(matrix), labels[:, None], classes, weights
 
     def _checked_arrays(self, X: Any, y: Any) -> tuple[Any, Any]:

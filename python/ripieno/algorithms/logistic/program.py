@@ -31,8 +31,8 @@ from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement, on_root
 from ripieno.errors import CheckpointError, InputError
-from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory
-from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -86,7 +86,7 @@ class LogisticPart:
 
 def fit(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles | Dataset | RowsInMemory | LocalRows,
+    source: InMemorySparse | LibsvmFiles | Dataset | RowsInMemory | LocalRows,
     labels: NDArray[Any] | int | None,
     classes: NDArray[Any] | None,
     weights: Reals | None,
@@ -107,10 +107,10 @@ def fit(
         On every rank: the checkpoint belongs to another fit, is in use, or cannot be written.
     """
     begin = time.perf_counter()
-    if isinstance(_unwrapped(source), InMemoryRows | LibsvmFiles):
+    if isinstance(_unwrapped(source), InMemorySparse | LibsvmFiles):
         rows, classes, columns, weight, total = _load_sparse(comm, source, classes, weights)
     else:
-        assert labels is not None and not isinstance(source, InMemoryRows | LibsvmFiles)
+        assert labels is not None and not isinstance(source, InMemorySparse | LibsvmFiles)
         rows, classes, columns, weight, total = _load_dense(comm, source, labels, classes, weights)
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
@@ -149,7 +149,7 @@ def scores(
         with agreement(comm):
             share = source.read_share(comm.rank, comm.world_size)
         # Ignore columns that were absent from the fit.
-        return np.asarray(share.matrix[:, columns.start : columns.stop] @ coef[:-1]) + coef[-1], share.labels
+        return np.asarray(share.points[:, columns.start : columns.stop] @ coef[:-1]) + coef[-1], share.labels
     if target is None:
         return load(comm, source).points @ coef[:-1] + coef[-1], None
     rows, labels = load_targets(comm, source, target, None)
@@ -377,8 +377,8 @@ def _load_sparse(
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
     is_file = isinstance(_unwrapped(source), LibsvmFiles)
-    columns = columns_of(comm, share.matrix) if is_file else range(share.matrix.shape[1])
-    matrix: csr_matrix = of_columns(share.matrix, columns, source.name) if is_file else share.matrix
+    columns = columns_of(comm, share.points) if is_file else range(share.points.shape[1])
+    matrix: csr_matrix = of_columns(share.points, columns, source.name) if is_file else share.points
     classes = checked_classes(comm, share.labels, classes, source.name)
     if isinstance(source, LocalRows):
         own = np.ones(len(share.labels)) if source.weights is None else source.weights

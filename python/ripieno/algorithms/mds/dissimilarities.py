@@ -21,7 +21,7 @@ from ripieno.algorithms.methods import PRECOMPUTED, ROW_METRICS
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input import matrix
-from ripieno.input.formats.arrays import ArrayRows
+from ripieno.input.columns.arrays import ArrayRows
 from ripieno.input.matrix import Dataset, RowShare, RowsInMemory
 from ripieno.input.matrix.dataset import FilePiece
 from ripieno.input.shares import even_range

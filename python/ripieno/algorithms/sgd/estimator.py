@@ -26,14 +26,14 @@ from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_poi
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.sgd import program
-from ripieno.algorithms.sgd.rows import canonical, hashed
+from ripieno.algorithms.sgd.rows import hashed
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split
-from ripieno.input.matrix import InMemorySparse, LocalRows
-from ripieno.input.matrix.libsvm import InMemoryRows, LabeledSparseRows, LibsvmFiles
+from ripieno.input.matrix import InMemorySparse, LocalRows, RowShare
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         )
         run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)
-        source: InMemoryRows | LibsvmFiles | LocalRows
+        source: InMemorySparse | LibsvmFiles | LocalRows
         if rows == "own" and comm is not None:
             source, known = self._open_own(X, y, known, comm, reset=start is None)
         else:
@@ -326,7 +326,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
 
     def _open(
         self, X: Any, y: Any, known: NDArray[Any] | None, *, reset: bool
-    ) -> tuple[InMemoryRows | LibsvmFiles, NDArray[Any] | None]:
+    ) -> tuple[InMemorySparse | LibsvmFiles, NDArray[Any] | None]:
         """Return the rows, and the classes if they are known before the workers read."""
         if is_in_libsvm(X):
             if y is not None:
@@ -335,7 +335,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         matrix, y = self._checked_arrays(X, y, reset=reset)
         known = np.unique(y) if known is None else known
         _check_known(y, known)
-        return InMemoryRows.of(canonical(matrix), np.searchsorted(known, y)), known
+        return InMemorySparse.of(matrix, np.searchsorted(known, y)), known
 
     def _open_own(
         self, X: Any, y: Any, known: NDArray[Any] | None, comm: Communicator, *, reset: bool
@@ -348,12 +348,12 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             elif X is not None:
                 matrix, y = self._checked_arrays(X, y, reset=reset)
         if agreed(comm, None if X is None else is_in_libsvm(X), "rows in files of libsvm text"):
-            return LocalRows(LibsvmFiles(()) if X is None else files, None, "y"), known
-        source = None if matrix is None else InMemorySparse.of(csr_matrix(matrix))
+            return LocalRows(LibsvmFiles() if X is None else files, None, "y"), known
+        source = None if matrix is None else InMemorySparse.of(matrix)
         points = own_points(self, comm, source, None, reset=reset)
         known = classes_of_all(comm, None if matrix is None else y, known)
         labels = np.empty(0, np.int64) if matrix is None else np.searchsorted(known, y)
-        return LocalRows(InMemoryRows.of(points.source.array, labels), None, "y"), known
+        return LocalRows(InMemorySparse.of(points.source.array, labels), None, "y"), known
 
     def _checked_arrays(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         X = rows_in_memory(X)
@@ -377,21 +377,21 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     @takes_splits
     def _scores(self, X: Input) -> NDArray[np.float64]:
         check_is_fitted(self, "coef_")
-        matrix = self._read(X).matrix
+        matrix = self._read(X).points
         scores: NDArray[np.float64] = np.asarray(matrix @ self.coef_.T) + self.intercept_
         return scores
 
-    def _read(self, X: Any) -> LabeledSparseRows:
+    def _read(self, X: Any) -> RowShare:
         """Return all rows with the columns of the fit; arrays have no labels."""
         if is_in_libsvm(X):
             rows = LibsvmFiles.open(X).read_share(0, 1)
             # Ignore columns that were absent from the fit.
-            rows = replace(rows, matrix=rows.matrix[:, self._columns.start : self._columns.stop])
+            rows = replace(rows, points=rows.points[:, self._columns.start : self._columns.stop])
         else:
             X = rows_in_memory(fitted_columns(self, X))
             matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-            rows = LabeledSparseRows(csr_matrix(matrix), np.empty(0))
-        return rows if self.n_features is None else replace(rows, matrix=hashed(rows.matrix, self.n_features))
+            rows = RowShare(csr_matrix(matrix), ())
+        return rows if self.n_features is None else replace(rows, points=hashed(rows.points, self.n_features))
 
     def _has_probabilities(self) -> bool:
         """Return True if the scores define probabilities, else raise AttributeError, as `available_if` expects."""

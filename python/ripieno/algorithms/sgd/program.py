@@ -25,8 +25,8 @@ from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.iteration_log import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
-from ripieno.input.matrix import LocalRows
-from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.input.matrix import InMemorySparse, LocalRows
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class FeatureOwners:
 
 def fit(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles | LocalRows,
+    source: InMemorySparse | LibsvmFiles | LocalRows,
     columns: range | None,
     classes: NDArray[Any] | None,
     start: tuple[NDArray[np.float64], NDArray[np.float64]] | None,

@@ -11,8 +11,8 @@ from scipy.sparse import csr_matrix, hstack
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.input.matrix import LocalRows
-from ripieno.input.matrix.libsvm import InMemoryRows, LibsvmFiles
+from ripieno.input.matrix import InMemorySparse, LocalRows
+from ripieno.input.matrix.sparse_files import LibsvmFiles
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SgdRows:
 
 def load(
     comm: Communicator,
-    source: InMemoryRows | LibsvmFiles | LocalRows,
+    source: InMemorySparse | LibsvmFiles | LocalRows,
     *,
     columns: range | None,
     classes: NDArray[Any] | None,
@@ -78,9 +78,9 @@ def load(
     """
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
-    columns = columns_of(comm, share.matrix) if columns is None else columns
+    columns = columns_of(comm, share.points) if columns is None else columns
     with agreement(comm):
-        matrix = of_columns(share.matrix, columns, source.name)
+        matrix = of_columns(share.points, columns, source.name)
     if n_features is not None:
         matrix = hashed(matrix, n_features)
     classes = checked_classes(comm, share.labels, classes, source.name)
@@ -158,12 +158,3 @@ def checked_classes(comm: Communicator, labels: NDArray[Any], classes: NDArray[A
     if len(classes) < 2:
         raise InputError(f"{name} has {len(classes)} class: expected at least 2")
     return classes
-
-
-def canonical(matrix: Any) -> csr_matrix:
-    """Return a CSR matrix without duplicate entries; the input is not modified."""
-    rows: csr_matrix = csr_matrix(matrix)
-    if not rows.has_canonical_format:
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return rows

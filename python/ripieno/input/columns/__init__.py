@@ -5,17 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ripieno.files.sources import File
+from ripieno.input.columns.arrays import ArchiveColumns, NpyColumns
 from ripieno.input.columns.arrow import ArrowColumns
 from ripieno.input.columns.csv import CsvColumns
 from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.columns.patches import PatchText
-from ripieno.input.columns.source import ColumnSource, Key, TableFiles, TableOptions, paths_and_options, typed_keys
+from ripieno.input.columns.source import ColumnSource, TableFiles, TableOptions, paths_and_options, typed_keys
+from ripieno.input.columns.sparse import SparseColumns
+from ripieno.input.split import Key
 
 __all__ = [
+    "COLUMNS",
     "TABLES",
     "VECTORS",
+    "ArchiveColumns",
     "ColumnSource",
+    "CsvColumns",
     "Key",
+    "SparseColumns",
     "TableFiles",
     "TableOptions",
     "open_table",
@@ -26,6 +33,10 @@ __all__ = [
 #: Tables by suffix, without suffixes of compression.
 TABLES: dict[str, type[ColumnSource]] = {
     suffix: kind for kind in (CsvColumns, ParquetColumns, ArrowColumns) for suffix in kind.suffixes
+}
+#: Tables, and arrays as tables.
+COLUMNS: dict[str, type[ColumnSource]] = TABLES | {
+    suffix: kind for kind in (NpyColumns, ArchiveColumns, SparseColumns) for suffix in kind.suffixes
 }
 #: Tables, and text with the vectors of patches.
 VECTORS: dict[str, type[ColumnSource]] = TABLES | dict.fromkeys(PatchText.suffixes, PatchText)

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ripieno.files.sources import File
-from ripieno.input.columns.groups import GroupedColumns, GroupedFormat
-from ripieno.input.columns.splitting import Range
-from ripieno.input.cuts import even
+from ripieno.input.columns.groups import GroupedColumns
+from ripieno.input.columns.source import TableSplits
 
 
 @dataclass(frozen=True)
@@ -46,14 +44,9 @@ class ArrowColumns(GroupedColumns):
 
 
 @dataclass(frozen=True)
-class Arrow(GroupedFormat):
+class Arrow(TableSplits):
     """Splits of Arrow and Feather files."""
 
     name = "arrow"
-    unit = "rows"
     source = ArrowColumns
-
-    def cut(self, file: File, count: int) -> list[Range]:
-        """Return even ranges of rows."""
-        size = ArrowColumns.described(file.path).size
-        return [(start, stop, file.size_bytes * (stop - start) // size) for start, stop in even(size, count)]
+    suffixes = source.suffixes

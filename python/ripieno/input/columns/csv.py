@@ -18,12 +18,12 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes, unpacked_bytes
+from ripieno.files.sources import EmptyFile, File, held, input_errors, opened, size_bytes, unpacked_bytes
 from ripieno.input import lines
 from ripieno.input.columns.delimited import Dialect, line_of, number_types, parse_error_text, read_table, sniff
-from ripieno.input.columns.source import ColumnSource, TableOptions, arrow_type
-from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
+from ripieno.input.columns.source import ColumnSource, FormatOptions, TableOptions, nbytes
 from ripieno.input.cuts import grouped, piece_size
+from ripieno.input.split import Range, Split, arrow_type
 
 #: Text that is parsed at once. It stays in the caches between reading and parsing.
 WINDOW_BYTES = 4 << 20
@@ -48,7 +48,7 @@ class TextColumns(ColumnSource):
                 begin = lines.record_start(file, start, self.dialect.body)
                 windows = lines.records(self.path, file, begin, stop, WINDOW_BYTES)
             else:
-                windows = lines.blocks(file, start, stop, WINDOW_BYTES, self.dialect.body)
+                windows = lines.blocks(self.path, file, start, stop, WINDOW_BYTES, self.dialect.body)
             for begin, text in windows:
                 table = read_table(text, begin, self.dialect, schema, self.path, self.compression, hint=hint)
                 if len(table):
@@ -108,6 +108,7 @@ class Csv:
     thousands: str | None = None
 
     name = "csv"
+    suffixes = CsvColumns.suffixes
     unit = "bytes"
     block_bytes = 8 << 20
 
@@ -149,26 +150,28 @@ class Csv:
             cuts = grouped((len(text) for _, text in pieces), length, count)
         return [(self.body + start, self.body + stop, stop - start) for start, stop in cuts]
 
-    def read(self, split: FilePart) -> pa.Table:
+    def read(self, split: Split) -> pa.Table:
         """Return all records."""
-        tables = list(self.blocks(split, max(split.size_bytes, 1)))
+        tables = list(held(split.path, self.blocks(split, WINDOW_BYTES), nbytes))
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
-    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[pa.Table]:
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
         """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
-        place = split.place()
+        place, schema, hint = split.place(), self.schema, f"; name its type, as in {TYPES_HINT}"
+        numbers = TableOptions(decimal=self.decimal, thousands=self.thousands)
+        dialect = Dialect(self.delimiter, tuple(dict(self.types)), False, self.body, options=numbers)
         with split.opened(place) as file, input_errors(place):
             stop = sys.maxsize if split.compression else split.stop
             for begin, text in lines.records(place, file, max(split.start, self.body), stop, block_bytes):
-                table = self._table(place, split.compression, begin, text)
+                table = read_table(text, begin, dialect, schema, place, split.compression, hint=hint)
                 if len(table):
                     yield table
 
-    def empty(self, split: FilePart) -> pa.Table:
+    def empty(self, split: Split) -> pa.Table:
         """Return a table of no rows."""
         return self.schema.empty_table()
 
-    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the range of the split."""
         return ((split.start, split.stop),)
 
@@ -177,12 +180,6 @@ class Csv:
         """Return the schema of the columns to read."""
         types = dict(self.types)
         return pa.schema([(name, arrow_type(types[name])) for name in self.columns or types])
-
-    def _table(self, path: str, compression: str | None, begin: int, text: bytes) -> pa.Table:
-        names = tuple(name for name, _ in self.types)
-        dialect = Dialect(self.delimiter, names, False, self.body, decimal=self.decimal, thousands=self.thousands)
-        hint = f"; name its type, as in {TYPES_HINT}"
-        return read_table(text, begin, dialect, self.schema, path, compression, hint=hint)
 
 
 def of_same_types(formats: Sequence[Csv]) -> list[Csv]:

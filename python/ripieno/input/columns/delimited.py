@@ -11,7 +11,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 import pyarrow as pa
@@ -19,11 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import input_errors, opened
+from ripieno.files.sources import EmptyFile, input_errors, opened
 from ripieno.input import lines
 from ripieno.input.columns.source import IGNORE_HINT, MISSING_HINT, TableOptions
 
-UTF8_BOM = b"\xef\xbb\xbf"
 DELIMITERS = ",;\t"
 #: Fields that mean a missing value, in lower case. "nan" is also a number.
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none", "nan")
@@ -69,10 +68,8 @@ class Dialect:
         Byte offset of the first record after the header, in the decompressed text.
     quote : str
         The quote character; empty if there is none.
-    decimal, thousands
-        The characters of numbers, as in `TableOptions`.
-    all_missing
-        Whether all codes for missing values are read as such; otherwise only those of Arrow.
+    options : TableOptions
+        The characters of numbers, and whether all codes for missing values are read as such, or only those of Arrow.
     has_comments
         Whether lines that begin with # or % are skipped, unless their first column is not read.
     """
@@ -82,9 +79,7 @@ class Dialect:
     has_header: bool
     body: int
     quote: str = '"'
-    decimal: str = "."
-    thousands: str | None = None
-    all_missing: bool = False
+    options: TableOptions = field(default_factory=TableOptions)
     has_comments: bool = False
 
     @property
@@ -131,27 +126,16 @@ def sniff(
         either a header or values.
     """
     with opened(path, compression) as file, input_errors(path):
-        start = len(UTF8_BOM) if file.read(len(UTF8_BOM)) == UTF8_BOM else 0
-    with opened(path, compression) as file, input_errors(path):
-        file.read(start)
-        text = b""
-        is_comment = False
-        while line := file.readline(FIRST_RECORD_BYTES):
-            is_comment = is_comment or (has_comments and line.lstrip().startswith((b"#", b"%")))
-            if line.strip() and not is_comment:
-                text = line
-                break
-            start += len(line)
-            # A longer line arrives in pieces.
-            is_comment = is_comment and not line.endswith(b"\n")
-        if not text:
+        try:
+            start, text = lines.first_line(path, file, FIRST_RECORD_BYTES, (b"#", b"%") if has_comments else ())
+        except EmptyFile:
             return None
         marks = delimiter or "".join(mark for mark in DELIMITERS if mark not in (options.decimal, options.thousands))
         while _is_open(head := next(filter(bytes.strip, _records(text, marks))), marks):
             more = file.read(max(len(text), SAMPLE_BYTES))
             if not more or len(text) > FIRST_RECORD_BYTES:
                 raise InputError(lines.NO_END.format(path=path, begin=start))
-            text += more + file.readline()
+            text += more + lines.line(path, file)
         sample = file.read(SAMPLE_BYTES)
     start += text.index(head)
     below = text[text.index(head) + len(head) :] + sample
@@ -179,10 +163,7 @@ def sniff(
         top, *lower = ([plain(field, options) for field in row] for row in (fields, *rows))
         header = _is_header(path, top, lower, first, rest)
     names = tuple(fields) if header else tuple(f"f{at}" for at in range(len(fields)))
-    return Dialect(
-        mark, names, header, start + len(head) * header, decimal=options.decimal, thousands=options.thousands,
-        all_missing=options.missing is not None, has_comments=has_comments,
-    )  # fmt: skip
+    return Dialect(mark, names, header, start + len(head) * header, options=options, has_comments=has_comments)
 
 
 def read_table(
@@ -217,7 +198,7 @@ def read_table(
 def _parsed(
     text: bytes, begin: int, dialect: Dialect, types: pa.Schema, path: str, compression: str | None, hint: str
 ) -> pa.Table:
-    grouped = [each.name for each in types if dialect.thousands and _is_numeric_type(each.type)]
+    grouped = [each.name for each in types if dialect.options.thousands and _is_numeric_type(each.type)]
     read_as = pa.schema([each.with_type(pa.string()) if each.name in grouped else each for each in types])
     try:
         table = pa.csv.read_csv(
@@ -233,8 +214,8 @@ def _parsed(
             pa.csv.ConvertOptions(
                 column_types=read_as,
                 include_columns=types.names,
-                decimal_point=dialect.decimal,
-                null_values=_MISSING_CODES if dialect.all_missing else None,
+                decimal_point=dialect.options.decimal,
+                null_values=None if dialect.options.missing is None else _MISSING_CODES,
                 strings_can_be_null=bool(grouped),
             ),
         )
@@ -254,10 +235,9 @@ def _parsed(
 def number_types(table: pa.Table, dialect: Dialect) -> pa.Schema:
     """Return the types of columns. Strings that are numbers with thousands separators become float64."""
     fields = []
-    for field in table.schema:
-        is_text = pa.types.is_string(field.type)
-        fits = is_text and _without_separators(table[field.name], pa.float64(), dialect)[1] is None
-        fields.append(field.with_type(pa.float64()) if fits else field)
+    for each in table.schema:
+        fits = pa.types.is_string(each.type) and _without_separators(table[each.name], pa.float64(), dialect)[1] is None
+        fields.append(each.with_type(pa.float64()) if fits else each)
     return pa.schema(fields)
 
 
@@ -287,7 +267,7 @@ def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialec
         blocks = (
             lines.records(path, file, begin, sys.maxsize, 1)
             if dialect.quote
-            else lines.blocks(file, begin, sys.maxsize, 1, begin)
+            else lines.blocks(path, file, begin, sys.maxsize, 1, begin)
         )
         for _, block in blocks:
             for record in _records(block, dialect.delimiter) if dialect.quote else block.splitlines(keepends=True):
@@ -302,14 +282,14 @@ def _without_separators(
     column: pa.ChunkedArray, kind: pa.DataType, dialect: Dialect
 ) -> tuple[pa.ChunkedArray, int | None]:
     """Convert texts with thousands separators to numbers. Also return the index of the first text that is no number."""
-    separator, point = re.escape(dialect.thousands or ""), re.escape(dialect.decimal)
+    separator, point = re.escape(dialect.options.thousands or ""), re.escape(dialect.options.decimal)
     form = rf"^\s*[+-]?(\d{{1,3}}({separator}\d{{3}})+|\d*)({point}\d*)?([eE][+-]?\d+)?\s*$"
     wrong = pc.index(pc.match_substring_regex(column, form), False).as_py()
     if wrong >= 0:
         return column, wrong
-    plain = pc.replace_substring(pc.utf8_trim_whitespace(column), dialect.thousands, "")
+    plain = pc.replace_substring(pc.utf8_trim_whitespace(column), dialect.options.thousands, "")
     try:
-        return pc.replace_substring(plain, dialect.decimal, ".").cast(kind), None
+        return pc.replace_substring(plain, dialect.options.decimal, ".").cast(kind), None
     except pa.ArrowInvalid:
         fits = [text is None or (is_number(text) and pa.types.is_floating(kind)) for text in plain.to_pylist()]
         return column, fits.index(False) if False in fits else 0
@@ -321,7 +301,7 @@ def _misfit_text(dialect: Dialect, at: int, text: str, kind: str, hint: str) -> 
     missing = ", a missing value" if is_missing(found) else ""
     if not hint and missing:
         hint = MISSING_HINT
-    elif not hint and dialect.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
+    elif not hint and dialect.options.decimal == "." and re.fullmatch(r"[+-]?[\d.]*,\d+", found):
         hint = "; for a decimal comma, pass decimal=','"
     elif not hint and len(names) > 1:
         hint = IGNORE_HINT.format(name=names[at])

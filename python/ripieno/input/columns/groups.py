@@ -14,9 +14,8 @@ import pyarrow as pa
 
 from ripieno.errors import InputError
 from ripieno.files.frames import index_columns
-from ripieno.files.sources import EmptyFile, File, is_url, opened, size_bytes
+from ripieno.files.sources import EmptyFile, File, is_url, opened
 from ripieno.input.columns.source import ColumnSource, TableOptions
-from ripieno.input.columns.splitting import FilePart, FormatOptions
 
 
 @dataclass(frozen=True)
@@ -116,53 +115,3 @@ class GroupedColumns(ColumnSource):
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
             text = " ".join(str(error).split())
             raise InputError(f"{path} is damaged, or not a readable {cls.kind} file: {text}") from error
-
-
-@dataclass(frozen=True)
-class GroupedFormat:
-    """Splits of such files, read as Arrow tables with some columns; by default all columns except for an index."""
-
-    columns: tuple[str, ...] | None = None
-
-    name: ClassVar[str]
-    unit: ClassVar[str]
-    source: ClassVar[type[GroupedColumns]]
-    block_bytes = 8 << 20
-
-    @classmethod
-    def open(cls, file: File, options: FormatOptions) -> Self:
-        """Read the metadata."""
-        source = cls.source.described(file.path)
-        return cls(options.chosen_of(file, source.own.names, source.index))
-
-    def read(self, split: FilePart) -> pa.Table:
-        """Return all rows."""
-        source, start, stop, names = self._found(split)
-        schema = pa.schema([source.own.field(name) for name in names])
-        return source.read(start, stop, schema).replace_schema_metadata(source.own.metadata)
-
-    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[pa.Table]:
-        """Yield rows in blocks of about `block_bytes` when decoded, at least one row each, within one group."""
-        source, start, stop, names = self._found(split)
-        return source.blocks(start, stop, names, block_bytes)
-
-    def empty(self, split: FilePart) -> pa.Table:
-        """Return a table of no rows."""
-        source, _, _, names = self._found(split)
-        return pa.schema([source.own.field(name) for name in names], source.own.metadata).empty_table()
-
-    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
-        """Return the whole file."""
-        return ((0, size_bytes(split.path)),)
-
-    def _rows_of(self, source: GroupedColumns, split: FilePart) -> tuple[int, int, int]:
-        """Return the rows of a split, and the length of its file in the unit of the split."""
-        return split.start, split.stop, source.size
-
-    def _found(self, split: FilePart) -> tuple[GroupedColumns, int, int, Sequence[str]]:
-        place = split.place()
-        source = self.source.described(place)
-        start, stop, length = self._rows_of(source, split)
-        if length < split.stop:
-            raise InputError(f"{place} has {length:,} {self.unit}, but had {split.stop:,} when it was split")
-        return source, start, stop, source.own.names if self.columns is None else self.columns

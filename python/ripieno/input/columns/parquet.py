@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ripieno.files.sources import File, size_bytes
-from ripieno.input.columns.groups import GroupedColumns, GroupedFormat
-from ripieno.input.columns.splitting import FilePart, Range
+from ripieno.input.columns.groups import GroupedColumns
+from ripieno.input.columns.source import TableSplits
 from ripieno.input.cuts import grouped
+from ripieno.input.split import Range, Split
 
 #: Bytes after the footer: its length, and a magic number.
 FOOTER_END_BYTES = 8
@@ -62,12 +63,13 @@ class ParquetColumns(GroupedColumns):
 
 
 @dataclass(frozen=True)
-class Parquet(GroupedFormat):
+class Parquet(TableSplits):
     """Splits of Parquet files."""
 
     name = "parquet"
     unit = "row groups"
     source = ParquetColumns
+    suffixes = source.suffixes
 
     def cut(self, file: File, count: int) -> list[Range]:
         """Return ranges of row groups, as even in bytes as the groups allow."""
@@ -75,7 +77,7 @@ class Parquet(GroupedFormat):
         number_at = {end: number for number, end in enumerate(accumulate(sizes, initial=0))}
         return [(number_at[start], number_at[stop], stop - start) for start, stop in grouped(sizes, sum(sizes), count)]
 
-    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the range from the first to the last page of the row groups, and the range of the footer."""
         groups, footer_bytes = ParquetColumns.chunks(split.path)
         chunks = [chunk for group in groups[split.start : split.stop] for chunk in group]
@@ -83,5 +85,5 @@ class Parquet(GroupedFormat):
         length = size_bytes(split.path)
         return ((begin, end), (length - footer_bytes, length))
 
-    def _rows_of(self, source: GroupedColumns, split: FilePart) -> tuple[int, int, int]:
+    def _rows_of(self, source: GroupedColumns, split: Split) -> tuple[int, int, int]:
         return *source.range_of(range(split.start, split.stop)), len(source.groups)

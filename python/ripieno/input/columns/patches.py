@@ -8,9 +8,10 @@ from typing import Self
 import pyarrow as pa
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, input_errors, opened, size_bytes, unpacked_bytes
+from ripieno.files.sources import File, input_errors, opened, size_bytes, unpacked_bytes
+from ripieno.input import lines
 from ripieno.input.columns.csv import TextColumns
-from ripieno.input.columns.delimited import QUOTED_CHARACTERS, UTF8_BOM, Dialect, is_number
+from ripieno.input.columns.delimited import QUOTED_CHARACTERS, Dialect, is_number
 from ripieno.input.columns.source import INDEX_NAMES, TableOptions
 
 FIRST_LINE_BYTES = 16 << 20
@@ -26,7 +27,12 @@ class PatchText(TextColumns):
     def open(cls, path: str, options: TableOptions) -> Self:
         """Read the first line."""
         file = File(path, size_bytes(path))
-        line, begin = _first_line(path, file.compression)
+        with opened(path, file.compression) as stream, input_errors(path):
+            begin, first = lines.first_line(path, stream, FIRST_LINE_BYTES)
+        try:
+            line = first.decode().strip("\r\n")
+        except UnicodeDecodeError:
+            raise InputError(f"{path} is not text") from None
         delimiter = "\t" if "\t" in line else " "
         fields = line.rstrip(delimiter).split(delimiter)
         if len(fields) <= len(INDEX_NAMES) or not all(is_number(field) for field in fields[1:]):
@@ -39,20 +45,3 @@ class PatchText(TextColumns):
         return cls(
             path, schema, unpacked_bytes(file), False, INDEX_NAMES, dialect=dialect, compression=file.compression
         )
-
-
-def _first_line(path: str, compression: str | None) -> tuple[str, int]:
-    """Return the first nonempty line, and its byte offset."""
-    with opened(path, compression) as file, input_errors(path):
-        begin = 0
-        while line := file.readline(FIRST_LINE_BYTES):
-            bom_bytes = len(UTF8_BOM) if line.startswith(UTF8_BOM) and not begin else 0
-            if line[bom_bytes:].strip():
-                break
-            begin += len(line)
-        else:
-            raise EmptyFile(f"{path} is empty")
-        try:
-            return line[bom_bytes:].decode().strip("\r\n"), begin + bom_bytes
-        except UnicodeDecodeError:
-            raise InputError(f"{path} is not text") from None

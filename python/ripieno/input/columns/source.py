@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -12,11 +11,13 @@ import pyarrow as pa
 
 from ripieno._types import Missing
 from ripieno.errors import InputError
-from ripieno.files.sources import Keys, PathLike
+from ripieno.files.sources import File, Keys, PathLike, held, size_bytes
+from ripieno.input.cuts import even
+from ripieno.input.records import RecordType
+from ripieno.input.split import Key, Range, Split, arrow_type
 
 #: Columns with the origin of a row, which are not part of the vector.
 INDEX_NAMES = ("picture", "row", "col")
-_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
 #: The ends of messages about columns without numbers, and about missing values.
 IGNORE_HINT = "; pass ignore=[{name!r}] to leave the column out"
 MISSING_HINT = "; pass missing='drop' to leave its row out, or missing='mean'"
@@ -101,6 +102,22 @@ class TableOptions:
         return tuple(name for name in found if name not in (*self.ignore, *ids))
 
 
+@dataclass(frozen=True, kw_only=True)
+class FormatOptions(TableOptions):
+    """Options for tables, and for records of raw files."""
+
+    record: RecordType | None = None
+    #: Bytes of a CSV file that are read to infer the types of its columns.
+    sample_bytes: int = 1 << 20
+
+    def chosen_of(self, file: File, names: Sequence[str], index: Sequence[str] = ()) -> tuple[str, ...] | None:
+        """Return the columns to read, or None for all. Columns from names of folders may be chosen, too."""
+        default = [name for name in names if name not in index]
+        chosen = self.chosen(file.path, [*names, *(key for key, _ in file.keys)], default)
+        found = tuple(name for name in chosen if name in names)
+        return None if found == tuple(names) else found
+
+
 @dataclass(frozen=True)
 class TableFiles(TableOptions):
     """Files of tables with options for reading them, as input of estimators, graphs and ratings.
@@ -121,19 +138,6 @@ def paths_and_options(source: Any) -> tuple[Any, TableOptions]:
     if not isinstance(source, TableFiles):
         return source, TableOptions()
     return source.source, TableOptions(**{each.name: getattr(source, each.name) for each in fields(TableOptions)})
-
-
-@dataclass(frozen=True)
-class Key:
-    """A column whose value is the same in a whole file, from a folder name such as ``year=2024``."""
-
-    name: str
-    type: str
-    value: str | None
-
-    def column(self, length: int) -> pa.Array:
-        """Return a column of `length` equal values."""
-        return pa.repeat(pa.scalar(self.value, pa.string()).cast(arrow_type(self.type)), length)
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,11 @@ class ColumnSource(ABC):
             The file has no rows.
         """
 
+    @classmethod
+    def described(cls, path: str) -> ColumnSource:
+        """Open a file that may have no rows, without options."""
+        return cls.open(path, TableOptions())
+
     @abstractmethod
     def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
         """Yield rows `start .. stop`, or the records that begin in bytes `start .. stop`."""
@@ -209,6 +218,10 @@ class ColumnSource(ABC):
             columns = [keys[n].column(len(table)) if n in keys else table[n] for n in schema.names]
             yield pa.table(columns, names=schema.names)
 
+    def blocks(self, start: int, stop: int, names: Sequence[str], block_bytes: int | None) -> Iterator[pa.Table]:
+        """Yield some columns of a range in blocks of about `block_bytes`, if the format permits it."""
+        return self._batches(start, stop, pa.schema([self.own.field(name) for name in names]), "")
+
     def keyed(self, keys: tuple[Key, ...]) -> Self:
         """Return the same file with columns from names of folders.
 
@@ -224,12 +237,93 @@ class ColumnSource(ABC):
 
     def read(self, start: int, stop: int, schema: pa.Schema, hint: str = "") -> pa.Table:
         """Return some columns of a range as one table. The parameters are those of `batches`."""
-        tables = list(self.batches(start, stop, schema, hint))
+        tables = list(held(self.path, self.batches(start, stop, schema, hint), nbytes))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
     def describe(self, start: int, row: int) -> str:
         """Return the position of the `row`-th row of a range that begins with `start`, as text."""
         return f"{self.path}, row {start + row}"
+
+
+@dataclass(frozen=True)
+class WholeColumns(ColumnSource):
+    """A file that is read as a whole: a range of its stored bytes has the same part of its rows."""
+
+    counted = False
+
+    @abstractmethod
+    def _table(self, names: Sequence[str]) -> pa.Table:
+        """Return all rows of some columns."""
+
+    def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
+        table = self._table(schema.names)
+        first, last = (len(table) * at // self.size for at in (start, stop))
+        yield table.slice(first, last - first)
+
+    def describe(self, start: int, row: int) -> str:
+        """Return the position of the `row`-th row of a range, as text. The file is read for this."""
+        return f"{self.path}, row {len(self._table(self.own.names[:1])) * start // self.size + row}"
+
+
+@dataclass(frozen=True)
+class TableSplits:
+    """Splits of a table in a file, read as Arrow tables of some columns; by default all except for an index."""
+
+    columns: tuple[str, ...] | None = None
+
+    name: ClassVar[str]
+    source: ClassVar[type[ColumnSource]]
+    unit: ClassVar[str] = "rows"
+    block_bytes = 8 << 20
+
+    @classmethod
+    def open(cls, file: File, options: FormatOptions) -> Self:
+        """Read the metadata."""
+        source = cls.source.described(file.path)
+        return cls(options.chosen_of(file, source.own.names, source.index))
+
+    def cut(self, file: File, count: int) -> list[Range]:
+        """Return even ranges of rows, or the whole file if rows cannot be read by number."""
+        source = self.source.described(file.path)
+        ranges = even(source.size, count if source.counted else 1)
+        return [(start, stop, file.size_bytes * (stop - start) // source.size) for start, stop in ranges]
+
+    def read(self, split: Split) -> pa.Table:
+        """Return all rows."""
+        source, start, stop, names = self._found(split)
+        schema = pa.schema([source.own.field(name) for name in names])
+        return source.read(start, stop, schema).replace_schema_metadata(source.own.metadata)
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
+        """Yield rows in blocks of about `block_bytes` when decoded, at least one row each."""
+        source, start, stop, names = self._found(split)
+        return source.blocks(start, stop, names, block_bytes)
+
+    def empty(self, split: Split) -> pa.Table:
+        """Return a table of no rows."""
+        source, _, _, names = self._found(split)
+        return pa.schema([source.own.field(name) for name in names], source.own.metadata).empty_table()
+
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
+        """Return the whole file."""
+        return ((0, size_bytes(split.path)),)
+
+    def _rows_of(self, source: Any, split: Split) -> tuple[int, int, int]:
+        """Return the rows of a split, and the length of its file in the unit of the split."""
+        return split.start, split.stop, source.size
+
+    def _found(self, split: Split) -> tuple[ColumnSource, int, int, Sequence[str]]:
+        place = split.place()
+        source = self.source.described(place)
+        start, stop, length = self._rows_of(source, split)
+        if length < split.stop:
+            raise InputError(f"{place} has {length:,} {self.unit}, but had {split.stop:,} when it was split")
+        return source, start, stop, source.own.names if self.columns is None else self.columns
+
+
+def nbytes(table: pa.Table) -> int:
+    """Return the bytes of the values of a table."""
+    return int(table.nbytes)
 
 
 def typed_keys(found: Sequence[tuple[str, Keys]]) -> list[tuple[str, tuple[Key, ...]]]:
@@ -262,15 +356,3 @@ def _type_of(texts: Sequence[str | None]) -> str:
             continue
         return kind
     return "string"
-
-
-def arrow_type(name: str) -> pa.DataType:
-    """Return the type that Arrow prints with this name.
-
-    Raises
-    ------
-    ValueError
-        There is no such type.
-    """
-    zoned = _ZONED.fullmatch(name)
-    return pa.timestamp(zoned[1], zoned[2]) if zoned else pa.type_for_alias(name)

@@ -18,7 +18,7 @@ from ripieno.files import disk
 from ripieno.files.results import new_folder
 from ripieno.files.sources import File, PathLike, find_files, is_url
 from ripieno.input.checksums import Checksum
-from ripieno.input.columns.splitting import FormatOptions
+from ripieno.input.columns.source import FormatOptions
 from ripieno.input.cuts import piece_size
 from ripieno.input.cutting import check_format, open_formats, splits
 from ripieno.input.dividing.record_streams import RECORD_STREAMS, Arrays, RecordStream, Tables
@@ -211,7 +211,7 @@ def _written(stream: RecordStream, folder: Path, places: Sequence[tuple[str, ...
     return parts
 
 
-def _numbered(stream: RecordStream, count: int) -> Iterator[tuple[int, object]]:
+def _numbered(stream: RecordStream, count: int) -> Iterator[tuple[int, Any]]:
     begin = 0
     for size, records in stream.pieces(piece_size(stream.length, count)):
         yield begin * count // stream.length, records

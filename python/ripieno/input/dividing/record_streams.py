@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,34 +12,16 @@ import pyarrow.parquet as pq
 from ripieno.errors import InputError
 from ripieno.files.sources import File, input_errors, opened, unpacked_bytes
 from ripieno.input import lines
+from ripieno.input.columns.arrays import ArraySplits, Binary, Npy
 from ripieno.input.columns.csv import Csv
 from ripieno.input.columns.parquet import Parquet
-from ripieno.input.columns.splitting import FormatOptions
-from ripieno.input.cutting import TEXT_SUFFIXES
+from ripieno.input.columns.source import FormatOptions
 from ripieno.input.dividing.sinks import BinarySink, LineSink, NpySink, ParquetSink, Sink
-from ripieno.input.formats.arrays import ArraySplits, Binary, Npy
 from ripieno.input.formats.text import Text
 from ripieno.input.records import RecordType
 from ripieno.input.split import Format, Split
 
 Piece = tuple[int, Any]
-
-
-class RecordStream(Protocol):
-    """Records of several files with one format."""
-
-    #: Length in the unit of pieces, bytes or rows.
-    length: int
-    ending: str
-
-    def pieces(self, size: int) -> Iterator[Piece]:
-        """Yield all records in order, in pieces of about `size` that end with a record, and the size of each."""
-
-    def sink(self, file: IO[bytes]) -> Sink:
-        """Return a writer of records to a new file."""
-
-    def format(self, file: File) -> Format:
-        """Return the format of such a file."""
 
 
 class TextLines:
@@ -49,14 +31,14 @@ class TextLines:
         self._files = files
         endings = {file.inner_suffix for file in files}
         # The suffix must make later readers detect the same format.
-        self.ending = endings.pop() if len(endings) == 1 and endings <= {*TEXT_SUFFIXES} else ".txt"
+        self.ending = endings.pop() if len(endings) == 1 and endings <= {*Text.suffixes} - {""} else ".txt"
         self.length = sum(map(unpacked_bytes, files))
 
     def pieces(self, size: int) -> Iterator[Piece]:
         """Yield all records in order, in pieces."""
         for file in self._files:
             with opened(file.path, file.compression) as stream, input_errors(file.path):
-                while text := lines.whole_lines(stream, size):
+                while text := lines.whole_lines(file.path, stream, size):
                     yield len(text), text
 
     def sink(self, file: IO[bytes]) -> LineSink:
@@ -181,6 +163,8 @@ class Tables:
         return self._format
 
 
+#: Records of several files with one format. Their `length` is in the unit of pieces, bytes or rows.
+RecordStream = TextLines | Records | Arrays | Tables
 RECORD_STREAMS: dict[str, Any] = {
     "text": TextLines,
     "csv": Records,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,17 +13,14 @@ from numpy.typing import NDArray
 GROUP_BYTES = 64 << 20
 
 
-class Sink(Protocol):
-    """A writer of records to an open file."""
-
-    def write(self, records: Any) -> None:
-        """Append records."""
+class UnframedSink:
+    """A writer of a format without a trailer to an open file, which stays open."""
 
     def close(self) -> None:
-        """Finish the format. The file stays open."""
+        """Do nothing."""
 
 
-class LineSink:
+class LineSink(UnframedSink):
     """Writes lines, or CSV records after a header.
 
     A line feed is added after an incomplete last line if another line follows.
@@ -41,11 +38,8 @@ class LineSink:
         self._file.write(records)
         self._ends = records.endswith(b"\n")
 
-    def close(self) -> None:
-        """Do nothing: the format has no trailer."""
 
-
-class BinarySink:
+class BinarySink(UnframedSink):
     """Writes records unchanged."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -54,9 +48,6 @@ class BinarySink:
     def write(self, records: NDArray[Any]) -> None:
         """Append records."""
         self._file.write(records.tobytes())
-
-    def close(self) -> None:
-        """Do nothing: the format has no trailer."""
 
 
 class NpySink:
@@ -109,3 +100,6 @@ class ParquetSink:
         if self._waiting:
             self._writer.write_table(pa.concat_tables(self._waiting))
         self._waiting, self._waiting_bytes = [], 0
+
+
+Sink = LineSink | BinarySink | NpySink | ParquetSink

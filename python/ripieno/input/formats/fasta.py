@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ripieno.errors import InputError
-from ripieno.files.sources import File, input_errors, opened
+from ripieno.files.sources import File, held, input_errors, opened
+from ripieno.input import lines
 
 
 def sequences(file: File) -> Iterator[str]:
@@ -19,7 +20,8 @@ def sequences(file: File) -> Iterator[str]:
     parts: list[bytes] = []
     header, begin = None, 0
     with opened(file.path, file.compression) as stream, input_errors(file.path):
-        for number, line in enumerate(stream, 1):
+        every_line = iter(lambda: lines.line(file.path, stream), b"")
+        for number, line in enumerate(held(file.path, every_line), 1):
             text = line.strip()
             if text.startswith(b">"):
                 if header is not None:

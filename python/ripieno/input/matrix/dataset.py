@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -24,9 +24,8 @@ from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.sources import EmptyFile, File, PathLike, describe_paths, expand_keyed, open_nonempty, size_bytes
 from ripieno.input.columns import VECTORS, Key, TableFiles, TableOptions, open_table, paths_and_options, typed_keys
+from ripieno.input.columns.arrays import ArrayRows, MarketArray, StoredArray
 from ripieno.input.columns.source import MISSING_HINT
-from ripieno.input.formats.arrays import ArrayRows, StoredArray
-from ripieno.input.matrix.market import MarketFile
 from ripieno.input.matrix.tables import TableRows
 from ripieno.input.records import RecordType
 from ripieno.input.shares import even_range, file_shares
@@ -36,46 +35,15 @@ from ripieno.wire.zero_copy import ZeroCopyFields
 logger = logging.getLogger("ripieno.input")
 
 
-class RowSource(Protocol):
-    """A source of rows."""
-
-    @property
-    def column_names(self) -> tuple[str, ...] | None:
-        """The names of the values of a row."""
-
-    def describe(self, start: int, row: int) -> str:
-        """Describe the location of the `row`-th row after `start` for messages."""
-
-
-class DataFile(RowSource, Protocol):
-    """One file. `size` counts rows if the header states them (`counted`), otherwise bytes."""
-
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def column_count(self) -> int: ...
-
-    @property
-    def dtype(self) -> np.dtype[Any] | None: ...
-
-    @property
-    def size(self) -> int: ...
-
-    @property
-    def counted(self) -> bool: ...
-
-    def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Return rows `start .. stop`, or the lines that begin in bytes `start .. stop`."""
-
-
+#: A file. `size` counts rows if the header states them (`counted`), otherwise bytes.
+DataFile = ArrayRows | TableRows
 #: The maximum number of columns of sparse rows, which have 32-bit indices.
 COLUMNS_MAX = 2**31 - 1
 #: Openers of files of arrays.
-ARRAYS: dict[str, Callable[[str], DataFile]] = {
-    ".npy": lambda path: ArrayRows.of(StoredArray.npy(path)),
-    ".npz": lambda path: ArrayRows.of(StoredArray.npz(path)),
-    matrix_market.SUFFIX: MarketFile.open,
+ARRAYS: dict[str, Callable[[str], StoredArray | MarketArray]] = {
+    ".npy": StoredArray.npy,
+    ".npz": StoredArray.npz,
+    matrix_market.SUFFIX: MarketArray.open,
 }
 SUFFIXES = (*ARRAYS, *VECTORS)
 #: Bytes of a part of a file that is read at once for means.
@@ -86,7 +54,7 @@ MEANS_BYTES = 64 << 20
 class FilePiece:
     """Rows of a share from one file; `row_numbers` has their numbers if rows with missing values are left out."""
 
-    file: RowSource
+    file: DataFile | _Numbered
     start: int
     row_count: int
     row_numbers: NDArray[np.int64] | None = None
@@ -105,6 +73,8 @@ class RowShare:
     pieces: tuple[FilePiece, ...]
     weights: NDArray[np.float64] | None = None
     runs: tuple[tuple[int, int], ...] | None = None
+    #: (n,) labels of rows that include them, or None.
+    labels: Any = None
 
     @property
     def missing_hint(self) -> str:
@@ -236,10 +206,9 @@ class Dataset:
         blocks, pieces = [], []
         by_rows = self.row_count is not None
         lengths = [file.size if by_rows else size_bytes(file.path) for file in self.files]
-        for at, share in file_shares(lengths, rank, world_size):
+        # A file with a known row count among text files is cut in proportion to its bytes.
+        for at, start, stop in file_shares(lengths, [file.size for file in self.files], rank, world_size):
             file = self.files[at]
-            # A file with a known row count among text files is cut in proportion to its bytes.
-            start, stop = share.of(file.size)
             if start < stop:
                 block, row_numbers = self._without_missing(file.read(start, stop))
                 blocks.append(block)
@@ -298,30 +267,38 @@ class RowsInMemory(ZeroCopyFields):
 
 @dataclass(frozen=True)
 class InMemorySparse(ZeroCopyFields):
-    """The parts of a CSR matrix as a source. Each worker process takes its rows."""
+    """The parts of a CSR matrix as a source, with the labels of its rows if it has some. Workers take their rows."""
 
     indptr: NDArray[Any]
-    indices: NDArray[np.int32]
+    indices: NDArray[Any]
     data: NDArray[np.float64]
     column_count: int
     names: tuple[str, ...] = ()
     #: The original dtype of the entries.
     given_dtype: str = "f8"
+    labels: NDArray[Any] | None = None
 
+    #: The name of the labels, in errors.
+    name: ClassVar[str] = "y"
     dtype: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
 
     @classmethod
-    def of(cls, matrix: csr_matrix) -> InMemorySparse:
-        """Return the parts of a matrix, with sorted columns and without duplicate entries."""
-        if matrix.shape[1] > COLUMNS_MAX:
+    def of(cls, matrix: Any, labels: NDArray[Any] | None = None) -> InMemorySparse:
+        """Return the parts of a matrix, with sorted columns and without duplicate entries; `matrix` is unchanged.
+
+        Only rows with labels may have more columns than `COLUMNS_MAX`.
+        """
+        matrix = csr_matrix(matrix)
+        is_wide = matrix.shape[1] > COLUMNS_MAX
+        if is_wide and labels is None:
             raise InputError(f"X: {matrix.shape[1]:,} columns, expected at most {COLUMNS_MAX:,}")
         given_dtype = matrix.dtype.str
         if not matrix.has_canonical_format:
             matrix = matrix.astype(np.float64)
             matrix.sum_duplicates()
-        indices = matrix.indices.astype(np.int32, copy=False)
+        indices = matrix.indices if is_wide else matrix.indices.astype(np.int32, copy=False)
         entries = matrix.data.astype(np.float64, copy=False)
-        return cls(matrix.indptr, indices, entries, matrix.shape[1], given_dtype=given_dtype)
+        return cls(matrix.indptr, indices, entries, matrix.shape[1], (), given_dtype, labels)
 
     @property
     def row_count(self) -> int:
@@ -340,7 +317,8 @@ class InMemorySparse(ZeroCopyFields):
         begin, end = starts[0], starts[-1]
         parts = (self.data[begin:end], self.indices[begin:end], starts - begin)
         rows = csr_matrix(parts, shape=(last - first, self.column_count))
-        return RowShare(rows, (FilePiece(_Numbered(), first, last - first),))
+        labels = None if self.labels is None else self.labels[first:last]
+        return RowShare(rows, (FilePiece(_Numbered(), first, last - first),), labels=labels)
 
 
 @dataclass(frozen=True)
@@ -379,24 +357,21 @@ class LocalRows:
         names: Sequence[str] = self.source.names
         return names
 
-    def read_share(self, rank: int, world_size: int) -> Any:
-        """Return all rows of this worker, with weights if they have no labels.
+    def read_share(self, rank: int, world_size: int) -> RowShare:
+        """Return all rows of this worker, with weights.
 
         Raises
         ------
         InputError
             The number of weights differs from the number of rows, or the source raised.
         """
-        share = self.source.read_share(0, 1)
-        labels = getattr(share, "labels", None)
-        count = len(labels) if labels is not None else share.points.shape[0]
+        share: RowShare = self.source.read_share(0, 1)
+        count = share.points.shape[0]
         if self.weights is not None and len(self.weights) != count:
             raise InputError(f"{self.name}: sample_weight has {len(self.weights)} entries for {count} rows")
-        if not isinstance(share, RowShare):
-            return share
-        if isinstance(self.source, Dataset):
-            return replace(share, weights=self.weights, runs=self.runs)
-        return RowShare(share.points, (FilePiece(_Numbered(f"{self.name}, "), 0, count),), self.weights, self.runs)
+        if not isinstance(self.source, Dataset):
+            share = replace(share, pieces=(FilePiece(_Numbered(f"{self.name}, "), 0, count),))
+        return replace(share, weights=self.weights, runs=self.runs)
 
 
 def _for_kernels(points: NDArray[Any]) -> NDArray[Any]:
@@ -542,4 +517,4 @@ def _open_file(
         raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
     if File(path, 0).compression is not None and kind == ".npz":
         raise InputError(f"{path}: an archive is compressed inside and is read from its end: unpack it first")
-    return ARRAYS[kind](path)
+    return ArrayRows.of(ARRAYS[kind](path))

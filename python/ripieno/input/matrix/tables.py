@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.frames import is_list, list_column, list_matrix
+from ripieno.files.frames import is_list, is_text, list_column, list_matrix
+from ripieno.files.sources import check_memory, held
 from ripieno.input.columns import ColumnSource, TableOptions
+from ripieno.input.columns.arrays import kernel_dtype
 from ripieno.input.columns.delimited import SAMPLE_BYTES, is_missing, is_number, plain
 from ripieno.input.columns.patches import PatchText
-from ripieno.input.columns.source import IGNORE_HINT, INDEX_NAMES, MISSING_HINT
-from ripieno.input.formats.arrays import kernel_dtype
+from ripieno.input.columns.source import IGNORE_HINT, INDEX_NAMES, MISSING_HINT, nbytes
 
 
 @dataclass(frozen=True)
@@ -135,11 +136,12 @@ class TableRows:
         dtype = self.dtype
         if dtype is None:
             floats = np.dtype(np.float32)
+            tables = held(self.path, tables, nbytes)
             blocks = [_narrowed(self._filled([table], len(table), start, floats)) for table in tables]
             return np.concatenate([np.empty((0, self.column_count), np.uint8), *blocks])
         if self.counted:
             return self._filled(tables, stop - start, start, dtype)
-        parts = list(tables)
+        parts = list(held(self.path, tables, nbytes))
         return self._filled(parts, sum(map(len, parts)), start, dtype)
 
     def describe(self, start: int, row: int) -> str:
@@ -148,6 +150,7 @@ class TableRows:
 
     def _filled(self, tables: Iterable[pa.Table], count: int, first: int, dtype: np.dtype[Any]) -> NDArray[Any]:
         """Return the `count` rows of some tables. Errors number the rows from `first`."""
+        check_memory(self.path, count * self.column_count * dtype.itemsize)
         rows, begin = np.empty((count, self.column_count), dtype), 0
         for table in tables:
             part = rows[begin : begin + len(table)]
@@ -190,8 +193,7 @@ def _has_strings(source: ColumnSource, name: str, options: TableOptions) -> bool
     """Return whether a column holds strings. The first records decide for text."""
     kind = source.schema.field(name).type
     if not pa.types.is_null(kind):
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+        return is_text(kind)
     head = source.read(0, min(source.size, SAMPLE_BYTES), pa.schema([(name, pa.string())])).column(0).to_pylist()
     return not all(is_missing(text) or is_number(plain(text, options)) for text in head)
 

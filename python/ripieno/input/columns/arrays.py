@@ -6,21 +6,25 @@ Rows of local files are mapped, also of members that an archive stores uncompres
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import IO, Any, ClassVar, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.npy import BROKEN_ARCHIVE, check_member, read_array, read_header
-from ripieno.files.sources import EmptyFile, File, input_errors, is_url, opened, size_bytes
-from ripieno.input.columns.splitting import FilePart, FormatOptions, Range
+from ripieno.files import matrix_market
+from ripieno.files.npy import check_member, member_names, opened_archive, read_array, read_header, read_member
+from ripieno.files.sources import EmptyFile, File, check_memory, input_errors, is_url, opened, size_bytes
+from ripieno.input.columns.source import ColumnSource, FormatOptions, TableOptions, TableSplits, WholeColumns
+from ripieno.input.columns.sparse import SparseColumns
 from ripieno.input.cuts import even
 from ripieno.input.records import RecordType
+from ripieno.input.split import Range, Split
 
 MEMBER_NAME = "vectors"
 LOCAL_HEADER_BYTES = 30
@@ -59,28 +63,21 @@ class StoredArray:
     @classmethod
     def npz(cls, path: str) -> Self:
         """Choose the array named `vectors` of an archive, or its only two-dimensional array, and read its header."""
-        with opened(path) as file, input_errors(path):
-            try:
-                with zipfile.ZipFile(file) as archive:
-                    arrays = [each for info in archive.infolist() for each in cls._members(path, archive, info, file)]
-                    named = [array for array in arrays if array.member == f"{MEMBER_NAME}.npy"]
-                    if len(named or arrays) != 1:
-                        raise InputError(
-                            f"{path} holds {len(arrays)} two-dimensional arrays: expected one, or one named "
-                            f"{MEMBER_NAME!r}"
-                        )
-                    chosen = (named or arrays)[0]
-                    if chosen.offset and chosen.member is not None:
-                        # Rows that are mapped later are not compared with the checksum of the member.
-                        check_member(archive, archive.getinfo(chosen.member))
-            except InputError:
-                raise
-            except BROKEN_ARCHIVE as error:
-                raise InputError(f"{path} is not a readable .npz file: {error}") from error
+        with opened_archive(path) as archive:
+            arrays = [each for info in archive.infolist() for each in cls._members(path, archive, info)]
+            named = [array for array in arrays if array.member == f"{MEMBER_NAME}.npy"]
+            if len(named or arrays) != 1:
+                raise InputError(
+                    f"{path} holds {len(arrays)} two-dimensional arrays: expected one, or one named {MEMBER_NAME!r}"
+                )
+            chosen = (named or arrays)[0]
+            if chosen.offset and chosen.member is not None:
+                # Rows that are mapped later are not compared with the checksum of the member.
+                check_member(archive, archive.getinfo(chosen.member))
         return replace(chosen, member=None) if chosen.offset else chosen
 
     @classmethod
-    def _members(cls, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: IO[bytes]) -> Iterator[Self]:
+    def _members(cls, path: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[Self]:
         """Yield a member of an archive if it is a matrix."""
         with archive.open(info) as stream:
             try:
@@ -89,7 +86,8 @@ class StoredArray:
                 return
             inner = stream.tell()
         if len(shape) == 2 and 0 not in shape and dtype.kind in NUMBERS:
-            offset = _data_offset(file, info) + inner if info.compress_type == zipfile.ZIP_STORED else 0
+            assert archive.fp is not None, "the archive is open"
+            offset = _data_offset(archive.fp, info) + inner if info.compress_type == zipfile.ZIP_STORED else 0
             yield cls(path, shape, dtype, fortran, offset, info.filename)
 
     @property
@@ -112,9 +110,12 @@ class StoredArray:
         shape, at = (last - first, *self.shape[1:]), self.offset + first * self.row_bytes
         length = (last - first) * self.row_bytes
         rows: NDArray[Any] | None = None
+        is_mapped = self.compression is None and not is_url(self.path) and length > 0
+        if not is_mapped:
+            check_memory(self.path, length)
         # A damaged header may state any length.
         with input_errors(self.path), suppress(MemoryError, OverflowError, ValueError):
-            if self.compression is None and not is_url(self.path) and length:
+            if is_mapped:
                 rows = np.memmap(self.path, self.stored, "r", at, shape, "F" if self.fortran else "C")
             else:
                 with opened(self.path, self.compression) as file:
@@ -151,12 +152,8 @@ class StoredArray:
 
     def _unpacked(self) -> NDArray[Any]:
         assert self.member is not None
-        with opened(self.path) as file, input_errors(self.path):
-            try:
-                with zipfile.ZipFile(file) as archive, archive.open(self.member) as stream:
-                    return read_array(stream)
-            except BROKEN_ARCHIVE as error:
-                raise InputError(f"{self.path} is damaged: {error}") from error
+        with opened_archive(self.path, "is damaged") as archive, archive.open(self.member) as stream:
+            return read_array(stream)
 
 
 @dataclass(frozen=True)
@@ -190,27 +187,27 @@ class ArraySplits:
         """Return even ranges of rows."""
         return [(start, stop, (stop - start) * self.row_bytes) for start, stop in even(self.shape[0], count)]
 
-    def read(self, split: FilePart) -> NDArray[Any]:
+    def read(self, split: Split) -> NDArray[Any]:
         """Return the rows, read-only."""
         return self._array(split).rows(*self._range(split))
 
-    def blocks(self, split: FilePart, block_bytes: int) -> Iterator[NDArray[Any]]:
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[NDArray[Any]]:
         """Yield rows in blocks of at most `block_bytes`, but at least one row."""
         step = max(1, block_bytes // max(1, self.row_bytes))
         return self._array(split).blocks(*self._range(split), step)
 
-    def empty(self, split: FilePart) -> NDArray[Any]:
+    def empty(self, split: Split) -> NDArray[Any]:
         """Return an array of no rows."""
         return np.empty((0, *self.shape[1:]), self.dtype)
 
-    def extents(self, split: FilePart) -> tuple[tuple[int, int], ...]:
+    def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the byte range of the rows."""
         return ((self.offset + split.start * self.row_bytes, self.offset + split.stop * self.row_bytes),)
 
-    def _range(self, split: FilePart) -> tuple[int, int]:
+    def _range(self, split: Split) -> tuple[int, int]:
         return (0, self.shape[0]) if split.compression else (split.start, split.stop)
 
-    def _array(self, split: FilePart) -> StoredArray:
+    def _array(self, split: Split) -> StoredArray:
         dtype = np.dtype(self.dtype)
         return StoredArray(split.place(), self.shape, dtype, False, self.offset, compression=split.compression)
 
@@ -219,6 +216,7 @@ class Npy(ArraySplits):
     """A NumPy file, described by its header."""
 
     name = "npy"
+    suffixes = (".npy",)
 
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Npy:
@@ -240,6 +238,7 @@ class Binary(ArraySplits):
     """A file of records of equal length, described by the caller."""
 
     name = "binary"
+    suffixes = ()
 
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Binary:
@@ -268,16 +267,39 @@ def kernel_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True)
+class MarketArray:
+    """A dense matrix as MatrixMarket text, stored by columns: each read of rows parses the whole file."""
+
+    path: str
+    shape: tuple[int, int]
+
+    stored: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
+
+    @classmethod
+    def open(cls, path: str) -> Self:
+        """Read the banner and the line of sizes."""
+        info = matrix_market.read_info(path)
+        if info.layout != "array":
+            raise InputError(f"{path} is a sparse matrix, which is not read here: expected dense rows")
+        return cls(path, info.shape)
+
+    def rows(self, start: int, stop: int) -> NDArray[Any]:
+        """Return rows `start .. stop`."""
+        rows: NDArray[Any] = matrix_market.read_matrix(self.path)[start:stop]
+        return rows
+
+
+@dataclass(frozen=True)
 class ArrayRows:
     """An array of two dimensions as rows of numbers."""
 
-    array: StoredArray
+    array: StoredArray | MarketArray
 
     counted: ClassVar[bool] = True
     column_names: ClassVar[None] = None
 
     @classmethod
-    def of(cls, array: StoredArray) -> Self:
+    def of(cls, array: StoredArray | MarketArray) -> Self:
         """Check shape and type.
 
         Raises
@@ -320,6 +342,90 @@ class ArrayRows:
     def describe(self, start: int, row: int) -> str:
         """Return the position of a row as text."""
         return f"{self.path}, row {start + row}"
+
+
+@dataclass(frozen=True)
+class NpyColumns(ColumnSource):
+    """The columns f0, f1, … of an array of two dimensions."""
+
+    array: StoredArray = field(kw_only=True)
+
+    suffixes = (".npy",)
+
+    @classmethod
+    def open(cls, path: str, options: TableOptions) -> Self:
+        """Read the header."""
+        array = StoredArray.npy(path)
+        ArrayRows.of(array)
+        names = [f"f{at}" for at in range(array.shape[1])]
+        own = pa.schema([pa.field(name, arrow_type_of(array.stored)) for name in names])
+        return cls(path, own, array.shape[0], False, array=array)
+
+    def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
+        rows = self.array.rows(start, stop)
+        yield pa.table([arrow_array(rows[:, self.own.get_field_index(name)]) for name in schema.names], schema.names)
+
+
+@dataclass(frozen=True)
+class ArchiveColumns(WholeColumns):
+    """The one-dimensional arrays of an .npz archive. Columns that are read together have equal lengths."""
+
+    suffixes = (".npz",)
+
+    @classmethod
+    def open(cls, path: str, options: TableOptions) -> Self:
+        """Read the headers of the arrays."""
+        with opened_archive(path) as archive:
+            own = pa.schema([_field(archive, name) for name in member_names(archive)])
+        return cls(path, own, size_bytes(path))
+
+    @classmethod
+    def described(cls, path: str) -> ColumnSource:
+        """Open an archive of arrays, or of a sparse matrix that SciPy has saved."""
+        return SparseColumns.find(path) or cls.open(path, TableOptions())
+
+    def _table(self, names: Sequence[str]) -> pa.Table:
+        with opened_archive(self.path) as archive:
+            columns = [read_member(archive, name) for name in names]
+        for name, column in zip(names, columns, strict=True):
+            if column.shape != columns[0].shape or column.ndim != 1:
+                raise InputError(
+                    f"{self.path}: array {name!r} has shape {column.shape} and {names[0]!r} {columns[0].shape}: "
+                    "expected one dimension, of equal length"
+                )
+        return pa.table([arrow_array(column) for column in columns], list(names))
+
+
+@dataclass(frozen=True)
+class ArchiveSplits(TableSplits):
+    """Splits of .npz archives, as tables of equally long arrays, or of the entries of a sparse matrix."""
+
+    name = "npz"
+    unit = "bytes"
+    source = ArchiveColumns
+    suffixes = source.suffixes
+
+
+def arrow_type_of(dtype: np.dtype[Any]) -> pa.DataType:
+    """Return the Arrow type of values of a dtype; binary if they are no numbers and no text."""
+    if dtype.kind == "U":
+        return pa.string()
+    if dtype.kind not in NUMBERS:
+        return pa.binary()
+    return pa.float64() if dtype.itemsize > 8 else pa.from_numpy_dtype(dtype.newbyteorder("="))
+
+
+def arrow_array(values: NDArray[Any]) -> pa.Array:
+    """Return a one-dimensional array as Arrow values, without a copy if they are contiguous, aligned and native."""
+    kind = arrow_type_of(values.dtype)
+    dtype = values.dtype if values.dtype.kind not in NUMBERS else np.dtype(kind.to_pandas_dtype())
+    return pa.array(np.require(values, dtype, ["C", "ALIGNED"]), kind)
+
+
+def _field(archive: zipfile.ZipFile, name: str) -> pa.Field:
+    with archive.open(f"{name}.npy") as stream:
+        shape, _, dtype = read_header(stream)
+    return pa.field(name, arrow_type_of(dtype) if len(shape) == 1 else pa.binary())
 
 
 def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
