@@ -109,6 +109,8 @@ MODULES_OF = {
     ),
     "algorithms": (
         "methods",
+        "domains",
+        "parameters",
         "checks",
         "clock",
         "thread_model",
@@ -120,7 +122,6 @@ MODULES_OF = {
         "reported",
         "iteration_log",
         "fit_checkpoint",
-        "parameters",
         "worker_estimator",
         "result_folder",
         "class_scores",

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno.algorithms.clock import IterationTime
+from ripieno.algorithms.parameters import names_of
 from ripieno.algorithms.progress import Progress
 from ripieno.comm.thread_statistics import ThreadStatisticsStart
 from ripieno.files.results import ResultPath, write_text
@@ -43,8 +44,6 @@ MAX_ROW_COUNT = 1500
 MAX_COEFFICIENT_COUNT = 30
 #: Counted statistics of a communicator.
 TRAFFIC = ("call_count", "seconds_communicating", "bytes_sent", "bytes_received", "seconds_serializing")
-#: Parameters that do not affect the result.
-_OMITTED_PARAMETERS = ("on_iteration", "verbose")
 
 
 @dataclass(frozen=True)
@@ -257,7 +256,7 @@ def reported(fit: Fit) -> Fit:
     compared = same_call(fit)
     _, data_name, *_ = signature(fit).parameters
 
-    @wraps(fit)
+    @wraps(compared)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         self.__dict__.pop("report_", None)
         start_s = time.perf_counter()
@@ -270,8 +269,9 @@ def reported(fit: Fit) -> Fit:
             listener = getattr(self, "on_iteration", None)
             if isinstance(listener, Progress):
                 listener.done()
-        report = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - start_s)
-        self.report_ = replace(report, ranks=self._facts_of_ranks)
+        report = self.__dict__.pop("report_", None) or PlainReport(total_s=0.0)
+        report = replace(report, ranks=self._facts_of_ranks, total_s=time.perf_counter() - start_s)
+        self.report_ = report
         with report_warning():
             data = args[0] if args else kwargs[data_name]
             self.report_ = replace(self.report_, about=_about(self, data, report))
@@ -353,11 +353,7 @@ def _outcome(model: Any) -> str:
 
 def _arguments(model: Any) -> str:
     """Return the constructor arguments that differ from their defaults."""
-    changed = {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if name not in _OMITTED_PARAMETERS and not _is_default(model, name, value)
-    }
+    changed = {name: value for name, value in _parameters(model).items() if not _is_default(model, name, value)}
     return ", ".join(f"{name}={_brief(value)}" for name, value in changed.items())
 
 
@@ -371,7 +367,7 @@ def _parameters(model: Any) -> dict[str, Any]:
 
     A job or session is replaced by its `repr`, because the report may outlive it.
     """
-    listed = {name: value for name, value in model.get_params(deep=False).items() if name not in _OMITTED_PARAMETERS}
+    listed = {name: getattr(model, name) for name in names_of(type(model), "model", "saving", "running")}
     if not isinstance(listed.get("engine"), str | None):
         listed["engine"] = repr(listed["engine"])
     return listed

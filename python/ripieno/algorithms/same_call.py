@@ -25,6 +25,7 @@ from scipy.sparse import issparse
 from ripieno import log
 from ripieno._types import Rows
 from ripieno.algorithms.own_rows import opening, row_runs, rows_of
+from ripieno.algorithms.parameters import names_of
 from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_in, without_target
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.files.frames import arrow_stream_as_table
@@ -45,8 +46,6 @@ DIGEST_BYTES = 8 << 20
 _BLOCK_BYTES = 4096
 #: Number of rows of a frame, or entries of an object array, that are compared.
 SAMPLE_ROWS = 4096
-#: Parameters that do not change the result, or have no effect on an existing communicator.
-_UNCOMPARED_PARAMETERS = ("workers", "threads", "engine", "on_failure", "on_iteration", "verbose")
 #: Arguments with one entry per row.
 _ROW_ARGUMENTS = ("y", "sample_weight")
 _MAX_TEXT_LENGTH = 80
@@ -90,7 +89,8 @@ def same_call(fit: Fit) -> Fit:
     """Compare the calls of `fit` on all ranks of its argument `comm`, and resolve its argument `rows`.
 
     With `comm`, `fit` receives ``rows="own"`` or ``rows="shared"``. With own rows, `fit` on a rank without rows
-    receives None for them, and empty weights if other ranks have weights.
+    receives None for them, and empty weights if other ranks have weights. The parameters of the estimator are checked
+    before `fit`. The documentation of `comm` and `rows`, of the result and of common errors is added.
 
     Raises
     ------
@@ -110,6 +110,7 @@ def same_call(fit: Fit) -> Fit:
         if comm is None:
             if rows is not None:
                 raise InputError(f"rows={rows!r} without comm=: expected both, or neither")
+            self._check_parameters()
             splits = splits_in(passed[names[0]])
             if splits is None:
                 return fit(self, *args, **kwargs)
@@ -118,6 +119,7 @@ def same_call(fit: Fit) -> Fit:
         for name in ("_splits_read", "_row_runs", "_row_order"):
             self.__dict__.pop(name, None)
         rows, passed, has_splits = _agreed_call(comm, self, f"{type(self).__name__}.{fit.__name__}", rows, passed)
+        self._check_parameters()
         if not has_splits:
             return fit(self, **passed, comm=comm, rows=rows)
         resolved = _read_splits(comm, self, rows, passed, is_graph=names[0] == "graph")
@@ -126,7 +128,40 @@ def same_call(fit: Fit) -> Fit:
             self._target_name = passed["y"]
         return self
 
+    wrapped.__doc__ = _documented(inspect.getdoc(fit) or "")
     return cast(Fit, wrapped)
+
+
+_DATA = """\
+comm : Communicator, optional
+    Ranks that make this call together, instead of newly started workers. All ranks get the model.
+rows : {"own", "shared"}, optional
+    With `comm`: "own" if each rank passes its own part of the data, concatenated in rank order; "shared" if all ranks
+    pass the same data. Default: ranks compare their data and raise an error if these differ.
+
+Returns
+-------
+self
+    The estimator itself.
+"""
+_RAISES = """
+Raises
+------
+InputError
+    Invalid input or parameter. InputError is a ValueError; its message names the problem.
+CheckpointError
+    The checkpoint belongs to another fit, is in use, or cannot be written.
+CollectiveMismatch
+    The ranks of `comm` make different calls, have different parameters, or pass different data without `rows`.
+RankFailed
+    A worker died.
+"""
+
+
+def _documented(doc: str) -> str:
+    """Return the documentation of a fit with the text that all fits share, after the section of parameters."""
+    own, warns, warnings = doc.partition("\n\nWarns\n")
+    return f"{own}\n{_DATA}{_RAISES}{warns}{warnings}"
 
 
 def _agreed_call(
@@ -141,9 +176,7 @@ def _agreed_call(
     except InputError as error:
         refusal = str(error)
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
-    parameters = {
-        key: value for key, value in estimator.get_params(deep=False).items() if key not in _UNCOMPARED_PARAMETERS
-    }
+    parameters = {name: getattr(estimator, name) for name in names_of(type(estimator), "model", "saving")}
     arguments = {key: value for key, value in passed.items() if key == first or key in _ROW_ARGUMENTS}
     parameters |= {key: value for key, value in passed.items() if key not in arguments}
     arguments |= {key: parameters.pop(key) for key in row_parameters}

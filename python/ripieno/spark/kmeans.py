@@ -16,8 +16,8 @@ from sklearn.utils import check_random_state
 
 from ripieno._checks import check_count
 from ripieno.algorithms.kmeans import program
+from ripieno.algorithms.kmeans.parameters import INITS
 from ripieno.algorithms.kmeans.program import KMeansOptions
-from ripieno.algorithms.methods import KMEANS_INITS
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
 from ripieno.launch.limits import SLOTS_S
@@ -152,8 +152,8 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
             raise InputError(f"tol={tol!r}: expected a number >= 0")
         if not 0 <= self.getSlotsTimeoutS() < math.inf:
             raise InputError(f"slots_timeout_s={self.getSlotsTimeoutS()!r}: expected a number of seconds >= 0")
-        if init not in KMEANS_INITS:
-            raise InputError(f"init_mode={init!r}: expected one of {', '.join(KMEANS_INITS)}")
+        if init not in INITS:
+            raise InputError(f"init_mode={init!r}: expected one of {', '.join(INITS)}")
         if not 0 <= seed <= LARGEST_SEED:
             raise InputError(f"seed={seed}: expected a whole number from 0 to {LARGEST_SEED}")
         start: int | NDArray[Any] = int(check_random_state(seed).randint(SEED_LIMIT))

@@ -10,26 +10,17 @@ from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import bfs_program as program
 from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
+from ripieno.algorithms.vertices.parameters import SourceParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
 
 
-class BFS(VertexEstimator):
+class BFS(SourceParameters, VertexEstimator):
     """Breadth-first search: the number of edges from a source to each other vertex, along edge directions.
-
-    Parameters
-    ----------
-    source : int or node
-        Start of the search: the id or name of a vertex, or a node of a networkx graph.
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -65,14 +56,6 @@ class BFS(VertexEstimator):
     parents_: NDArray[np.int64]
 
     _program = program.fit
-
-    def __init__(
-        self,
-        source: Any,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.source = source
 
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         return vertex_id("source", self.source, graph), self._checkpoint_options()

@@ -23,11 +23,6 @@ class ClusteringCoefficients(VertexEstimator):
     The neighbors of a vertex are the ends of its edges in either direction. With d neighbors, d (d - 1) edges between
     them are possible in a directed graph; an edge of an undirected graph counts in both directions.
 
-    Parameters
-    ----------
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
-
     Attributes
     ----------
     vertices_ : ndarray of shape (n,)

@@ -8,31 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._checks import check_count
 from ripieno.algorithms.vertices import communities_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
+from ripieno.algorithms.vertices.parameters import CommunityParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
 
 
-class CommunityDetection(VertexEstimator):
+class CommunityDetection(CommunityParameters, VertexEstimator):
     """Communities of a graph by label propagation, with a deterministic rule.
 
     Each vertex begins with a label of its own. In an iteration all vertices take the most frequent label among their
     neighbors, and the first of several. In a directed graph a neighbor counts once for each edge, in either direction.
-
-    Parameters
-    ----------
-    max_iter : int, default=10
-        Maximum number of iterations. Labels may alternate without end.
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -77,18 +67,6 @@ class CommunityDetection(VertexEstimator):
     n_communities_: int
 
     _program = program.fit
-
-    def __init__(
-        self,
-        *,
-        max_iter: int = 10,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.max_iter = max_iter
-
-    def _check_parameters(self) -> None:
-        check_count("max_iter", self.max_iter)
 
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         return int(self.max_iter), self._checkpoint_options()

@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 class ConnectedComponents(VertexEstimator):
     """Connected components of a graph, ignoring the direction of edges.
 
-    Parameters
-    ----------
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
-
     Attributes
     ----------
     labels_ : ndarray of shape (n,)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,30 +10,17 @@ from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import shortest_paths_program as program
 from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
+from ripieno.algorithms.vertices.parameters import ShortestPathsParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
-from ripieno.errors import InputError
 from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
 
 
-class ShortestPaths(VertexEstimator):
+class ShortestPaths(ShortestPathsParameters, VertexEstimator):
     """Weighted shortest paths from a source to each other vertex, along edge directions, by delta-stepping.
-
-    Parameters
-    ----------
-    source : int or node
-        Start of the paths: the id or name of a vertex, or a node of a networkx graph.
-    delta : float or None, default=None
-        A step follows the edges of all vertices whose distances exceed the least one by at most `delta`. A smaller
-        number follows fewer edges twice, a larger one takes fewer steps. Default: about the mean weight of an edge.
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -74,21 +60,6 @@ class ShortestPaths(VertexEstimator):
     parents_: NDArray[np.int64]
 
     _program = program.fit
-
-    def __init__(
-        self,
-        source: Any,
-        *,
-        delta: float | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.source = source
-        self.delta = delta
-
-    def _check_parameters(self) -> None:
-        if self.delta is not None and (not isinstance(self.delta, Real) or not 0 < self.delta < np.inf):
-            raise InputError(f"delta={self.delta!r}: expected a finite number > 0, or None")
 
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         delta = None if self.delta is None else float(self.delta)
