@@ -14,7 +14,7 @@ def check_count(name: str, value: object, expected: str = "expected a whole numb
         raise InputError(f"{name}={value!r}: {expected}")
 
 
-def whole(name: str, value: Any, least: int, most: int, expected: str | None = None) -> int:
+def whole_number(name: str, value: Any, least: int, most: int, expected: str | None = None) -> int:
     """Return `value` as an int; raise InputError with the name unless it is a whole number `least` … `most`."""
     if type(value) is int and least <= value <= most:
         # Fast path: the check of the abstract class below takes longer than a short call.

@@ -687,13 +687,13 @@ class PacketCurve:
 
     points: list[tuple[float, float]]
     latency_s: float
-    crowd_s: float
+    contention_s: float
     alpha_s: float
     beta_s_per_byte: float
     best_throughput: float
     efficient_bytes: float
 
-    def __new__(cls, points: Sequence[tuple[float, float]], latency_s: float, crowd_s: float = 0.0) -> Self: ...
+    def __new__(cls, points: Sequence[tuple[float, float]], latency_s: float, contention_s: float = 0.0) -> Self: ...
     @staticmethod
     def memory() -> PacketCurve: ...
     @staticmethod

@@ -185,7 +185,7 @@ def costs() -> bytes:
 
 def curve() -> bytes:
     points = [{"bytes": 1 << at, "seconds": 1e-6 * (1 + at)} for at in range(4, 12)]
-    return json.dumps({"points": points, "latency_s": 1e-5, "crowd_s": 1e-6}).encode()
+    return json.dumps({"points": points, "latency_s": 1e-5, "contention_s": 1e-6}).encode()
 
 
 def rack_of_this_host(path: Path) -> object:

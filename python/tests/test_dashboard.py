@@ -42,7 +42,7 @@ def state_of(dashboard: Dashboard) -> dict:
 
 
 def pulse(at_s: float, **changes) -> dict:
-    base = {"teller": "a", "at_s": at_s, "busy_s": at_s, "cpu_s": at_s / 2, "memory_bytes": 1000, "events": []}
+    base = {"sender_id": "a", "at_s": at_s, "busy_s": at_s, "cpu_s": at_s / 2, "memory_bytes": 1000, "events": []}
     base |= {"lines": [], "broadcasts": [], "call_count": 0, "bytes_sent": 0, "bytes_received": 0}
     return base | {"called_s": 0.0, "waited_s": 0.0, "waited_for_s": {}, "sent_to": {}, "usage": []} | changes
 
@@ -230,13 +230,13 @@ def test_counters_continue_when_ranks_are_renumbered_or_replaced():
     board = Board()
     board.set_ranks(["here", "here"])
     board.record_telemetry(0, pulse(1.0, bytes_sent=100))
-    board.record_telemetry(1, pulse(1.0, teller="b", bytes_sent=7))
+    board.record_telemetry(1, pulse(1.0, sender_id="b", bytes_sent=7))
     board.record_telemetry(0, pulse(2.0, bytes_sent=150))
     # Rank 1 becomes rank 0, but keeps its own sums.
     board.set_ranks(["here"])
-    board.record_telemetry(0, pulse(3.0, teller="b", bytes_sent=10))
+    board.record_telemetry(0, pulse(3.0, sender_id="b", bytes_sent=10))
     # Another communicator starts counting from zero.
-    board.record_telemetry(0, pulse(4.0, teller="b", bytes_sent=2))
+    board.record_telemetry(0, pulse(4.0, sender_id="b", bytes_sent=2))
 
     assert board.ranks[0].sums["bytes_sent"] == 150 + 3 + 2
     assert board.ranks[1].sums["bytes_sent"] == 7

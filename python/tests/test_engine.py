@@ -45,9 +45,9 @@ HOST = "127.0.0.1"
 
 
 def total(comm, values):
-    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
+    comm.cache["runs"] = comm.cache.get("runs", 0) + 1
     comm.emit({"event": "seen", "size": values.size})
-    return comm.allreduce(values + comm.rank), comm.kept["runs"], values.flags.writeable
+    return comm.allreduce(values + comm.rank), comm.cache["runs"], values.flags.writeable
 
 
 def test_the_same_ranks_run_several_programs():
@@ -439,11 +439,14 @@ def test_a_shortage_of_the_launching_process_is_reported():
         listening = member_server.MemberServer(HOST, TOKEN)
         # Reading the load needs a descriptor.
         timeout_s = under_load(PROMPT_S)
-        with ExitStack() as taken, socket.socket() as waiting:
+        with ExitStack() as taken:
+            # Other threads of this process may still release some descriptors: more clients than these.
+            waiting = [taken.enter_context(socket.socket()) for _ in range(16)]
             with pytest.raises(OSError, match="Too many open files"):
                 while True:
                     taken.enter_context(open(os.devnull))
-            waiting.connect((HOST, listening.port))
+            for client in waiting:
+                client.connect((HOST, listening.port))
             assert comes_true_within(timeout_s, lambda: listening.shortage is not None)
             assert "raise it (ulimit -n)" in listening.shortage
         join_server(listening)

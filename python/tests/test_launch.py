@@ -32,7 +32,7 @@ from ripieno.launch.job.stand_ins import local
 from ripieno.launch.process import running
 from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.processes import end, is_stopped
-from ripieno.wire.borrowed import Borrowed, can_read
+from ripieno.wire.zero_copy import ZeroCopyArray, can_read
 from varied import exhaustively
 from watching import (
     EVENT_TIMEOUT_S,
@@ -90,7 +90,7 @@ def own_rows(comm, source):
     return share.points, share.points.flags.writeable, type(source.array).__name__
 
 
-@pytest.mark.parametrize(("can_read", "kind"), [(True, "Borrowed"), (False, "ndarray")])
+@pytest.mark.parametrize(("can_read", "kind"), [(True, "ZeroCopyArray"), (False, "ndarray")])
 def test_rows_of_a_fit_are_shared_only_if_workers_cannot_read_the_callers_memory(can_read, kind):
     rows = np.random.default_rng(0).normal(size=(10_001, 3))
     with rp.launch(workers=3) as job:
@@ -106,7 +106,7 @@ def test_rows_of_a_fit_are_shared_only_if_workers_cannot_read_the_callers_memory
 
 def test_borrowed_arrays_are_read_by_slices_and_an_ended_owner_is_reported():
     array = np.arange(60, dtype=np.float32).reshape(10, 3, 2)
-    borrowed = Borrowed.of(array)
+    borrowed = ZeroCopyArray.of(array)
     for rows in (slice(None), slice(2, 5), slice(4, 4), slice(9, 30), slice(7, 3)):
         assert np.array_equal(borrowed[rows], array[rows])
     ended = subprocess.Popen([sys.executable, "-c", ""])
@@ -272,7 +272,7 @@ def test_events_are_sent_only_while_a_callback_is_set():
 
     with rp.launch(workers=2) as job:
         job.run(program)
-        with job.telling(print), pytest.raises(rp.SerializationError, match="lock"):
+        with job.report_to(print), pytest.raises(rp.SerializationError, match="lock"):
             job.run(program)
         job.run(program)
 
@@ -592,7 +592,7 @@ def leave_one_computing(comm):
 
 
 def pid_and_sum(comm, table):
-    return os.getpid(), comm.allreduce(int(table.value.sum())), len(comm.kept)
+    return os.getpid(), comm.allreduce(int(table.value.sum())), len(comm.cache)
 
 
 def test_results_reach_the_caller_of_programs_that_caught_a_mismatch(world):
@@ -651,7 +651,7 @@ FAILURES += [lambda comm: undefined]  # noqa: F821
 )
 def test_a_job_continues_after_a_failure_with_its_broadcast_values(program):
     with rp.launch(workers=2) as job, job.broadcast(np.arange(50_000)) as table:
-        job.run(lambda comm: comm.kept.update(old=1))
+        job.run(lambda comm: comm.cache.update(old=1))
         with suppress(rp.RipienoError, ValueError, NameError):
             job.run(program)
 
@@ -663,7 +663,7 @@ def test_a_job_continues_after_a_failure_with_its_broadcast_values(program):
 
 def test_a_single_worker_continues_after_a_failure():
     with rp.launch(workers=1) as job, job.broadcast(np.arange(50_000)) as table:
-        job.run(lambda comm: comm.kept.update(old=1))
+        job.run(lambda comm: comm.cache.update(old=1))
         with pytest.raises(ValueError, match="everywhere") as caught:
             job.run(raise_where_all_look)
         assert job.run(pid_and_sum, table) == [(os.getpid(), 1_249_975_000, 0)]
@@ -844,7 +844,7 @@ def test_each_thread_receives_the_events_of_its_own_programs():
 
     def fit(name):
         for _ in range(5):
-            with job.telling(heard[name].append):
+            with job.report_to(heard[name].append):
                 job.run(lambda comm, name: comm.emit({"of": name}), name)
 
     with rp.launch(workers=2) as job, ThreadPoolExecutor(3) as pool:
@@ -956,7 +956,7 @@ def emit_unreadable(comm):
 )
 def test_a_message_that_cannot_be_unpickled_fails_its_own_program_and_not_the_next(world, program, expected, message):
     job = world(2)
-    with job.telling(lambda event: None), pytest.raises(expected, match=message) as caught:
+    with job.report_to(lambda event: None), pytest.raises(expected, match=message) as caught:
         job.run(program)
     assert isinstance(caught.value.__cause__, rp.RankFailed)
     assert job.run(lambda comm: comm.allreduce(1)) == [2, 2]

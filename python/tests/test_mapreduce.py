@@ -437,8 +437,8 @@ def test_a_job_leaves_nothing_on_workers_that_continue(world):
     with rp.MapReduce(emit_ones, job=world(2)) as job:
         job.cache([np.arange(3)])
         job.step()
-        kept = world(2).run(lambda comm: len(comm.kept))
+        kept = world(2).run(lambda comm: len(comm.cache))
 
-    assert kept == [1, 1] and world(2).run(lambda comm: len(comm.kept)) == [0, 0]
+    assert kept == [1, 1] and world(2).run(lambda comm: len(comm.cache)) == [0, 0]
     with pytest.raises(rp.CommunicatorClosed, match="is closed"):
         job.step()

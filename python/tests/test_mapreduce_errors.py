@@ -28,7 +28,7 @@ def test_an_exception_of_map_reaches_the_caller_with_task_and_partition(threads)
     assert caught.value.args == ("no such thing", 4)
     assert any(note == "in map task 4 (int64) on rank 1" for note in caught.value.__notes__)
     with launched:
-        assert launched.run(lambda comm: (comm.allreduce(1), len(comm.kept))) == [(2, 0)] * 2
+        assert launched.run(lambda comm: (comm.allreduce(1), len(comm.cache))) == [(2, 0)] * 2
 
 
 def only_once(part, _):

@@ -29,7 +29,7 @@ def add_up(comm, folder, victims, at):
         comm.checkpoint("sum", (number, total), shared=True)
         # The checkpoint is a copy.
         total += 0.0
-    return first, total[0], comm.begins_again
+    return first, total[0], comm.restarts_on_failure
 
 
 @pytest.mark.parametrize("at", [17, *exhaustively(0, 1)])
@@ -143,7 +143,7 @@ def test_errors_are_reported_and_the_next_program_has_no_checkpoint(workers):
             comm.split(0).checkpoint("a", 1)
         with pytest.raises(rp.SerializationError):
             comm.checkpoint("c", (each for each in ()))
-        return comm.restore("a"), comm.restore("b")["x"].tolist(), comm.begins_again
+        return comm.restore("a"), comm.restore("b")["x"].tolist(), comm.restarts_on_failure
 
     with rp.launch(workers=workers) as job:
         for _ in range(2):

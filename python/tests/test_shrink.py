@@ -213,7 +213,7 @@ def test_objects_of_the_old_communicator_report_that_it_has_shrunk():
         persistent = comm.allreduce_init(out, out=out)
         table = comm.broadcast_variable({"a": 1} if comm.rank == 0 else None, root=0)
         assert table.value == {"a": 1}
-        comm.kept["mine"] = comm.rank
+        comm.cache["mine"] = comm.rank
         with contextlib.suppress(rp.RankFailed):
             comm.barrier()
         if comm.rank == 2:
@@ -227,7 +227,7 @@ def test_objects_of_the_old_communicator_report_that_it_has_shrunk():
             with pytest.raises(rp.RankFailed, match=r"shrink\(\)"):
                 call()
         assert comm.closed and part.closed
-        assert table.value == {"a": 1} and left.kept == {"mine": comm.rank}
+        assert table.value == {"a": 1} and left.cache == {"mine": comm.rank}
         with pytest.raises(rp.InputError, match="no rank has failed"):
             left.shrink()
         with pytest.raises(rp.InputError, match="of the world"):

@@ -156,7 +156,7 @@ def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():
     found = explain("allreduce", Cluster(nodes=20_000), nbytes=1 << 20)
     assert time.process_time() - start_s < 5.0
     ring = next(each for each in found.candidates if each.algorithm == "ring")
-    assert ring.unplayed_operations > 10**9
+    assert ring.unsimulated_operations > 10**9
     assert ring.seconds == pytest.approx(sum(ring.terms_s))
     assert re.search(r"ring +~\d+ ms", str(found))
     assert "the time comes from the formula" in str(found)

@@ -31,7 +31,7 @@ DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)
 PUBLIC = ["", "features", "graph", "input", "keyed", "lab", "launch", "launch.engine", "mapreduce", "output", "report"]
 PUBLIC += ["text"]
 # Names that packages of the library share among themselves.
-SHARED = {"graph": {"LocalGraph", "Vertices", "load"}, "keyed": {"KeyedForm"}}
+SHARED = {"graph": {"LocalGraph", "Vertices", "load"}, "keyed": {"KeyedSchema"}}
 
 
 def _pages_tool() -> ModuleType:

@@ -6,7 +6,7 @@ use crate::memory::DirectRegion;
 use jni::EnvUnowned;
 use jni::objects::{JClass, JLongArray};
 use jni::sys::{jint, jlong};
-use ripieno::keyed::{Aggregation, KeyColumn, KeyedBlock, KeyedCombine, KeyedForm, OwnedKeys, Regroup, Strings};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyedBlock, KeyedCombine, KeyedSchema, OwnedKeys, Regroup, Strings};
 use ripieno_kernels::Threads;
 use std::num::NonZeroUsize;
 
@@ -48,9 +48,10 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
             (columns, DirectRegion::new(values, values_bytes).read())
         };
         let combine = if combine == CONCAT { KeyedCombine::Concat } else { KeyedCombine::Op(op(combine)) };
-        let form = KeyedForm { keys: columns.kind(), element: element(of), width: width as usize, combine, label: 0 };
+        let schema =
+            KeyedSchema { keys: columns.kind(), element: element(of), width: width as usize, combine, label: 0 };
         let threads = NonZeroUsize::new(threads as usize).unwrap_or(NonZeroUsize::MIN);
-        let mut rows = Aggregation::new(form, communicator.world_size(), None)?;
+        let mut rows = Aggregation::new(schema, communicator.world_size(), None)?;
         rows.add(columns, values, None, &Threads::new(threads.get()))?;
         let mut blocks = Vec::new();
         let options = Regroup { threads, ..Regroup::new(combine) };
@@ -58,7 +59,7 @@ extern "system" fn Java_org_ripieno_Native_regroup<'local>(
             blocks.push(block);
             Ok(())
         })?;
-        Ok(Box::into_raw(Box::new(KeyedBlock::joined(blocks, &regrouped.form))) as jlong)
+        Ok(Box::into_raw(Box::new(KeyedBlock::joined(blocks, &regrouped.schema))) as jlong)
     })
 }
 

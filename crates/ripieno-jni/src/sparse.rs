@@ -8,7 +8,7 @@ use jni::EnvUnowned;
 use jni::objects::{JClass, JString};
 use jni::sys::{jboolean, jdouble, jint, jlong};
 use ripieno::ElementShape;
-use ripieno::sparse::{SparseForm, SparseOptions, SparseReduce};
+use ripieno::sparse::{SparseOptions, SparseReduce, SparseSchema};
 
 /// The value of a size that is not set. Java rejects other negative sizes.
 const UNSET: jlong = -1;
@@ -66,12 +66,12 @@ extern "system" fn Java_org_ripieno_Native_sparseReduce<'local>(
     with_exceptions(env, |_| {
         // SAFETY: `sparse` created it, and it is freed when no thread can call it any more.
         let reduction = unsafe { &*(reduction as *const SparseReduce) };
-        let form =
-            SparseForm { element: element(of), width: width as usize, op: op(operation), row: ElementShape::Line };
+        let schema =
+            SparseSchema { element: element(of), width: width as usize, op: op(operation), row: ElementShape::Line };
         // SAFETY: Java holds the buffers until this returns.
         let (values, into) =
             unsafe { (DirectRegion::new(values, values_bytes).read(), DirectRegion::new(into, into_bytes).write()) };
-        Ok(reduction.reduce(values, into, form)?)
+        Ok(reduction.reduce(values, into, schema)?)
     });
 }
 

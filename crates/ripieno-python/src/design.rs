@@ -28,13 +28,13 @@ pub struct PacketCurve(design::PacketCurve);
 #[pymethods]
 impl PacketCurve {
     #[new]
-    #[pyo3(signature = (points, latency_s, crowd_s=0.0))]
-    fn new(points: Vec<(f64, f64)>, latency_s: f64, crowd_s: f64) -> PyResult<PacketCurve> {
+    #[pyo3(signature = (points, latency_s, contention_s=0.0))]
+    fn new(points: Vec<(f64, f64)>, latency_s: f64, contention_s: f64) -> PyResult<PacketCurve> {
         let expected = "expected points (bytes, seconds) of ascending bytes, all positive, and seconds of 0 or more";
-        let message = format!("points={points:?}, latency_s={latency_s}, crowd_s={crowd_s}: {expected}");
-        let is_valid = crowd_s >= 0.0 && crowd_s.is_finite();
+        let message = format!("points={points:?}, latency_s={latency_s}, contention_s={contention_s}: {expected}");
+        let is_valid = contention_s >= 0.0 && contention_s.is_finite();
         let curve = design::PacketCurve::through(points, latency_s).filter(|_| is_valid);
-        let curve = curve.map(|curve| curve.with_contention(crowd_s));
+        let curve = curve.map(|curve| curve.with_contention(contention_s));
         curve.map(PacketCurve).ok_or_else(|| errors::input(message))
     }
 
@@ -61,7 +61,7 @@ impl PacketCurve {
     }
 
     #[getter]
-    fn crowd_s(&self) -> f64 {
+    fn contention_s(&self) -> f64 {
         self.0.contention_s()
     }
 

@@ -7,7 +7,7 @@ use numpy::{IntoPyArray, PyArray1, PyArrayDescr, PyReadonlyArray1, PyUntypedArra
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::keyed::{
-    self, KeyColumn, KeyKind, KeyedCombine, KeyedForm, MemoryLimit, OwnedKeys, Regroup, Regrouped, Strings,
+    self, KeyColumn, KeyKind, KeyedCombine, KeyedSchema, MemoryLimit, OwnedKeys, Regroup, Regrouped, Strings,
 };
 use ripieno::{Element, Error};
 use ripieno_kernels::Threads;
@@ -25,7 +25,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 /// Rows with keys. Rows of equal keys are combined.
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Aggregation {
-    form: KeyedForm,
+    schema: KeyedSchema,
     state: Mutex<AddedRows>,
 }
 
@@ -60,7 +60,7 @@ impl Aggregation {
         memory_limit_bytes: Option<u64>,
         spill_directory: Option<PathBuf>,
     ) -> PyResult<Aggregation> {
-        let form = KeyedForm {
+        let schema = KeyedSchema {
             keys: parse_key_kind(key_kind)?,
             element: parse_element(dtype)?,
             width,
@@ -72,8 +72,8 @@ impl Aggregation {
             (None, None) => None,
             _ => return Err(errors::input("expected memory_limit_bytes and spill_directory, or neither".to_string())),
         };
-        let rows = keyed::Aggregation::new(form, rank_count.get(), limit).map_err(errors::from_collective)?;
-        Ok(Aggregation { form, state: Mutex::new(AddedRows { rows: Some(rows), ..AddedRows::default() }) })
+        let rows = keyed::Aggregation::new(schema, rank_count.get(), limit).map_err(errors::from_collective)?;
+        Ok(Aggregation { schema, state: Mutex::new(AddedRows { rows: Some(rows), ..AddedRows::default() }) })
     }
 
     /// Add a row for each key. `ranks` are the owners of the rows; without it, the hash determines them.
@@ -87,8 +87,8 @@ impl Aggregation {
         threads: NonZeroUsize,
     ) -> PyResult<()> {
         let (keys, values) = (keys.column()?, ArrayBytes::of(values)?);
-        if values.element != self.form.element {
-            let (dtype, expected) = (values.element.name(), self.form.element.name());
+        if values.element != self.schema.element {
+            let (dtype, expected) = (values.element.name(), self.schema.element.name());
             return Err(errors::input(format!(
                 "values of dtype {dtype}: expected {expected}, the dtype of the aggregation"
             )));
@@ -132,9 +132,9 @@ impl Aggregation {
             let mut parts = rows.seal(&Threads::new(threads.get()))?;
             let filled: Vec<usize> = (0..parts.part_count()).filter(|&part| parts.size(part).keys > 0).collect();
             let blocks = filled.into_iter().map(|part| parts.take(part)).collect::<Result<_, _>>()?;
-            Ok(keyed::KeyedBlock::joined(blocks, &self.form))
+            Ok(keyed::KeyedBlock::joined(blocks, &self.schema))
         });
-        KeyedArrays::new(py, block.map_err(errors::from_collective)?, &self.form)
+        KeyedArrays::new(py, block.map_err(errors::from_collective)?, &self.schema)
     }
 }
 
@@ -189,7 +189,7 @@ impl KeyArrays<'_> {
 /// Distinct keys and their rows, as arrays that own the memory.
 #[pyclass(frozen, get_all, module = "ripieno._native")]
 pub struct KeyedArrays {
-    /// The label of its form.
+    /// The label of its schema.
     label: u64,
     keys: Py<PyAny>,
     counts: Option<Py<PyArray1<u64>>>,
@@ -197,7 +197,7 @@ pub struct KeyedArrays {
 }
 
 impl KeyedArrays {
-    fn new(py: Python<'_>, block: keyed::KeyedBlock, form: &KeyedForm) -> PyResult<KeyedArrays> {
+    fn new(py: Python<'_>, block: keyed::KeyedBlock, schema: &KeyedSchema) -> PyResult<KeyedArrays> {
         let row_count = block.view().row_count();
         let keys = match block.keys {
             OwnedKeys::Int64(keys) => keys.into_pyarray(py).into_any(),
@@ -206,13 +206,13 @@ impl KeyedArrays {
             }
         };
         let counts = block.counts.map(|counts| counts.into_pyarray(py).unbind());
-        let dtype = PyArrayDescr::new(py, form.element.name())?;
+        let dtype = PyArrayDescr::new(py, schema.element.name())?;
         let values = block.values.into_pyarray(py).call_method1("view", (dtype,))?;
-        let values = match form.width {
+        let values = match schema.width {
             1 => values,
             width => values.call_method1("reshape", ((row_count, width),))?,
         };
-        Ok(KeyedArrays { label: form.label, keys: keys.unbind(), counts, values: values.unbind() })
+        Ok(KeyedArrays { label: schema.label, keys: keys.unbind(), counts, values: values.unbind() })
     }
 }
 
@@ -231,8 +231,8 @@ pub struct RegroupArguments<'a> {
 }
 
 impl RegroupArguments<'_> {
-    fn options(&self, form: &KeyedForm) -> PyResult<Regroup> {
-        let default = Regroup::new(self.merge.map_or(Ok(form.combine), parse_combine)?);
+    fn options(&self, schema: &KeyedSchema) -> PyResult<Regroup> {
+        let default = Regroup::new(self.merge.map_or(Ok(schema.combine), parse_combine)?);
         let default = self.wave_bytes.map_or(default, |bytes| default.in_waves_of(bytes));
         let request = Regroup {
             call: hash_string(self.call.as_bytes()),
@@ -255,16 +255,16 @@ pub fn regroup<'py>(
     request: &RegroupArguments<'_>,
     on_block: Option<Py<PyAny>>,
 ) -> PyResult<(Option<KeyedArrays>, Bound<'py, PyDict>)> {
-    let options = request.options(&aggregation.form)?;
+    let options = request.options(&aggregation.schema)?;
     let (rows, _) = aggregation.take(py)?;
     let (mut blocks, raised) = (Vec::new(), Mutex::new(None));
-    let mut keep = |form: &KeyedForm, block: keyed::KeyedBlock| -> Result<(), Error> {
+    let mut keep = |schema: &KeyedSchema, block: keyed::KeyedBlock| -> Result<(), Error> {
         let Some(on_block) = &on_block else {
             blocks.push(block);
             return Ok(());
         };
         Python::attach(|py| {
-            let called = KeyedArrays::new(py, block, form).and_then(|block| on_block.call1(py, (block,)));
+            let called = KeyedArrays::new(py, block, schema).and_then(|block| on_block.call1(py, (block,)));
             called.map(drop).map_err(|error| {
                 let reported = describe(py, &error);
                 *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -280,8 +280,8 @@ pub fn regroup<'py>(
     let block = match on_block {
         Some(_) => None,
         None => {
-            let block = py.detach(|| keyed::KeyedBlock::joined(blocks, &regrouped.form));
-            Some(KeyedArrays::new(py, block, &regrouped.form)?)
+            let block = py.detach(|| keyed::KeyedBlock::joined(blocks, &regrouped.schema));
+            Some(KeyedArrays::new(py, block, &regrouped.schema)?)
         }
     };
     Ok((block, statistics(py, &regrouped)?))

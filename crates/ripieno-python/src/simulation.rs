@@ -305,6 +305,6 @@ fn candidate_dict<'py>(py: Python<'py>, candidate: &Candidate) -> PyResult<Bound
         None => (None, None),
     };
     dict.set_item("impossible", impossible)?;
-    dict.set_item("unplayed_operations", operation_count)?;
+    dict.set_item("unsimulated_operations", operation_count)?;
     Ok(dict)
 }

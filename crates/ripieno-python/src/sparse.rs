@@ -7,7 +7,7 @@ use numpy::{PyReadonlyArray1, PyUntypedArray};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use ripieno::ElementShape;
-use ripieno::sparse::{DENSE_ABOVE, SparseForm, SparseOptions, Volume};
+use ripieno::sparse::{DENSE_ABOVE, SparseOptions, SparseSchema, Volume};
 use std::num::NonZeroUsize;
 
 type SparseArray<'a, 'py> = &'a Bound<'py, PyUntypedArray>;
@@ -42,9 +42,10 @@ impl SparseReduce {
         row: &str,
     ) -> PyResult<()> {
         let (values, into) = (ArrayBytes::of(values)?, ArrayBytes::of(into)?);
-        let form = SparseForm { element: values.element, width, op: parse_op(op)?, row: ElementShape::Described(row) };
+        let schema =
+            SparseSchema { element: values.element, width, op: parse_op(op)?, row: ElementShape::Described(row) };
         let (values, into) = (values.read(), into.write()?);
-        communicator.call(py, |_| self.inner.reduce(values, into, form))
+        communicator.call(py, |_| self.inner.reduce(values, into, schema))
     }
 
     /// Exclusive upper bound of the indices.
@@ -126,11 +127,11 @@ fn sparse_reduce(
 ) -> PyResult<()> {
     let (out_indices, in_indices) = (slice(&out_indices)?, slice(&in_indices)?);
     let (values, into) = (ArrayBytes::of(values)?, ArrayBytes::of(into)?);
-    let form = SparseForm { element: values.element, width, op: parse_op(op)?, row: ElementShape::Described(row) };
+    let schema = SparseSchema { element: values.element, width, op: parse_op(op)?, row: ElementShape::Described(row) };
     let (values, into) = (values.read(), into.write()?);
     communicator.call(py, |comm| {
         let options = SparseOptions::parse(size, degrees, missing_is_zero, dense_above, comm.world_size())?;
-        comm.sparse_reduce(out_indices, values, in_indices, into, form, &SparseOptions { threads, ..options })
+        comm.sparse_reduce(out_indices, values, in_indices, into, schema, &SparseOptions { threads, ..options })
     })
 }
 

@@ -5,7 +5,7 @@
 //! Prints the elapsed time and the CPU time of each round. On a shared machine, the CPU time varies less. The sums are
 //! compared with sums in an array indexed by key.
 
-use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedCombine, KeyedForm};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedCombine, KeyedSchema};
 use ripieno::{Element, Op};
 use ripieno_kernels::Threads;
 use std::error::Error;
@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut expected = vec![0.0; key_count];
     keys.iter().for_each(|&key| expected[key as usize] += key as f64 * 0.1);
 
-    let form = KeyedForm {
+    let schema = KeyedSchema {
         keys: KeyKind::Int64,
         element: Element::F64,
         width: 1,
@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut best, mut best_cpu) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..round_count {
         let (started, started_cpu) = (Instant::now(), cpu_seconds());
-        let mut aggregation = Aggregation::new(form, 2, None)?;
+        let mut aggregation = Aggregation::new(schema, 2, None)?;
         for (keys, values) in keys.chunks(add_rows).zip(values.chunks(8 * add_rows)) {
             aggregation.add(KeyColumn::Int64(keys), values, None, &threads)?;
         }

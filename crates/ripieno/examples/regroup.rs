@@ -6,7 +6,7 @@
 //! the exchange; with `concat`, at the receiver. A wave size of 0 MiB means the default. Prints the maximum times over
 //! the ranks in seconds, and the bytes that all ranks sent. The sum of all values is checked.
 
-use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, Regroup, Regrouped};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedSchema, Regroup, Regrouped};
 use ripieno::net::ThreadFabric;
 use ripieno::{Communicator, Element, Op};
 use ripieno_kernels::Threads;
@@ -98,16 +98,17 @@ impl RegroupCase {
     }
 
     fn round(&self, comm: &Communicator, keys: &[i64], values: &[u8]) -> RegroupResult<RegroupRound> {
-        let form = KeyedForm { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: self.combine, label: 0 };
+        let schema =
+            KeyedSchema { keys: KeyKind::Int64, element: Element::F64, width: 1, combine: self.combine, label: 0 };
         let threads = Threads::new(self.threads.get());
         comm.barrier(None)?;
         let started = Instant::now();
-        let mut aggregation = Aggregation::new(form, comm.world_size(), None)?;
+        let mut aggregation = Aggregation::new(schema, comm.world_size(), None)?;
         aggregation.add(KeyColumn::Int64(keys), values, None, &threads)?;
         let adding = started.elapsed();
         comm.barrier(None)?;
         let mut sum = 0.0;
-        let mut keep = |_: &KeyedForm, block: KeyedBlock| {
+        let mut keep = |_: &KeyedSchema, block: KeyedBlock| {
             sum += block.values.as_chunks().0.iter().map(|value| f64::from_ne_bytes(*value)).sum::<f64>();
             Ok(())
         };

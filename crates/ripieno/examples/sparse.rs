@@ -7,7 +7,7 @@
 
 use ripieno::ElementShape;
 use ripieno::net::ThreadFabric;
-use ripieno::sparse::{SparseForm, SparseOptions};
+use ripieno::sparse::{SparseOptions, SparseSchema};
 use ripieno::{Communicator, Element, Op};
 use std::error::Error;
 use std::str::FromStr;
@@ -99,7 +99,7 @@ impl SparseCase {
     }
 
     fn run(&self, comm: &Communicator, features: &[i64], sums: &[f32]) -> SparseResult<SparseTimes> {
-        let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+        let form = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
         let values: Vec<u8> = features.iter().flat_map(|&index| value(index).to_ne_bytes()).collect();
         let expected: Vec<u8> = features.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
         let mut into = vec![0; values.len()];

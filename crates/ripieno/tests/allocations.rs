@@ -5,7 +5,7 @@
 
 use ripieno::ElementShape;
 use ripieno::net::ThreadFabric;
-use ripieno::sparse::{SparseForm, SparseOptions};
+use ripieno::sparse::{SparseOptions, SparseSchema};
 use ripieno::{BufferMemory, Communicator, Element, Op};
 use ripieno_plan::{Buffer, Constant, Plan, Rows, Span};
 use ripieno_run::{Call, CallKind, Executor, PreparedCall, Schedule};
@@ -135,7 +135,7 @@ fn repeated_plans_of_rows_allocate_nothing() {
 
 #[test]
 fn repeated_sparse_reductions_allocate_nothing() {
-    let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let form = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (p, count, degrees) in [(2, 50, "2"), (4, 3000, "2x2"), (4, 3000, "4")] {
         let fabrics = ThreadFabric::group(p).unwrap();
         std::thread::scope(|scope| {

@@ -1,13 +1,13 @@
 //! Aggregations of many rows: splits of the initial table, staged rows, and memory limits.
 
 use crate::common::keyed::{Column, KeyedCase, Oracle, random, take_all};
-use ripieno::keyed::{Aggregation, KeyedCombine, KeyedForm, MemoryLimit};
+use ripieno::keyed::{Aggregation, KeyedCombine, KeyedSchema, MemoryLimit};
 use ripieno::{Element, Error, Op};
 use ripieno_kernels::Threads;
 use std::path::Path;
 
-fn form(column: &Column, element: Element, width: usize, combine: KeyedCombine) -> KeyedForm {
-    KeyedForm { keys: column.kind(), element, width, combine, label: 0 }
+fn schema(column: &Column, element: Element, width: usize, combine: KeyedCombine) -> KeyedSchema {
+    KeyedSchema { keys: column.kind(), element, width, combine, label: 0 }
 }
 
 /// Return many keys. One key has half of the rows.
@@ -26,22 +26,22 @@ fn words(row_count: u64, distinct: u64) -> Column {
     Column::Strings((0..row_count).map(word).collect())
 }
 
-fn limited(form: KeyedForm, bytes: u64, directory: &Path) -> Aggregation {
-    Aggregation::new(form, 2, Some(MemoryLimit { bytes, directory: directory.to_path_buf() })).unwrap()
+fn limited(schema: KeyedSchema, bytes: u64, directory: &Path) -> Aggregation {
+    Aggregation::new(schema, 2, Some(MemoryLimit { bytes, directory: directory.to_path_buf() })).unwrap()
 }
 
 #[test]
 fn many_rows_combine_as_in_a_map_for_any_number_of_threads() {
     // Enough rows to stage them and to split the initial table.
     for (column, width) in [(skewed(250_000, 60_000), 8), (skewed(60_000, 30_000), 5), (words(60_000, 30_000), 1)] {
-        let case = KeyedCase::new(form(&column, Element::F64, width, KeyedCombine::Op(Op::Sum)), &column);
+        let case = KeyedCase::new(schema(&column, Element::F64, width, KeyedCombine::Op(Op::Sum)), &column);
         let mut expected = Oracle::of(&case).blocks();
         let rows = case.ordered_blocks(2, 1, usize::MAX);
         assert_eq!(rows, case.ordered_blocks(2, 3, 90_000));
         let mut sorted = rows;
         sorted.sort();
         expected.sort();
-        assert!(sorted == expected, "{:?}", case.form);
+        assert!(sorted == expected, "{:?}", case.schema);
     }
 }
 
@@ -58,13 +58,13 @@ fn spilled_rows_have_the_same_bits() {
             (Element::F64, 1, KeyedCombine::Concat),
             (Element::U8, 0, KeyedCombine::Concat),
         ] {
-            let case = KeyedCase::new(form(&column, element, width, combine), &column);
+            let case = KeyedCase::new(schema(&column, element, width, combine), &column);
             let expected = case.ordered_blocks(2, 1, 5000);
             for (limit_bytes, thread_count, add_rows) in [(400_000, 2, 12_000), (100_000, 1, 5000), (5000, 1, 4000)] {
-                let aggregation = limited(case.form, limit_bytes, directory.path());
+                let aggregation = limited(case.schema, limit_bytes, directory.path());
                 let parts = case.sealed_in(aggregation, thread_count, add_rows);
-                assert!(parts.spilled_bytes() > 0 || limit_bytes > 100_000, "{:?} within {limit_bytes}", case.form);
-                assert!(take_all(parts) == expected, "{:?} within {limit_bytes}", case.form);
+                assert!(parts.spilled_bytes() > 0 || limit_bytes > 100_000, "{:?} within {limit_bytes}", case.schema);
+                assert!(take_all(parts) == expected, "{:?} within {limit_bytes}", case.schema);
             }
         }
     }
@@ -80,8 +80,8 @@ fn the_held_memory_stays_within_the_limit() {
         (skewed(400_000, 100_000), KeyedCombine::Concat),
         (words(300_000, 100_000), KeyedCombine::Op(Op::Sum)),
     ] {
-        let case = KeyedCase::new(form(&column, Element::F64, 1, combine), &column);
-        let mut aggregation = limited(case.form, limit_bytes, directory.path());
+        let case = KeyedCase::new(schema(&column, Element::F64, 1, combine), &column);
+        let mut aggregation = limited(case.schema, limit_bytes, directory.path());
         for start in (0..column.len()).step_by(50_000) {
             case.add_to(&mut aggregation, start..start + 50_000, None, 1).unwrap();
             assert!(aggregation.held_bytes() as u64 <= limit_bytes, "{} bytes are held", aggregation.held_bytes());
@@ -97,7 +97,7 @@ fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
     let directory = tempfile::tempdir().unwrap();
     let column = skewed(40_000, 10_000);
     for combine in [KeyedCombine::Op(Op::Sum), KeyedCombine::Concat] {
-        let case = KeyedCase::new(form(&column, Element::F64, 1, combine), &column);
+        let case = KeyedCase::new(schema(&column, Element::F64, 1, combine), &column);
         let absorbed = |new: &dyn Fn() -> Aggregation| {
             let (mut own, mut other) = (new(), new());
             case.add_to(&mut own, 0..15_000, None, 1).unwrap();
@@ -105,8 +105,8 @@ fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
             own.absorb(other).unwrap();
             own.seal(&Threads::new(1)).unwrap()
         };
-        let expected = take_all(absorbed(&|| Aggregation::new(case.form, 2, None).unwrap()));
-        let parts = absorbed(&|| limited(case.form, 200_000, directory.path()));
+        let expected = take_all(absorbed(&|| Aggregation::new(case.schema, 2, None).unwrap()));
+        let parts = absorbed(&|| limited(case.schema, 200_000, directory.path()));
         assert!(parts.spilled_bytes() > 0);
         assert!(take_all(parts) == expected, "{combine:?}");
     }
@@ -115,8 +115,8 @@ fn spilled_aggregations_are_absorbed_and_merged_within_the_limit() {
 #[test]
 fn the_error_names_a_missing_spill_directory() {
     let column = skewed(1000, 1000);
-    let case = KeyedCase::new(form(&column, Element::F64, 1, KeyedCombine::Op(Op::Sum)), &column);
-    let mut aggregation = limited(case.form, 100, Path::new("/not/there"));
+    let case = KeyedCase::new(schema(&column, Element::F64, 1, KeyedCombine::Op(Op::Sum)), &column);
+    let mut aggregation = limited(case.schema, 100, Path::new("/not/there"));
     let error = case.add_to(&mut aggregation, 0..1000, None, 1).unwrap_err();
     assert!(matches!(&error, Error::Spill { directory, .. } if directory == Path::new("/not/there")));
     let message = error.to_string();
@@ -124,7 +124,7 @@ fn the_error_names_a_missing_spill_directory() {
 
     // Only some of the rows were added, so the aggregation is unusable.
     assert_eq!(case.add_to(&mut aggregation, 0..1, None, 1), Err(error.clone()));
-    let mut complete = Aggregation::new(case.form, 2, None).unwrap();
+    let mut complete = Aggregation::new(case.schema, 2, None).unwrap();
     case.add_to(&mut complete, 0..1000, None, 1).unwrap();
     assert_eq!(aggregation.absorb(complete), Err(error.clone()));
     assert_eq!(aggregation.seal(&Threads::new(1)).unwrap_err(), error);

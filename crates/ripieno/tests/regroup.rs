@@ -1,8 +1,8 @@
 //! Regroups compared with a single-threaded result, for all kinds of keys and combinations.
 
-use crate::common::regroups::{RankRows, SUM, add, expected, form, found, keys_of, rows, run, try_run};
+use crate::common::regroups::{RankRows, SUM, add, expected, found, keys_of, rows, run, schema, try_run};
 use crate::common::{endpoint_world, replicated_world, world};
-use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, MemoryLimit, Regroup};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedSchema, MemoryLimit, Regroup};
 use ripieno::net::LinkPolicy;
 use ripieno::{Collective, Element, Op};
 use ripieno_kernels::Threads;
@@ -36,7 +36,7 @@ fn every_key_reaches_one_rank_with_all_its_rows() {
                 eager_bytes: [0, 100, usize::MAX][number % 3],
                 ..Regroup::new(merge)
             };
-            let results = world(p, |comm| run(comm, form(keys, width, combine), &all[comm.rank()], &options));
+            let results = world(p, |comm| run(comm, schema(keys, width, combine), &all[comm.rank()], &options));
             let rows_in: u64 = results.iter().map(|(_, regrouped)| regrouped.rows_in).sum();
             let rows_out: u64 = results.iter().map(|(_, regrouped)| regrouped.rows).sum();
             let key_count: u64 = results.iter().map(|(_, regrouped)| regrouped.keys).sum();
@@ -66,9 +66,9 @@ fn worlds_and_subgroups_regroup_over_shared_memory_and_tcp() {
         // Large enough for several waves of pulled blocks.
         let options = Regroup { wave_bytes: 40_000, eager_bytes: 2000, ..Regroup::new(SUM) };
         let results = endpoint_world(4, links, |comm| {
-            let world_result = run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options);
+            let world_result = run(comm, schema(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options);
             let part = comm.split(Some((comm.rank() % 2) as u32), -(comm.rank() as i64)).unwrap().unwrap();
-            let subgroup_result = run(&part, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
+            let subgroup_result = run(&part, schema(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
             assert!(world_result.1.waves > 2 && subgroup_result.1.waves > 2, "{world_result:?}");
             (world_result.0, subgroup_result.0)
         });
@@ -96,10 +96,10 @@ fn spilled_parts_have_the_same_result() {
             let limit = limit_bytes.map(|bytes| MemoryLimit { bytes, directory: directory.path().to_path_buf() });
             let options = limit_bytes.iter().fold(Regroup::new(merge), |options, &bytes| options.within(bytes));
             let results = world(3, |comm| {
-                let mut aggregation = Aggregation::new(form(keys, 1, combine), 3, limit.clone()).unwrap();
+                let mut aggregation = Aggregation::new(schema(keys, 1, combine), 3, limit.clone()).unwrap();
                 add(&mut aggregation, &all[comm.rank()], None);
                 let mut blocks = Vec::new();
-                let mut keep = |_: &KeyedForm, block| {
+                let mut keep = |_: &KeyedSchema, block| {
                     blocks.push(block);
                     Ok(())
                 };
@@ -124,7 +124,7 @@ fn replicas_get_the_same_blocks() {
         let options = Regroup { wave_bytes: 5000, eager_bytes: 500, ..Regroup::new(SUM) };
         let results = replicated_world(4, 2, links, |world| {
             let comm = world.replicate(2).unwrap();
-            let (blocks, regrouped) = run(&comm, form(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
+            let (blocks, regrouped) = run(&comm, schema(KeyKind::Strings, 1, SUM), &all[comm.rank()], &options);
             assert!(regrouped.waves > 2, "{regrouped:?}");
             world.barrier(None).unwrap();
             blocks
@@ -143,15 +143,15 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 fn wave_size_and_thread_count_do_not_change_the_bits() {
     let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 3000, 700, 0)).collect();
     for combine in [SUM, KeyedCombine::Concat] {
-        let form = KeyedForm { element: Element::F64, ..form(KeyKind::Int64, 1, combine) };
+        let schema = KeyedSchema { element: Element::F64, ..schema(KeyKind::Int64, 1, combine) };
         let once = |options: Regroup| {
             world(3, |comm| {
-                let mut aggregation = Aggregation::new(form, 3, None).unwrap();
+                let mut aggregation = Aggregation::new(schema, 3, None).unwrap();
                 let keys = &all[comm.rank()].keys;
                 let values = floats(comm.rank(), keys.len());
                 aggregation.add(KeyColumn::Int64(keys), &values, None, &Threads::new(1)).unwrap();
                 let mut blocks = Vec::new();
-                let mut keep = |_: &KeyedForm, block| {
+                let mut keep = |_: &KeyedSchema, block| {
                     blocks.push(block);
                     Ok(())
                 };
@@ -182,8 +182,8 @@ fn keys_of_a_part_are_ordered_by_first_appearance_and_rows_of_a_key_by_rank() {
         let values = keys.iter().map(|&key| rank * 1000 + key).collect();
         let owners = vec![1u32; keys.len()];
         let rows = RankRows { keys, values };
-        let form = form(KeyKind::Int64, 1, KeyedCombine::Concat);
-        let (blocks, _) = try_run(comm, form, &rows, Some(&owners), &Regroup::new(KeyedCombine::Concat)).unwrap();
+        let schema = schema(KeyKind::Int64, 1, KeyedCombine::Concat);
+        let (blocks, _) = try_run(comm, schema, &rows, Some(&owners), &Regroup::new(KeyedCombine::Concat)).unwrap();
         assert_eq!(blocks.is_empty(), rank != 1);
         let order = |key: i64| if key >= 100 { (key - 100, 0) } else { (0, 40 - key) };
         for block in &blocks {
@@ -218,8 +218,8 @@ fn a_heavy_key_does_not_unbalance_the_other_keys() {
         .collect();
     let loads = |balanced: bool| {
         let options = Regroup { balanced, ..Regroup::new(KeyedCombine::Concat) };
-        let form = form(KeyKind::Int64, 1, KeyedCombine::Concat);
-        let mut loads: Vec<u64> = world(p, |comm| run(comm, form, &all[comm.rank()], &options).1.rows);
+        let schema = schema(KeyKind::Int64, 1, KeyedCombine::Concat);
+        let mut loads: Vec<u64> = world(p, |comm| run(comm, schema, &all[comm.rank()], &options).1.rows);
         loads.sort_unstable();
         loads
     };
@@ -237,7 +237,7 @@ fn a_rank_with_all_rows_sends_at_most_twice_the_wave_size() {
     let (p, wave_bytes) = (5, 10_000);
     let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, if rank == 2 { 20_000 } else { 0 }, 1 << 40, 1)).collect();
     let options = Regroup { wave_bytes, ..Regroup::new(SUM) };
-    let results = world(p, |comm| run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
+    let results = world(p, |comm| run(comm, schema(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
     let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
     assert_eq!(found(&blocks.concat(), 1), expected(&all, KeyKind::Int64, SUM, 1));
     let sent_bytes = 16 * regrouped[2].rows_sent;
@@ -248,7 +248,7 @@ fn a_rank_with_all_rows_sends_at_most_twice_the_wave_size() {
 fn data_is_sent_in_several_waves_by_default() {
     let all: Vec<RankRows> = (0..3).map(|rank| rows(rank, 100_000, 1 << 40, 1)).collect();
     let waves = |options: Regroup| {
-        let results = world(3, |comm| run(comm, form(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
+        let results = world(3, |comm| run(comm, schema(KeyKind::Int64, 1, SUM), &all[comm.rank()], &options));
         let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         (regrouped[0].waves, blocks)
     };
@@ -264,8 +264,8 @@ fn ranks_send_only_blocks_sizes_and_grants() {
     for (p, eager_bytes, count) in [(2, usize::MAX, 1000), (3, 0, 1000), (5, 0, 1000), (3, usize::MAX, 20_000)] {
         let all: Vec<RankRows> = (0..p).map(|rank| rows(rank, count, 1 << 40, 2)).collect();
         let options = Regroup { eager_bytes, ..Regroup::new(SUM) };
-        let results = world(p, |comm| run(comm, form(KeyKind::Int64, 2, SUM), &all[comm.rank()], &options).1);
-        let parts_per_rank = Aggregation::new(form(KeyKind::Int64, 2, SUM), p, None).unwrap().parts_per_rank();
+        let results = world(p, |comm| run(comm, schema(KeyKind::Int64, 2, SUM), &all[comm.rank()], &options).1);
+        let parts_per_rank = Aggregation::new(schema(KeyKind::Int64, 2, SUM), p, None).unwrap().parts_per_rank();
         for regrouped in results {
             let (peers, is_small) = (p as u64 - 1, count == 1000);
             assert_eq!(regrouped.waves == 1, is_small);
@@ -289,14 +289,14 @@ fn a_small_regroup_is_two_collectives() {
         (2, 10, Regroup { balanced: true, ..default }, &[Collective::Allgather, Collective::Regroup], 1),
         (2, 40_000, default, &[Collective::Allgather], 2),
     ] {
-        let form = form(KeyKind::Int64, 2, SUM);
+        let schema = schema(KeyKind::Int64, 2, SUM);
         world(p, |comm| {
             // The last rank has no rows.
             let count = if comm.rank() + 1 < p { count } else { 0 };
             let all = rows(comm.rank(), count, 1 << 40, 2);
             let begun = || comm.flight(Some(1)).unwrap().records.last().map_or(0, |(number, _)| number + 1);
             let before = begun();
-            let (_, regrouped) = run(comm, form, &all, &options);
+            let (_, regrouped) = run(comm, schema, &all, &options);
             let all = comm.flight(None).unwrap().records.into_iter().filter(|(number, _)| *number >= before);
             let collectives: Vec<Collective> = all.map(|(_, record)| record.collective).collect();
             let waves = vec![Collective::Regroup; waves];
@@ -310,7 +310,7 @@ fn local_reduction_sends_one_row_per_key() {
     let all: Vec<RankRows> = (0..4).map(|rank| rows(rank, 8000, 100, 4)).collect();
     let sent = |combine: KeyedCombine| {
         let options = Regroup { wave_bytes: u64::MAX, ..Regroup::new(SUM) };
-        let results = world(4, |comm| run(comm, form(KeyKind::Int64, 4, combine), &all[comm.rank()], &options));
+        let results = world(4, |comm| run(comm, schema(KeyKind::Int64, 4, combine), &all[comm.rank()], &options));
         let (blocks, regrouped): (Vec<_>, Vec<_>) = results.into_iter().unzip();
         assert_eq!(found(&blocks.concat(), 4), expected(&all, KeyKind::Int64, SUM, 4));
         regrouped.iter().map(|regrouped| regrouped.rows_sent).sum::<u64>()

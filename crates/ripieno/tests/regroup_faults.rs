@@ -1,28 +1,28 @@
-//! Regroups that fail: different forms or options, errors of the callback, and spill files that cannot be read.
+//! Regroups that fail: different schemas or options, errors of the callback, and spill files that cannot be read.
 
-use crate::common::regroups::{SUM, add, form, rows, text, try_run};
+use crate::common::regroups::{SUM, add, rows, schema, text, try_run};
 use crate::common::{mismatch, world};
-use ripieno::keyed::{Aggregation, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, MemoryLimit, Regroup};
+use ripieno::keyed::{Aggregation, KeyKind, KeyedBlock, KeyedCombine, KeyedSchema, MemoryLimit, Regroup};
 use ripieno::{Element, Error, JobFailure, Op};
 use std::collections::BTreeSet;
 
 #[test]
 fn different_forms_are_reported_and_the_world_continues() {
-    let (int64, default) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
+    let (int64, default) = (schema(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let others = [
-        (KeyedForm { width: 2, ..int64 }, default, "int64 keys, rows of int64 × 2"),
-        (form(KeyKind::Strings, 1, SUM), default, "string keys"),
-        (KeyedForm { combine: KeyedCombine::Op(Op::Max), ..int64 }, default, "rows of int64 × 1, max, merged by sum"),
-        (KeyedForm { element: Element::U64, ..int64 }, default, "rows of uint64 × 1"),
-        (KeyedForm { label: 3, ..int64 }, default, "label 3"),
+        (KeyedSchema { width: 2, ..int64 }, default, "int64 keys, rows of int64 × 2"),
+        (schema(KeyKind::Strings, 1, SUM), default, "string keys"),
+        (KeyedSchema { combine: KeyedCombine::Op(Op::Max), ..int64 }, default, "rows of int64 × 1, max, merged by sum"),
+        (KeyedSchema { element: Element::U64, ..int64 }, default, "rows of uint64 × 1"),
+        (KeyedSchema { label: 3, ..int64 }, default, "label 3"),
         (int64, Regroup { balanced: true, ..default }, "merged by sum, balanced"),
         (int64, Regroup { call: 5, ..default }, "call #0000000000000005 of int64 keys"),
         (int64, Regroup::new(KeyedCombine::Op(Op::Max)), "× 1, sum, merged by max"),
     ];
     let results = world(3, |comm| {
-        let each = |&(other, options, _): &(KeyedForm, Regroup, &str)| {
-            let (form, options) = if comm.rank() == 2 { (other, options) } else { (int64, default) };
-            try_run(comm, form, &rows(comm.rank(), 10, 5, form.width), None, &options).map(drop)
+        let each = |&(other, options, _): &(KeyedSchema, Regroup, &str)| {
+            let (schema, options) = if comm.rank() == 2 { (other, options) } else { (int64, default) };
+            try_run(comm, schema, &rows(comm.rank(), 10, 5, schema.width), None, &options).map(drop)
         };
         let announced = others.iter().map(each).collect::<Vec<_>>();
         comm.barrier(None).unwrap();
@@ -39,24 +39,24 @@ fn different_forms_are_reported_and_the_world_continues() {
 
 #[test]
 fn a_rank_without_rows_adopts_form_and_merge_of_the_others() {
-    let (strings, int64) = (form(KeyKind::Strings, 2, KeyedCombine::Concat), form(KeyKind::Int64, 0, SUM));
+    let (strings, int64) = (schema(KeyKind::Strings, 2, KeyedCombine::Concat), schema(KeyKind::Int64, 0, SUM));
     for count in [30, 20_000] {
         let results = world(3, |comm| {
             let is_empty = comm.rank() != 1;
-            let (form, merge) = if is_empty { (int64, SUM) } else { (strings, KeyedCombine::Concat) };
-            let rows = rows(comm.rank(), if is_empty { 0 } else { count }, 1 << 40, form.width);
-            let mut aggregation = Aggregation::new(form, 3, None).unwrap();
+            let (schema, merge) = if is_empty { (int64, SUM) } else { (strings, KeyedCombine::Concat) };
+            let rows = rows(comm.rank(), if is_empty { 0 } else { count }, 1 << 40, schema.width);
+            let mut aggregation = Aggregation::new(schema, 3, None).unwrap();
             add(&mut aggregation, &rows, None);
-            let (mut key_count, mut forms) = (0, Vec::new());
-            let mut keep = |form: &KeyedForm, block: KeyedBlock| {
+            let (mut key_count, mut schemas) = (0, Vec::new());
+            let mut keep = |schema: &KeyedSchema, block: KeyedBlock| {
                 key_count += block.keys.len();
-                forms.push((*form, block.keys.kind()));
+                schemas.push((*schema, block.keys.kind()));
                 Ok(())
             };
             let regrouped = comm.regroup(aggregation, &Regroup::new(merge), &mut keep).unwrap();
-            assert_eq!(regrouped.form, strings);
-            assert!(forms.iter().all(|announced| *announced == (strings, KeyKind::Strings)), "{forms:?}");
-            (key_count, forms.len())
+            assert_eq!(regrouped.schema, strings);
+            assert!(schemas.iter().all(|announced| *announced == (strings, KeyKind::Strings)), "{schemas:?}");
+            (key_count, schemas.len())
         });
         assert!(results.iter().all(|&(key_count, block_count)| key_count > 0 && block_count > 0), "{results:?}");
         assert_eq!(results.iter().map(|(key_count, _)| key_count).sum::<usize>(), key_count_of(count));
@@ -70,7 +70,7 @@ fn key_count_of(count: usize) -> usize {
 
 #[test]
 fn different_calls_are_a_mismatch() {
-    let (int64, default) = (form(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
+    let (int64, default) = (schema(KeyKind::Int64, 1, SUM), Regroup::new(SUM));
     let results = world(3, |comm| {
         let options = if comm.rank() == 2 { Regroup { wave_bytes: 5, ..default } } else { default };
         try_run(comm, int64, &rows(comm.rank(), 10, 5, 1), None, &options).map(drop)
@@ -91,10 +91,10 @@ fn different_calls_are_a_mismatch() {
 fn an_error_of_the_block_callback_ends_the_job() {
     let failed = Error::Callback { cause: "the disk is full".to_string(), traceback: "line 3".to_string() };
     let results = world(3, |comm| {
-        let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, None).unwrap();
+        let mut aggregation = Aggregation::new(schema(KeyKind::Int64, 1, SUM), 3, None).unwrap();
         add(&mut aggregation, &rows(comm.rank(), 5000, 1 << 40, 1), None);
         let options = Regroup { wave_bytes: 1000, ..Regroup::new(SUM) };
-        let mut refuse = |_: &KeyedForm, _| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
+        let mut refuse = |_: &KeyedSchema, _| if comm.rank() == 1 { Err(failed.clone()) } else { Ok(()) };
         let ended = comm.regroup(aggregation, &options, &mut refuse);
         (ended.map(drop), comm.barrier(None))
     });
@@ -113,7 +113,7 @@ fn rows_that_cannot_be_sealed_end_the_job() {
     let results = world(3, |comm| {
         let directory = tempfile::tempdir().unwrap();
         let limit = MemoryLimit { bytes: 100_000, directory: directory.path().to_path_buf() };
-        let mut aggregation = Aggregation::new(form(KeyKind::Int64, 1, SUM), 3, Some(limit)).unwrap();
+        let mut aggregation = Aggregation::new(schema(KeyKind::Int64, 1, SUM), 3, Some(limit)).unwrap();
         add(&mut aggregation, &rows(comm.rank(), 20_000, 1 << 40, 1), None);
         assert!(aggregation.spilled_bytes() > 0);
         if comm.rank() == 1 {
@@ -132,11 +132,11 @@ fn rows_that_cannot_be_sealed_end_the_job() {
 #[test]
 fn invalid_options_are_rejected_before_anything_is_sent() {
     world(2, |comm| {
-        let none = |form, ranks| Aggregation::new(form, ranks, None).unwrap();
-        let int64 = form(KeyKind::Int64, 1, SUM);
+        let none = |schema, ranks| Aggregation::new(schema, ranks, None).unwrap();
+        let int64 = schema(KeyKind::Int64, 1, SUM);
         let refused = comm.regroup(none(int64, 3), &Regroup::new(SUM), &mut |_, _| Ok(()));
         assert!(matches!(refused, Err(Error::Argument { name: "ranks of the aggregation", .. })), "{refused:?}");
-        let floats = KeyedForm { element: Element::F32, combine: KeyedCombine::Concat, ..int64 };
+        let floats = KeyedSchema { element: Element::F32, combine: KeyedCombine::Concat, ..int64 };
         let refused = comm.regroup(none(floats, 2), &Regroup::new(KeyedCombine::Op(Op::Or)), &mut |_, _| Ok(()));
         assert!(matches!(refused, Err(Error::Unsupported(_))), "{refused:?}");
         let nothing =

@@ -4,12 +4,12 @@ use crate::common::sets::{IndexSets, KINDS, SetKind, combined, rows};
 use crate::common::{bytes, endpoint_world, mismatch, values, world};
 use ripieno::ElementShape;
 use ripieno::net::LinkPolicy;
-use ripieno::sparse::{SparseForm, SparseOptions};
+use ripieno::sparse::{SparseOptions, SparseSchema};
 use ripieno::{Communicator, Element, Error, JobFailure, Op};
 use ripieno_plan::sparse::Degrees;
 use ripieno_plan::sparse::design::PacketCurve;
 
-const SUM: SparseForm = SparseForm { element: Element::I64, width: 1, op: Op::Sum, row: ElementShape::Line };
+const SUM: SparseSchema = SparseSchema { element: Element::I64, width: 1, op: Op::Sum, row: ElementShape::Line };
 
 fn with_degrees(degrees: &Degrees) -> SparseOptions {
     SparseOptions { degrees: Some(degrees.clone()), ..SparseOptions::default() }
@@ -18,7 +18,7 @@ fn with_degrees(degrees: &Degrees) -> SparseOptions {
 /// Configure and reduce, then do both in one pass; compare the results with the expected ones.
 fn check(comm: &Communicator, sets: &IndexSets, width: usize, op: Op, options: &SparseOptions) {
     let rank = comm.rank();
-    let (out, wanted, form) = (&sets.out[rank], &sets.wanted[rank], SparseForm { width, op, ..SUM });
+    let (out, wanted, schema) = (&sets.out[rank], &sets.wanted[rank], SparseSchema { width, op, ..SUM });
     let contributed = bytes(&rows(rank, out, width));
     let expected = combined(sets, rank, width, op);
 
@@ -26,11 +26,11 @@ fn check(comm: &Communicator, sets: &IndexSets, width: usize, op: Op, options: &
     let case = || format!("{:?}, p={}, {}, {op:?} × {width}", sets.kind, comm.world_size(), configured.degrees());
     for round in 0..2 {
         let mut into = bytes(&vec![-1; wanted.len() * width]);
-        configured.reduce(&contributed, &mut into, form).unwrap();
+        configured.reduce(&contributed, &mut into, schema).unwrap();
         assert_eq!(values(&into), expected, "{}, round {round}", case());
     }
     let mut into = bytes(&vec![-1; wanted.len() * width]);
-    comm.sparse_reduce(out, &contributed, wanted, &mut into, form, options).unwrap();
+    comm.sparse_reduce(out, &contributed, wanted, &mut into, schema, options).unwrap();
     assert_eq!(values(&into), expected, "{} in one pass", case());
 }
 
@@ -109,7 +109,7 @@ fn floats(rank: usize, count: usize) -> Vec<u8> {
 
 #[test]
 fn one_pass_and_every_run_produce_the_same_bits() {
-    let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (degrees, dense_above) in [("12", 2.0), ("3x4", 2.0), ("2x2x3", 0.3), ("3x4", 0.0)] {
         let options = SparseOptions { dense_above, ..with_degrees(&degrees.parse().unwrap()) };
         let sets = IndexSets::new(SetKind::Random, 12, 500);
@@ -118,8 +118,8 @@ fn one_pass_and_every_run_produce_the_same_bits() {
                 let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
                 let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
                 let contributed = floats(comm.rank(), out.len());
-                comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, form).unwrap();
-                comm.sparse_reduce(out, &contributed, wanted, &mut second, form, &options).unwrap();
+                comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, schema).unwrap();
+                comm.sparse_reduce(out, &contributed, wanted, &mut second, schema, &options).unwrap();
                 assert_eq!(first, second, "{degrees}, dense above {dense_above}");
                 first
             })
@@ -132,7 +132,7 @@ fn one_pass_and_every_run_produce_the_same_bits() {
 #[test]
 fn any_number_of_threads_produces_the_same_bits() {
     const COUNT: i64 = 400_000;
-    let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (size, stride, dense_above) in [(COUNT as u64 / 2, 1, 0.9), (1 << 40, 2_600_003, 0.9), (1 << 20, 7, 0.0)] {
         let found = |threads: usize, contributor_count: usize| {
             world(2, |comm| {
@@ -149,8 +149,8 @@ fn any_number_of_threads_produces_the_same_bits() {
                 };
                 let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
                 let contributed = floats(comm.rank(), out.len());
-                comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut first, form).unwrap();
-                comm.sparse_reduce(&out, &contributed, &wanted, &mut second, form, &options).unwrap();
+                comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut first, schema).unwrap();
+                comm.sparse_reduce(&out, &contributed, &wanted, &mut second, schema, &options).unwrap();
                 assert!(first == second, "{threads} threads, {size}, in one pass");
                 first
             })
@@ -173,7 +173,7 @@ fn any_number_of_threads_produces_the_same_bits() {
 #[test]
 fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
     let change = [-0.0f32, f32::from_bits(0xffc0_1234), 1.5, f32::from_bits(0x7fc0_0001)];
-    let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     let kinds = [SetKind::Identical, SetKind::Single, SetKind::Sparse];
     for (kind, degrees) in kinds.iter().flat_map(|&kind| ["1", "2", "2x3", "6", "2x2+1"].map(|text| (kind, text))) {
         let degrees: Degrees = degrees.parse().unwrap();
@@ -183,8 +183,8 @@ fn negative_zeros_and_nans_have_the_same_bits_in_one_pass() {
             let (out, wanted) = (&sets.out[comm.rank()], &sets.wanted[comm.rank()]);
             let (mut first, mut second) = (vec![0; 4 * wanted.len()], vec![0; 4 * wanted.len()]);
             let contributed: Vec<u8> = (0..out.len()).flat_map(|at| change[at % 4].to_ne_bytes()).collect();
-            comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, form).unwrap();
-            comm.sparse_reduce(out, &contributed, wanted, &mut second, form, &options).unwrap();
+            comm.sparse(out, wanted, &options).unwrap().reduce(&contributed, &mut first, schema).unwrap();
+            comm.sparse_reduce(out, &contributed, wanted, &mut second, schema, &options).unwrap();
             assert_eq!(first, second, "{kind:?}, {degrees}");
             first
         });
@@ -229,11 +229,11 @@ fn a_missing_index_is_an_error_on_every_rank_or_zero() {
                     let options = SparseOptions { missing_is_zero: true, dense_above, ..options.clone() };
                     for op in [Op::Sum, Op::Min, Op::And] {
                         let combined = if op == Op::Sum { 2 * p as i64 } else { 2 };
-                        let form = SparseForm { op, ..SUM };
-                        comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut into, form).unwrap();
+                        let schema = SparseSchema { op, ..SUM };
+                        comm.sparse(&out, &wanted, &options).unwrap().reduce(&contributed, &mut into, schema).unwrap();
                         assert_eq!(values(&into), [combined, 0, 0, 0], "{op:?}");
                         into.fill(9);
-                        comm.sparse_reduce(&out, &contributed, &wanted, &mut into, form, &options).unwrap();
+                        comm.sparse_reduce(&out, &contributed, &wanted, &mut into, schema, &options).unwrap();
                         assert_eq!(values(&into), [combined, 0, 0, 0], "{op:?} in one pass");
                     }
                 }
@@ -288,25 +288,28 @@ fn invalid_indices_are_reported_before_anything_is_sent() {
 
 #[test]
 fn a_different_configuration_width_type_or_op_is_a_mismatch_on_every_rank() {
-    type FormChange = fn(SparseForm) -> (usize, SparseForm);
+    type FormChange = fn(SparseSchema) -> (usize, SparseSchema);
     let cases: [(FormChange, &str); 4] = [
-        (|form| (1, form), "sparse-reduce(rows of float32 × 1, sum, configuration 2)"),
-        (|form| (0, SparseForm { width: 2, ..form }), "sparse-reduce(rows of float32 × 2, sum, configuration 1)"),
+        (|schema| (1, schema), "sparse-reduce(rows of float32 × 1, sum, configuration 2)"),
+        (|schema| (0, SparseSchema { width: 2, ..schema }), "sparse-reduce(rows of float32 × 2, sum, configuration 1)"),
         (
-            |form| (0, SparseForm { element: Element::I32, ..form }),
+            |schema| (0, SparseSchema { element: Element::I32, ..schema }),
             "sparse-reduce(rows of int32 × 1, sum, configuration 1)",
         ),
-        (|form| (0, SparseForm { op: Op::Max, ..form }), "sparse-reduce(rows of float32 × 1, max, configuration 1)"),
+        (
+            |schema| (0, SparseSchema { op: Op::Max, ..schema }),
+            "sparse-reduce(rows of float32 × 1, max, configuration 1)",
+        ),
     ];
     for (change, called) in cases {
         // A rank may receive the mismatch while it configures.
         let run = |comm: &mut Communicator| {
             let options = SparseOptions::default();
             let configured = [comm.sparse(&[1, 2, 3], &[3], &options)?, comm.sparse(&[1, 2, 3], &[3], &options)?];
-            let form = SparseForm { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
-            let (which, form) = if comm.rank() == 2 { change(form) } else { (0, form) };
-            let (contributed, mut into) = (vec![0; 12 * form.width], vec![0; 4 * form.width]);
-            configured[which].reduce(&contributed, &mut into, form)?;
+            let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+            let (which, schema) = if comm.rank() == 2 { change(schema) } else { (0, schema) };
+            let (contributed, mut into) = (vec![0; 12 * schema.width], vec![0; 4 * schema.width]);
+            configured[which].reduce(&contributed, &mut into, schema)?;
             comm.barrier(None)
         };
         let reduce = |comm: &mut Communicator| mismatch(run(comm));
@@ -335,15 +338,15 @@ fn the_others_fail_if_a_rank_leaves() {
 fn invalid_arguments_are_reported() {
     world(2, |comm| {
         let configured = comm.sparse(&[5, 6], &[6], &SparseOptions::default()).unwrap();
-        let errors = |value_bytes: usize, into: usize, form| {
-            configured.reduce(&vec![0; value_bytes], &mut vec![0; into], form).unwrap_err().to_string()
+        let errors = |value_bytes: usize, into: usize, schema| {
+            configured.reduce(&vec![0; value_bytes], &mut vec![0; into], schema).unwrap_err().to_string()
         };
         assert_eq!(errors(8, 8, SUM), "values=8 bytes: expected 2 rows of 8 bytes, one per index");
         assert_eq!(errors(16, 9, SUM), "into=9 bytes: expected 1 rows of 8 bytes, one per index");
-        assert_eq!(errors(0, 0, SparseForm { width: 0, ..SUM }), "width=0: expected at least one element in a row");
-        let bits = SparseForm { element: Element::F64, width: 1, op: Op::Xor, row: ElementShape::Line };
+        assert_eq!(errors(0, 0, SparseSchema { width: 0, ..SUM }), "width=0: expected at least one element in a row");
+        let bits = SparseSchema { element: Element::F64, width: 1, op: Op::Xor, row: ElementShape::Line };
         assert!(errors(16, 8, bits).contains("op xor has no meaning on float64"));
-        let huge = |width| errors(16, 8, SparseForm { width, ..SUM });
+        let huge = |width| errors(16, 8, SparseSchema { width, ..SUM });
         assert_eq!(huge(1 << 61), "width=2305843009213693952: expected a row that memory can hold");
         assert!(huge(1 << 60).starts_with("values=16 bytes: expected 2 rows of 9223372036854775808 bytes"));
         for text in ["2y1", "3x2"] {

@@ -2,7 +2,7 @@
 //! other ranks wait for its next message.
 
 use crate::common::{bytes, values, world};
-use ripieno::sparse::{SparseForm, SparseOptions};
+use ripieno::sparse::{SparseOptions, SparseSchema};
 use ripieno::{
     BufferMemory, CollectiveTask, Communicator, Element, ElementShape, ElementType, Error, JobFailure, Op, WholeBuffer,
 };
@@ -97,7 +97,7 @@ fn a_sample_that_is_too_large_ends_the_job() {
 
 #[test]
 fn values_that_do_not_match_their_keys_end_the_job() {
-    let form = SparseForm { element: Element::U8, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let form = SparseSchema { element: Element::U8, width: 1, op: Op::Sum, row: ElementShape::Line };
     let ended = world(2, |comm| {
         let reduced = match comm.rank() {
             1 => {

@@ -45,7 +45,7 @@ class CheckpointOptions:
 
     def check(self, comm: Communicator) -> None:
         """Raise InputError if `every` is set although nothing is saved."""
-        if self.every is not None and self.folder is None and not comm.begins_again:
+        if self.every is not None and self.folder is None and not comm.restarts_on_failure:
             raise InputError(
                 f"every={self.every}: there is nowhere to save checkpoints: expected a folder, checkpoint=, or "
                 "local workers with on_failure='shrink' or 'respawn'"
@@ -190,7 +190,7 @@ class FitStates:
         checkpoint_options.check(comm)
         self._comm = comm
         self._shared = shared
-        self._in_memory = comm.begins_again
+        self._in_memory = comm.restarts_on_failure
         self._checkpoint_options, self._schedule = checkpoint_options, WriteSchedule(checkpoint_options.every)
         self.used, self.done = self._in_memory or checkpoint_options.folder is not None, 0
         self._disk = FitCheckpoint(None if comm.rank else checkpoint_options.folder, name, facts or {})

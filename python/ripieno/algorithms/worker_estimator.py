@@ -87,7 +87,7 @@ class WorkerEstimator(WorkerParameters, BaseEstimator):
                 return self._run_on(job, measured, *arguments)
         if isinstance(self.engine, Job):
             self._check_job(self.engine)
-            with self.engine.telling(on_event):
+            with self.engine.report_to(on_event):
                 return self._run_on(self.engine, measured, *arguments)
         with launch(self.workers, self.engine, self.threads, on_event, on_failure=self.on_failure) as job:
             return self._run_on(job, measured, *arguments)

@@ -93,7 +93,7 @@ def cells(
         for size in _sizes(world, collective, sizes)
     }
     if trials_s > 0:
-        world.comm.try_algorithms(budget_s=trials_s, kept=False)
+        world.comm.try_algorithms(budget_s=trials_s, use_stored=False)
     for collective in collectives:
         given_up: set[str] = set()
         behind: dict[str, float] = {}

@@ -101,7 +101,7 @@ def tune_command(
 
 def _tuned(comm: Communicator, budget_s: float, trials_s: float) -> tuple[MeasuredCosts, AlgorithmChoices | None]:
     costs = comm.tune(budget_s=budget_s)
-    return costs, comm.try_algorithms(budget_s=trials_s, kept=False) if trials_s > 0 else None
+    return costs, comm.try_algorithms(budget_s=trials_s, use_stored=False) if trials_s > 0 else None
 
 
 @click.command("broadcast")

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno._types import Array, Op
 from ripieno.comm import sparse_trials
 from ripieno.comm.costs import Costs
@@ -103,14 +103,14 @@ class Communicator(
         The number of replicas of each rank; see `replicate`.
     replica : int
         The index of this process among the replicas of its rank, 0 … replicas - 1.
-    begins_again : bool
+    restarts_on_failure : bool
         Whether the program restarts after ranks are lost, so that a `checkpoint` is useful.
     first_ranks : list of int
         The rank that each rank had in the launched world. It differs from the present one after `split` or `shrink`.
-    kept : dict
+    cache : dict
         Values that programs keep on this rank from one `Job.run` to the next, under keys of their choice. Closing the
         communicator empties it; `shrink` passes it to the new communicator. After a failure the next program gets a new
-        communicator with an empty `kept`.
+        communicator with an empty `cache`.
 
     Notes
     -----
@@ -396,7 +396,7 @@ class Communicator(
         neighbors. With RIPIENO_FLIGHT set to a folder, the recorder keeps 65,536 collectives, all with times.
         """
         if count is not None:
-            count = whole("count", count, 0, 2**63 - 1)
+            count = whole_number("count", count, 0, 2**63 - 1)
         records: list[dict[str, Any]] = self._native.flight(count)["records"]
         return records
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import ripieno._native as _native
-from ripieno._checks import check_count, number, whole
+from ripieno._checks import check_count, number, whole_number
 from ripieno.comm import block_sizes
 from ripieno.comm.broadcast_variables import BroadcastVariables, check_strategy
 from ripieno.comm.exchanges import Exchanges
@@ -38,7 +38,7 @@ def _measured_costs(comm: CallBase) -> MeasuredCosts | None:
     """Return the costs that `Communicator.tune` measured on this communicator or stored for its hosts."""
     from ripieno.simulation import MeasuredCosts, link_costs
 
-    return comm.kept.get(MeasuredCosts) or link_costs.load_stored(comm.hosts)
+    return comm.cache.get(MeasuredCosts) or link_costs.load_stored(comm.hosts)
 
 
 class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
@@ -62,7 +62,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         -------
         PacketCurve
             The same on every rank: "points" of (bytes, seconds), "latency_s" until the last packet has arrived, and
-            "crowd_s", which each peer beyond 8 adds to every packet. Fitted to the points: "alpha_s",
+            "contention_s", which each peer beyond 8 adds to every packet. Fitted to the points: "alpha_s",
             "beta_s_per_byte", "best_throughput" in bytes per second and "efficient_bytes", the smallest packet that
             reaches 80 % of it.
         """
@@ -70,7 +70,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         if sizes_bytes is not None:
             if not isinstance(sizes_bytes, Sequence | np.ndarray) or isinstance(sizes_bytes, str | bytes):
                 raise InputError(f"sizes_bytes={sizes_bytes!r}: expected None or ascending whole numbers")
-            sizes = [whole("sizes_bytes", size, 1, 2**40) for size in sizes_bytes]
+            sizes = [whole_number("sizes_bytes", size, 1, 2**40) for size in sizes_bytes]
         return _native.measure_packets(self._native, sizes, number("budget_s", budget_s, "expected seconds"))
 
     def explain(self, collective: str, *, nbytes: int, order: str | None = None, root: int = 0) -> Explanation:
@@ -145,7 +145,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
 
         if not number("budget_s", budget_s, "expected seconds") > 0:
             raise InputError(f"budget_s={budget_s!r}: expected more than 0 seconds")
-        measured = self.kept[MeasuredCosts] = cost_probes.measure(self, budget_s)
+        measured = self.cache[MeasuredCosts] = cost_probes.measure(self, budget_s)
         if self.hosts.index(self.hosts[self.rank]) == self.rank:
             link_costs.store(measured)
         self.barrier()
@@ -197,7 +197,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         self.barrier()
         return found
 
-    def try_algorithms(self, *, budget_s: float = 10.0, kept: bool = True) -> AlgorithmChoices:
+    def try_algorithms(self, *, budget_s: float = 10.0, use_stored: bool = True) -> AlgorithmChoices:
         """Find the fastest algorithm by collective and size with timed trials, and make it the default. Collective.
 
         Each collective runs with 8 bytes to 64 MiB, all algorithms in alternating rounds, and the median decides. The
@@ -215,7 +215,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         ----------
         budget_s : float
             Approximate duration of the trials in seconds, if any trials run.
-        kept : bool
+        use_stored : bool
             Use the stored choices of an earlier program, if there are any.
 
         Returns
@@ -236,7 +236,7 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         if self.replicas > 1:
             raise InputError(f"replicas={self.replicas}: expected 1; try on the communicator of the world")
         hosts, nodes, racks = list(self.hosts), list(self.nodes), list(self.racks)
-        mine = algorithm_choices.load_stored(hosts, nodes, racks) if kept and self.rank == 0 else None
+        mine = algorithm_choices.load_stored(hosts, nodes, racks) if use_stored and self.rank == 0 else None
         found = self.broadcast(mine)
         if found is None:
             found = algorithm_trials.measure(self, self._agreed_cluster(), budget_s)

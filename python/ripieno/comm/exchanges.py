@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno._types import Array, Foreign
 from ripieno.comm.gathers import one_per_rank
 from ripieno.comm.rank import CallBase
@@ -147,7 +147,7 @@ class Exchanges(CallBase):
         array or object
             The received block; `out` if given.
         """
-        distance = whole("distance", distance, -(2**63), 2**63 - 1) % self.world_size
+        distance = whole_number("distance", distance, -(2**63), 2**63 - 1) % self.world_size
         algorithm = in_order(algorithm, None)
         if out is None:
             return self._do(StagedCall(lambda native: objects.rotate(native, block, distance, algorithm)))

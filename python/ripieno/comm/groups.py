@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, overload
 
 import ripieno.flight as flight
 from ripieno import log
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno.comm.rank import CallBase, members_of
 from ripieno.comm.survivor_agreement import Agreements
 from ripieno.errors import InputError, RankFailed
@@ -37,8 +37,8 @@ class SplitCalls(CallBase):
             because a failure affects the whole world.
         """
         if color is not None:
-            color = whole("color", color, 0, 2**32 - 1, f"expected None or a whole number, 0 … {2**32 - 1}")
-        native = self._native.split(color, whole("key", key, -(2**63), 2**63 - 1))
+            color = whole_number("color", color, 0, 2**32 - 1, f"expected None or a whole number, 0 … {2**32 - 1}")
+        native = self._native.split(color, whole_number("key", key, -(2**63), 2**63 - 1))
         return None if native is None else self._member(native)
 
     def group(self, ranks: Sequence[int]) -> Self:
@@ -108,7 +108,7 @@ class SplitCalls(CallBase):
         link. A rank sends its messages completely to all replicas. So a replica delays the others if it lags by more
         than the links hold (1 MiB each in shared memory).
         """
-        native = self._native.replicate(whole("replicas", replicas, 1, 2**32 - 1))
+        native = self._native.replicate(whole_number("replicas", replicas, 1, 2**32 - 1))
         return self._member(native)
 
     def shrink(self) -> Self:
@@ -131,7 +131,7 @@ class SplitCalls(CallBase):
         -------
         Communicator
             It has the remaining ranks, renumbered in their order; `first_ranks` gives their ranks in the launched
-            world. Hosts, nodes, racks and `kept` stay. It has new connections, so no message of the old world arrives
+            world. Hosts, nodes, racks and `cache` stay. It has new connections, so no message of the old world arrives
             in it.
 
         Raises
@@ -241,8 +241,8 @@ class SplitCalls(CallBase):
         comm = type(self)(survivors, threads=self.threads, on_event=self._on_event, heartbeat_timeout_s=heartbeat_s)
         comm.first_ranks = [self.first_ranks[rank] for rank in former_ranks]
         comm._without = sorted({*self._without, *self.first_ranks} - set(comm.first_ranks))
-        comm.kept.update(self.kept)
-        comm.begins_again, comm._memory, comm._fits = self.begins_again, self._memory, self._fits
+        comm.cache.update(self.cache)
+        comm.restarts_on_failure, comm._memory, comm._fits = self.restarts_on_failure, self._memory, self._fits
         comm._added = self._added
         comm._lasting = self._lasting
         self._failure, self._native_or_none = failure, None

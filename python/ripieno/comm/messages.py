@@ -7,7 +7,7 @@ from typing import Any, Literal, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._checks import number, whole
+from ripieno._checks import number, whole_number
 from ripieno._types import Array
 from ripieno.comm.mailbox import ANY_TAG, TAG_SIGNATURE, Message, Receive
 from ripieno.comm.rank import CallBase
@@ -30,7 +30,7 @@ class MessageCalls(CallBase):
 
     @unexpected_bytes_max.setter
     def unexpected_bytes_max(self, length_bytes: int) -> None:
-        self._mailbox.bytes_max = whole("unexpected_bytes_max", length_bytes, 0, 2**63 - 1)
+        self._mailbox.bytes_max = whole_number("unexpected_bytes_max", length_bytes, 0, 2**63 - 1)
 
     def send(self, value: Any, to: int, *, tag: int | None = None) -> None:
         """Send `value` to rank `to`, which calls `recv`.
@@ -135,7 +135,9 @@ class MessageCalls(CallBase):
                 # The common case, as in `send`.
                 return objects.receive(native, source)
         if tag is not None:
-            tag = whole("tag", tag, ANY_TAG, TAG_LIMIT - 1, f"expected ANY_TAG or a whole number, 0 … {TAG_LIMIT - 1}")
+            tag = whole_number(
+                "tag", tag, ANY_TAG, TAG_LIMIT - 1, f"expected ANY_TAG or a whole number, 0 … {TAG_LIMIT - 1}"
+            )
         if timeout_s is not None and not number("timeout_s", timeout_s, "expected seconds") >= 0:
             raise InputError(f"timeout_s={timeout_s!r}: expected seconds, 0 or more")
         if out is not None:
@@ -198,7 +200,7 @@ def _pieces(value: Any, tag: int | None) -> list[tuple[NDArray[Any], str]]:
     """Return the messages that make up a value, and their signatures."""
     pieces: list[tuple[NDArray[Any], str]] = []
     if tag is not None:
-        tag = whole("tag", tag, 0, TAG_LIMIT - 1)
+        tag = whole_number("tag", tag, 0, TAG_LIMIT - 1)
         pieces.append((np.array([tag], np.int64), TAG_SIGNATURE))
     pieces.extend((piece, signatures.OBJECT_PART) for piece in objects.pieces(value))
     return pieces

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import ripieno.flight as flight
 from ripieno import log
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno._native import PlainCalls
 from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.mailbox import Mailbox
@@ -71,7 +71,7 @@ class CallBase:
         self._added = AddedAmounts()
         # The checkpoint names of the fits of the current program, in the order in which they began.
         self._fits: list[str] = []
-        self.begins_again = False
+        self.restarts_on_failure = False
         self._queue: CallQueue = CallQueue() if parent is None else parent._queue
         self.rank: int = native.rank
         self.world_size: int = native.world_size
@@ -81,7 +81,7 @@ class CallBase:
         self.nodes: list[int] = list(native.nodes)
         self.racks: list[str | None] = list(native.racks)
         self.threads = threads
-        self.kept: dict[Any, Any] = {}
+        self.cache: dict[Any, Any] = {}
         #: The rank of each rank in the launched world.
         self.first_ranks: list[int] = list(native.world_ranks)
         if parent is not None:
@@ -156,7 +156,7 @@ class CallBase:
         native, self._native_or_none = self._native_or_none, None
         self._plain = None
         broadcasts, self._broadcasts = self._broadcasts, None
-        self.kept.clear()
+        self.cache.clear()
         if broadcasts is not None:
             broadcasts.close()
         if native is not None:
@@ -247,7 +247,7 @@ class CallBase:
     def _rank(self, name: str, rank: int) -> int:
         if type(rank) is int and 0 <= rank < self.world_size:
             return rank
-        return whole(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")
+        return whole_number(name, rank, 0, self.world_size - 1, f"expected a rank, 0 … {self.world_size - 1}")
 
     def _other(self, name: str, rank: int) -> int:
         rank = self._rank(name, rank)

@@ -157,8 +157,8 @@ class Board:
         now_s = self.now_s()
         with self.lock:
             known = self.ranks.setdefault(rank, BoardRank(rank))
-            last = self._last.get(report["teller"], {})
-            self._last[report["teller"]] = {**last, **report}
+            last = self._last.get(report["sender_id"], {})
+            self._last[report["sender_id"]] = {**last, **report}
             growth = {name: _growth(name, last, report) for name in COUNTERS}
             for name, more in growth.items():
                 known.sums[name] += more
@@ -209,7 +209,7 @@ class Board:
         for peer, more in report.get("sent_to", {}).items():
             if max(rank, peer) < PAIRED_COUNT:
                 self.links_bytes[rank, peer] = self.links_bytes.get((rank, peer), 0.0) + more
-        before = self._usage_before.setdefault(report["teller"], {})
+        before = self._usage_before.setdefault(report["sender_id"], {})
         for collective, algorithm, calls, sent_bytes in report.get("usage", ()):
             key = (collective, algorithm)
             was = before.get(key, (0, 0))

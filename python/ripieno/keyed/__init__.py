@@ -7,11 +7,11 @@ every key (id) lies on one rank, its owner. No code here iterates over rows in P
 
 from __future__ import annotations
 
-from ripieno.keyed.columns import KeyedForm
+from ripieno.keyed.columns import KeyedSchema
 from ripieno.keyed.emitter import Emitter
 from ripieno.keyed.groups import Groups
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.regroup import regroup
 from ripieno.keyed.table import Table
 
-__all__ = ["Emitter", "Groups", "KeyValues", "KeyedForm", "Table", "regroup"]
+__all__ = ["Emitter", "Groups", "KeyValues", "KeyedSchema", "Table", "regroup"]

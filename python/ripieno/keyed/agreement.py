@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import CollectiveMismatch
-from ripieno.keyed.columns import KeyedForm
+from ripieno.keyed.columns import KeyedSchema
 from ripieno.wire import objects
 
 
@@ -30,7 +30,7 @@ def check(texts: Sequence[str]) -> None:
         raise CollectiveMismatch(f"ranks differ: {'; '.join(parts)}: expected the same on every rank")
 
 
-def common_form(call: str, forms: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
+def common_form(call: str, forms: Sequence[tuple[KeyedSchema, int]]) -> KeyedSchema:
     """Return the common form of all ranks' rows, from the form and row count of each rank.
 
     A rank without rows takes the form of the others. If no rank has rows, all take the form of rank 0.
@@ -40,13 +40,13 @@ def common_form(call: str, forms: Sequence[tuple[KeyedForm, int]]) -> KeyedForm:
     CollectiveMismatch
         Ranks have rows of different forms.
     """
-    filled: list[KeyedForm] = [form for form, count in forms if count] or [forms[0][0]]
+    filled: list[KeyedSchema] = [form for form, count in forms if count] or [forms[0][0]]
     if any(form != filled[0] for form in filled):
         check([call_text(call, form, count) for form, count in forms])
     return filled[0]
 
 
-def call_text(call: str, form: KeyedForm, row_count: int) -> str:
+def call_text(call: str, form: KeyedSchema, row_count: int) -> str:
     """Describe a call with rows as text."""
     return f"{call} of {form if row_count else 'no rows'}"
 

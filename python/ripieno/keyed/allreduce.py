@@ -21,7 +21,7 @@ import numpy as np
 import ripieno._native as _native
 from ripieno.errors import InputError
 from ripieno.keyed import gather, table_calls
-from ripieno.keyed.columns import KeyedForm
+from ripieno.keyed.columns import KeyedSchema
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner
 from ripieno.keyed.key_values import KeyValues
 from ripieno.keyed.options import options_of
@@ -200,7 +200,7 @@ def _accumulating(rows: KeyValues, combiner: Combiner) -> KeyValues:
     return rows if dtype == rows.values.dtype else KeyValues.of_columns(rows.key_column, rows.values.astype(dtype))
 
 
-def _rounded(rows: KeyValues, form: KeyedForm) -> KeyValues:
+def _rounded(rows: KeyValues, form: KeyedSchema) -> KeyValues:
     """Return the rows with values in the dtype of `form`."""
     if rows.values is None or rows.values.dtype.name == form.dtype:
         return rows

@@ -47,7 +47,7 @@ _KEYS = ("int64", "string", "binary")
 _DTYPES = ("", "bool", *sorted(dtype.name for dtype in NATIVE_DTYPES), "bfloat16")
 
 
-class KeyedForm(NamedTuple):
+class KeyedSchema(NamedTuple):
     """The form of keys and rows. All ranks have the same one.
 
     Attributes
@@ -74,7 +74,7 @@ class KeyedForm(NamedTuple):
         return (self.width or 0) << 8 | _DTYPES.index(self.dtype) << 2 | _KEYS.index(self.keys)
 
     @classmethod
-    def of_label(cls, label: int) -> KeyedForm:
+    def of_label(cls, label: int) -> KeyedSchema:
         """Return the form with this label."""
         return cls(_KEYS[label & 3], _DTYPES[label >> 2 & 63], label >> 8 or None)
 
@@ -111,11 +111,11 @@ class KeyedForm(NamedTuple):
         return flat.reshape(-1) if self.width is None else flat.reshape(-1, self.width)
 
 
-def form_of(keys: Keys, values: NDArray[Any] | None) -> KeyedForm:
+def form_of(keys: Keys, values: NDArray[Any] | None) -> KeyedSchema:
     kind = ("string" if keys.is_text else "binary") if isinstance(keys, Strings) else "int64"
     if values is None:
-        return KeyedForm(kind, "", None)
-    return KeyedForm(kind, values.dtype.name, values.shape[1] if values.ndim == 2 else None)
+        return KeyedSchema(kind, "", None)
+    return KeyedSchema(kind, values.dtype.name, values.shape[1] if values.ndim == 2 else None)
 
 
 def key_count(keys: Keys) -> int:

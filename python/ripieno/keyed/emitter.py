@@ -13,7 +13,7 @@ from ripieno import log
 from ripieno._checks import check_count
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.keyed import agreement, columns, partitioners
-from ripieno.keyed.columns import KeyedForm
+from ripieno.keyed.columns import KeyedSchema
 from ripieno.keyed.combiners import CONCAT, Combine, fold
 from ripieno.keyed.groups import Groups, offsets_of
 from ripieno.keyed.key_values import KeyValues
@@ -49,7 +49,7 @@ class Emitter:
 
     def __init__(self, world_size: int, combine: Combine = "sum", *, threads: int = 1, **options: Any) -> None:
         check_count("threads", threads)
-        self.form: KeyedForm | None = None
+        self.form: KeyedSchema | None = None
         self.row_count = 0
         self._world_size = world_size
         self._threads = threads
@@ -108,7 +108,7 @@ class Emitter:
             else:
                 self._rows.absorb(theirs)
 
-    def aggregation(self, form: KeyedForm) -> _native.Aggregation:
+    def aggregation(self, form: KeyedSchema) -> _native.Aggregation:
         """Return the native aggregation for rows of `form`, for kernels that add to it directly.
 
         Such kernels also update `row_count`.
@@ -116,7 +116,7 @@ class Emitter:
         self._check_usable()
         return self._aggregation(form)
 
-    def _aggregation(self, form: KeyedForm) -> _native.Aggregation:
+    def _aggregation(self, form: KeyedSchema) -> _native.Aggregation:
         if self._rows is None:
             self.form = form
             local_op = self._options.combination(form).local_op
@@ -165,7 +165,7 @@ class Emitter:
             On every rank: ranks make different calls, or have rows of different forms. The emitter is empty then, too.
         """
         self._check_usable()
-        form, options, row_count = self.form or KeyedForm("int64", "", None), self._options, self.row_count
+        form, options, row_count = self.form or KeyedSchema("int64", "", None), self._options, self.row_count
         on_native_block = None if on_block is None else lambda block: on_block(self._result(form, block))
         try:
             block, statistics = native.regroup(
@@ -224,7 +224,7 @@ class Emitter:
         groups = _groups(self.form, unfolded.block(self._threads))
         self._add_combined(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
-    def _add_combined(self, form: KeyedForm, keys: columns.Keys, values: NDArray[Any] | None) -> None:
+    def _add_combined(self, form: KeyedSchema, keys: columns.Keys, values: NDArray[Any] | None) -> None:
         owners = None
         if callable(self._options.partitioner):
             owners = partitioners.owners_of(
@@ -233,7 +233,7 @@ class Emitter:
         native_values = columns.native_values(values, columns.key_count(keys))
         self._aggregation(form).add(columns.native_keys(keys), native_values, owners, self._threads)
 
-    def _take_rows(self, form: KeyedForm) -> _native.Aggregation:
+    def _take_rows(self, form: KeyedSchema) -> _native.Aggregation:
         """Return everything that was added, as rows of `form`, and leave the emitter empty."""
         if self._unfolded is not None:
             with self._storing_failure():
@@ -245,9 +245,9 @@ class Emitter:
         self._rows, self.row_count = None, 0
         return rows
 
-    def _result(self, form: KeyedForm, block: _native.KeyedArrays) -> KeyValues | Groups:
+    def _result(self, form: KeyedSchema, block: _native.KeyedArrays) -> KeyValues | Groups:
         """Return the rows that this rank owns. `form` is the form of this rank's rows, or any form if it had none."""
-        form = form if block.label == form.label else KeyedForm.of_label(block.label)
+        form = form if block.label == form.label else KeyedSchema.of_label(block.label)
         if block.counts is None:
             return KeyValues.of_columns(form.keys_of(block.keys), form.rows_of(block.values))
         groups = _groups(form, block)
@@ -256,6 +256,6 @@ class Emitter:
         return KeyValues.of_columns(groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
 
-def _groups(form: KeyedForm, block: _native.KeyedArrays) -> Groups:
+def _groups(form: KeyedSchema, block: _native.KeyedArrays) -> Groups:
     assert block.counts is not None, "grouped rows have counts"
     return Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values))

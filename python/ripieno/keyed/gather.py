@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.keyed import agreement
-from ripieno.keyed.columns import KeyedForm, Keys, Strings
+from ripieno.keyed.columns import KeyedSchema, Keys, Strings
 from ripieno.keyed.key_values import KeyValues
 from ripieno.wire.arrays import elements, empty, split
 
@@ -19,7 +19,7 @@ from ripieno.wire.arrays import elements, empty, split
 class RowSummary(NamedTuple):
     """The rows of all ranks: their common form, and each rank's number of rows and bytes of strings."""
 
-    form: KeyedForm
+    form: KeyedSchema
     row_counts: NDArray[np.int64]
     string_bytes: NDArray[np.int64]
 
@@ -46,7 +46,7 @@ def summary(native: Any, call: str, rows: KeyValues) -> RowSummary:
     own = rows.key_column
     string_bytes = own.used.size if isinstance(own, Strings) else 0
     found = agreement.numbers(native, call, (len(rows), string_bytes, rows.form.label))
-    forms = [(KeyedForm.of_label(label), count) for count, _, label in found.tolist()]
+    forms = [(KeyedSchema.of_label(label), count) for count, _, label in found.tolist()]
     return RowSummary(agreement.common_form(call, forms), found[:, 0], found[:, 1])
 
 

@@ -12,7 +12,7 @@ import ripieno._native as _native
 from ripieno._types import CombineOne
 from ripieno.errors import InputError
 from ripieno.keyed import columns
-from ripieno.keyed.columns import KeyedForm, Keys, Strings
+from ripieno.keyed.columns import KeyedSchema, Keys, Strings
 from ripieno.keyed.combiners import Combiner
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class KeyValues:
         return self.key_column
 
     @property
-    def form(self) -> KeyedForm:
+    def form(self) -> KeyedSchema:
         """The kind of the keys, and the dtype and width of the values."""
         return columns.form_of(self.key_column, self.values)
 

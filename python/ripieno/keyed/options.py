@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno.errors import InputError
 from ripieno.keyed import partitioners
-from ripieno.keyed.columns import KeyedForm
+from ripieno.keyed.columns import KeyedSchema
 from ripieno.keyed.combiners import CONCAT, Combine, Combiner, combiner_of
 from ripieno.keyed.partitioners import Partitioner
 from ripieno.wire.arrays import check_defined
@@ -59,7 +59,7 @@ class RegroupOptions(NamedTuple):
     is_balanced: bool
     call: str
 
-    def combination(self, form: KeyedForm) -> Combination:
+    def combination(self, form: KeyedSchema) -> Combination:
         """Return the combination for rows of this form."""
         is_folded = self.combiner.function is not None and bool(form.dtype)
         merge_op = self.combiner.name if self.combiner.function is None else CONCAT if is_folded else "sum"
@@ -101,7 +101,7 @@ def _limit_of(memory_limit: Any, spill_directory: str | os.PathLike[str] | None)
         if spill_directory is not None:
             raise InputError(f"spill_directory={str(spill_directory)!r}: expected memory_limit, too")
         return SpillLimit(None, None)
-    memory_limit = whole("memory_limit", memory_limit, 1, 2**63 - 1, "expected a number of bytes, 1 or more")
+    memory_limit = whole_number("memory_limit", memory_limit, 1, 2**63 - 1, "expected a number of bytes, 1 or more")
     directory = os.fspath(spill_directory) if spill_directory is not None else tempfile.gettempdir()
     if not os.path.isdir(directory):
         raise InputError(f"spill_directory={directory!r}: expected a directory")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from ripieno._checks import check_count, whole
+from ripieno._checks import check_count, whole_number
 from ripieno._types import OnFailure
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
@@ -132,7 +132,7 @@ def launch(
         raise InputError(f"trace={trace!r}: expected the path of a file to write")
     if on_failure not in (None, *get_args(OnFailure)):
         raise InputError(f"on_failure={on_failure!r}: expected one of {', '.join(get_args(OnFailure))}")
-    spares = whole("spares", spares, 0, 2**16)
+    spares = whole_number("spares", spares, 0, 2**16)
     on_failure = on_failure or ("respawn" if spares else "raise")
     if spares and on_failure != "respawn":
         raise InputError(f"spares={spares}, on_failure={on_failure!r}: spares are for 'respawn'")

@@ -1,6 +1,6 @@
 """Provide the functions that the driver calls on every rank, and the rank's part of a job between steps.
 
-A part holds partitions, functions and the last broadcast value. `Communicator.kept` stores it, so it ends with the
+A part holds partitions, functions and the last broadcast value. `Communicator.cache` stores it, so it ends with the
 communicator at the latest.
 """
 
@@ -103,19 +103,19 @@ class WorkerState:
 
 def open_part(comm: Communicator, key: str, replicas: int) -> str:
     """Begin a job on this rank, which may have replicas, and return its host."""
-    part = comm.kept[key] = WorkerState(comm if replicas == 1 else comm.replicate(replicas))
+    part = comm.cache[key] = WorkerState(comm if replicas == 1 else comm.replicate(replicas))
     return part.comm.hosts[part.comm.rank]
 
 
 def close_part(comm: Communicator, key: str) -> None:
     """Drop the part of the job."""
-    part = comm.kept.pop(key, None)
+    part = comm.cache.pop(key, None)
     if part is not None and part.comm is not comm:
         part.comm.close()
 
 
 def _part(comm: Communicator, key: str) -> WorkerState:
-    part: WorkerState | None = comm.kept.get(key)
+    part: WorkerState | None = comm.cache.get(key)
     if part is None:
         raise PartsLost(
             "the ranks lost the state of this map-reduce job when a program failed: make another "

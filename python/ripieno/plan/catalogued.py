@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ripieno._native as _native
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno._types import OpName
 from ripieno.plan.checked import requested
 from ripieno.plan.plan import Plan
@@ -32,7 +32,7 @@ def catalogue(
         If the collective or the algorithm does not exist, the algorithm does not support the request, or the plans
         have too many steps.
     """
-    whole("ranks", ranks, 1, RANKS_MAX)
+    whole_number("ranks", ranks, 1, RANKS_MAX)
     name, vector, op, root = requested(collective, vector, op, root, ranks)
     plans = _native.catalogued_plans((name, vector.fields, op, root), algorithm, ranks)
     return [Plan._of(plan) for plan in plans]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import ripieno._native as _native
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno._types import OpName
 from ripieno.errors import InputError
 from ripieno.plan.plan import Plan
@@ -163,4 +163,4 @@ def requested(collective: str, vector: Span | None, op: OpName, root: int, ranks
         raise InputError(f"vector={vector}: expected a multiple of {ranks} elements for alltoall among {ranks} ranks")
     if name == "point-to-point" and ranks < 2:
         raise InputError(f"ranks={ranks}: expected at least 2 for point-to-point")
-    return name, vector, op, whole("root", root, 0, ranks - 1)
+    return name, vector, op, whole_number("root", root, 0, ranks - 1)

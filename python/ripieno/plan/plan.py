@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import ripieno._native as _native
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno._types import OpName
 from ripieno.errors import InputError
 from ripieno.plan.span import Span
@@ -102,7 +102,7 @@ def _restored(steps: list[tuple[Any, ...]]) -> Plan:
 
 
 def _rank(name: str, rank: int) -> int:
-    return whole(name, rank, 0, RANK_MAX, "expected the number of a rank")
+    return whole_number(name, rank, 0, RANK_MAX, "expected the number of a rank")
 
 
 def _fields(span: Span) -> tuple[int, int, int, int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
-from ripieno._checks import check_count, whole
+from ripieno._checks import check_count, whole_number
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ class Span:
     def __post_init__(self) -> None:
         if self.buffer not in BUFFERS:
             raise InputError(f"buffer={self.buffer!r}: expected one of {', '.join(BUFFERS)}")
-        whole("first", self.first, 0, COUNT_MAX)
-        whole("count", self.count, 0, COUNT_MAX)
-        whole("itemsize", self.itemsize, 1, ITEMSIZE_MAX)
+        whole_number("first", self.first, 0, COUNT_MAX)
+        whole_number("count", self.count, 0, COUNT_MAX)
+        whole_number("itemsize", self.itemsize, 1, ITEMSIZE_MAX)
 
     @classmethod
     def of_fields(cls, fields: tuple[int, int, int, int]) -> Span:
@@ -78,7 +78,7 @@ class Span:
     def chunk(self, index: int, count: int) -> Span:
         """Return chunk `index` of `count`. Sizes differ by at most one element, and larger chunks are first."""
         check_count("count", count)
-        whole("index", index, 0, count - 1)
+        whole_number("index", index, 0, count - 1)
         each, larger = divmod(self.count, count)
         start = index * each + min(index, larger)
         return self[start : start + each + (index < larger)]
@@ -109,4 +109,4 @@ def vector(count: int, dtype: DTypeLike = np.float64, buffer: Buffer = "main") -
     InputError
         If a number or the name of the buffer is invalid.
     """
-    return Span(buffer, 0, whole("count", count, 0, COUNT_MAX), np.dtype(dtype).itemsize)
+    return Span(buffer, 0, whole_number("count", count, 0, COUNT_MAX), np.dtype(dtype).itemsize)

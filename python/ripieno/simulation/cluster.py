@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import ripieno._native as _native
-from ripieno._checks import check_count, whole
+from ripieno._checks import check_count, whole_number
 from ripieno.errors import InputError
 
 NODES_MAX = 1_000_000
@@ -122,10 +122,10 @@ class Cluster:
         return replace(place, **costs)  # type: ignore[arg-type]  # numbers that have been measured
 
     def __post_init__(self) -> None:
-        whole("nodes", self.nodes, 1, NODES_MAX)
+        whole_number("nodes", self.nodes, 1, NODES_MAX)
         check_count("ranks_per_node", self.ranks_per_node)
         if isinstance(self.racks, int):
-            whole("racks", self.racks, 1, self.nodes, f"expected 1 to {self.nodes}, one node each at least")
+            whole_number("racks", self.racks, 1, self.nodes, f"expected 1 to {self.nodes}, one node each at least")
         elif len(self.racks) != self.nodes:
             raise InputError(f"racks: {len(self.racks)} numbers for {self.nodes} nodes; expected one for each")
         for name in ("rate_bits_per_s", "uplink_bits_per_s", "core_bits_per_s"):
@@ -139,20 +139,20 @@ class Cluster:
         for name in ("segment_bytes", "relay_bytes", "queue_bytes"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
-        whole("packet_bytes", self.packet_bytes, 0, PACKET_BYTES_MAX)
-        whole("header_bytes", self.header_bytes, 0, PACKET_BYTES_MAX)
+        whole_number("packet_bytes", self.packet_bytes, 0, PACKET_BYTES_MAX)
+        whole_number("header_bytes", self.header_bytes, 0, PACKET_BYTES_MAX)
         if self.header_bytes and not self.packet_bytes:
             raise InputError(f"header_bytes={self.header_bytes}: expected packet_bytes, too")
         for node, at_s in self.dead:
-            whole("dead", node, 0, self.nodes - 1, f"expected a node, 0 to {self.nodes - 1}")
+            whole_number("dead", node, 0, self.nodes - 1, f"expected a node, 0 to {self.nodes - 1}")
             if not at_s >= 0:
                 raise InputError(f"dead={node}@{at_s}: expected seconds, 0 or more")
         for node, factor in self.slow_nodes:
-            whole("slow_nodes", node, 0, self.nodes - 1, f"expected a node, 0 to {self.nodes - 1}")
+            whole_number("slow_nodes", node, 0, self.nodes - 1, f"expected a node, 0 to {self.nodes - 1}")
             if not 1 <= factor < float("inf"):
                 raise InputError(f"slow_nodes={node}: {factor!r}: expected a factor of 1 or more")
         if self.slow is not None:
-            whole("slow", self.slow[0], 0, self.nodes, f"expected 0 to {self.nodes} nodes")
+            whole_number("slow", self.slow[0], 0, self.nodes, f"expected 0 to {self.nodes} nodes")
             if not 1 <= self.slow[1] < float("inf"):
                 raise InputError(f"slow={self.slow[1]!r}: expected a factor of 1 or more")
 

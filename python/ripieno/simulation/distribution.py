@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import ripieno._native as _native
-from ripieno._checks import check_count, whole
+from ripieno._checks import check_count, whole_number
 from ripieno.errors import InputError
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import BYTES_MAX
@@ -206,16 +206,16 @@ def distribute(
     The disciplines come from the Spark broadcast report (CSB, BTB, SSB; section 5), and the chain of Twister
     (section 4.4), which reconnects around failed ranks.
     """
-    whole("nbytes", nbytes, 0, BYTES_MAX)
-    whole("root", root, 0, cluster.ranks - 1)
-    whole("seed", seed, 0, _SEED_MAX)
+    whole_number("nbytes", nbytes, 0, BYTES_MAX)
+    whole_number("root", root, 0, cluster.ranks - 1)
+    whole_number("seed", seed, 0, _SEED_MAX)
     if block_bytes is not None:
         check_count("block_bytes", block_bytes)
     if degree is not None:
         check_count("degree", degree)
     for name, events in (("late", late), ("stopped", stopped), ("corrupted", corrupted)):
         for rank, at_s in events:
-            whole(name, rank, 0, cluster.ranks - 1, f"expected a rank, 0 to {cluster.ranks - 1}")
+            whole_number(name, rank, 0, cluster.ranks - 1, f"expected a rank, 0 to {cluster.ranks - 1}")
             if not 0 <= at_s < float("inf"):
                 raise InputError(f"{name}={rank}@{at_s}: expected seconds, 0 or more")
     if any(rank == root for rank, _ in late):
@@ -263,8 +263,8 @@ def search_block_bytes(
     InputError
         If the algorithm or root does not exist, or the blocks exceed the memory.
     """
-    whole("nbytes", nbytes, 0, BYTES_MAX)
-    whole("root", root, 0, cluster.ranks - 1)
+    whole_number("nbytes", nbytes, 0, BYTES_MAX)
+    whole_number("root", root, 0, cluster.ranks - 1)
     return _native.search_block_bytes(cluster.native(), algorithm, nbytes, root)
 
 

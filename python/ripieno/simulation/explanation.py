@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import ripieno._native as _native
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import BYTES_MAX
 from ripieno.units import bytes_text, duration_text, size_text
@@ -35,7 +35,7 @@ class AlgorithmCandidate:
         Maximum bytes sent by one rank, and bytes between racks.
     impossible
         Reason why it cannot run this call, if it cannot.
-    unplayed_operations
+    unsimulated_operations
         Approximate number of operations of its plans, if they are too large to simulate.
     """
 
@@ -46,7 +46,7 @@ class AlgorithmCandidate:
     most_sent_bytes: int | None
     uplink_bytes: int | None
     impossible: str | None
-    unplayed_operations: int | None = None
+    unsimulated_operations: int | None = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Explanation:
             table.add_row(*_cells(each))
         target.print(table)
         target.print(self.why, soft_wrap=True)
-        if any(each.unplayed_operations for each in self.candidates):
+        if any(each.unsimulated_operations for each in self.candidates):
             target.print("~: too many operations to simulate, so the time comes from the formula.", soft_wrap=True)
         target.print(f"Costs of links: {self.costs}.", soft_wrap=True)
         file = target.file
@@ -165,8 +165,8 @@ def explain(
     InputError
         If the collective, order or root does not exist.
     """
-    whole("nbytes", nbytes, 0, BYTES_MAX)
-    whole("root", root, 0, cluster.ranks - 1)
+    whole_number("nbytes", nbytes, 0, BYTES_MAX)
+    whole_number("root", root, 0, cluster.ranks - 1)
     found = _native.explain(cluster.native(), collective, nbytes, None if order is None else f"@{order}", root)
     return Explanation(
         collective=collective.replace("_", "-"),
@@ -188,7 +188,7 @@ def _cells(each: AlgorithmCandidate) -> list[str]:
     if each.impossible is not None:
         return [each.algorithm, "-", "", "", "", "", "", each.impossible]
     terms = ["", "", ""] if each.terms_s is None else [_duration(term) for term in each.terms_s]
-    if each.unplayed_operations is not None:
+    if each.unsimulated_operations is not None:
         price = "-" if each.seconds is None else f"~{_duration(each.seconds)}"
         return [each.algorithm, price, *terms, "", "", each.formula]
     return [

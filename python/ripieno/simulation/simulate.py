@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import ripieno._native as _native
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno.simulation.cluster import Cluster
 from ripieno.units import bytes_text, duration_text, size_text
 
@@ -166,7 +166,7 @@ def simulate(
     InputError
         If the collective, algorithm or root does not exist, or the operations exceed the memory.
     """
-    whole("nbytes", nbytes, 0, BYTES_MAX)
-    whole("root", root, 0, cluster.ranks - 1)
+    whole_number("nbytes", nbytes, 0, BYTES_MAX)
+    whole_number("root", root, 0, cluster.ranks - 1)
     found = _native.simulate(cluster.native(), collective, algorithm, nbytes, root, transfers=transfers)
     return Simulation.of(found, collective.replace("_", "-"), nbytes, cluster)

@@ -27,7 +27,7 @@ def as_json(curve: PacketCurve) -> dict[str, Any]:
     return {
         "points": [{"bytes": size, "seconds": seconds} for size, seconds in curve.points],
         "latency_s": curve.latency_s,
-        "crowd_s": curve.crowd_s,
+        "contention_s": curve.contention_s,
         "alpha_s": curve.alpha_s,
         "beta_s_per_byte": curve.beta_s_per_byte,
         "best_bytes_per_s": curve.best_throughput,
@@ -38,7 +38,7 @@ def as_json(curve: PacketCurve) -> dict[str, Any]:
 def from_json(values: Mapping[str, Any]) -> PacketCurve:
     """Return the curve from values that `as_json` returned; recompute derived values."""
     return PacketCurve(
-        [(point["bytes"], point["seconds"]) for point in values["points"]], values["latency_s"], values["crowd_s"]
+        [(point["bytes"], point["seconds"]) for point in values["points"]], values["latency_s"], values["contention_s"]
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno._checks import number, whole
+from ripieno._checks import number, whole_number
 from ripieno.errors import InputError
 from ripieno.wire import signatures
 from ripieno.wire.arrays import (
@@ -92,7 +92,7 @@ def options_of(
 ) -> tuple[int | None, str | None, bool, float]:
     """Return the options of a sparse reduction in the form of the native module."""
     if size is not None:
-        size = whole("size", size, 0, 2**63 - 1, "expected None or a whole number, 0 … 2**63 - 1")
+        size = whole_number("size", size, 0, 2**63 - 1, "expected None or a whole number, 0 … 2**63 - 1")
     if not isinstance(missing, str) or missing not in ("error", "zero"):
         raise InputError(f"missing={missing!r}: expected 'error' or 'zero'")
     share = number("dense_above", dense_above, "expected a share of a range, or more than 1 for never")
@@ -106,4 +106,4 @@ def _degrees_of(degrees: Degrees) -> str | None:
     layers = [degrees] if isinstance(degrees, Integral) else degrees
     if not isinstance(layers, Sequence | np.ndarray) or np.ndim(layers) != 1:
         raise InputError(f"degrees={degrees!r}: expected 'direct', 'binary', such as '8x4x2', or whole numbers")
-    return "x".join(str(whole("degrees", degree, 1, 2**32 - 1)) for degree in layers)
+    return "x".join(str(whole_number("degrees", degree, 1, 2**32 - 1)) for degree in layers)

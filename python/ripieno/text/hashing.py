@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 import ripieno._native as _native
-from ripieno._checks import whole
+from ripieno._checks import whole_number
 from ripieno.errors import InputError
 
 #: Maximum number of columns. Column numbers are int32 in SciPy and in files.
@@ -52,7 +52,7 @@ def hash_features(
     >>> rows.shape, rows.nnz
     ((2, 16), 4)
     """
-    n_features = whole("n_features", n_features, 1, MAX_COLUMNS)
+    n_features = whole_number("n_features", n_features, 1, MAX_COLUMNS)
     names: list[bytes] = []
     values: list[float] = []
     ends = [0]

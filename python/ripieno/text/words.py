@@ -17,7 +17,7 @@ from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, share, splits
-from ripieno.keyed import Emitter, KeyedForm, KeyValues, regroup
+from ripieno.keyed import Emitter, KeyedSchema, KeyValues, regroup
 from ripieno.keyed.columns import Strings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SPLITS_PER_THREAD = 8
 #: Minimum memory. With less, words would be spilled almost one by one.
 MIN_MEMORY_BYTES = 1 << 18
-FORM = KeyedForm("binary", "int64", None)
+FORM = KeyedSchema("binary", "int64", None)
 
 
 def count_words(

@@ -34,7 +34,7 @@ CROSSING_SHARE = 0.8
 #: The search ends when the odds of each host's rack against its next best rack reach this value.
 SURE_ODDS = 1e3
 #: The assignment must also be unchanged for this many rounds.
-KEPT_ROUNDS = 2
+UNCHANGED_ROUNDS_MIN = 2
 #: Log-likelihood ratio of one rack against two racks for a slow pair.
 SLOW_GAIN = -3.0
 #: At most one in this many hosts is tested per round; the others fill the uplinks.
@@ -79,7 +79,7 @@ def search(host_count: int, *, seed: int = 0) -> Generator[list[Pair], Sequence[
     draw = random.Random(seed)
     measured = _MeasuredRounds(host_count)
     log2 = math.ceil(math.log2(host_count))
-    labels, odds, kept = [0] * host_count, np.full(host_count, math.inf), 0
+    labels, odds, unchanged_rounds = [0] * host_count, np.full(host_count, math.inf), 0
     runners_up = list(labels)
     for number in range(ROUNDS_MAX * log2):
         is_random = number < 2 * log2 or len(set(labels)) == 1
@@ -89,9 +89,9 @@ def search(host_count: int, *, seed: int = 0) -> Generator[list[Pair], Sequence[
             continue
         before = labels
         labels, odds, runners_up = measured.racks(None if number < 2 * log2 else labels)
-        kept = kept + 1 if labels == before else 0
+        unchanged_rounds = unchanged_rounds + 1 if labels == before else 0
         # The assignment is certain, and has been stable for some rounds.
-        if kept >= KEPT_ROUNDS and odds.min() >= math.log(SURE_ODDS):
+        if unchanged_rounds >= UNCHANGED_ROUNDS_MIN and odds.min() >= math.log(SURE_ODDS):
             break
     sure = 1 / (1 + math.exp(-min(float(odds.min()), 700.0)))
     numbers = {label: number for number, label in enumerate(dict.fromkeys(labels))}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 import ripieno._native as _native
-from ripieno._checks import text, whole
+from ripieno._checks import text, whole_number
 from ripieno.errors import InputError
 from ripieno.wire.integers import check_int64, is_exact_integer
 from ripieno.wire.operations import ARITHMETIC, BITWISE, PAIRWISE, PRODUCT, named, named_for_booleans
@@ -317,7 +317,7 @@ def listed_counts(counts: Sequence[int], world_size: int, what: str = "counts") 
     expected = f"expected {world_size} non-negative whole numbers, the rows of every rank"
     if not isinstance(counts, Sequence | np.ndarray) or isinstance(counts, str | bytes) or np.ndim(counts) != 1:
         raise InputError(f"{what}={counts!r}: {expected}")
-    listed = [whole(f"{what}[{rank}]", count, 0, _ROWS_MAX) for rank, count in enumerate(counts)]
+    listed = [whole_number(f"{what}[{rank}]", count, 0, _ROWS_MAX) for rank, count in enumerate(counts)]
     if len(listed) != world_size:
         raise InputError(f"{what}={listed}: {expected}")
     return listed

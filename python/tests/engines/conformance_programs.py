@@ -140,8 +140,8 @@ def told_and_returned(comm, array: np.ndarray) -> tuple[str, np.ndarray | None]:
 
 def counted(comm) -> int:
     """Return the number of times that this rank has run this function in this job."""
-    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
-    return comm.kept["runs"]
+    comm.cache["runs"] = comm.cache.get("runs", 0) + 1
+    return comm.cache["runs"]
 
 
 def emit(comm, count: int) -> None:

@@ -45,8 +45,8 @@ def ids(comm, batches) -> list[int]:
 
 
 def count_runs(comm) -> int:
-    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
-    return comm.kept["runs"]
+    comm.cache["runs"] = comm.cache.get("runs", 0) + 1
+    return comm.cache["runs"]
 
 
 def size(comm, batches) -> int:

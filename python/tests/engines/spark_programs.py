@@ -12,10 +12,10 @@ NEVER_S = 600.0
 
 def count(comm, first: int) -> dict[str, Any]:
     """Return a sum over ranks, the number of calls on the same rank, and its location."""
-    comm.kept["runs"] = comm.kept.get("runs", 0) + 1
+    comm.cache["runs"] = comm.cache.get("runs", 0) + 1
     return {
         "sum": comm.allreduce(first + comm.rank),
-        "runs": comm.kept["runs"],
+        "runs": comm.cache["runs"],
         "pid": os.getpid(),
         "executor": _executor(),
     }

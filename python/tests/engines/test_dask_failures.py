@@ -104,7 +104,7 @@ def test_a_worker_that_is_retired_ends_the_job(sticking):
     ):
         places = job.run(place)
         with (
-            job.telling(lambda event: client.retire_workers([places[1]])),
+            job.report_to(lambda event: client.retire_workers([places[1]])),
             pytest.raises(rp.RankFailed, match=r"has left the cluster \(closed or retired on purpose\)"),
         ):
             job.run(stays)
@@ -139,7 +139,7 @@ def test_a_cancelled_task_ends_the_job(dask_client):
 
     with (
         launch(dask_client, 2) as job,
-        job.telling(cancel),
+        job.report_to(cancel),
         pytest.raises(rp.RankFailed, match=r"rank 1 on .* dask says: its task is cancelled"),
     ):
         job.run(program)

@@ -40,10 +40,10 @@ def test_one_object_is_the_same_on_every_rank(ray_nodes):
 
 def test_an_object_stays_in_memory_while_a_rank_references_it(ray_nodes):
     def keep(comm, array):
-        comm.kept["array"] = array
+        comm.cache["array"] = array
 
     def kept(comm, other):
-        return int(comm.kept["array"].sum()), int(other.sum())
+        return int(comm.cache["array"].sum()), int(other.sum())
 
     with launch(2) as job:
         job.run(keep, [ray.put(np.ones(1 << 18, np.int64)) for _ in range(2)])

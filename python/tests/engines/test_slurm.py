@@ -168,6 +168,18 @@ def test_a_job_waits_for_nodes_that_clear_up_behind_the_one_before(held):
     let_go.join()
 
 
+def test_nodes_that_become_free_after_they_were_counted_are_counted_once_more(slurm, monkeypatch):
+    idle = [0]
+
+    def has_just_completed() -> bool:
+        idle[0] = 4
+        return False
+
+    monkeypatch.setattr(engine.SlurmEngine, "_cpus", lambda self: (idle[0], 4))
+    monkeypatch.setattr(engine, "_is_completing", has_just_completed)
+    assert sums(3) == [3] * 3
+
+
 def test_a_job_for_which_other_nodes_have_room_does_not_wait(held):
     assert [sums(1), sums(1)] == [[1]] * 2
     assert held.exists()

@@ -172,7 +172,7 @@ def groups(comm: rp.Communicator) -> float:
         return 0.0
     with half:
         waiting = comm.stats(all_ranks=True)
-        print(waiting.verdict, comm.stats()["bytes_sent"], comm.flight(3), comm.hosts, comm.kept)
+        print(waiting.verdict, comm.stats()["bytes_sent"], comm.flight(3), comm.hosts, comm.cache)
         return half.allreduce(1.0)
 
 

@@ -6,7 +6,7 @@
 //! whole parts, so rows of a key are combined in order of arrival, for any number of threads.
 //! Source: Müller et al., "Cache-efficient aggregation: hashing is sorting", SIGMOD 2015.
 
-use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm};
+use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedSchema};
 use super::columns::{KeyColumn, KeyKind};
 use super::limit::{Limited, MemoryLimit};
 use super::owners::{PART_COUNT, PartOwners};
@@ -37,7 +37,7 @@ const MAX_THREADS: usize = PART_COUNT;
 /// Rows of a key are combined in order of arrival, for any number of threads and any memory limit.
 #[derive(Debug)]
 pub struct Aggregation {
-    pub(super) form: KeyedForm,
+    pub(super) schema: KeyedSchema,
     pub(super) owners: PartOwners,
     /// The table of all keys while there are few keys. The parts are empty then.
     initial: Option<KeyedPart>,
@@ -55,24 +55,24 @@ impl Aggregation {
     /// # Errors
     /// The operation is not defined for the element type; `rank_count` is 0 or larger than a job can be; or a row is
     /// larger than any memory.
-    pub fn new(form: KeyedForm, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
-        form.check_width()?;
-        let (reduction, owners) = (form.reduction()?, PartOwners::new(rank_count)?);
+    pub fn new(schema: KeyedSchema, rank_count: usize, limit: Option<MemoryLimit>) -> Result<Aggregation, Error> {
+        schema.check_width()?;
+        let (reduction, owners) = (schema.reduction()?, PartOwners::new(rank_count)?);
         let part_count = owners.part_count();
         Ok(Aggregation {
-            form,
+            schema,
             owners,
-            initial: reduction.is_some().then(|| KeyedPart::new(&form, reduction)),
-            parts: (0..part_count).map(|_| KeyedPart::new(&form, reduction)).collect(),
+            initial: reduction.is_some().then(|| KeyedPart::new(&schema, reduction)),
+            parts: (0..part_count).map(|_| KeyedPart::new(&schema, reduction)).collect(),
             staged: vec![StagingBuffer::default(); part_count],
             limited: limit.map(|limit| Limited::new(limit, part_count)),
             failed: None,
         })
     }
 
-    /// Return the form of the data.
-    pub fn form(&self) -> &KeyedForm {
-        &self.form
+    /// Return the schema of the data.
+    pub fn schema(&self) -> &KeyedSchema {
+        &self.schema
     }
 
     /// Return the number of parts per rank.
@@ -92,12 +92,12 @@ impl Aggregation {
         ranks: Option<&[u32]>,
         threads: &Threads,
     ) -> Result<(), Error> {
-        self.form.check(keys.kind(), keys.len() as u64, values)?;
+        self.schema.check(keys.kind(), keys.len() as u64, values)?;
         if let Some(ranks) = ranks {
             self.owners.check(ranks, keys.len())?;
         }
         let threads = Threads::with_simd(threads.count().min(MAX_THREADS), threads.simd());
-        let rows = Rows { element: self.form.element, bytes: values };
+        let rows = Rows { element: self.schema.element, bytes: values };
         self.change(|own| own.add_rows(keys, rows, ranks, &threads))
     }
 
@@ -130,7 +130,7 @@ impl Aggregation {
             self.spill_to_fit(self.growth_bytes(keys.range(rows.clone())))?;
             match &mut self.initial {
                 Some(initial) if uses_initial => {
-                    let row_bytes = self.form.row_bytes();
+                    let row_bytes = self.schema.row_bytes();
                     let bytes = &all.bytes[rows.start * row_bytes..rows.end * row_bytes];
                     initial.add(keys.range(rows), Rows { bytes, ..all }, &mut scratch);
                     if initial.size_bytes() > INITIAL_TABLE_BYTES {
@@ -166,10 +166,10 @@ impl Aggregation {
         rows: Range<usize>,
         threads: &Threads,
     ) {
-        let row_bytes = self.form.width * all.element.size_bytes();
+        let row_bytes = self.schema.width * all.element.size_bytes();
         if let KeyColumn::Int64(keys) = keys
             && is_scattered(row_bytes)
-            && all.element == self.form.element
+            && all.element == self.schema.element
         {
             let ranges = self.owners.assign(KeyColumn::Int64(keys), ranks, rows.clone(), false, threads);
             let ranges: Vec<_> = ranges.into_iter().map(|range| range.parts).collect();
@@ -207,7 +207,7 @@ impl Aggregation {
         let row_count: usize = self.staged.iter().map(|staged| staged.keys.len()).sum();
         let operations = ROW_OPERATIONS * row_count / self.parts.len();
         let parts = self.parts.iter_mut().zip(&mut self.staged).collect();
-        let element = self.form.element;
+        let element = self.schema.element;
         threads.for_each(parts, operations, PartScratch::default, |scratch, (part, staged)| {
             part.add_staged(staged, element, scratch);
         });
@@ -217,7 +217,7 @@ impl Aggregation {
     pub(super) fn split_initial(&mut self, threads: &Threads) {
         if let Some(initial) = self.initial.take().filter(|initial| !initial.is_empty()) {
             let block = initial.into_block();
-            let (rows, held) = (0..block.keys.len(), self.form.held_element());
+            let (rows, held) = (0..block.keys.len(), self.schema.held_element());
             self.add_to_parts(block.keys.view(), Rows { element: held, bytes: &block.values }, None, rows, threads);
         }
     }
@@ -241,8 +241,8 @@ impl Aggregation {
     /// # Panics
     /// If there is no such part.
     pub fn add_view(&mut self, block: &BlockView<'_>, part: usize) -> Result<(), Error> {
-        block.check(&self.form)?;
-        self.change(|own| own.add_view_of(block, own.form.element, part))
+        block.check(&self.schema)?;
+        self.change(|own| own.add_view_of(block, own.schema.element, part))
     }
 
     /// Add the rows of a block, whose values have type `element`.
@@ -250,7 +250,7 @@ impl Aggregation {
         self.split_initial(&Threads::new(1));
         self.spill_to_fit(self.growth_bytes(block.keys) + block.values.len())?;
         let mut scratch = PartScratch::default();
-        self.parts[part].add_staged(&mut self.staged[part], self.form.element, &mut scratch);
+        self.parts[part].add_staged(&mut self.staged[part], self.schema.element, &mut scratch);
         self.parts[part].add_block(block, element, &mut scratch);
         Ok(())
     }
@@ -258,17 +258,17 @@ impl Aggregation {
     /// Add all rows of `other`, after the existing rows.
     ///
     /// # Errors
-    /// `other` has another form or other ranks; otherwise see [`Aggregation::add`].
+    /// `other` has another schema or other ranks; otherwise see [`Aggregation::add`].
     pub fn absorb(&mut self, other: Aggregation) -> Result<(), Error> {
-        if (self.form, self.owners) != (other.form, other.owners) {
-            let of = |of: &Aggregation| format!("{:?} for {} ranks", of.form, of.owners.rank_count);
+        if (self.schema, self.owners) != (other.schema, other.owners) {
+            let of = |of: &Aggregation| format!("{:?} for {} ranks", of.schema, of.owners.rank_count);
             return Err(argument("aggregation", of(&other), &of(self)));
         }
         self.change(|own| {
             let mut parts = other.seal(&Threads::new(1))?;
             for part in 0..parts.part_count() {
                 if parts.size(part).keys > 0 {
-                    own.add_view_of(&parts.take_held(part)?.view(), own.form.held_element(), part)?;
+                    own.add_view_of(&parts.take_held(part)?.view(), own.schema.held_element(), part)?;
                 }
             }
             Ok(())
@@ -278,12 +278,12 @@ impl Aggregation {
     /// Return the maximum memory that adding a row for each of these keys may take. Tables and rows double their size
     /// when they grow.
     fn growth_bytes(&self, keys: KeyColumn<'_>) -> usize {
-        let table_bytes = match self.form.keys {
+        let table_bytes = match self.schema.keys {
             KeyKind::Int64 => 64,
             KeyKind::Strings => 128,
         };
-        let link_bytes = if self.form.combine == KeyedCombine::Concat { 8 } else { 0 };
-        2 * keys.size_bytes() + keys.len() * (table_bytes + link_bytes + 2 * self.form.held_row_bytes())
+        let link_bytes = if self.schema.combine == KeyedCombine::Concat { 8 } else { 0 };
+        2 * keys.size_bytes() + keys.len() * (table_bytes + link_bytes + 2 * self.schema.held_row_bytes())
     }
 
     /// End the adds, and return the parts.
@@ -298,7 +298,7 @@ impl Aggregation {
         if let Some(limited) = self.limited.as_ref().filter(|limited| limited.spilled_bytes() > 0) {
             self.spill_to_fit(limited.bytes() / 2)?;
         }
-        Parts::sealed(self.form, self.owners, self.parts, self.limited, threads)
+        Parts::sealed(self.schema, self.owners, self.parts, self.limited, threads)
     }
 
     /// Return the number of bytes written to spill files so far.
@@ -332,7 +332,7 @@ impl Aggregation {
             }
             let part = &mut self.parts[at];
             held_bytes -= part.size_bytes() + self.staged[at].size_bytes();
-            limited.spill(at, part, &self.form)?;
+            limited.spill(at, part, &self.schema)?;
             self.staged[at] = Default::default();
         }
         Ok(())

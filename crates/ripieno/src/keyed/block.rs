@@ -28,7 +28,7 @@ impl KeyedCombine {
 
 /// Types of keyed data, and how rows of equal keys are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct KeyedForm {
+pub struct KeyedSchema {
     /// Kind of the keys.
     pub keys: KeyKind,
     /// Type of the values.
@@ -37,7 +37,7 @@ pub struct KeyedForm {
     pub width: usize,
     /// How rows of equal keys are combined.
     pub combine: KeyedCombine,
-    /// A number by which the caller distinguishes forms. Ranks compare it together with the other fields.
+    /// A number by which the caller distinguishes schemas. Ranks compare it together with the other fields.
     pub label: u64,
 }
 
@@ -74,7 +74,7 @@ pub struct PartSize {
     pub rows: u64,
 }
 
-impl KeyedForm {
+impl KeyedSchema {
     /// Return the size of a row.
     pub fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
@@ -157,13 +157,13 @@ impl KeyedBlock {
             + self.values.capacity()
     }
 
-    /// Concatenate `blocks` of this form. No two of them may contain the same key.
-    pub fn joined(mut blocks: Vec<KeyedBlock>, form: &KeyedForm) -> KeyedBlock {
+    /// Concatenate `blocks` of this schema. No two of them may contain the same key.
+    pub fn joined(mut blocks: Vec<KeyedBlock>, schema: &KeyedSchema) -> KeyedBlock {
         if blocks.len() == 1 {
             return blocks.remove(0);
         }
         let count = |of: fn(&KeyedBlock) -> usize| blocks.iter().map(of).sum();
-        let mut joined = KeyedBlock::none(form);
+        let mut joined = KeyedBlock::none(schema);
         joined.keys.reserve(count(|block| block.keys.len()), count(|block| block.size().key_bytes as usize));
         joined.values.reserve_exact(count(|block| block.values.len()));
         for block in blocks {
@@ -186,10 +186,10 @@ impl KeyedBlock {
         KeyedBlock { values, ..self }
     }
 
-    /// Create an empty block for data of this form.
-    pub fn none(form: &KeyedForm) -> KeyedBlock {
-        let counts = (form.combine == KeyedCombine::Concat).then(Vec::new);
-        KeyedBlock { keys: OwnedKeys::none(form.keys), counts, values: Vec::new() }
+    /// Create an empty block for data of this schema.
+    pub fn none(schema: &KeyedSchema) -> KeyedBlock {
+        let counts = (schema.combine == KeyedCombine::Concat).then(Vec::new);
+        KeyedBlock { keys: OwnedKeys::none(schema.keys), counts, values: Vec::new() }
     }
 }
 
@@ -200,8 +200,8 @@ impl BlockView<'_> {
         self.counts.map_or(self.keys.len() as u64, sum)
     }
 
-    /// Reject data that is not a block of this form. [`KeyedForm::combine`] is not compared.
-    pub(super) fn check(&self, form: &KeyedForm) -> Result<(), Error> {
+    /// Reject data that is not a block of this schema. [`KeyedSchema::combine`] is not compared.
+    pub(super) fn check(&self, schema: &KeyedSchema) -> Result<(), Error> {
         if let Some(counts) = self.counts
             && counts.len() != self.keys.len()
         {
@@ -214,6 +214,6 @@ impl BlockView<'_> {
         if row_count > isize::MAX as u64 {
             return Err(argument("counts", format!("{row_count} rows or more"), "no more than memory has bytes"));
         }
-        form.check(self.keys.kind(), row_count, self.values)
+        schema.check(self.keys.kind(), row_count, self.values)
     }
 }

@@ -125,7 +125,7 @@ impl OwnedKeys {
                 ends.extend(offsets[1..].iter().map(|end| end + shift));
                 all.extend(data);
             }
-            _ => unreachable!("blocks of one form have keys of one kind"),
+            _ => unreachable!("blocks of one schema have keys of one kind"),
         }
     }
 

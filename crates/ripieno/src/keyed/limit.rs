@@ -4,7 +4,7 @@
 //! of floats, the result depends on the order of rows. In this case, the part keeps all rows after the first run, and
 //! the merge of the runs combines them in order. The limit therefore does not change the result.
 
-use super::block::{KeyedCombine, KeyedForm};
+use super::block::{KeyedCombine, KeyedSchema};
 use super::part::{KeyedPart, PartColumns, PartScratch};
 use super::spill::{SpillFile, SpillRecord};
 use crate::error::Error;
@@ -64,33 +64,33 @@ impl Limited {
     }
 
     /// Write a part to the file as a run, and make the part empty.
-    pub fn spill(&mut self, at: usize, part: &mut KeyedPart, form: &KeyedForm) -> Result<(), Error> {
+    pub fn spill(&mut self, at: usize, part: &mut KeyedPart, schema: &KeyedSchema) -> Result<(), Error> {
         let PartColumns { keys, owners, values } = part.columns();
         if self.file.is_none() {
             self.file = Some(self.new_file()?);
         }
         let run = self.file.as_mut().expect("it was just opened").append(keys, owners, values)?;
         self.runs[at].push(run);
-        part.restart(form, depends_on_order(form));
+        part.restart(schema, depends_on_order(schema));
         Ok(())
     }
 
     /// Merge the runs of a part with its later rows in memory, and remove the runs.
-    pub fn merged(&mut self, at: usize, rest: KeyedPart, form: &KeyedForm) -> Result<KeyedPart, Error> {
+    pub fn merged(&mut self, at: usize, rest: KeyedPart, schema: &KeyedSchema) -> Result<KeyedPart, Error> {
         let runs = std::mem::take(&mut self.runs[at]);
         let Some(file) = &self.file else { return Ok(rest) };
-        let (mut merged, mut scratch) = (KeyedPart::new(form, form.reduction()?), PartScratch::default());
+        let (mut merged, mut scratch) = (KeyedPart::new(schema, schema.reduction()?), PartScratch::default());
         for run in &runs {
-            let keys = file.keys(run, form.keys)?;
+            let keys = file.keys(run, schema.keys)?;
             let numbers = merged.numbers(keys.view(), &mut scratch);
             drop(keys);
             let row_count = run.link_count::<u32>().max(run.key_count);
-            let step = (READ_BYTES / (form.held_row_bytes() + size_of::<u32>())).max(1);
+            let step = (READ_BYTES / (schema.held_row_bytes() + size_of::<u32>())).max(1);
             for start in (0..row_count).step_by(step) {
                 let count = step.min(row_count - start);
-                let owners = file.links::<u32>(run, form.keys, start, count)?;
+                let owners = file.links::<u32>(run, schema.keys, start, count)?;
                 let values =
-                    file.values(run, form.keys, start * form.held_row_bytes(), count * form.held_row_bytes())?;
+                    file.values(run, schema.keys, start * schema.held_row_bytes(), count * schema.held_row_bytes())?;
                 add_rows(&mut merged, &numbers, owners.as_deref(), start..start + count, &values);
             }
         }
@@ -114,6 +114,6 @@ fn add_rows(part: &mut KeyedPart, numbers: &[u32], owners: Option<&[u32]>, rows:
 }
 
 /// Return whether a combined row depends on the order of combination.
-fn depends_on_order(form: &KeyedForm) -> bool {
-    form.element.is_float() && matches!(form.combine, KeyedCombine::Op(Op::Sum | Op::Prod))
+fn depends_on_order(schema: &KeyedSchema) -> bool {
+    schema.element.is_float() && matches!(schema.combine, KeyedCombine::Op(Op::Sum | Op::Prod))
 }

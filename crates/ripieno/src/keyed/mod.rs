@@ -1,7 +1,7 @@
 //! Keyed data: rows under keys, with equal keys combined.
 //!
-//! Keys are columns ([`KeyColumn`]); values are rows of bytes of one [`KeyedForm`]. An [`Aggregation`] accepts rows in
-//! many adds and combines rows of equal keys as they arrive. [`Aggregation::seal`] returns [`Parts`]: blocks of
+//! Keys are columns ([`KeyColumn`]); values are rows of bytes of one [`KeyedSchema`]. An [`Aggregation`] accepts rows
+//! in many adds and combines rows of equal keys as they arrive. [`Aggregation::seal`] returns [`Parts`]: blocks of
 //! distinct keys, partitioned by hash, each owned by a rank.
 
 mod aggregation;
@@ -15,7 +15,7 @@ mod regroup;
 mod spill;
 
 pub use aggregation::Aggregation;
-pub use block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm, PartSize};
+pub use block::{BlockView, KeyedBlock, KeyedCombine, KeyedSchema, PartSize};
 pub use columns::{KeyColumn, KeyKind, OwnedKeys};
 pub use limit::MemoryLimit;
 pub use parts::Parts;

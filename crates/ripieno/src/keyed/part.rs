@@ -1,6 +1,6 @@
 //! One part: the keys of a range of hashes, and the rows received so far.
 
-use super::block::{BlockView, KeyedBlock, KeyedForm};
+use super::block::{BlockView, KeyedBlock, KeyedSchema};
 use super::columns::{KeyColumn, KeyKind, OwnedKeys};
 use super::owners::AssignedRows;
 use ripieno_kernels::keyed::{IntTable, StagingBuffer, StringTable};
@@ -60,13 +60,13 @@ pub(super) struct PartColumns<'a> {
 }
 
 impl KeyedPart {
-    /// Create an empty part for data of this form. Without a reduction, it keeps all rows.
-    pub fn new(form: &KeyedForm, reduction: Option<&'static Reduction>) -> KeyedPart {
-        let table = match form.keys {
+    /// Create an empty part for data of this schema. Without a reduction, it keeps all rows.
+    pub fn new(schema: &KeyedSchema, reduction: Option<&'static Reduction>) -> KeyedPart {
+        let table = match schema.keys {
             KeyKind::Int64 => KeyTable::Ints(IntTable::new()),
             KeyKind::Strings => KeyTable::Strings(StringTable::new()),
         };
-        let (width, element) = (form.width, form.held_element());
+        let (width, element) = (schema.width, schema.held_element());
         KeyedPart { table, width, element, reduction, values: Vec::new(), owners: Vec::new() }
     }
 
@@ -91,8 +91,8 @@ impl KeyedPart {
     }
 
     /// Remove all contents. If `keeps_rows`, the part keeps all rows from now on.
-    pub fn restart(&mut self, form: &KeyedForm, keeps_rows: bool) {
-        *self = KeyedPart::new(form, self.reduction.filter(|_| !keeps_rows));
+    pub fn restart(&mut self, schema: &KeyedSchema, keeps_rows: bool) {
+        *self = KeyedPart::new(schema, self.reduction.filter(|_| !keeps_rows));
     }
 
     /// Add a row for each key.

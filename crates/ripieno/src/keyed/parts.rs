@@ -1,6 +1,6 @@
 //! The sealed result of an aggregation: parts, each owned by a rank.
 
-use super::block::{KeyedBlock, KeyedForm, PartSize};
+use super::block::{KeyedBlock, KeyedSchema, PartSize};
 use super::limit::Limited;
 use super::owners::PartOwners;
 use super::part::KeyedPart;
@@ -11,7 +11,7 @@ use ripieno_kernels::Threads;
 /// Parts of distinct keys. Within a part, keys are in order of first appearance.
 #[derive(Debug)]
 pub struct Parts {
-    form: KeyedForm,
+    schema: KeyedSchema,
     owners: PartOwners,
     sealed: Vec<SealedPart>,
     /// File of the spilled parts.
@@ -31,7 +31,7 @@ impl Parts {
     /// Seal the parts of an aggregation, which must have no staged rows. If parts were spilled, half of the limit must
     /// be free.
     pub(super) fn sealed(
-        form: KeyedForm,
+        schema: KeyedSchema,
         owners: PartOwners,
         parts: Vec<KeyedPart>,
         mut limited: Option<Limited>,
@@ -49,7 +49,7 @@ impl Parts {
                 *sealed = SealedPart::Held(part.take().expect("each part is sealed once").into_block());
             },
         );
-        let mut sealed = Parts { form, owners, sealed: Vec::new(), file: None, spilled_bytes: 0 };
+        let mut sealed = Parts { schema, owners, sealed: Vec::new(), file: None, spilled_bytes: 0 };
         if let Some(limited) = &mut limited {
             sealed.merge(&mut slots, limited)?;
             sealed.spilled_bytes = limited.spilled_bytes() + sealed.file.as_ref().map_or(0, SpillFile::size_bytes);
@@ -64,7 +64,7 @@ impl Parts {
         for (at, (part, sealed)) in slots.iter_mut().enumerate() {
             held_bytes -= size_bytes(part, sealed);
             if let Some(part) = part.take() {
-                let block = limited.merged(at, part, &self.form)?.into_block();
+                let block = limited.merged(at, part, &self.schema)?.into_block();
                 *sealed = if held_bytes + block.size_bytes() <= limited.bytes() / 2 {
                     SealedPart::Held(block)
                 } else {
@@ -81,14 +81,14 @@ impl Parts {
         Ok(())
     }
 
-    /// Return the form of the data.
-    pub fn form(&self) -> &KeyedForm {
-        &self.form
+    /// Return the schema of the data.
+    pub fn schema(&self) -> &KeyedSchema {
+        &self.schema
     }
 
-    /// Set the form of the data. The parts must have no rows.
-    pub(super) fn adopt(&mut self, form: KeyedForm) {
-        self.form = form;
+    /// Set the schema of the data. The parts must have no rows.
+    pub(super) fn adopt(&mut self, schema: KeyedSchema) {
+        self.schema = schema;
     }
 
     /// Return the number of ranks that own parts.
@@ -131,7 +131,7 @@ impl Parts {
     /// # Panics
     /// If there is no such part, or it has been taken before.
     pub fn take(&mut self, part: usize) -> Result<KeyedBlock, Error> {
-        let (held, element) = (self.form.held_element(), self.form.element);
+        let (held, element) = (self.schema.held_element(), self.schema.element);
         Ok(self.take_held(part)?.converted(held, element))
     }
 
@@ -140,7 +140,7 @@ impl Parts {
         match std::mem::replace(&mut self.sealed[part], SealedPart::Taken) {
             SealedPart::Held(block) => Ok(block),
             SealedPart::Spilled(_, record) => {
-                let (file, kind) = (self.file.as_ref().expect("spilled parts have a file"), self.form.keys);
+                let (file, kind) = (self.file.as_ref().expect("spilled parts have a file"), self.schema.keys);
                 Ok(KeyedBlock {
                     keys: file.keys(&record, kind)?,
                     counts: file.links(&record, kind, 0, record.key_count)?,

@@ -7,7 +7,7 @@
 use super::configure::{check_missing, malformed, prepare};
 use super::indices::InConversion;
 use super::messages::PeerMessages;
-use super::reduce::{SparseForm, check_rows, take};
+use super::reduce::{SparseSchema, check_rows, take};
 use super::team::{combine_from, fill_rows};
 use super::{SparseOptions, abort_on_error, next_configuration};
 use crate::communicator::Communicator;
@@ -27,7 +27,7 @@ impl Communicator {
     /// sets that are reduced once.
     ///
     /// `values` has a row for each of `out_indices`; `into` receives the combined rows of `in_indices`. Every rank must
-    /// call this, with the same `form` and `options`. The errors are those of both functions. A rank without memory
+    /// call this, with the same `schema` and `options`. The errors are those of both functions. A rank without memory
     /// for its rows ends the job, because the other ranks have already begun to send.
     pub fn sparse_reduce(
         &self,
@@ -35,10 +35,10 @@ impl Communicator {
         values: &[u8],
         in_indices: &[i64],
         into: &mut [u8],
-        form: SparseForm<'_>,
+        schema: SparseSchema<'_>,
         options: &SparseOptions,
     ) -> Result<(), Error> {
-        abort_on_error(self, || self.in_one_pass(out_indices, values, in_indices, into, form, options))
+        abort_on_error(self, || self.in_one_pass(out_indices, values, in_indices, into, schema, options))
     }
 
     fn in_one_pass(
@@ -47,18 +47,18 @@ impl Communicator {
         values: &[u8],
         in_indices: &[i64],
         into: &mut [u8],
-        form: SparseForm<'_>,
+        schema: SparseSchema<'_>,
         options: &SparseOptions,
     ) -> Result<(), Error> {
-        let (reduction, row_bytes) = (form.reduction()?, form.row_bytes());
+        let (reduction, row_bytes) = (schema.reduction()?, schema.row_bytes());
         check_rows("values", values.len(), out_indices.len(), row_bytes)?;
         check_rows("into", into.len(), in_indices.len(), row_bytes)?;
         let designed_bytes = row_bytes + KEY_BYTES;
-        let mut prepared = prepare(self, out_indices, in_indices, options, designed_bytes, &format!(", {form}"))?;
+        let mut prepared = prepare(self, out_indices, in_indices, options, designed_bytes, &format!(", {schema}"))?;
         let (pool, number) = next_configuration(self)?;
 
         let mut held = take(&pool, prepared.out.key_count() * row_bytes)?;
-        prepared.out.out_conversion(&prepared.team).fill(held.bytes_mut(), values, form, &prepared.team)?;
+        prepared.out.out_conversion(&prepared.team).fill(held.bytes_mut(), values, schema, &prepared.team)?;
         for step in 0..prepared.machine.step_count() {
             let (machine, team) = (&mut prepared.machine, &prepared.team);
             let mut messages = PeerMessages::default();
@@ -75,10 +75,10 @@ impl Communicator {
         }
         let (row_count, in_conversion) = (prepared.wanted.key_count(), prepared.wanted.in_conversion());
         if let InConversion::Identity = in_conversion {
-            return self.send_up(&pool, &routes, &mut held, into, form, number);
+            return self.send_up(&pool, &routes, &mut held, into, schema, number);
         }
         let mut wanted = take(&pool, row_count * row_bytes)?;
-        self.send_up(&pool, &routes, &mut held, wanted.bytes_mut(), form, number)?;
+        self.send_up(&pool, &routes, &mut held, wanted.bytes_mut(), schema, number)?;
         in_conversion.fill(into, wanted.bytes_mut(), row_bytes, &prepared.team);
         Ok(())
     }
@@ -90,18 +90,18 @@ impl Communicator {
         routes: &Routes,
         held: &mut PooledBuffer,
         wanted: &mut [u8],
-        form: SparseForm<'_>,
+        schema: SparseSchema<'_>,
         number: u32,
     ) -> Result<(), Error> {
         let (shared, communicator) = self.core_and_number();
         let mut core = shared.hold()?;
         let (mut runtime, state) = core.communicator(communicator)?;
-        let schedule = state.schedule(routes.up_plan(form.row_bytes(), form.element.size_bytes(), form.op));
+        let schedule = state.schedule(routes.up_plan(schema.row_bytes(), schema.element.size_bytes(), schema.op));
         let held = held.bytes_mut();
         let mut scratch = take(pool, schedule.scratch_bytes().max(held.len()))?;
         scratch.bytes_mut()[..held.len()].copy_from_slice(held);
         let buffers = [BufferMemory::Read(&[]), BufferMemory::Write(wanted), BufferMemory::Write(scratch.bytes_mut())];
-        let call = form.call(number, runtime.fabric);
+        let call = schema.call(number, runtime.fabric);
         state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
 }

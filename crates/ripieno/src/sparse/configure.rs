@@ -66,7 +66,7 @@ impl Communicator {
 }
 
 /// Check and sort the indices, and agree with the other ranks on the options. If rows are sent together with the
-/// indices, `rows` describes their form, which ranks compare.
+/// indices, `rows` describes their schema, which ranks compare.
 pub(super) fn prepare(
     comm: &Communicator,
     out_indices: &[i64],

@@ -2,7 +2,7 @@
 //!
 //! Cost: one sort of the keys. Each reduction moves each row once in each direction, and once more if indices repeat.
 
-use super::reduce::SparseForm;
+use super::reduce::SparseSchema;
 use super::team::{combine_from, fill_rows};
 use crate::error::{Error, argument};
 use ripieno_plan::sparse::sets::Sorted;
@@ -154,25 +154,31 @@ impl IndexRows {
 impl OutConversion {
     /// Fill `rows`, one per key, from the caller's `values`. Rows of a repeated index accumulate in the type
     /// [`Element::accumulator`], and are rounded once.
-    pub fn fill(&self, rows: &mut [u8], values: &[u8], form: SparseForm<'_>, team: &dyn WorkTeam) -> Result<(), Error> {
-        let row_bytes = form.row_bytes();
+    pub fn fill(
+        &self,
+        rows: &mut [u8],
+        values: &[u8],
+        schema: SparseSchema<'_>,
+        team: &dyn WorkTeam,
+    ) -> Result<(), Error> {
+        let row_bytes = schema.row_bytes();
         match self {
             OutConversion::Identity => rows.copy_from_slice(values),
             OutConversion::Once(order) => fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
                 gather_rows(rows, values, &order[piece], row_bytes);
             }),
             OutConversion::Repeated { order, rows: numbers } => {
-                let held = form.element.accumulator(form.op);
-                let reduction = Reduction::of(held, form.op).map_err(Error::Unsupported)?;
+                let held = schema.element.accumulator(schema.op);
+                let reduction = Reduction::of(held, schema.op).map_err(Error::Unsupported)?;
                 fill_rows(team, rows, row_bytes, order.len(), |piece, rows| {
                     let first = |row: usize| numbers.partition_point(|&number| (number as usize) < row);
                     let there = first(piece.start)..first(piece.end);
                     let (order, numbers) = (&order[there.clone()], &numbers[there]);
-                    if held == form.element {
+                    if held == schema.element {
                         (reduction.fill)(rows);
                         combine_repeated(rows, piece.start, values, (order, numbers), row_bytes, reduction);
                     } else {
-                        accumulate_repeated(rows, piece.start, values, (order, numbers), form, (held, reduction));
+                        accumulate_repeated(rows, piece.start, values, (order, numbers), schema, (held, reduction));
                     }
                 });
             }
@@ -212,19 +218,19 @@ fn accumulate_repeated(
     first: usize,
     values: &[u8],
     (order, numbers): (&[u32], &[u32]),
-    form: SparseForm<'_>,
+    schema: SparseSchema<'_>,
     (held, reduction): (Element, &Reduction),
 ) {
-    let (row_bytes, size_bytes) = (form.row_bytes(), form.element.size_bytes());
-    let max_columns = form.width.min(BLOCK_BYTES / held.size_bytes());
+    let (row_bytes, size_bytes) = (schema.row_bytes(), schema.element.size_bytes());
+    let max_columns = schema.width.min(BLOCK_BYTES / held.size_bytes());
     let block_rows = BLOCK_BYTES / (max_columns * held.size_bytes());
     let (mut sums, mut gathered, mut converted) = ([0; BLOCK_BYTES], [0; BLOCK_BYTES], [0; BLOCK_BYTES]);
     let mut start = 0;
     for (at, rows) in rows.chunks_mut(block_rows * row_bytes).enumerate() {
         let (first, row_count) = (first + at * block_rows, rows.len() / row_bytes);
         let end = start + numbers[start..].partition_point(|&number| (number as usize) < first + row_count);
-        for column in (0..form.width).step_by(max_columns) {
-            let column_count = max_columns.min(form.width - column);
+        for column in (0..schema.width).step_by(max_columns) {
+            let column_count = max_columns.min(schema.width - column);
             let (piece_bytes, held_bytes) = (column_count * size_bytes, column_count * held.size_bytes());
             let sums = &mut sums[..row_count * held_bytes];
             (reduction.fill)(sums);
@@ -238,11 +244,11 @@ fn accumulate_repeated(
                     }
                 }
                 let converted = &mut converted[..order.len() * held_bytes];
-                convert(form.element, held, gathered, converted);
+                convert(schema.element, held, gathered, converted);
                 combine_from(sums, first, converted, numbers, held_bytes, reduction);
             }
             for (row, sums) in rows.chunks_exact_mut(row_bytes).zip(sums.chunks_exact(held_bytes)) {
-                convert(held, form.element, sums, &mut row[column * size_bytes..][..piece_bytes]);
+                convert(held, schema.element, sums, &mut row[column * size_bytes..][..piece_bytes]);
             }
         }
         start = end;
@@ -272,8 +278,8 @@ mod tests {
     use ripieno_plan::Op;
     use ripieno_plan::sparse::team::{SingleThread, WorkPiece};
 
-    fn form(element: Element, width: usize) -> SparseForm<'static> {
-        SparseForm { element, width, op: Op::Sum, row: ElementShape::Line }
+    fn schema(element: Element, width: usize) -> SparseSchema<'static> {
+        SparseSchema { element, width, op: Op::Sum, row: ElementShape::Line }
     }
 
     /// A team that divides all work, however small.
@@ -299,7 +305,7 @@ mod tests {
                 let (mut rows, mut back) = (vec![9; row_bytes * keys.len()], [0; 6]);
                 places
                     .out_conversion(&team)
-                    .fill(&mut rows, &contributed, form(Element::U8, row_bytes), &team)
+                    .fill(&mut rows, &contributed, schema(Element::U8, row_bytes), &team)
                     .unwrap();
                 places.in_conversion().fill(&mut back, &rows, row_bytes, &team);
                 assert_eq!(back, expected);
@@ -327,7 +333,7 @@ mod tests {
             for team in [1, 2, 3, 7].map(SplittingTeam) {
                 let (keys, places) = sorted(indices, &permutation, true, &team);
                 let (mut rows, mut back) = (vec![9; 4 * width * keys.len()], vec![0; 4 * width * indices.len()]);
-                places.out_conversion(&team).fill(&mut rows, &contributed, form(Element::F32, width), &team).unwrap();
+                places.out_conversion(&team).fill(&mut rows, &contributed, schema(Element::F32, width), &team).unwrap();
                 places.in_conversion().fill(&mut back, &rows, 4 * width, &team);
                 assert!(back == expected, "rows of {width}");
             }
@@ -342,7 +348,7 @@ mod tests {
         for team in [1, 2].map(SplittingTeam) {
             let (keys, places) = sorted(&[4, 8, 4], &permutation, true, &team);
             let mut rows = vec![9; row_bytes * keys.len()];
-            places.out_conversion(&team).fill(&mut rows, &contributed, form(Element::U8, row_bytes), &team).unwrap();
+            places.out_conversion(&team).fill(&mut rows, &contributed, schema(Element::U8, row_bytes), &team).unwrap();
             let row = &rows[places.rows[0] as usize * row_bytes..][..row_bytes];
             assert!((0..row_bytes).all(|at| row[at] == contributed[at] + contributed[2 * row_bytes + at]));
         }

@@ -18,7 +18,7 @@ mod reduce;
 mod team;
 
 pub use options::SparseOptions;
-pub use reduce::SparseForm;
+pub use reduce::SparseSchema;
 
 use crate::communicator::Communicator;
 use crate::core::CoreShared;

@@ -17,12 +17,12 @@ use ripieno_run::{BufferMemory, Call, CallKind, Element, Fabric, Schedule};
 use std::fmt;
 use std::sync::Arc;
 
-/// Maximum number of cached plans, one for each form of rows. A plan beyond it clears the cache.
+/// Maximum number of cached plans, one for each schema of rows. A plan beyond it clears the cache.
 const MAX_PLAN_COUNT: usize = 16;
 
 /// Element type, width and layout of the rows of a reduction, and the operation that combines them.
 #[derive(Clone, Copy, Debug)]
-pub struct SparseForm<'a> {
+pub struct SparseSchema<'a> {
     /// Type of the elements.
     pub element: Element,
     /// Number of elements in a row, at least 1.
@@ -36,8 +36,8 @@ pub struct SparseForm<'a> {
 /// Key of a cached schedule.
 pub(super) type ScheduleKey = (Element, usize, Op);
 
-impl SparseForm<'_> {
-    /// Return the size of a row. [`SparseForm::reduction`] rejects sizes that overflow.
+impl SparseSchema<'_> {
+    /// Return the size of a row. [`SparseSchema::reduction`] rejects sizes that overflow.
     pub(super) fn row_bytes(&self) -> usize {
         self.width * self.element.size_bytes()
     }
@@ -59,7 +59,7 @@ impl SparseForm<'_> {
     }
 }
 
-impl fmt::Display for SparseForm<'_> {
+impl fmt::Display for SparseSchema<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rows of {} × {}, {}", self.element.name(), self.width, self.op.name())?;
         let row = self.row.text();
@@ -69,10 +69,10 @@ impl fmt::Display for SparseForm<'_> {
 
 impl SparseReduce {
     /// Reduce `values`, one row per out-index of this rank, and write one combined row per in-index to `into`. Both are
-    /// in the caller's order. Every rank must call this function with the same `form`.
-    pub fn reduce(&self, values: &[u8], into: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
-        form.reduction()?;
-        let row_bytes = form.row_bytes();
+    /// in the caller's order. Every rank must call this function with the same `schema`.
+    pub fn reduce(&self, values: &[u8], into: &mut [u8], schema: SparseSchema<'_>) -> Result<(), Error> {
+        schema.reduction()?;
+        let row_bytes = schema.row_bytes();
         check_rows("values", values.len(), self.out_count, row_bytes)?;
         check_rows("into", into.len(), self.in_count, row_bytes)?;
 
@@ -82,41 +82,41 @@ impl SparseReduce {
         };
         let main: &[u8] = match &mut converted {
             Some(rows) => {
-                self.out_conversion.fill(rows.bytes_mut(), values, form, &self.team)?;
+                self.out_conversion.fill(rows.bytes_mut(), values, schema, &self.team)?;
                 rows.bytes_mut()
             }
             None => values,
         };
         if let InConversion::Identity = self.in_conversion {
-            return self.run(main, into, form);
+            return self.run(main, into, schema);
         }
         let mut wanted = self.take(self.in_row_count * row_bytes)?;
-        self.run(main, wanted.bytes_mut(), form)?;
+        self.run(main, wanted.bytes_mut(), schema)?;
         self.in_conversion.fill(into, wanted.bytes_mut(), row_bytes, &self.team);
         Ok(())
     }
 
-    /// Run the plan for `form`. `main` and `output` have one row per distinct index.
-    fn run(&self, main: &[u8], output: &mut [u8], form: SparseForm<'_>) -> Result<(), Error> {
+    /// Run the plan for `schema`. `main` and `output` have one row per distinct index.
+    fn run(&self, main: &[u8], output: &mut [u8], schema: SparseSchema<'_>) -> Result<(), Error> {
         let mut held = self.shared.hold()?;
         let (mut runtime, state) = held.communicator(self.communicator)?;
-        let schedule = self.schedule(state, form);
+        let schedule = self.schedule(state, schema);
         let mut scratch = self.take(schedule.scratch_bytes())?;
         let buffers = [BufferMemory::Read(main), BufferMemory::Write(output), BufferMemory::Write(scratch.bytes_mut())];
-        let call = form.call(self.number, runtime.fabric);
+        let call = schema.call(self.number, runtime.fabric);
         state.run_uncatalogued(&mut runtime, call, schedule, buffers)
     }
 
-    fn schedule(&self, state: &CommunicatorState, form: SparseForm<'_>) -> Arc<Schedule> {
+    fn schedule(&self, state: &CommunicatorState, schema: SparseSchema<'_>) -> Arc<Schedule> {
         let mut schedules = lock(&self.schedules);
-        let key = (form.element, form.width, form.op);
+        let key = (schema.element, schema.width, schema.op);
         if let Some((_, schedule)) = schedules.iter().find(|(known, _)| *known == key) {
             return schedule.clone();
         }
         if schedules.len() >= MAX_PLAN_COUNT {
             schedules.clear();
         }
-        let plan = self.routes.plan(form.row_bytes(), form.element.size_bytes(), form.op);
+        let plan = self.routes.plan(schema.row_bytes(), schema.element.size_bytes(), schema.op);
         let schedule = state.schedule(plan);
         schedules.push((key, schedule.clone()));
         schedule

@@ -1,6 +1,6 @@
 //! Columns of keys with values, aggregated by the crate and by a map.
 
-use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, OwnedKeys, Parts};
+use ripieno::keyed::{Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedSchema, OwnedKeys, Parts};
 use ripieno::{Element, Error};
 use ripieno_kernels::Threads;
 use ripieno_run::reduction::{Reduction, convert};
@@ -65,19 +65,19 @@ impl Column {
     }
 }
 
-/// Keys with a row of small values each, and the form of the aggregation.
+/// Keys with a row of small values each, and the schema of the aggregation.
 #[derive(Clone)]
 pub struct KeyedCase<'a> {
-    pub form: KeyedForm,
+    pub schema: KeyedSchema,
     pub column: &'a Column,
     pub values: Vec<u8>,
 }
 
 impl<'a> KeyedCase<'a> {
-    pub fn new(form: KeyedForm, column: &'a Column) -> KeyedCase<'a> {
+    pub fn new(schema: KeyedSchema, column: &'a Column) -> KeyedCase<'a> {
         let mut next = random(9);
-        let element_count = column.len() * form.width;
-        let values = match form.element {
+        let element_count = column.len() * schema.width;
+        let values = match schema.element {
             // The sums depend on the order of the values.
             Element::F64 => (0..element_count).flat_map(|_| (next() as f64 * 1e-19 - 0.7).to_ne_bytes()).collect(),
             Element::F32 => (0..element_count).flat_map(|_| (next() as f32 * 1e-19 - 0.7).to_ne_bytes()).collect(),
@@ -85,9 +85,9 @@ impl<'a> KeyedCase<'a> {
             Element::F16 | Element::Bf16 => {
                 (0..element_count).flat_map(|_| (next() as u16 & 0xbfff).to_ne_bytes()).collect()
             }
-            _ => (0..element_count * form.element.size_bytes()).map(|_| next() as u8).collect(),
+            _ => (0..element_count * schema.element.size_bytes()).map(|_| next() as u8).collect(),
         };
-        KeyedCase { form, column, values }
+        KeyedCase { schema, column, values }
     }
 
     /// Add the rows in the range `rows`. `ranks` holds the owner of each row of the case.
@@ -98,14 +98,14 @@ impl<'a> KeyedCase<'a> {
         ranks: Option<&[u32]>,
         thread_count: usize,
     ) -> Result<(), Error> {
-        let (keys, row_bytes) = (self.column.range(rows.clone()), self.form.row_bytes());
+        let (keys, row_bytes) = (self.column.range(rows.clone()), self.schema.row_bytes());
         let values = &self.values[rows.start * row_bytes..rows.end * row_bytes];
         aggregation.add(keys.view(), values, ranks.map(|ranks| &ranks[rows]), &Threads::new(thread_count))
     }
 
     /// Aggregate all rows for `rank_count` ranks, `add_rows` rows per call.
     pub fn sealed(&self, rank_count: usize, thread_count: usize, add_rows: usize) -> Parts {
-        let aggregation = Aggregation::new(self.form, rank_count, None).unwrap();
+        let aggregation = Aggregation::new(self.schema, rank_count, None).unwrap();
         self.sealed_in(aggregation, thread_count, add_rows)
     }
 
@@ -133,21 +133,21 @@ impl<'a> KeyedCase<'a> {
 
 /// Return the keys of all parts with their rows.
 pub fn take_all(mut parts: Parts) -> TestKeyedRows {
-    let (form, part_count) = (*parts.form(), parts.part_count());
+    let (schema, part_count) = (*parts.schema(), parts.part_count());
     let take = |part| {
         let size = parts.size(part);
         let block = parts.take(part).unwrap();
         assert_eq!(block.size(), size, "the size is known before the part is taken");
         block
     };
-    blocks(&form, (0..part_count).map(take).collect())
+    blocks(&schema, (0..part_count).map(take).collect())
 }
 
 /// Return the keys of the blocks with their rows.
-pub fn blocks(form: &KeyedForm, blocks: Vec<KeyedBlock>) -> TestKeyedRows {
+pub fn blocks(schema: &KeyedSchema, blocks: Vec<KeyedBlock>) -> TestKeyedRows {
     let mut rows = Vec::new();
     for block in blocks {
-        assert_eq!(block.counts.is_some(), form.combine == KeyedCombine::Concat);
+        assert_eq!(block.counts.is_some(), schema.combine == KeyedCombine::Concat);
         let keys: Vec<Vec<u8>> = match block.view().keys {
             KeyColumn::Int64(keys) => keys.iter().map(|key| key.to_le_bytes().to_vec()).collect(),
             KeyColumn::Strings(keys) => keys.iter().map(<[u8]>::to_vec).collect(),
@@ -155,8 +155,8 @@ pub fn blocks(form: &KeyedForm, blocks: Vec<KeyedBlock>) -> TestKeyedRows {
         let mut rest = block.values.as_slice();
         for (at, key) in keys.into_iter().enumerate() {
             let count = block.counts.as_ref().map_or(1, |counts| counts[at] as usize);
-            let (own, others) = rest.split_at(count * form.row_bytes());
-            rows.push((key, [own, &vec![0xaa; count * usize::from(form.width == 0)]].concat()));
+            let (own, others) = rest.split_at(count * schema.row_bytes());
+            rows.push((key, [own, &vec![0xaa; count * usize::from(schema.width == 0)]].concat()));
             rest = others;
         }
         assert!(rest.is_empty(), "every row has its key");
@@ -171,14 +171,14 @@ pub struct Oracle {
 
 impl Oracle {
     pub fn of(case: &KeyedCase<'_>) -> Oracle {
-        let (mut map, row_bytes) = (BTreeMap::<_, Vec<u8>>::new(), case.form.row_bytes());
-        let (element, op) = (case.form.element, case.form.combine.op());
+        let (mut map, row_bytes) = (BTreeMap::<_, Vec<u8>>::new(), case.schema.row_bytes());
+        let (element, op) = (case.schema.element, case.schema.combine.op());
         let held = op.map_or(element, |op| element.accumulator(op));
         let converted = |from: Element, to: Element, row: &[u8]| {
             if from == to {
                 return row.to_vec();
             }
-            let mut into = vec![0; case.form.width * to.size_bytes()];
+            let mut into = vec![0; case.schema.width * to.size_bytes()];
             convert(from, to, row, &mut into);
             into
         };
@@ -192,7 +192,7 @@ impl Oracle {
                 Some(_) if row_bytes == 0 => drop(combined.or_insert(vec![0xaa])),
                 Some(reduction) => {
                     let combined = combined.or_insert_with(|| {
-                        let mut identity = vec![0; case.form.width * held.size_bytes()];
+                        let mut identity = vec![0; case.schema.width * held.size_bytes()];
                         (reduction.fill)(&mut identity);
                         identity
                     });

@@ -2,7 +2,7 @@
 
 use super::sets::SetRandom;
 use ripieno::keyed::{
-    Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedForm, OwnedKeys, Regroup, Regrouped, Strings,
+    Aggregation, KeyColumn, KeyKind, KeyedBlock, KeyedCombine, KeyedSchema, OwnedKeys, Regroup, Regrouped, Strings,
 };
 use ripieno::{Communicator, Element, Error, Op};
 use ripieno_kernels::Threads;
@@ -32,7 +32,7 @@ pub fn text(key: i64) -> Vec<u8> {
 pub fn add(aggregation: &mut Aggregation, rows: &RankRows, ranks: Option<&[u32]>) {
     let threads = Threads::new(1);
     let bytes = super::bytes(&rows.values);
-    match aggregation.form().keys {
+    match aggregation.schema().keys {
         KeyKind::Int64 => aggregation.add(KeyColumn::Int64(&rows.keys), &bytes, ranks, &threads).unwrap(),
         KeyKind::Strings => {
             let texts: Vec<Vec<u8>> = rows.keys.iter().map(|&key| text(key)).collect();
@@ -111,19 +111,19 @@ pub fn found(blocks: &[KeyedBlock], width: usize) -> RegroupedRows {
 
 pub const SUM: KeyedCombine = KeyedCombine::Op(Op::Sum);
 
-pub fn form(keys: KeyKind, width: usize, combine: KeyedCombine) -> KeyedForm {
-    KeyedForm { keys, element: Element::I64, width, combine, label: 0 }
+pub fn schema(keys: KeyKind, width: usize, combine: KeyedCombine) -> KeyedSchema {
+    KeyedSchema { keys, element: Element::I64, width, combine, label: 0 }
 }
 
 /// Regroup `rows`. `ranks` holds the owner of each row, if given.
 pub fn try_run(
     comm: &Communicator,
-    form: KeyedForm,
+    schema: KeyedSchema,
     rows: &RankRows,
     ranks: Option<&[u32]>,
     options: &Regroup,
 ) -> Result<(Vec<KeyedBlock>, Regrouped), Error> {
-    let mut aggregation = Aggregation::new(form, comm.world_size(), None).unwrap();
+    let mut aggregation = Aggregation::new(schema, comm.world_size(), None).unwrap();
     add(&mut aggregation, rows, ranks);
     let mut blocks = Vec::new();
     let regrouped = comm.regroup(aggregation, options, &mut |_, block| {
@@ -133,6 +133,11 @@ pub fn try_run(
     Ok((blocks, regrouped))
 }
 
-pub fn run(comm: &Communicator, form: KeyedForm, rows: &RankRows, options: &Regroup) -> (Vec<KeyedBlock>, Regrouped) {
-    try_run(comm, form, rows, None, options).unwrap()
+pub fn run(
+    comm: &Communicator,
+    schema: KeyedSchema,
+    rows: &RankRows,
+    options: &Regroup,
+) -> (Vec<KeyedBlock>, Regrouped) {
+    try_run(comm, schema, rows, None, options).unwrap()
 }

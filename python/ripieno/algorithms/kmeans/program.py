@@ -127,7 +127,7 @@ def fit(
     tol = options.tol and options.tol * mean_variance(comm, rows)
     facts = options.facts(rows) if options.checkpoint_options.folder is not None else {}
     emit = emit or comm.emit
-    saves, is_near = options.checkpoint_options.folder is not None or comm.begins_again, options.assign == "near"
+    saves, is_near = options.checkpoint_options.folder is not None or comm.restarts_on_failure, options.assign == "near"
     placement = choose_placement(
         comm, rows, options.n_clusters, centroids=options.centroids, is_near=is_near, saves=saves
     )

@@ -27,7 +27,7 @@ from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
 from ripieno.algorithms.logistic.rows import DenseRows, HessianSample, LogisticRows, Reals, SparseRows, sample_stride
 from ripieno.algorithms.logistic.saved import NAME, LogisticCheckpointer, parts_of
-from ripieno.algorithms.logistic.solvers import Iterate, Metric, descend, first_iterate
+from ripieno.algorithms.logistic.solvers import Iterate, Preconditioner, descend, first_iterate
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.comm.agreement import agreement
 from ripieno.errors import CheckpointError, InputError
@@ -109,7 +109,9 @@ def fit(
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
     options.checkpoint_options.check(comm)
-    in_memory_only = CheckpointOptions(every=options.checkpoint_options.every) if comm.begins_again else NO_CHECKPOINTS
+    in_memory_only = (
+        CheckpointOptions(every=options.checkpoint_options.every) if comm.restarts_on_failure else NO_CHECKPOINTS
+    )
     memory = FitStates(comm, NAME, shared=False, checkpoint_options=in_memory_only)
     in_memory = [state for state in memory.load() if state is not None]
     function = DistributedObjective(comm, rows, k, weight, options, iteration_log, memory)
@@ -203,7 +205,7 @@ class DistributedObjective:
         product = self._evaluate()[1:] * self._scale
         return self._mask_intercept(product + self._penalty * self._without_intercept(direction))
 
-    def metric(self) -> Reals | None:
+    def sample_hessian(self) -> Reals | None:
         """Return the Hessian on a sample of all ranks' rows, per class, (k, d + 1, d + 1)."""
         if self._sample is None:
             return None
@@ -213,8 +215,8 @@ class DistributedObjective:
         found *= self._sample_scale
         return found if np.isfinite(found).all() else None
 
-    def metric_of(self, found: Reals) -> Metric:
-        """Return a function that solves with the penalized Hessian blocks that `metric` returned."""
+    def preconditioner(self, found: Reals) -> Preconditioner:
+        """Return a function that solves with the penalized Hessian blocks that `sample_hessian` returned."""
         eye = np.eye(found.shape[1])
         # The block may be singular, so the penalty also includes the intercept here, unlike in the objective.
         factors = [cho_factor(each + self._penalty * eye, check_finite=False) for each in found]

@@ -17,7 +17,7 @@ from ripieno.algorithms.methods import LOGISTIC_SOLVERS
 
 Reals = NDArray[np.float64]
 #: Multiplies a vector by an approximate inverse Hessian.
-Metric = Callable[[Reals], Reals]
+Preconditioner = Callable[[Reals], Reals]
 
 #: Maximum number of trial steps along a direction.
 MAX_TRIAL_COUNT = 50
@@ -41,11 +41,11 @@ class Objective(Protocol):
     def product(self, direction: Reals) -> Reals:
         """Return the Hessian at the point of the last `value` call, times a direction."""
 
-    def metric(self) -> Reals | None:
-        """Return Hessian data for `metric_of` at the point of the last `value` call; None without a preconditioner."""
+    def sample_hessian(self) -> Reals | None:
+        """Return the Hessian on a sample of rows at the point of the last `value` call; None if no sample is used."""
 
-    def metric_of(self, found: Reals) -> Metric:
-        """Return the metric built from the result of `metric`."""
+    def preconditioner(self, found: Reals) -> Preconditioner:
+        """Return a function that solves with the blocks that `sample_hessian` returned."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Iterate:
         Last step length for `gd`; norm of the first gradient for `newton_cg`.
     moves, changes : (m, size)
         Last steps of `lbfgs`, oldest first, and the changes of the gradient along them.
-    metric
+    sample_hessian
         Hessian data that `lbfgs` computed at its start.
     """
 
@@ -73,7 +73,7 @@ class Iterate:
     scale: float
     moves: Reals
     changes: Reals
-    metric: Reals | None = None
+    sample_hessian: Reals | None = None
 
     @property
     def slope(self) -> float:
@@ -128,10 +128,10 @@ def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
     Nocedal and Wright, "Numerical optimization", algorithms 7.4 and 7.5.
     """
     is_first = not iterate.iteration_count
-    metric = function.metric() if is_first else iterate.metric
-    direction = _two_loops(iterate, None if metric is None else function.metric_of(metric))
+    sample_hessian = function.sample_hessian() if is_first else iterate.sample_hessian
+    direction = _two_loops(iterate, None if sample_hessian is None else function.preconditioner(sample_hessian))
     length = 1.0
-    if is_first and metric is None:
+    if is_first and sample_hessian is None:
         # The minimum of the quadratic model along the gradient.
         length = float(direction @ direction) / float(direction @ function.product(direction))
     found = _line_search(function, iterate, direction, length, MAX_SLOPE_SHARE)
@@ -140,7 +140,7 @@ def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
     move, change = found.at - iterate.at, found.gradient - iterate.gradient
     recent = slice(-LBFGS_PAIR_COUNT, None) if float(move @ change) > 0 else slice(0, 0)
     moves, changes = np.vstack([iterate.moves, move])[recent], np.vstack([iterate.changes, change])[recent]
-    return replace(found, moves=moves, changes=changes, metric=metric)
+    return replace(found, moves=moves, changes=changes, sample_hessian=sample_hessian)
 
 
 def newton_cg(function: Objective, iterate: Iterate) -> Iterate | None:
@@ -162,7 +162,7 @@ def gd(function: Objective, iterate: Iterate) -> Iterate | None:
     return _line_search(function, iterate, -iterate.gradient, 2 * (iterate.scale or 1.0))
 
 
-def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
+def _two_loops(iterate: Iterate, preconditioner: Preconditioner | None) -> Reals:
     """Return minus the approximate inverse Hessian times the gradient."""
     direction = -iterate.gradient
     pairs = [(move, change, float(move @ change)) for move, change in zip(iterate.moves, iterate.changes, strict=True)]
@@ -170,11 +170,11 @@ def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
     for move, change, product in reversed(pairs):
         shares.append(float(move @ direction) / product)
         direction -= shares[-1] * change
-    if metric is not None:
-        direction = metric(direction)
+    if preconditioner is not None:
+        direction = preconditioner(direction)
     if pairs:
         _, change, product = pairs[-1]
-        direction *= product / float(change @ (change if metric is None else metric(change)))
+        direction *= product / float(change @ (change if preconditioner is None else preconditioner(change)))
     for (move, change, product), share in zip(pairs, reversed(shares), strict=True):
         direction += (share - float(change @ direction) / product) * move
     return direction
@@ -182,10 +182,10 @@ def _two_loops(iterate: Iterate, metric: Metric | None) -> Reals:
 
 def _newton_step(function: Objective, gradient: Reals, max_residual: float) -> Reals:
     """Return a direction whose product with the Hessian is minus the gradient, up to a relative residual."""
-    found = function.metric()
-    metric: Metric = np.copy if found is None else function.metric_of(found)
+    found = function.sample_hessian()
+    preconditioner: Preconditioner = np.copy if found is None else function.preconditioner(found)
     step, residual = np.zeros_like(gradient), -gradient
-    direction = metric(residual)
+    direction = preconditioner(residual)
     square = float(residual @ direction)
     goal = square * max_residual**2
     for _ in range(MAX_PRODUCT_COUNT):
@@ -196,7 +196,7 @@ def _newton_step(function: Objective, gradient: Reals, max_residual: float) -> R
         length = square / curvature
         step += length * direction
         residual -= length * product
-        preconditioned = metric(residual)
+        preconditioned = preconditioner(residual)
         previous_square, square = square, float(residual @ preconditioned)
         if square <= goal:
             break

@@ -31,7 +31,7 @@ from ripieno.input.matrix.tables import TableRows
 from ripieno.input.records import RecordType
 from ripieno.input.shares import even_range, file_shares
 from ripieno.units import duration_text
-from ripieno.wire.borrowed import Lendable
+from ripieno.wire.zero_copy import ZeroCopyFields
 
 logger = logging.getLogger("ripieno.input")
 
@@ -268,7 +268,7 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class RowsInMemory(Lendable):
+class RowsInMemory(ZeroCopyFields):
     """An array as a source. Each worker process reads its rows, or uses a view of them in shared memory."""
 
     array: NDArray[Any]
@@ -297,7 +297,7 @@ class RowsInMemory(Lendable):
 
 
 @dataclass(frozen=True)
-class InMemorySparse(Lendable):
+class InMemorySparse(ZeroCopyFields):
     """The parts of a CSR matrix as a source. Each worker process takes its rows."""
 
     indptr: NDArray[Any]

@@ -19,7 +19,7 @@ from ripieno.errors import InputError
 from ripieno.files.sources import PathLike, absolute_paths, describe_paths, input_errors, is_url, opened, size_bytes
 from ripieno.input.lines import blocks
 from ripieno.input.shares import even_range, file_shares
-from ripieno.wire.borrowed import Lendable
+from ripieno.wire.zero_copy import ZeroCopyFields
 
 COMPRESSED_SUFFIXES = (".gz", ".bz2")
 # An upper bound. The actual number of columns is known when all shares have been read.
@@ -44,7 +44,7 @@ _NO_ROWS = LabeledSparseRows(csr_matrix((0, _COLUMN_LIMIT)), np.empty(0))
 
 
 @dataclass(frozen=True)
-class InMemoryRows(Lendable):
+class InMemoryRows(ZeroCopyFields):
     """The parts of a CSR matrix and its labels. Each worker process takes its rows."""
 
     indptr: NDArray[Any]

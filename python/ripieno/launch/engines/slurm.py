@@ -100,12 +100,16 @@ class SlurmEngine(Engine):
             If fewer CPUs are free than the tasks need.
         """
         began = time.monotonic()
+        is_over = False
         while (free := self._cpus()[0] // self.threads) < workers:
-            total, waited_s = self.slots(), time.monotonic() - began
-            is_over = waited_s > self._immediate_s and (waited_s > _COMPLETING_S or not _is_completing())
+            total = self.slots()
             if total < workers or is_over:
                 raise TooFewSlots(self.NAME, workers, free, total, self._advice())
-            time.sleep(_PAUSE_S)
+            waited_s = time.monotonic() - began
+            # Nodes that were busy when they were counted may be free by now: the count that refuses comes last.
+            is_over = waited_s > self._immediate_s and (waited_s > _COMPLETING_S or not _is_completing())
+            if not is_over:
+                time.sleep(_PAUSE_S)
         # Steps share the CPUs of an allocation only with --exact.
         own = ["--exact"] if _in_allocation() else []
         options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]

@@ -70,7 +70,7 @@ def _wave(
 
     def run() -> None:
         try:
-            with job.telling(listen):
+            with job.report_to(listen):
                 job.run(_work, function, items)
         except BaseException as error:
             failure.append(error)

@@ -58,7 +58,7 @@ class Job(ABC):
         Ranks that have died while a replica lives, and the cause; empty after new ranks have started. With
         ``on_failure="shrink"`` or "respawn": all ranks that the job has lost, by their initial numbers.
     epoch : int
-        Increases when the ranks lose their communicators and `Communicator.kept`.
+        Increases when the ranks lose their communicators and `Communicator.cache`.
     """
 
     #: Policy for ranks that are lost while a program runs.
@@ -153,7 +153,7 @@ class Job(ABC):
         After a failure the job continues. Ranks that wait for the next program keep their process, with all modules and
         broadcast values, and join again before it. If a rank has died, still computes, or has a replica that died, all
         ranks are ended. The next program then gets new ranks, which receive broadcast values again. In both cases the
-        next program gets a new communicator with an empty ``kept``.
+        next program gets a new communicator with an empty ``cache``.
         """
         if not callable(program):
             raise InputError(f"program: a {type(program).__name__}: expected a function of a communicator")
@@ -246,7 +246,7 @@ class Job(ABC):
         """Change the number of ranks between two programs.
 
         Ranks numbered `workers` or higher end. Additional ranks are started; an engine restarts all ranks. All ranks
-        join again, so `kept` is empty afterwards, and broadcast values are sent again. The number of threads per rank
+        join again, so `cache` is empty afterwards, and broadcast values are sent again. The number of threads per rank
         does not change.
 
         Parameters
@@ -406,7 +406,7 @@ class Job(ABC):
             known[number].value = value
 
     @contextmanager
-    def telling(self, listener: EventListener | None) -> Iterator[None]:
+    def report_to(self, listener: EventListener | None) -> Iterator[None]:
         """Pass the events of ranks to `listener` within the ``with`` statement, in addition to existing listeners.
 
         Parameters
@@ -417,7 +417,7 @@ class Job(ABC):
         Examples
         --------
         >>> import ripieno as rp
-        >>> with rp.launch(1) as job, job.telling(print):
+        >>> with rp.launch(1) as job, job.report_to(print):
         ...     job.run(lambda comm: comm.emit({"done": 1}))
         {'rank': 0, 'done': 1}
         [None]

@@ -38,7 +38,7 @@ from ripieno.launch.process.interruption import deferred_interrupt
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.shared_message import SharedMessage
 from ripieno.launch.replicas import replicas_environment
-from ripieno.wire.borrowed import Borrowed
+from ripieno.wire.zero_copy import ZeroCopyArray
 
 # Workers use this array to test whether they can read this process's memory.
 _PROBE = np.frombuffer(secrets.token_bytes(16), np.uint8)
@@ -124,7 +124,7 @@ class LocalJob(ProcessJob[_Worker]):
             "threads": self.threads,
             "binding": self._binding,
             "cores": host.cores(),
-            "begins_again": self._on_failure != "raise",
+            "restarts_on_failure": self._on_failure != "raise",
             "token": secrets.token_bytes(32),
             "bind_host": "127.0.0.1",
             **self._options,
@@ -220,14 +220,14 @@ class LocalJob(ProcessJob[_Worker]):
             "sys_path": sys.path,
             "main": main_module.current_main(),
             "communicator": self._setup,
-            "probe": (Borrowed.of(_PROBE), _PROBE),
+            "probe": (ZeroCopyArray.of(_PROBE), _PROBE),
         }
         try_send(worker, "setup", message)
         return worker
 
     def _send(self, request: RunRequest) -> None:
-        lend = all(worker.can_read for worker in self._living())
-        with SharedMessage(request, lend=lend) as message:
+        zero_copy = all(worker.can_read for worker in self._living())
+        with SharedMessage(request, zero_copy=zero_copy) as message:
             for worker in self._living():
                 # If the member has ended, a later receive reports it with the cause.
                 with suppress(ConnectionClosed):

@@ -193,7 +193,7 @@ class RankSession:
         Number of replicas of each logical rank.
     events : Events, optional
         Destination of the rank's events; not needed in the launching process.
-    begins_again : bool
+    restarts_on_failure : bool
         Whether programs restart on the ranks that survive a failure.
 
     Attributes
@@ -208,12 +208,12 @@ class RankSession:
         connect: Callable[..., Communicator],
         replicas: int = 1,
         events: Events | None = None,
-        begins_again: bool = False,
+        restarts_on_failure: bool = False,
     ) -> None:
         self.events = events or Events()
         self._connect = connect
         self._replicas = replicas
-        self._begins_again = begins_again
+        self._restarts_on_failure = restarts_on_failure
         # The caller's directory, as last received.
         self._directory = current_directory()
         self._take(comm)
@@ -259,7 +259,7 @@ class RankSession:
 
     def _take(self, comm: Communicator) -> None:
         self.comm = comm
-        comm.begins_again = self._begins_again
+        comm.restarts_on_failure = self._restarts_on_failure
         # With replicas, this communicator spans all ranks, also after some have died.
         self._together = comm if self._replicas == 1 else comm.replicate(self._replicas)
 

@@ -22,7 +22,7 @@ from ripieno.launch.process import main_module
 from ripieno.launch.process.channel import Channel, ConnectionClosed, inherited
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.waits import WaitReporter
-from ripieno.wire.borrowed import can_read
+from ripieno.wire.zero_copy import can_read
 
 
 def main(fd: int) -> None:
@@ -42,7 +42,7 @@ def main(fd: int) -> None:
 
 
 def _serve(
-    channel: Channel, *, replicas: int, begins_again: bool, binding: Binding, cores: list[Core], **options: Any
+    channel: Channel, *, replicas: int, restarts_on_failure: bool, binding: Binding, cores: list[Core], **options: Any
 ) -> None:
     events = programs.Events()
     events.send = channel.send
@@ -70,7 +70,7 @@ def _serve(
         # The launcher ends this process. It could mistake an earlier exit for the cause of the failure.
         threading.Event().wait()
         return
-    session = programs.RankSession(comm, connect, replicas, events, begins_again)
+    session = programs.RankSession(comm, connect, replicas, events, restarts_on_failure)
     WaitReporter(lambda: session.comm._latest, channel.send).start()
     with rank_values({}):
         programs.serve(channel, session)

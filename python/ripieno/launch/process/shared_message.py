@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ripieno.errors import SerializationError
 from ripieno.launch.process import main_module
 from ripieno.wire import packing
-from ripieno.wire.borrowed import Lendable
+from ripieno.wire.zero_copy import ZeroCopyFields
 
 SHARED_FROM_BYTES = 64 * 1024
 _READ_ONLY = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
@@ -38,12 +38,12 @@ class SharedMessage:
         Anything that cloudpickle supports, including functions of ``__main__``.
     writable : bool
         Whether a receiver may write to the arrays inside. This is only safe with a single receiver.
-    lend : bool
+    zero_copy : bool
         Whether receivers can read this process's memory. The sender waits until they have read it.
     """
 
-    def __init__(self, value: Any, *, writable: bool = False, lend: bool = False) -> None:
-        packed = pack(value, read_only=not writable, lend=lend)
+    def __init__(self, value: Any, *, writable: bool = False, zero_copy: bool = False) -> None:
+        packed = pack(value, read_only=not writable, zero_copy=zero_copy)
         self.writable = writable
         self.fd: int | None = None
         self.inline: bytes | None = None
@@ -94,20 +94,20 @@ def pack(
     *,
     files_by_name: bool = True,
     read_only: bool = False,
-    lend: bool = False,
+    zero_copy: bool = False,
 ) -> packing.PackedValue:
     """Pickle `value` for another process, without copying the memory of its arrays.
 
     `persistent_id` is defined in `pickle.Pickler`: objects with an id are left out, and the receiver inserts them.
     Without `files_by_name`, a process on another machine receives the contents of files. With `read_only` the receiver
-    cannot write to arrays of any kind. With `lend` rows stay in this process, and receivers read them there.
+    cannot write to arrays of any kind. With `zero_copy` rows stay in this process, and receivers read them there.
     """
     buffers: list[pickle.PickleBuffer] = []
     stream = io.BytesIO()
     main_module.pickle_main_by_value()
     try:
         pickler = _Pickler(stream, protocol=5, buffer_callback=buffers.append)
-        pickler.files_by_name, pickler.read_only, pickler.lend = files_by_name, read_only, lend
+        pickler.files_by_name, pickler.read_only, pickler.zero_copy = files_by_name, read_only, zero_copy
         if persistent_id is not None:
             pickler.persistent_id = persistent_id
         pickler.dump(value)
@@ -162,11 +162,11 @@ def _memfd_of(packed: packing.PackedValue, size_bytes: int, writable: bool) -> i
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     files_by_name = True
     read_only = False
-    lend = False
+    zero_copy = False
 
     def reducer_override(self, obj: Any) -> Any:
-        if self.lend and isinstance(obj, Lendable):
-            return type(obj), obj.lent()
+        if self.zero_copy and isinstance(obj, ZeroCopyFields):
+            return type(obj), obj.field_descriptors()
         if isinstance(obj, np.ndarray):
             reduced = self._array(obj)
             if reduced is not None:

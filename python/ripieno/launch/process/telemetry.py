@@ -116,7 +116,7 @@ class Telemetry:
         self._last_pulse_s = now
         events = [(now - at, event) for at, event in _emptied(self._events)]
         pulse = {
-            "teller": self._sender_id,
+            "sender_id": self._sender_id,
             "at_s": now,
             "busy_s": self._busy_s + now - self._begun_s,
             "cpu_s": time.process_time() - self._cpu_s,

@@ -1,11 +1,11 @@
-//! Agreement between ranks before a regroup: every rank announces its call and the form of its rows.
+//! Agreement between ranks before a regroup: every rank announces its call and the schema of its rows.
 //!
 //! From the announcements, every rank determines whether all ranks make the same call. A rank without rows adopts the
-//! announced form. Ranks detect a difference before any row is sent, and a difference does not end the job.
+//! announced schema. Ranks detect a difference before any row is sent, and a difference does not end the job.
 //!
 //! Cost: 40 bytes to every rank, at the start of the message with the part sizes.
 
-use super::super::block::{KeyedCombine, KeyedForm};
+use super::super::block::{KeyedCombine, KeyedSchema};
 use super::super::columns::KeyKind;
 use crate::error::Error;
 use ripieno_plan::Op;
@@ -17,16 +17,16 @@ use ripieno_run::membership::name_ranks;
 pub(super) struct Announcement {
     pub call: u64,
     pub balanced: bool,
-    pub form: KeyedForm,
+    pub schema: KeyedSchema,
     pub merge: KeyedCombine,
     /// Encoded size of all rows of this rank, including the rows that stay here; 0 without rows.
     pub size_bytes: u64,
 }
 
-/// The form of the rows, equal on all ranks.
+/// The schema of the rows, equal on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AgreedForm {
-    pub form: KeyedForm,
+pub(super) struct AgreedSchema {
+    pub schema: KeyedSchema,
     pub merge: KeyedCombine,
     /// Encoded size of all rows of all ranks.
     pub size_bytes: u64,
@@ -37,7 +37,7 @@ impl Announcement {
     pub const BYTES: usize = 40;
 
     pub fn words(&self) -> [u64; Self::BYTES / 8] {
-        let KeyedForm { keys, element, width, combine, label } = self.form;
+        let KeyedSchema { keys, element, width, combine, label } = self.schema;
         let [keys, element, balanced] = [keys as u8, element as u8, u8::from(self.balanced)];
         let kinds = [keys, element, encode(combine), encode(self.merge), balanced, 0, 0, 0];
         [self.call, u64::from_le_bytes(kinds), width as u64, label, self.size_bytes]
@@ -47,31 +47,31 @@ impl Announcement {
     pub fn read(words: [u64; Self::BYTES / 8]) -> Option<Announcement> {
         let [call, kinds, width, label, size_bytes] = words;
         let [keys, element, combine, merge, balanced, 0, 0, 0] = kinds.to_le_bytes() else { return None };
-        let form = KeyedForm {
+        let schema = KeyedSchema {
             keys: *[KeyKind::Int64, KeyKind::Strings].get(keys as usize)?,
             element: *Element::ALL.get(element as usize)?,
             width: usize::try_from(width).ok()?,
             combine: decode(combine)?,
             label,
         };
-        form.check_width().ok()?;
+        schema.check_width().ok()?;
         let balanced = [false, true].get(balanced as usize).copied()?;
-        Some(Announcement { call, balanced, form, merge: decode(merge)?, size_bytes })
+        Some(Announcement { call, balanced, schema, merge: decode(merge)?, size_bytes })
     }
 
-    /// Return the fields that must be equal on all ranks. A rank without rows has no form to compare.
-    fn compared(&self) -> (u64, bool, Option<(KeyedForm, KeyedCombine)>) {
-        (self.call, self.balanced, (self.size_bytes > 0).then_some((self.form, self.merge)))
+    /// Return the fields that must be equal on all ranks. A rank without rows has no schema to compare.
+    fn compared(&self) -> (u64, bool, Option<(KeyedSchema, KeyedCombine)>) {
+        (self.call, self.balanced, (self.size_bytes > 0).then_some((self.schema, self.merge)))
     }
 }
 
-impl AgreedForm {
-    /// Derive the agreed form from all announcements, ordered by rank. If no rank has rows, rank 0 determines the form.
-    pub fn of(announced: &[Announcement]) -> Result<AgreedForm, Error> {
+impl AgreedSchema {
+    /// Derive the agreed schema from all announcements, ordered by rank. If no rank has rows, that of rank 0 applies.
+    pub fn of(announced: &[Announcement]) -> Result<AgreedSchema, Error> {
         let first = announced.iter().find(|announced| announced.size_bytes > 0).unwrap_or(&announced[0]);
         let matches = |announced: &&Announcement| {
             (announced.call, announced.balanced) == (first.call, first.balanced)
-                && announced.compared().2.is_none_or(|rows| rows == (first.form, first.merge))
+                && announced.compared().2.is_none_or(|rows| rows == (first.schema, first.merge))
         };
         if !announced.iter().all(|announced| matches(&announced)) {
             return Err(Error::RowsDiffer { description: describe(announced) });
@@ -81,7 +81,7 @@ impl AgreedForm {
             .iter()
             .try_fold(0, sum)
             .ok_or_else(|| Error::Malformed { cause: "the announced sizes of all ranks overflow".to_string() })?;
-        Ok(AgreedForm { form: first.form, merge: first.merge, size_bytes })
+        Ok(AgreedSchema { schema: first.schema, merge: first.merge, size_bytes })
     }
 }
 
@@ -104,7 +104,7 @@ fn describe(announced: &[Announcement]) -> String {
 }
 
 fn rows(announced: &Announcement) -> String {
-    let Some((KeyedForm { keys, element, width, combine, label }, merge)) = announced.compared().2 else {
+    let Some((KeyedSchema { keys, element, width, combine, label }, merge)) = announced.compared().2 else {
         return "no rows".to_string();
     };
     let [combine, merge] = [combine, merge].map(|combine| combine.op().map_or("concat", Op::name));
@@ -127,7 +127,7 @@ fn decode(number: u8) -> Option<KeyedCombine> {
 mod tests {
     use super::*;
 
-    const FORM: KeyedForm = KeyedForm {
+    const SCHEMA: KeyedSchema = KeyedSchema {
         keys: KeyKind::Strings,
         element: Element::F32,
         width: 3,
@@ -135,13 +135,14 @@ mod tests {
         label: 9,
     };
     const ANNOUNCED: Announcement =
-        Announcement { call: 7, balanced: true, form: FORM, merge: KeyedCombine::Concat, size_bytes: 40 };
+        Announcement { call: 7, balanced: true, schema: SCHEMA, merge: KeyedCombine::Concat, size_bytes: 40 };
 
     #[test]
     fn announcements_round_trip_and_invalid_ones_are_rejected() {
         let ops = Op::ALL.into_iter().map(KeyedCombine::Op).chain([KeyedCombine::Concat]);
         for (combine, balanced) in ops.flat_map(|combine| [(combine, false), (combine, true)]) {
-            let announced = Announcement { balanced, merge: combine, form: KeyedForm { combine, ..FORM }, ..ANNOUNCED };
+            let announced =
+                Announcement { balanced, merge: combine, schema: KeyedSchema { combine, ..SCHEMA }, ..ANNOUNCED };
             assert_eq!(Announcement::read(announced.words()), Some(announced));
         }
         for byte in 0..8 {
@@ -156,34 +157,34 @@ mod tests {
 
     #[test]
     fn ranks_without_rows_adopt_the_form_of_the_others_or_of_rank_0() {
-        let other = KeyedForm { keys: KeyKind::Int64, width: 1, label: 0, ..FORM };
-        let none = Announcement { form: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0, ..ANNOUNCED };
-        let agreed = AgreedForm { form: FORM, merge: KeyedCombine::Concat, size_bytes: 80 };
-        assert_eq!(AgreedForm::of(&[none, ANNOUNCED, none, ANNOUNCED]), Ok(agreed));
+        let other = KeyedSchema { keys: KeyKind::Int64, width: 1, label: 0, ..SCHEMA };
+        let none = Announcement { schema: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0, ..ANNOUNCED };
+        let agreed = AgreedSchema { schema: SCHEMA, merge: KeyedCombine::Concat, size_bytes: 80 };
+        assert_eq!(AgreedSchema::of(&[none, ANNOUNCED, none, ANNOUNCED]), Ok(agreed));
         let nothing = Announcement { size_bytes: 0, ..ANNOUNCED };
-        let agreed = AgreedForm { form: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0 };
-        assert_eq!(AgreedForm::of(&[none, nothing]), Ok(agreed));
+        let agreed = AgreedSchema { schema: other, merge: KeyedCombine::Op(Op::Sum), size_bytes: 0 };
+        assert_eq!(AgreedSchema::of(&[none, nothing]), Ok(agreed));
     }
 
     #[test]
     fn ranks_that_differ_are_reported_with_their_values() {
-        let with = |form| Announcement { form, ..ANNOUNCED };
+        let with = |schema| Announcement { schema, ..ANNOUNCED };
         let cases = [
             (
-                with(KeyedForm { keys: KeyKind::Int64, ..FORM }),
+                with(KeyedSchema { keys: KeyKind::Int64, ..SCHEMA }),
                 "int64 keys, rows of float32 × 3, max, merged by concat",
             ),
-            (with(KeyedForm { element: Element::I8, ..FORM }), "rows of int8 × 3"),
-            (with(KeyedForm { width: 4, ..FORM }), "float32 × 4"),
-            (with(KeyedForm { combine: KeyedCombine::Concat, ..FORM }), "concat, merged by concat"),
-            (with(KeyedForm { label: 8, ..FORM }), "label 8"),
+            (with(KeyedSchema { element: Element::I8, ..SCHEMA }), "rows of int8 × 3"),
+            (with(KeyedSchema { width: 4, ..SCHEMA }), "float32 × 4"),
+            (with(KeyedSchema { combine: KeyedCombine::Concat, ..SCHEMA }), "concat, merged by concat"),
+            (with(KeyedSchema { label: 8, ..SCHEMA }), "label 8"),
             (Announcement { merge: KeyedCombine::Op(Op::Sum), ..ANNOUNCED }, "merged by sum"),
             (Announcement { balanced: false, ..ANNOUNCED }, "label 9"),
             (Announcement { call: 8, ..ANNOUNCED }, "call #0000000000000008 of string keys"),
             (Announcement { call: 8, size_bytes: 0, ..ANNOUNCED }, "call #0000000000000008 of no rows"),
         ];
         for (other, named) in cases {
-            let Err(Error::RowsDiffer { description }) = AgreedForm::of(&[ANNOUNCED, ANNOUNCED, other, ANNOUNCED])
+            let Err(Error::RowsDiffer { description }) = AgreedSchema::of(&[ANNOUNCED, ANNOUNCED, other, ANNOUNCED])
             else {
                 panic!("{other:?}")
             };
@@ -196,6 +197,6 @@ mod tests {
     #[test]
     fn announced_sizes_that_overflow_are_rejected() {
         let all = Announcement { size_bytes: u64::MAX, ..ANNOUNCED };
-        assert!(matches!(AgreedForm::of(&[all, ANNOUNCED]), Err(Error::Malformed { .. })));
+        assert!(matches!(AgreedSchema::of(&[all, ANNOUNCED]), Err(Error::Malformed { .. })));
     }
 }

@@ -3,26 +3,26 @@
 //! Rows are sent in their held type, so partial sums of short floats are sent as float64. Integers have their memory
 //! representation. For strings, the lengths come first, 4 bytes each, then the bytes of all strings.
 
-use super::super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedForm, PartSize};
+use super::super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedSchema, PartSize};
 use super::super::columns::{KeyKind, OwnedKeys};
 use crate::error::{Error, argument};
 
 /// Encoded size of the length of a string.
 const LENGTH_BYTES: u64 = 4;
 
-/// Return the encoded size of a block; `None` if no block of this form can have this size.
-pub(super) fn encoded_bytes(form: &KeyedForm, size: PartSize) -> Option<u64> {
+/// Return the encoded size of a block; `None` if no block of this schema can have this size.
+pub(super) fn encoded_bytes(schema: &KeyedSchema, size: PartSize) -> Option<u64> {
     let PartSize { keys, key_bytes, rows } = size;
-    let key_bytes = match form.keys {
+    let key_bytes = match schema.keys {
         KeyKind::Int64 => keys.checked_mul(8).filter(|&bytes| bytes == key_bytes)?,
         KeyKind::Strings => keys.checked_mul(LENGTH_BYTES)?.checked_add(key_bytes)?,
     };
-    let count_bytes = match form.combine {
+    let count_bytes = match schema.combine {
         KeyedCombine::Op(_) => (rows == keys).then_some(0)?,
         KeyedCombine::Concat => (rows >= keys).then_some(keys.checked_mul(8)?)?,
     };
     let is_consistent = keys > 0 || key_bytes == 0 && rows == 0;
-    let row_bytes = rows.checked_mul(form.held_row_bytes() as u64)?;
+    let row_bytes = rows.checked_mul(schema.held_row_bytes() as u64)?;
     is_consistent.then_some(key_bytes.checked_add(count_bytes)?.checked_add(row_bytes)?)
 }
 
@@ -63,9 +63,9 @@ pub(super) struct ReceivedBlock<'a> {
 impl<'a> ReceivedBlock<'a> {
     /// Decode a block of this size from the front of `bytes`, which must be long enough. The error describes the
     /// invalid block.
-    pub fn read(form: &KeyedForm, size: &PartSize, bytes: &mut &'a [u8]) -> Result<ReceivedBlock<'a>, String> {
+    pub fn read(schema: &KeyedSchema, size: &PartSize, bytes: &mut &'a [u8]) -> Result<ReceivedBlock<'a>, String> {
         let mut take = |length: u64| bytes.split_off(..length as usize).expect("sizes were added up");
-        let keys = match form.keys {
+        let keys = match schema.keys {
             KeyKind::Int64 => OwnedKeys::Int64(read_numbers(take(size.key_bytes), i64::from_ne_bytes)),
             KeyKind::Strings => {
                 let lengths = read_numbers(take(size.keys * LENGTH_BYTES), u32::from_ne_bytes);
@@ -82,14 +82,14 @@ impl<'a> ReceivedBlock<'a> {
             }
         };
         let counts =
-            (form.combine == KeyedCombine::Concat).then(|| read_numbers(take(size.keys * 8), u64::from_ne_bytes));
+            (schema.combine == KeyedCombine::Concat).then(|| read_numbers(take(size.keys * 8), u64::from_ne_bytes));
         if let Some(counts) = &counts {
             let rows = counts.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
             if rows != Some(size.rows) || counts.contains(&0) {
                 return Err(format!("counts that do not add up to the {} announced rows", size.rows));
             }
         }
-        Ok(ReceivedBlock { keys, counts, values: take(size.rows * form.held_row_bytes() as u64) })
+        Ok(ReceivedBlock { keys, counts, values: take(size.rows * schema.held_row_bytes() as u64) })
     }
 
     pub fn view(&self) -> BlockView<'_> {
@@ -107,8 +107,13 @@ mod tests {
     use super::*;
     use crate::{Element, Op};
 
-    const STRINGS: KeyedForm =
-        KeyedForm { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: KeyedCombine::Concat, label: 0 };
+    const STRINGS: KeyedSchema = KeyedSchema {
+        keys: KeyKind::Strings,
+        element: Element::I16,
+        width: 3,
+        combine: KeyedCombine::Concat,
+        label: 0,
+    };
 
     fn block() -> KeyedBlock {
         let keys = OwnedKeys::Strings { offsets: vec![0, 2, 2, 7], data: b"abcdefg".to_vec() };
@@ -150,7 +155,7 @@ mod tests {
 
     #[test]
     fn integers_are_written_at_any_alignment() {
-        let form = KeyedForm {
+        let schema = KeyedSchema {
             keys: KeyKind::Int64,
             element: Element::U8,
             width: 1,
@@ -161,7 +166,7 @@ mod tests {
         let block = KeyedBlock { keys: OwnedKeys::Int64(vec![i64::MIN, 7]), counts: None, values: vec![3, 4] };
         let mut bytes = [0; 1 + 18];
         write(&block, &mut bytes[1..]).unwrap();
-        let arrived = ReceivedBlock::read(&form, &size, &mut &bytes[1..]).unwrap();
+        let arrived = ReceivedBlock::read(&schema, &size, &mut &bytes[1..]).unwrap();
         assert_eq!((arrived.keys, arrived.values), (block.keys, &[3, 4][..]));
     }
 }

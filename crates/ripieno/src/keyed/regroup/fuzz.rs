@@ -1,8 +1,8 @@
 //! Fuzz targets for damaged blocks and announcements of a peer: decoding rejects them or returns valid data.
 
-use super::super::block::{KeyedCombine, KeyedForm, PartSize};
+use super::super::block::{KeyedCombine, KeyedSchema, PartSize};
 use super::super::columns::KeyKind;
-use super::agreement::{AgreedForm, Announcement};
+use super::agreement::{AgreedSchema, Announcement};
 use super::encoding::{ReceivedBlock, encoded_bytes};
 use crate::{Element, Op};
 use ripieno_fuzz::{Fuzz, FuzzAllocator};
@@ -10,10 +10,16 @@ use ripieno_fuzz::{Fuzz, FuzzAllocator};
 #[global_allocator]
 static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
-const FORMS: [KeyedForm; 3] = [
-    KeyedForm { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: KeyedCombine::Concat, label: 0 },
-    KeyedForm { keys: KeyKind::Strings, element: Element::F64, width: 1, combine: KeyedCombine::Op(Op::Sum), label: 0 },
-    KeyedForm { keys: KeyKind::Int64, element: Element::U8, width: 2, combine: KeyedCombine::Concat, label: 9 },
+const SCHEMAS: [KeyedSchema; 3] = [
+    KeyedSchema { keys: KeyKind::Strings, element: Element::I16, width: 3, combine: KeyedCombine::Concat, label: 0 },
+    KeyedSchema {
+        keys: KeyKind::Strings,
+        element: Element::F64,
+        width: 1,
+        combine: KeyedCombine::Op(Op::Sum),
+        label: 0,
+    },
+    KeyedSchema { keys: KeyKind::Int64, element: Element::U8, width: 2, combine: KeyedCombine::Concat, label: 9 },
 ];
 
 /// Split `bytes` into `N` words and the rest.
@@ -37,11 +43,11 @@ fn damaged_blocks_are_rejected_or_decoded() {
     Fuzz::new("regroup-block", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
         let Some(([keys, key_bytes, rows], block)) = split::<3>(bytes) else { return vec![] };
         let size = PartSize { keys, key_bytes, rows };
-        let outcome = FORMS.map(|form| {
+        let outcome = SCHEMAS.map(|schema| {
             // Like a regroup, decode only if the buffer has the announced size.
-            let length = encoded_bytes(&form, size)?;
+            let length = encoded_bytes(&schema, size)?;
             let mut block = usize::try_from(length).ok().and_then(|length| block.get(..length))?;
-            let read = ReceivedBlock::read(&form, &size, &mut block).map(|arrived| {
+            let read = ReceivedBlock::read(&schema, &size, &mut block).map(|arrived| {
                 let view = arrived.view();
                 (view.keys.len(), view.values.len())
             });
@@ -54,13 +60,13 @@ fn damaged_blocks_are_rejected_or_decoded() {
 #[test]
 fn damaged_announcements_are_rejected_or_decoded() {
     let announced =
-        Announcement { call: 7, balanced: true, form: FORMS[0], merge: KeyedCombine::Op(Op::Max), size_bytes: 40 };
+        Announcement { call: 7, balanced: true, schema: SCHEMAS[0], merge: KeyedCombine::Op(Op::Max), size_bytes: 40 };
     let bytes = |announced: Announcement| announced.words().map(u64::to_le_bytes).concat();
-    let valid = [announced, Announcement { size_bytes: 0, form: FORMS[2], ..announced }].map(bytes);
+    let valid = [announced, Announcement { size_bytes: 0, schema: SCHEMAS[2], ..announced }].map(bytes);
     Fuzz::new("announcement", env!("CARGO_MANIFEST_DIR"), valid).run(|bytes| {
         let (words, _) = split(bytes)?;
         let read = Announcement::read(words)?;
         assert_eq!(read.words(), words, "an announcement has one encoding");
-        Some(AgreedForm::of(&[announced, read]).map(|_| ()).map_err(|error| error.to_string().len().min(90)))
+        Some(AgreedSchema::of(&[announced, read]).map(|_| ()).map_err(|error| error.to_string().len().min(90)))
     });
 }

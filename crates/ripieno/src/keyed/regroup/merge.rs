@@ -1,6 +1,6 @@
 //! Merging: combines the pieces of each part from all ranks into one block, once a wave has arrived.
 
-use super::super::block::{KeyedBlock, KeyedForm, PartSize};
+use super::super::block::{KeyedBlock, KeyedSchema, PartSize};
 use super::super::part::{KeyedPart, PartScratch};
 use super::encoding::{ReceivedBlock, encoded_bytes};
 use super::wave::Wave;
@@ -36,8 +36,8 @@ impl Regrouping<'_> {
     pub fn merge(&mut self, mut wave: Wave, on_block: &mut OnBlock<'_>) -> Result<(), Error> {
         let started = Instant::now();
         let rank = self.comm.rank();
-        let form = *self.parts.form();
-        let merged_form = self.regrouped.form;
+        let schema = *self.parts.schema();
+        let merged_form = self.regrouped.schema;
         let own = self.sizes.waves.parts(rank, wave.number);
         let mut blocks = vec![KeyedBlock::none(&merged_form); own.len()];
         let mut received = wave.blocks();
@@ -54,13 +54,13 @@ impl Regrouping<'_> {
                     pieces.push(RankPiece::Own(self.parts.take_held(part)?));
                     continue;
                 }
-                let length = encoded_bytes(&form, size).expect("sizes have been checked");
+                let length = encoded_bytes(&schema, size).expect("sizes have been checked");
                 let bytes = received.split_off(..length as usize).expect("sizes were added up");
                 pieces.push(RankPiece::Received { from, size, bytes });
             }
             all.push(PartPieces { pieces, into });
         }
-        merge_all(all, &form, &merged_form, &Threads::new(self.options.threads.get()))?;
+        merge_all(all, &schema, &merged_form, &Threads::new(self.options.threads.get()))?;
         drop(wave);
         self.regrouped.merge += started.elapsed();
 
@@ -81,8 +81,8 @@ const MERGING_OPERATIONS: usize = 1000;
 /// Merge parts, each on any free thread.
 fn merge_all(
     all: Vec<PartPieces<'_>>,
-    form: &KeyedForm,
-    merged_form: &KeyedForm,
+    schema: &KeyedSchema,
+    merged_form: &KeyedSchema,
     threads: &Threads,
 ) -> Result<(), Error> {
     let rows: u64 = all.iter().flat_map(|parts| &parts.pieces).map(RankPiece::row_count).sum();
@@ -90,24 +90,24 @@ fn merge_all(
     let mut outcomes: Vec<_> = all.iter().map(|_| Ok(())).collect();
     let parts = all.into_iter().zip(&mut outcomes).collect();
     threads.for_each(parts, operations, PartScratch::default, |scratch, (PartPieces { pieces, into }, outcome)| {
-        *outcome = merged(pieces, form, merged_form, scratch).map(|block| *into = block);
+        *outcome = merged(pieces, schema, merged_form, scratch).map(|block| *into = block);
     });
     outcomes.into_iter().collect()
 }
 
-/// Merge the pieces into one block, in the order of the ranks, rounded to the type of its form.
+/// Merge the pieces into one block, in the order of the ranks, rounded to the type of its schema.
 fn merged(
     mut pieces: Vec<RankPiece<'_>>,
-    form: &KeyedForm,
-    merged_form: &KeyedForm,
+    schema: &KeyedSchema,
+    merged_form: &KeyedSchema,
     scratch: &mut PartScratch,
 ) -> Result<KeyedBlock, Error> {
-    let held = form.held_element();
+    let held = schema.held_element();
     // A single piece from this rank needs no merge.
-    if let ([RankPiece::Own(_)], true) = (&pieces[..], form == merged_form)
+    if let ([RankPiece::Own(_)], true) = (&pieces[..], schema == merged_form)
         && let Some(RankPiece::Own(block)) = pieces.pop()
     {
-        return Ok(block.converted(held, form.element));
+        return Ok(block.converted(held, schema.element));
     }
     let mut part = KeyedPart::new(merged_form, merged_form.reduction()?);
     for piece in &pieces {
@@ -116,7 +116,7 @@ fn merged(
             RankPiece::Own(block) => block.view(),
             RankPiece::Received { from, size, bytes } => {
                 let malformed = |cause| Error::Malformed { cause: format!("rank {from} sent {cause}") };
-                arrived = ReceivedBlock::read(form, size, &mut &**bytes).map_err(malformed)?;
+                arrived = ReceivedBlock::read(schema, size, &mut &**bytes).map_err(malformed)?;
                 arrived.view()
             }
         };

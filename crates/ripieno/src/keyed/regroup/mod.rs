@@ -23,7 +23,7 @@ mod wave;
 pub use options::{Regroup, Regrouped};
 
 use super::aggregation::Aggregation;
-use super::block::{KeyedBlock, KeyedForm};
+use super::block::{KeyedBlock, KeyedSchema};
 use super::parts::Parts;
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
@@ -33,8 +33,8 @@ use sizes::RegroupSizes;
 use std::time::{Duration, Instant};
 use wave::WaveExchanges;
 
-/// Callback that receives blocks with complete keys, and their form.
-pub(super) type OnBlock<'a> = dyn FnMut(&KeyedForm, KeyedBlock) -> Result<(), Error> + 'a;
+/// Callback that receives blocks with complete keys, and their schema.
+pub(super) type OnBlock<'a> = dyn FnMut(&KeyedSchema, KeyedBlock) -> Result<(), Error> + 'a;
 
 /// A regroup in progress.
 struct Regrouping<'a> {
@@ -53,27 +53,27 @@ impl Communicator {
     ///
     /// Within a block, keys are in order of first appearance, one rank after the other. The result is bitwise identical
     /// in every run, for every wave size and number of threads. Every rank must call this function, with data of one
-    /// form and the same options. A rank without rows adopts form and merge of the other ranks. `on_block` must not
+    /// schema and the same options. A rank without rows adopts schema and merge of the other ranks. `on_block` must not
     /// call a collective of this communicator.
     ///
     /// # Errors
-    /// [`Error::Argument`] and [`Error::Unsupported`] if options or form are invalid; nothing is sent. Every rank gets
-    /// [`Error::RowsDiffer`] if the forms of the rows differ, or if ranks differ in `call`, `merge` or `balanced`; no
-    /// row is sent. If a rank makes another call or uses other transport options, all get
+    /// [`Error::Argument`] and [`Error::Unsupported`] if options or schema are invalid; nothing is sent. Every rank
+    /// gets [`Error::RowsDiffer`] if the schemas differ, or if ranks differ in `call`, `merge` or `balanced`; no row is
+    /// sent. If a rank makes another call or uses other transport options, all get
     /// [`JobFailure::Mismatch`](crate::JobFailure::Mismatch). An error on one rank only (in `on_block`, spilling or
     /// memory) ends the job.
     pub fn regroup(
         &self,
         rows: Aggregation,
         options: &Regroup,
-        on_block: &mut dyn FnMut(&KeyedForm, KeyedBlock) -> Result<(), Error>,
+        on_block: &mut dyn FnMut(&KeyedSchema, KeyedBlock) -> Result<(), Error>,
     ) -> Result<Regrouped, Error> {
-        let (form, rank_count) = (*rows.form(), rows.owners.rank_count);
+        let (schema, rank_count) = (*rows.schema(), rows.owners.rank_count);
         if rank_count != self.world_size() {
             let expected = format!("{}, the number of ranks of this communicator", self.world_size());
             return Err(argument("ranks of the aggregation", rank_count, &expected));
         }
-        KeyedForm { combine: options.merge, ..form }.reduction()?;
+        KeyedSchema { combine: options.merge, ..schema }.reduction()?;
         let result = regroup(self, rows, options, on_block);
         if let Err(error) = &result
             && !matches!(error, Error::Failed(_) | Error::Interrupted | Error::Closed | Error::RowsDiffer { .. })
@@ -99,7 +99,7 @@ fn regroup(
     let exchanges = WaveExchanges::new(comm, &parts, &sizes, options.eager_bytes);
     let (waves, spilled_bytes) = (sizes.waves.count(), parts.spilled_bytes());
     let regrouped = Regrouped {
-        form: KeyedForm { combine: agreed.merge, ..agreed.form },
+        schema: KeyedSchema { combine: agreed.merge, ..agreed.schema },
         waves,
         spilled_bytes,
         sealing,

@@ -1,6 +1,6 @@
 //! Options and result of a regroup.
 
-use super::super::block::{KeyedCombine, KeyedForm};
+use super::super::block::{KeyedCombine, KeyedSchema};
 use crate::communicator::Communicator;
 use crate::elements::ElementShape;
 use crate::error::Error;
@@ -77,8 +77,8 @@ impl Regroup {
 /// Result and statistics of a regroup at this rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regrouped {
-    /// The form of the merged rows at this rank.
-    pub form: KeyedForm,
+    /// The schema of the merged rows at this rank.
+    pub schema: KeyedSchema,
     /// Number of waves, sent one after the other.
     pub waves: usize,
     /// Number of rows of this rank before the exchange.

@@ -1,8 +1,8 @@
 //! Exchange of part sizes, from which ranks derive owners and waves. The same message carries the announcements.
 
-use super::super::block::{KeyedForm, PartSize};
+use super::super::block::{KeyedSchema, PartSize};
 use super::super::parts::Parts;
-use super::agreement::{AgreedForm, Announcement};
+use super::agreement::{AgreedSchema, Announcement};
 use super::encoding::encoded_bytes;
 use super::options::{Regroup, Steps};
 use crate::agree::{all_words, combined_words, words};
@@ -33,7 +33,7 @@ struct OwnedParts {
 
 impl RegroupSizes {
     /// Send the sizes of `parts` to their owners, preceded by this rank's announcement. Ranks without rows adopt the
-    /// form of the other ranks.
+    /// schema of the other ranks.
     ///
     /// If one wave suffices and owners do not depend on sizes, no further exchange follows. Otherwise, an allgather
     /// sends the size of each part to all ranks.
@@ -42,22 +42,22 @@ impl RegroupSizes {
         parts: &mut Parts,
         steps: &mut Steps,
         options: &Regroup,
-    ) -> Result<(RegroupSizes, AgreedForm), Error> {
+    ) -> Result<(RegroupSizes, AgreedSchema), Error> {
         let (part_count, p) = (parts.part_count(), comm.world_size());
         let sizes: Vec<PartSize> = (0..part_count).map(|part| parts.size(part)).collect();
         let bytes: Vec<u64> = sizes
             .iter()
-            .map(|&size| encoded_bytes(parts.form(), size).expect("parts in memory have an encoded size"))
+            .map(|&size| encoded_bytes(parts.schema(), size).expect("parts in memory have an encoded size"))
             .collect();
         let Regroup { call, balanced, merge, .. } = *options;
-        let announced = Announcement { call, balanced, form: *parts.form(), merge, size_bytes: bytes.iter().sum() };
+        let announced = Announcement { call, balanced, schema: *parts.schema(), merge, size_bytes: bytes.iter().sum() };
         let mut owners = hashed_owners(part_count, p);
         let (mut owned, all_announced) = OwnedParts::exchange(comm, &sizes, &announced.words(), steps, &owners)?;
-        let agreed = AgreedForm::of(&announcements(&all_announced)?)?;
+        let agreed = AgreedSchema::of(&announcements(&all_announced)?)?;
         if announced.size_bytes == 0 {
-            parts.adopt(agreed.form);
+            parts.adopt(agreed.schema);
         }
-        let own_bytes = owned.bytes(&agreed.form)?;
+        let own_bytes = owned.bytes(&agreed.schema)?;
         let most_bytes = agreed.size_bytes;
         if !balanced && most_bytes <= options.wave_bytes_of(most_bytes) {
             // For parts of other owners, this rank only needs the size of its own rows.
@@ -73,7 +73,7 @@ impl RegroupSizes {
         if balanced {
             owners = balanced_owners(&part_bytes, p);
             (owned, _) = OwnedParts::exchange(comm, &sizes, &[], steps, &owners)?;
-            let mut announced = owned.parts.iter().zip(owned.bytes(&agreed.form)?);
+            let mut announced = owned.parts.iter().zip(owned.bytes(&agreed.schema)?);
             if let Some((part, _)) = announced.find(|&(&part, bytes)| part_bytes[part] != bytes) {
                 return Err(Error::Malformed { cause: format!("ranks announced part {part} with two sizes") });
             }
@@ -173,11 +173,11 @@ impl OwnedParts {
     }
 
     /// Return the size of each part, summed over all ranks. Fails if the total exceeds the address space.
-    fn bytes(&self, form: &KeyedForm) -> Result<Vec<u64>, Error> {
+    fn bytes(&self, schema: &KeyedSchema) -> Result<Vec<u64>, Error> {
         let (mut part_bytes, mut total_bytes) = (vec![0; self.parts.len()], 0u64);
         for (rank, sizes) in self.sizes.iter().enumerate() {
             for ((&size, sum), part) in sizes.iter().zip(&mut part_bytes).zip(&self.parts) {
-                let bytes = encoded_bytes(form, size);
+                let bytes = encoded_bytes(schema, size);
                 let total = bytes.and_then(|bytes| total_bytes.checked_add(bytes));
                 let (Some(bytes), Some(total)) = (bytes, total.filter(|&total| isize::try_from(total).is_ok())) else {
                     let PartSize { keys, key_bytes, rows } = size;
@@ -202,7 +202,7 @@ mod tests {
     use ripieno_kernels::Threads;
     use ripieno_net::ThreadFabric;
 
-    const FORM: KeyedForm = KeyedForm {
+    const SCHEMA: KeyedSchema = KeyedSchema {
         keys: KeyKind::Int64,
         element: Element::F64,
         width: 1,
@@ -210,20 +210,20 @@ mod tests {
         label: 0,
     };
 
-    fn no_rows(form: KeyedForm) -> Aggregation {
-        Aggregation::new(form, 2, None).unwrap()
+    fn no_rows(schema: KeyedSchema) -> Aggregation {
+        Aggregation::new(schema, 2, None).unwrap()
     }
 
     /// Run a regroup in which rank 1 announces false sizes: `sizes[i]` for all its parts in exchange `i`. Return the
     /// results of both ranks.
-    fn regroup_with_false_sizes(form: KeyedForm, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
+    fn regroup_with_false_sizes(schema: KeyedSchema, options: &Regroup, sizes: &[PartSize]) -> [Result<(), Error>; 2] {
         let fabrics = ThreadFabric::group(2).unwrap();
         let false_size = |comm: &Communicator| {
-            let parts = no_rows(form).seal(&Threads::new(1)).unwrap();
+            let parts = no_rows(schema).seal(&Threads::new(1)).unwrap();
             let none = vec![0; parts.part_count()];
             let mut steps = Steps::new(none.len(), options);
             let Regroup { call, balanced, merge, .. } = *options;
-            let sent = Announcement { call, balanced, form, merge, size_bytes: 1 }.words();
+            let sent = Announcement { call, balanced, schema, merge, size_bytes: 1 }.words();
             for (turn, &size) in sizes.iter().enumerate() {
                 let owners = if turn == 0 { hashed_owners(none.len(), 2) } else { balanced_owners(&none, 2) };
                 let prefix = if turn == 0 { &sent[..] } else { &[] };
@@ -239,28 +239,28 @@ mod tests {
             let mut ranks = ranks.into_iter();
             let (correct_rank, faulty_rank) = (ranks.next().unwrap(), ranks.next().unwrap());
             let faulty_rank = scope.spawn(move || false_size(&faulty_rank));
-            let outcome = correct_rank.regroup(no_rows(form), options, &mut |_, _| Ok(())).map(drop);
+            let outcome = correct_rank.regroup(no_rows(schema), options, &mut |_, _| Ok(())).map(drop);
             [outcome, faulty_rank.join().unwrap()]
         })
     }
 
     #[test]
     fn impossible_sizes_end_the_job() {
-        let concat = KeyedForm { combine: KeyedCombine::Concat, ..FORM };
-        let strings = KeyedForm { keys: KeyKind::Strings, ..FORM };
+        let concat = KeyedSchema { combine: KeyedCombine::Concat, ..SCHEMA };
+        let strings = KeyedSchema { keys: KeyKind::Strings, ..SCHEMA };
         let size = |keys, key_bytes, rows| PartSize { keys, key_bytes, rows };
         let cases = [
-            (FORM, size(1, 7, 1), "1 keys of 7 bytes with 1 rows"),
-            (FORM, size(2, 16, 3), "2 keys of 16 bytes with 3 rows"),
-            (FORM, size(1 << 61, 1 << 63, 1 << 61), "keys"),
-            (FORM, size(1 << 57, 1 << 60, 1 << 57), "keys"),
+            (SCHEMA, size(1, 7, 1), "1 keys of 7 bytes with 1 rows"),
+            (SCHEMA, size(2, 16, 3), "2 keys of 16 bytes with 3 rows"),
+            (SCHEMA, size(1 << 61, 1 << 63, 1 << 61), "keys"),
+            (SCHEMA, size(1 << 57, 1 << 60, 1 << 57), "keys"),
             (concat, size(3, 24, 2), "3 keys of 24 bytes with 2 rows"),
             (concat, size(1, 8, u64::MAX), "rows"),
             (strings, size(0, 5, 0), "0 keys of 5 bytes with 0 rows"),
             (strings, size(u64::MAX, 5, u64::MAX), "keys"),
         ];
-        for (form, false_size, text) in cases {
-            let [outcome, after] = regroup_with_false_sizes(form, &Regroup::new(form.combine), &[false_size]);
+        for (schema, false_size, text) in cases {
+            let [outcome, after] = regroup_with_false_sizes(schema, &Regroup::new(schema.combine), &[false_size]);
             let Err(Error::Malformed { cause }) = outcome else { panic!("{outcome:?}") };
             assert!(cause.starts_with("rank 1 announced") && cause.contains(text), "{cause}");
             assert!(matches!(after, Err(Error::Failed(JobFailure::RankFailed { rank: 0, .. }))), "{after:?}");
@@ -269,9 +269,9 @@ mod tests {
 
     #[test]
     fn different_sizes_for_different_owners_end_the_job() {
-        let options = Regroup { balanced: true, ..Regroup::new(FORM.combine) };
+        let options = Regroup { balanced: true, ..Regroup::new(SCHEMA.combine) };
         let sizes = [PartSize::default(), PartSize { keys: 1, key_bytes: 8, rows: 1 }];
-        let [outcome, after] = regroup_with_false_sizes(FORM, &options, &sizes);
+        let [outcome, after] = regroup_with_false_sizes(SCHEMA, &options, &sizes);
         assert!(matches!(&outcome, Err(Error::Malformed { cause }) if cause.contains("two sizes")), "{outcome:?}");
         assert!(after.is_err());
     }

@@ -52,7 +52,7 @@ pub(super) struct WaveExchanges {
 impl WaveExchanges {
     pub fn new(comm: &Communicator, parts: &Parts, sizes: &RegroupSizes, eager_bytes: usize) -> WaveExchanges {
         let (rank, p) = (comm.rank(), comm.world_size());
-        let bytes = |size: PartSize| encoded_bytes(parts.form(), size).expect("sizes have been checked") as usize;
+        let bytes = |size: PartSize| encoded_bytes(parts.schema(), size).expect("sizes have been checked") as usize;
         let sent =
             |wave, to| -> usize { sizes.waves.parts(to, wave).iter().map(|&part| bytes(parts.size(part))).sum() };
         let received = |wave, from| -> usize {
@@ -92,7 +92,7 @@ impl Regrouping<'_> {
     fn pack(&mut self, peer: usize, wave: usize, mut into: &mut [u8]) -> Result<(), Error> {
         for &part in self.sizes.waves.parts(peer, wave) {
             let size = self.parts.size(part);
-            let bytes = encoded_bytes(self.parts.form(), size).expect("sizes have been checked") as usize;
+            let bytes = encoded_bytes(self.parts.schema(), size).expect("sizes have been checked") as usize;
             let place = into.split_off_mut(..bytes).expect("sizes were added up");
             if size.keys > 0 {
                 write(&self.parts.take_held(part)?, place)?;

@@ -124,7 +124,7 @@ class SparkJob(EngineJob):
     """A job with ranks in executors. A DataFrame argument of `run` becomes the `Batches` of each rank's own rows.
 
     The ranks keep these rows: a further program with the same DataFrame reads nothing again. For another DataFrame, new
-    ranks are started, and their ``comm.kept`` is empty.
+    ranks are started, and their ``comm.cache`` is empty.
 
     Parameters
     ----------

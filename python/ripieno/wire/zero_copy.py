@@ -26,7 +26,7 @@ class _IoVec(ctypes.Structure):
 
 
 @dataclass(frozen=True)
-class Borrowed:
+class ZeroCopyArray:
     """A C-contiguous array of another process. The owner waits and does not change it while this process reads.
 
     Parameters
@@ -43,7 +43,7 @@ class Borrowed:
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, array: NDArray[Any]) -> Borrowed:
+    def of(cls, array: NDArray[Any]) -> ZeroCopyArray:
         """Describe an array of this process for other processes."""
         return cls(os.getpid(), array.ctypes.data, array.shape, array.dtype)
 
@@ -75,19 +75,19 @@ class Borrowed:
         return found
 
 
-class Lendable:
-    """A dataclass whose rows receivers read in place. Its arrays may be `Borrowed`, which supports slices."""
+class ZeroCopyFields:
+    """A dataclass whose rows receivers read in place. Its arrays may be `ZeroCopyArray`, which supports slices."""
 
-    def lent(self) -> tuple[Any, ...]:
+    def field_descriptors(self) -> tuple[Any, ...]:
         """Return the field values, with large arrays as descriptors."""
         values: list[Any] = [getattr(self, field.name) for field in fields(self)]  # type: ignore[arg-type]
-        return tuple(Borrowed.of(value) if _is_readable_in_place(value) else value for value in values)
+        return tuple(ZeroCopyArray.of(value) if _is_readable_in_place(value) else value for value in values)
 
 
-def can_read(borrowed: Borrowed, content: NDArray[Any]) -> bool:
+def can_read(array: ZeroCopyArray, content: NDArray[Any]) -> bool:
     """Whether this process can read an array of another one."""
     try:
-        return np.array_equal(borrowed[:], content)
+        return np.array_equal(array[:], content)
     except SerializationError:
         return False
 
