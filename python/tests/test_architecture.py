@@ -111,6 +111,7 @@ MODULES_OF = {
         "methods",
         "domains",
         "parameters",
+        "documentation",
         "checks",
         "clock",
         "thread_model",

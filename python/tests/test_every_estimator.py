@@ -52,6 +52,14 @@ def test_the_documentation_of_a_fit_has_the_common_arguments_and_errors(estimato
     )
 
 
+@every_estimator
+def test_every_annotated_result_is_documented(estimator):
+    doc = inspect.getdoc(estimator)
+    annotated = {name for base in estimator.__mro__[:2] for name in inspect.get_annotations(base) if name.endswith("_")}
+
+    assert [name for name in annotated if not re.search(rf"^(\w+, )*{name}(, \w+)* :", doc, re.MULTILINE)] == []
+
+
 def test_a_constructor_refuses_unknown_and_extra_arguments():
     with pytest.raises(TypeError, match=r"KMeans\(\) got an unexpected keyword argument 'clusters'"):
         rp.KMeans(clusters=3)

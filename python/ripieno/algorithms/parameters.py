@@ -184,16 +184,6 @@ def check_parameters(estimator: object, declaring: type | None = None) -> None:
         each.check(getattr(estimator, name))
 
 
-def document(estimator: type) -> None:
-    """Insert the section of parameters into the documentation of an estimator, before its first other section."""
-    if "__doc__" in vars(estimator) and estimator.__doc__:
-        entries = "".join(each.entry for each in parameters_of(estimator).values())
-        doc = inspect.cleandoc(estimator.__doc__)
-        begin = re.search(r"^\w+\n-+$", doc, re.MULTILINE)
-        at = begin.start() if begin else len(doc)
-        estimator.__doc__ = f"{doc[:at]}Parameters\n----------\n{entries}\n{doc[at:]}"
-
-
 @declared
 class WorkerParameters:
     """Parameters of every estimator: where a fit runs."""

@@ -24,6 +24,7 @@ from scipy.sparse import issparse
 
 from ripieno import log
 from ripieno._types import Rows
+from ripieno.algorithms.documentation import fit_documentation
 from ripieno.algorithms.own_rows import opening, row_runs, rows_of
 from ripieno.algorithms.parameters import names_of
 from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_in, without_target
@@ -128,40 +129,8 @@ def same_call(fit: Fit) -> Fit:
             self._target_name = passed["y"]
         return self
 
-    wrapped.__doc__ = _documented(inspect.getdoc(fit) or "")
+    wrapped.__doc__ = fit_documentation(inspect.getdoc(fit) or "")
     return cast(Fit, wrapped)
-
-
-_DATA = """\
-comm : Communicator, optional
-    Ranks that make this call together, instead of newly started workers. All ranks get the model.
-rows : {"own", "shared"}, optional
-    With `comm`: "own" if each rank passes its own part of the data, concatenated in rank order; "shared" if all ranks
-    pass the same data. Default: ranks compare their data and raise an error if these differ.
-
-Returns
--------
-self
-    The estimator itself.
-"""
-_RAISES = """
-Raises
-------
-InputError
-    Invalid input or parameter. InputError is a ValueError; its message names the problem.
-CheckpointError
-    The checkpoint belongs to another fit, is in use, or cannot be written.
-CollectiveMismatch
-    The ranks of `comm` make different calls, have different parameters, or pass different data without `rows`.
-RankFailed
-    A worker died.
-"""
-
-
-def _documented(doc: str) -> str:
-    """Return the documentation of a fit with the text that all fits share, after the section of parameters."""
-    own, warns, warnings = doc.partition("\n\nWarns\n")
-    return f"{own}\n{_DATA}{_RAISES}{warns}{warnings}"
 
 
 def _agreed_call(

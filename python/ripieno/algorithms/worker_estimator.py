@@ -12,13 +12,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ripieno._types import Rows
+from ripieno.algorithms.documentation import document
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions
 from ripieno.algorithms.parameters import (
     FitParameters,
     ObservedParameters,
     WorkerParameters,
     check_parameters,
-    document,
     parameters_of,
 )
 from ripieno.algorithms.reported import MeasuredProgram, RankFacts
@@ -175,6 +175,8 @@ class WorkerEstimator(WorkerParameters, BaseEstimator):
 
 class IterativeEstimator(FitParameters, WorkerEstimator):
     """An estimator that saves its fit between iterations and can resume from the saved state."""
+
+    resumed_from_: int | None
 
     def _checkpoint_options(self) -> CheckpointOptions:
         """Return the checkpoint settings for the workers; raise InputError if they are invalid."""

@@ -79,8 +79,6 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
         Solver used.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : ALSReport
         Objective and seconds of each iteration and rank, and how factors were exchanged.
 
@@ -107,7 +105,6 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
     objective_: float
     solver_: str
     n_iter_: int
-    resumed_from_: int | None
     report_: ALSReport
 
     @reported

@@ -40,7 +40,8 @@ class ALSParameters(RandomParameters, ObservedParameters, FitParameters):
         default=10,
     )
     solver: str = parameter(
-        OneOf("auto", "cholesky", "cg"), """Method of a half step: solve the normal equations of each row exactly
+        OneOf("auto", "cholesky", "cg"),
+        """Method of a half step: solve the normal equations of each row exactly
         (cholesky), or by three steps of conjugate
         gradients (cg). "auto" uses "cg" for implicit ratings with a rank of at least 16.
 

@@ -37,14 +37,10 @@ class FruchtermanReingold(LayoutParameters, VertexEstimator, ObservedEstimator):
     ----------
     positions_ : ndarray of shape (n, dim), float64
         Positions of the vertices, not scaled.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     approximation_ : {"exact", "barnes-hut"}
         Method that computed the repulsion.
     n_iter_ : int
         Number of iterations.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : RunReport
         Change, approximation and seconds per iteration and rank.
 

@@ -62,15 +62,6 @@ class KMeans(
         Relative excess of the sample's inertia over exact assignment; 0 for exact assignment.
     n_iter_ : int
         Number of iterations of the kept run.
-    resumed_from_ : int or None
-        Number of completed iterations of a run at which the fit resumed from a checkpoint; None if it did not resume.
-    n_features_in_ : int
-        Number of columns of the input.
-    first_column_ : int or None
-        Index of the first column in libsvm text, 0 or 1; None for other input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them: frames, CSV with a header, and Parquet. Later input must have the
-        same names.
     report_ : KMeansReport
         Inertia and seconds per iteration and rank, cluster sizes, and the rows nearest to the largest clusters.
 
@@ -106,7 +97,6 @@ class KMeans(
     assignment_recall_: float
     inertia_gap_: float
     n_iter_: int
-    resumed_from_: int | None
     n_features_in_: int
     first_column_: int | None
     feature_names_in_: NDArray[Any]

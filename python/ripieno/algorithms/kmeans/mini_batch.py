@@ -43,17 +43,6 @@ class MiniBatchKMeans(MiniBatchParameters, KMeans):
         Number of passes over all rows that `fit` has begun.
     n_steps_ : int
         Number of batches so far.
-    report_ : PlainReport
-        Time breakdown of each rank in `fit`; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed batches at which the last fit resumed, after a worker failure or from `checkpoint`; None if
-        it did not resume.
-    n_features_in_ : int
-        Number of columns of the input.
-    first_column_ : int or None
-        Index of the first column in libsvm text, 0 or 1; None for other input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
 
     Notes
     -----

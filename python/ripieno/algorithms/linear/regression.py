@@ -213,10 +213,6 @@ class LinearRegression(LeastSquares):
         Singular values of the centered columns.
     solver_ : str
         Solver that found the solution.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -256,10 +252,6 @@ class Ridge(FromResult, RidgeParameters, LeastSquares):
         Intercepts of the predictions.
     solver_ : str
         Solver that found the solution.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
     report_ : RunReport
         Seconds per stage and rank.
 

@@ -69,14 +69,8 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
         Final value of the objective.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
-    n_features_in_ : int
-        Number of columns of the input.
     first_column_ : int
         Index of the first column: 0, or 1 for libsvm text without an index 0.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
     report_ : RunReport
         Objective, gradient and seconds per iteration and rank.
 
@@ -103,7 +97,6 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
     intercept_: Reals
     objective_: float
     n_iter_: int
-    resumed_from_: int | None
     n_features_in_: int
     first_column_: int
     report_: RunReport

@@ -59,13 +59,6 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
         Number of iterations of the kept start.
     converged_ : bool
         Whether the kept start ended by `eps` instead of `max_iter`.
-    resumed_from_ : int or None
-        Number of completed iterations of all starts at which the fit resumed from a checkpoint; None if it did not
-        resume.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
     report_ : RunReport
         Stress and seconds per iteration and rank.
 
@@ -100,7 +93,6 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
     normalized_stress_: float
     n_iter_: int
     converged_: bool
-    resumed_from_: int | None
     n_features_in_: int
     report_: RunReport
 

@@ -91,13 +91,8 @@ class PageRank(PageRankParameters, VertexEstimator, ObservedEstimator):
     ----------
     ranks_ : ndarray of shape (n,), float64
         Rank of each vertex; the ranks add up to 1.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed, after a worker failure or from `checkpoint`; None if it
-        did not resume.
     report_ : PageRankReport
         Error and seconds per iteration and rank.
 

@@ -47,17 +47,10 @@ class PCA(
         Mean of the rows.
     noise_variance_ : float
         Mean variance along the omitted axes.
-    n_components_, n_samples_, n_features_in_ : int
-        Number of axes, of rows, and of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
-    first_column_ : int or None
-        Index of the first column in libsvm text, 0 or 1; None for other input.
+    n_components_, n_samples_ : int
+        Number of axes, and of rows.
     solver_ : str
         Solver used.
-    resumed_from_ : int or None
-        Number of completed refinements at which the fit resumed, after a worker failure or from `checkpoint`; None if
-        it did not resume.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -89,7 +82,6 @@ class PCA(
     first_column_: int | None
     n_features_in_: int
     solver_: str
-    resumed_from_: int | None
     report_: RunReport
 
     @reported

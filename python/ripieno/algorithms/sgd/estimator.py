@@ -68,15 +68,6 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
         the logarithm of the probability of its class.
     n_iter_ : int
         Number of epochs, including epochs before a restart.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed epochs at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
-        not resume.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
 
     References
     ----------
@@ -101,7 +92,6 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
     loss_: float
     n_iter_: int
     report_: PlainReport
-    resumed_from_: int | None
     n_features_in_: int
     _columns: range
 

@@ -28,15 +28,8 @@ class BFS(SourceParameters, VertexEstimator):
         Number of edges on a shortest path to each vertex; -1 if no path exists.
     parents_ : ndarray of shape (n,), int64
         Position in `vertices_` of the predecessor on such a path, the first if several exist; -1 if none exists.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Largest distance.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed steps at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
-        not resume.
 
     References
     ----------

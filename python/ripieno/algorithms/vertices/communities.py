@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import communities_program as program
-from ripieno.algorithms.vertices.order import VertexOrder
+from ripieno.algorithms.vertices.order import labels_and_sizes
 from ripieno.algorithms.vertices.parameters import CommunityParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 
@@ -28,19 +28,12 @@ class CommunityDetection(CommunityParameters, VertexEstimator):
     ----------
     labels_ : ndarray of shape (n,)
         Label of each vertex: the vertex that began with it.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_communities_ : int
         Number of different labels.
     sizes_ : ndarray of shape (n_communities_,), int64
         Number of vertices of each label, in descending order.
     n_iter_ : int
         Number of iterations. The fit ends when no label changes, or after `max_iter`.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed, after a worker failure or from `checkpoint`; None if it
-        did not resume.
 
     Notes
     -----
@@ -72,10 +65,6 @@ class CommunityDetection(CommunityParameters, VertexEstimator):
         return int(self.max_iter), self._checkpoint_options()
 
     def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
-        vertices = VertexOrder.of([part.ids for part in parts], graph)
-        labels = vertices.put([part.labels for part in parts])
-        self.vertices_ = vertices.names
-        self.labels_ = labels if graph.labels is None else graph.labels[labels]
-        self.sizes_ = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
+        self.vertices_, self.labels_, self.sizes_ = labels_and_sizes(parts, graph)
         self.n_communities_ = len(self.sizes_)
         self.n_iter_, self.resumed_from_ = parts[0].iteration_count, parts[0].resumed_from

@@ -31,11 +31,6 @@ class EffectiveDiameter(DiameterParameters, VertexEstimator):
         Estimated number of pairs (from, to) with a path of at most 0, 1, … edges.
     n_iter_ : int
         Number of steps until no string changed: the longest shortest path, or slightly less.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed steps at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
-        not resume.
 
     References
     ----------

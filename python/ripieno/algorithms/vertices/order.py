@@ -56,3 +56,11 @@ def vertex_id(name: str, vertex: Any, graph: Graph) -> int:
     if not isinstance(vertex, int | np.integer) or vertex < 0:
         raise InputError(f"{name}={vertex!r}: expected the id of a vertex, a whole number >= 0")
     return int(vertex)
+
+
+def labels_and_sizes(parts: Sequence[Any], graph: Graph) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+    """Return the vertices, the vertex that is the label of each, and the numbers of vertices by label, descending."""
+    vertices = VertexOrder.of([part.ids for part in parts], graph)
+    labels = vertices.put([part.labels for part in parts])
+    sizes = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
+    return vertices.names, labels if graph.labels is None else graph.labels[labels], sizes

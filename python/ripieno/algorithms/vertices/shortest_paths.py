@@ -28,15 +28,8 @@ class ShortestPaths(ShortestPathsParameters, VertexEstimator):
         Least sum of weights on a path to each vertex; infinite if no path exists.
     parents_ : ndarray of shape (n,), int64
         Position in `vertices_` of the predecessor on such a path; -1 if none exists.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Number of steps.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed steps at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
-        not resume.
 
     Notes
     -----

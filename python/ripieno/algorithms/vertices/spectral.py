@@ -29,17 +29,10 @@ class SpectralEmbedding(EmbeddingParameters, VertexEstimator):
         Eigenvectors divided by the square roots of the degrees; the largest entry of each in magnitude is positive.
     eigenvalues_ : ndarray of shape (n_components,), float64
         Eigenvalues of the normalized Laplacian, ascending.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     residual_ : float
         Largest residual norm of the eigenvectors.
     n_iter_ : int
         Number of products.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed products at which the fit resumed, after a worker failure or from `checkpoint`; None if it
-        did not resume.
 
     Notes
     -----

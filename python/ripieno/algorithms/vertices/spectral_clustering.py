@@ -30,8 +30,6 @@ class SpectralClustering(SpectralClusteringParameters, VertexEstimator):
     ----------
     labels_ : ndarray of shape (n,), int32
         The cluster of each vertex. Clusters are numbered in the order of their first vertices.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     eigenvalues_ : ndarray of shape (n_components,), float64
         Eigenvalues of the normalized Laplacian, ascending. The number of zeros is the number of components of the
         graph. A gap after the k-th eigenvalue suggests k clusters.
@@ -41,11 +39,6 @@ class SpectralClustering(SpectralClusteringParameters, VertexEstimator):
         Largest residual norm of the eigenvectors.
     n_iter_ : int
         Number of products.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed products at which the fit resumed, after a worker failure or from `checkpoint`; None if it
-        did not resume.
 
     Notes
     -----

@@ -24,7 +24,6 @@ class VertexEstimator(IterativeEstimator):
 
     n_iter_: int
     report_: ShownReport
-    resumed_from_: int | None
 
     @reported
     def fit(self, graph: Any, y: object = None, *, comm: Communicator | None = None, rows: Rows | None = None) -> Self:
