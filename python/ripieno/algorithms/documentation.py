@@ -24,6 +24,14 @@ feature_names_in_ : ndarray of shape (n_features_in_,)
 first_column_ : int or None
     Index of the first column in libsvm text, 0 or 1; None for other input.
 """,
+    "solver_": """\
+solver_ : str
+    Solver used.
+""",
+    "residual_": """\
+residual_ : float
+    Largest residual norm of the eigenvectors.
+""",
     "resumed_from_": """\
 resumed_from_ : int or None
     Number of completed steps (iterations, epochs, batches or rounds) at which the fit resumed, after a worker failure

@@ -11,7 +11,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, dataclass_transform, get_args
 
@@ -120,14 +120,14 @@ def declared(cls: Declared) -> Declared:
     for name, annotation in inspect.get_annotations(cls).items():
         found = cls.__dict__.get(name)
         if isinstance(found, Parameter):
-            own[name] = _changed(found, name=name, annotation=annotation)
+            own[name] = replace(found, name=name, annotation=annotation)
     collected = dict(own)
     for base in cls.__bases__:
         for name, each in parameters_of(base).items():
             collected.setdefault(name, each)
     for name, each in collected.items():
         if f"_more_{name}" in vars(cls):
-            collected[name] = _changed(each, text=f"{each.text}\n\n{inspect.cleandoc(vars(cls)[f'_more_{name}'])}")
+            collected[name] = replace(each, text=f"{each.text}\n\n{inspect.cleandoc(vars(cls)[f'_more_{name}'])}")
     for name in own:
         # As in a dataclass, the class has the default.
         if own[name].default is _REQUIRED:
@@ -138,10 +138,6 @@ def declared(cls: Declared) -> Declared:
     cls._declared = collected  # type: ignore[attr-defined]
     cls.__init__ = _constructor(collected)  # type: ignore[misc]
     return cls
-
-
-def _changed(declaration: Parameter, **values: Any) -> Parameter:
-    return Parameter(**{**vars(declaration), **values})
 
 
 def _constructor(parameters: Mapping[str, Parameter]) -> Callable[..., None]:

@@ -187,10 +187,12 @@ class ShownReport:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PlainReport(ShownReport):
-    """The report of a fit without iteration records.
+    """The report of a fit. Reports of iterative fits have more fields.
 
     Parameters
     ----------
+    iterations
+        Time of each iteration; empty for fits that record none.
     total_s
         Seconds from the call of fit to its end, including the start of workers.
     ranks
@@ -199,8 +201,8 @@ class PlainReport(ShownReport):
         Subject of the report.
     """
 
-    total_s: float
     iterations: tuple[IterationTime, ...] = ()
+    total_s: float = 0.0
     ranks: tuple[RankFacts, ...] = ()
     about: About | None = None
 
@@ -269,7 +271,7 @@ def reported(fit: Fit) -> Fit:
             listener = getattr(self, "on_iteration", None)
             if isinstance(listener, Progress):
                 listener.done()
-        report = self.__dict__.pop("report_", None) or PlainReport(total_s=0.0)
+        report = self.__dict__.pop("report_", None) or PlainReport()
         report = replace(report, ranks=self._facts_of_ranks, total_s=time.perf_counter() - start_s)
         self.report_ = report
         with report_warning():

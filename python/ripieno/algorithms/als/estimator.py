@@ -75,8 +75,6 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
         Zeros for users and items without ratings.
     objective_ : float
         Final value of the objective.
-    solver_ : str
-        Solver used.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
     report_ : ALSReport

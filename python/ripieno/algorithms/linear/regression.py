@@ -211,8 +211,6 @@ class LinearRegression(LeastSquares):
         Rank of the centered columns.
     singular_ : ndarray of shape (min(n_samples, n_features),)
         Singular values of the centered columns.
-    solver_ : str
-        Solver that found the solution.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -250,8 +248,6 @@ class Ridge(FromResult, RidgeParameters, LeastSquares):
         Weights of the columns.
     intercept_ : float or ndarray of shape (n_targets,)
         Intercepts of the predictions.
-    solver_ : str
-        Solver that found the solution.
     report_ : RunReport
         Seconds per stage and rank.
 

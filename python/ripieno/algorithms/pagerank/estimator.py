@@ -15,7 +15,7 @@ from ripieno.algorithms.clock import IterationTime, by_rank
 from ripieno.algorithms.pagerank import program
 from ripieno.algorithms.pagerank.parameters import PageRankParameters, Probabilities
 from ripieno.algorithms.pagerank.program import PageRankOptions, PageRankPart, VertexWeights
-from ripieno.algorithms.reported import About, RankFacts, ShownReport, report_warning
+from ripieno.algorithms.reported import PlainReport, report_warning
 from ripieno.algorithms.vertices.order import VertexOrder
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 from ripieno.algorithms.worker_estimator import ObservedEstimator
@@ -40,13 +40,12 @@ class PageRankIteration(IterationTime):
     error: float
 
 
-@dataclass(frozen=True, repr=False)
-class PageRankReport(ShownReport):
-    """The report of a fit.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PageRankReport(PlainReport):
+    """The report of a fit. `PlainReport` describes the other fields.
 
     Parameters
     ----------
-    iterations : tuple of PageRankIteration
     vertex_count, edge_count
         Vertices and edges of the graph; duplicate edges are merged, and undirected edges count in both directions.
     edge_counts, hosts, threads
@@ -57,12 +56,6 @@ class PageRankReport(ShownReport):
         Seconds of reading, distributing and sorting the edges, on the slowest rank.
     configure_s
         Seconds of configuring the sparse reduction, on the slowest rank.
-    total_s
-        Seconds from the call of fit to its end, including the start of workers.
-    ranks
-        Time breakdown of each rank.
-    about
-        Subject of the report.
     """
 
     iterations: tuple[PageRankIteration, ...]
@@ -74,9 +67,6 @@ class PageRankReport(ShownReport):
     degrees: str | None
     load_s: float
     configure_s: float
-    total_s: float
-    ranks: tuple[RankFacts, ...] = ()
-    about: About | None = None
 
     @property
     def edges_per_s(self) -> float:
@@ -163,7 +153,6 @@ class PageRank(PageRankParameters, VertexEstimator, ObservedEstimator):
                 degrees=first.degrees,
                 load_s=max(part.load_s for part in parts),
                 configure_s=max(part.configure_s for part in parts),
-                total_s=0.0,
             )
         if not first.converged:
             warnings.warn(

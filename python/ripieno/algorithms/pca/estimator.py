@@ -49,8 +49,6 @@ class PCA(
         Mean variance along the omitted axes.
     n_components_, n_samples_ : int
         Number of axes, and of rows.
-    solver_ : str
-        Solver used.
     report_ : RunReport
         Seconds per stage and rank.
 

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import bfs_program as program
-from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
+from ripieno.algorithms.vertices.order import paths_of, vertex_id
 from ripieno.algorithms.vertices.parameters import SourceParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
-from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -54,10 +53,5 @@ class BFS(SourceParameters, VertexEstimator):
         return vertex_id("source", self.source, graph), self._checkpoint_options()
 
     def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
-        vertices = VertexOrder.of([part.ids for part in parts], graph)
-        self.vertices_ = vertices.names
-        self.distances_ = vertices.put([part.distances for part in parts])
-        parents = vertices.put([part.parents for part in parts])
-        ids = vertices.put([part.ids for part in parts])
-        self.parents_ = np.where(parents == program.NOT_REACHED, parents, positions_of(parents, ids))
+        self.vertices_, self.distances_, self.parents_ = paths_of(parts, graph)
         self.n_iter_, self.resumed_from_ = int(self.distances_.max()), parts[0].resumed_from

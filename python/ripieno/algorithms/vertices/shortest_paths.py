@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import shortest_paths_program as program
-from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
+from ripieno.algorithms.vertices.order import paths_of, vertex_id
 from ripieno.algorithms.vertices.parameters import ShortestPathsParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
-from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -59,10 +58,5 @@ class ShortestPaths(ShortestPathsParameters, VertexEstimator):
         return vertex_id("source", self.source, graph), delta, self._checkpoint_options()
 
     def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
-        vertices = VertexOrder.of([part.ids for part in parts], graph)
-        self.vertices_ = vertices.names
-        self.distances_ = vertices.put([part.distances for part in parts])
-        parents = vertices.put([part.parents for part in parts])
-        ids = vertices.put([part.ids for part in parts])
-        self.parents_ = np.where(parents == program.NO_PARENT, parents, positions_of(parents, ids))
+        self.vertices_, self.distances_, self.parents_ = paths_of(parts, graph)
         self.n_iter_, self.resumed_from_ = parts[0].step_count, parts[0].resumed_from

@@ -29,8 +29,6 @@ class SpectralEmbedding(EmbeddingParameters, VertexEstimator):
         Eigenvectors divided by the square roots of the degrees; the largest entry of each in magnitude is positive.
     eigenvalues_ : ndarray of shape (n_components,), float64
         Eigenvalues of the normalized Laplacian, ascending.
-    residual_ : float
-        Largest residual norm of the eigenvectors.
     n_iter_ : int
         Number of products.
 

@@ -35,8 +35,6 @@ class SpectralClustering(SpectralClusteringParameters, VertexEstimator):
         graph. A gap after the k-th eigenvalue suggests k clusters.
     inertia_ : float
         Sum of the squared distances of the embedded vertices to the centroids of their clusters.
-    residual_ : float
-        Largest residual norm of the eigenvectors.
     n_iter_ : int
         Number of products.
 
