@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from pathlib import Path
 
 import pytest
 import ripieno as rp
@@ -67,3 +68,10 @@ def test_a_constructor_refuses_unknown_and_extra_arguments():
         rp.KMeans(3, "random")
     with pytest.raises(TypeError, match=r"BFS\(\) missing a required argument: 'source'"):
         rp.BFS()
+
+
+def test_the_page_on_new_estimators_and_parameters_is_true():
+    page = (Path(__file__).parents[2] / "docs/adding-an-estimator.md").read_text()
+    scope = {"__name__": "page"}
+    for program in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+        exec(compile(program, "adding-an-estimator.md", "exec", dont_inherit=True), scope)

@@ -132,20 +132,6 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes, on the first call; default: the classes in y. Later calls may pass only the same classes.
-
-        Returns
-        -------
-        SparseSGD
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
         """
         if not hasattr(self, "classes_"):
             return self._descend(X, y, classes, start=None, epochs=1, comm=comm, rows=rows)
