@@ -31,6 +31,8 @@ class DeclaredParameters(griffe.Extension):
             if owner in estimators:
                 _document(found, owner)
                 found.set_member("__init__", _constructor(owner))
+                # The package exports the names of a stub.
+                pkg.set_member(owner.__name__, griffe.Alias(owner.__name__, found))
 
 
 def _document(found: griffe.Object, documented: Any) -> None:
