@@ -73,5 +73,8 @@ def test_a_constructor_refuses_unknown_and_extra_arguments():
 def test_the_page_on_new_estimators_and_parameters_is_true():
     page = (Path(__file__).parents[2] / "docs/adding-an-estimator.md").read_text()
     scope = {"__name__": "page"}
-    for program in re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL):
+    # Later programs use the names of earlier ones, so `py` marks them for this test.
+    programs = re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert len(programs) == 6
+    for program in programs:
         exec(compile(program, "adding-an-estimator.md", "exec", dont_inherit=True), scope)
