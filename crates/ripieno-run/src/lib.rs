@@ -12,6 +12,7 @@ pub mod membership;
 pub mod recorder;
 pub mod replicas;
 pub mod swarm;
+mod words;
 
 pub use call::{Call, CallKind, CollectiveId, DescribedCall, Element, HEADER_BYTES, Header};
 pub use executor::{BlockingSection, BufferMemory, Executor, PreparedCall, RunEnd, RunError, RunTraffic, Schedule};
@@ -20,3 +21,4 @@ pub use link::{Link, LinkError};
 pub use replicas::Replicas;
 pub use ripieno_plan::Topology;
 pub use ripieno_reduce::{self as reduction, rows};
+pub use words::copy_words;

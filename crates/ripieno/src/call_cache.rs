@@ -6,7 +6,7 @@
 use crate::choice::AlgorithmChoice;
 use crate::elements::{ElementShape, ElementType};
 use crate::task::{CollectiveTask, TaskExtent};
-use ripieno_run::{BufferMemory, PreparedCall};
+use ripieno_run::{BufferMemory, Element, PreparedCall};
 
 /// Number of slots; the arguments of a call determine its slot.
 const SLOT_COUNT: usize = 16;
@@ -22,7 +22,7 @@ pub(crate) struct CallCache {
 /// The arguments of a call, without the contents of its memory.
 pub(crate) struct CallKey<'a> {
     task: &'a CollectiveTask<'a>,
-    elements: ElementType<'a>,
+    shape: &'a ElementShape<'a>,
     algorithm: Option<&'a str>,
     numbers: CallNumbers,
 }
@@ -32,10 +32,13 @@ pub(crate) struct CallKey<'a> {
 struct CallNumbers {
     /// One byte each for the collective, the operation, the element type, and the mutability of both buffers.
     what: u64,
-    /// The root; for a message, the sender and the receiver.
-    ranks: [usize; 2],
+    /// The root; for a message, the sender.
+    from: usize,
+    /// The receiver of a message; 0 for other tasks.
+    to: usize,
     /// Lengths of both buffers.
-    lengths: [usize; 2],
+    main_bytes: usize,
+    output_bytes: usize,
 }
 
 /// A key and its resolved call.
@@ -68,33 +71,32 @@ impl<'a> CallKey<'a> {
     #[inline]
     pub fn of(
         task: &'a CollectiveTask<'a>,
-        elements: ElementType<'a>,
+        elements: &'a ElementType<'a>,
         algorithm: Option<&'a str>,
         memory: &[BufferMemory<'_>; 2],
     ) -> Option<CallKey<'a>> {
         let depends_on_more = matches!(task, CollectiveTask::Rotate { .. } | CollectiveTask::NeighbourExchange { .. });
         (!depends_on_more).then(|| CallKey {
             task,
-            elements,
+            shape: &elements.shape,
             algorithm,
-            numbers: CallNumbers::of(task, elements, memory),
+            numbers: CallNumbers::of(task, elements.element, memory),
         })
     }
 
     #[inline]
     fn slot(&self) -> usize {
-        let [collective, op, ..] = self.numbers.what.to_le_bytes();
-        let [first, second] = self.numbers.ranks;
-        let ranks = first.wrapping_mul(7).wrapping_add(second.wrapping_mul(3));
-        (usize::from(collective) + 5 * usize::from(op) + (self.numbers.lengths[0] >> 3)).wrapping_add(ranks)
-            % SLOT_COUNT
+        let CallNumbers { what, from, to, main_bytes, .. } = self.numbers;
+        let [collective, op, ..] = what.to_le_bytes();
+        let ranks = from.wrapping_mul(7).wrapping_add(to.wrapping_mul(3));
+        (usize::from(collective) + 5 * usize::from(op) + (main_bytes >> 3)).wrapping_add(ranks) % SLOT_COUNT
     }
 
     /// Return an owned copy of the key, with its resolved call.
     fn cached(&self, resolved: ResolvedCall) -> CachedCall {
         CachedCall {
             numbers: self.numbers,
-            shape: match self.elements.shape {
+            shape: match *self.shape {
                 ElementShape::Line => OwnedShape::Line,
                 ElementShape::Axes(axes) => OwnedShape::Axes(axes.to_vec()),
                 ElementShape::Described(words) => OwnedShape::Described(words.to_string()),
@@ -122,7 +124,7 @@ impl CachedCall {
                 (None, None) => true,
                 (cached, requested) => cached.as_deref() == requested,
             }
-            && self.shape.equals(&key.elements.shape)
+            && self.shape.equals(key.shape)
             // The collective, compared above, determines whether there are counts.
             && (self.counts.is_empty() || key.counts().eq(self.counts.iter().copied()))
     }
@@ -130,19 +132,16 @@ impl CachedCall {
 
 impl CallNumbers {
     #[inline]
-    fn of(task: &CollectiveTask<'_>, elements: ElementType<'_>, [main, output]: &[BufferMemory<'_>; 2]) -> CallNumbers {
+    fn of(task: &CollectiveTask<'_>, element: Element, [main, output]: &[BufferMemory<'_>; 2]) -> CallNumbers {
         let op = task.op().map_or(u8::MAX, |op| op as u8);
         let [main_changes, output_changes] =
             [main, output].map(|memory| u8::from(matches!(memory, BufferMemory::Write(_))));
-        let what = [task.collective() as u8, op, elements.element as u8, main_changes, output_changes, 0, 0, 0];
-        CallNumbers {
-            what: u64::from_le_bytes(what),
-            ranks: match *task {
-                CollectiveTask::PointToPoint { from, to, .. } => [from, to],
-                _ => [task.root().unwrap_or_default(), 0],
-            },
-            lengths: [main.len(), output.len()],
-        }
+        let what = [task.collective() as u8, op, element as u8, main_changes, output_changes, 0, 0, 0];
+        let (from, to) = match *task {
+            CollectiveTask::PointToPoint { from, to, .. } => (from, to),
+            _ => (task.root().unwrap_or_default(), 0),
+        };
+        CallNumbers { what: u64::from_le_bytes(what), from, to, main_bytes: main.len(), output_bytes: output.len() }
     }
 }
 

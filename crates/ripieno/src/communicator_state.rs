@@ -17,6 +17,7 @@ use ripieno_run::{BlockingSection, BufferMemory, Call, Element, PreparedCall, Re
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A world rank, and the mapping of world ranks to replicas.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +88,7 @@ impl CommunicatorState {
         algorithm: Option<&str>,
         memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
-        let key = CallKey::of(task, elements, algorithm, &memory);
+        let key = CallKey::of(task, &elements, algorithm, &memory);
         if let Some(key) = &key
             && let Some(resolved) = self.call_cache.find(key)
         {
@@ -115,7 +116,7 @@ impl CommunicatorState {
         memory: &mut [BufferMemory<'_>; 2],
         run_section: BlockingSection<'_>,
     ) -> Option<Result<(), Error>> {
-        let key = CallKey::of(task, elements, algorithm, memory)?;
+        let key = CallKey::of(task, &elements, algorithm, memory)?;
         let resolved = self.call_cache.find(&key).filter(|resolved| resolved.prepared.is_brief())?;
         note_signature(runtime, task, &elements.shape, resolved);
         let memory = memory.each_mut().map(BufferMemory::reborrow);
@@ -375,7 +376,7 @@ fn execute(
     let traffic = runtime.executor.run_with_section(runtime.fabric, *sequence, prepared, &mut buffers, run_section)?;
     *sequence += 1;
     statistics.count(traffic);
-    statistics.communicating += traffic.elapsed.unwrap_or_default();
+    statistics.communicating += Duration::from_nanos(traffic.elapsed_ns);
     Ok(())
 }
 

@@ -10,7 +10,7 @@ pub trait AtomicWord {
     type Inline;
     /// Memory for a longer message next to the word, used by only one side at a time.
     type Packet;
-    /// Size of `Inline` in bytes.
+    /// Maximum size of a message in `Inline`, in bytes.
     const INLINE_BYTES: usize;
     /// Size of `Packet` in bytes.
     const PACKET_BYTES: usize;
@@ -34,7 +34,8 @@ impl AtomicWord for AtomicU64 {
     type Inline = UnsafeCell<[u64; 15]>;
     /// The remaining bytes of nine pairs.
     type Packet = UnsafeCell<[[u64; 13]; 11]>;
-    const INLINE_BYTES: usize = size_of::<Self::Inline>();
+    /// The remaining bytes of one line. A message on both lines of a pair takes twice as long between caches.
+    const INLINE_BYTES: usize = 56;
     const PACKET_BYTES: usize = size_of::<Self::Packet>();
 
     fn load(&self, ordering: Ordering) -> u64 {
@@ -57,10 +58,18 @@ impl AtomicWord for AtomicU64 {
     fn prefetch(&self, line: usize, for_writing: bool) {
         #[cfg(target_arch = "x86_64")]
         {
-            use std::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
             let place = std::ptr::from_ref(self).cast::<i8>().wrapping_add(64 * line);
-            // SAFETY: A prefetch instruction is a hint: it is defined for every address, and never faults.
-            unsafe { if for_writing { _mm_prefetch(place, _MM_HINT_ET0) } else { _mm_prefetch(place, _MM_HINT_T0) } }
+            // SAFETY: A prefetch instruction is a hint: it is defined for every address, and never faults. Processors
+            // without PREFETCHW ignore it. The intrinsic would compile to a prefetch for reading, because the
+            // instruction is not part of the baseline of the architecture.
+            unsafe {
+                match for_writing {
+                    true => {
+                        std::arch::asm!("prefetchw [{}]", in(reg) place, options(nostack, preserves_flags, readonly))
+                    }
+                    false => std::arch::x86_64::_mm_prefetch(place, std::arch::x86_64::_MM_HINT_T0),
+                }
+            }
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = (line, for_writing);

@@ -26,12 +26,17 @@ const PACKET: u64 = 1 << 59;
 /// The flag bits of an index word. The other bits are the index.
 const FLAGS: u64 = CLOSED | INLINE | ZERO_COPY | STREAMED | PACKET;
 
+/// Number of bits of an index in the word of a packet, which also has the packet's length.
+const PACKET_END_BITS: u32 = 48;
 /// Number of slots of a ring. Up to `SLOT_COUNT - 1` publications may be ahead of the consumer.
 pub const SLOT_COUNT: usize = 64;
 /// Number of packets of a ring.
 const PACKET_COUNT: usize = 16;
 /// Prefetch distance of a lagging consumer, in messages.
 const PREFETCH_DISTANCE_COUNT: usize = 4;
+/// Distance between the places of two consecutive slots. It has no common divisor with the number of slots, and takes
+/// consecutive slots to different pages.
+const PLACE_STEP: usize = 37;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
 /// Maximum number of lines of a packet that the producer prefetches. More prefetches delay the preceding stores.
@@ -269,11 +274,11 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         write: impl FnOnce(&W::Inline),
     ) {
         debug_assert!(self.unpublished() == 0 && count <= W::INLINE_BYTES, "a slot contains only its own bytes");
-        write(&shared.slots[self.next].bytes);
+        write(&shared.slots[place_of::<SLOTS>(self.next)].bytes);
         self.tail += count as u64;
         self.publish_slot(shared, INLINE);
         // Not the next slot, because the consumer polls it.
-        prefetch_lines(&shared.slots[(self.next + 1) % SLOTS].tail, lines_of(count), true);
+        prefetch_lines(&shared.slots[place_of::<SLOTS>(self.next + 1)].tail, lines_of(count), true);
     }
 
     /// Publish `count` bytes that `write` puts into a packet instead of the ring. The producer [accepts](Self::accepts)
@@ -289,7 +294,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         let packet = &shared.packets[self.next_packet];
         write(&packet.bytes);
         self.tail += count as u64;
-        packet.tail.store(self.tail | PACKET, Release);
+        packet.tail.store(packet_word(self.tail, count), Release);
         self.packet_ends[self.next_packet] = self.tail;
         self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
         self.publish_slot(shared, PACKET);
@@ -305,7 +310,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         write: impl FnOnce(&W::Inline),
     ) -> u64 {
         debug_assert!(self.unpublished() == 0, "a slot describes one send");
-        write(&shared.slots[self.next].bytes);
+        write(&shared.slots[place_of::<SLOTS>(self.next)].bytes);
         self.tail += 1;
         self.publish_slot(shared, ZERO_COPY);
         self.tail
@@ -321,7 +326,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
     fn publish_slot<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>, flags: u64) {
         self.published = self.tail;
         self.slot_ends[self.next] = self.tail;
-        shared.slots[self.next].tail.store(self.tail | flags, Release);
+        shared.slots[place_of::<SLOTS>(self.next)].tail.store(self.tail | flags, Release);
         self.next = (self.next + 1) % SLOTS;
     }
 
@@ -369,7 +374,7 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
             if self.closed {
                 return Err(RingBroken::Closed);
             }
-            let slot = &shared.slots[self.next];
+            let slot = &shared.slots[place_of::<SLOTS>(self.next)];
             // Acquire: the producer's writes of these bytes happen before they are read here.
             let word = slot.tail.load(Acquire);
             let tail = word & !FLAGS;
@@ -403,7 +408,7 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
             (self.last_start, self.is_streamed) = (self.tail_seen, word & STREAMED != 0);
             self.tail_seen = tail;
             self.next = (self.next + 1) % SLOTS;
-            shared.slots[self.next].tail.prefetch(0, false);
+            shared.slots[place_of::<SLOTS>(self.next)].tail.prefetch(0, false);
         }
         Ok((self.tail_seen - self.head) as usize)
     }
@@ -422,11 +427,11 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
         let end = self.head + count as u64;
         // Acquire: the producer's writes of these bytes happen before they are read here.
         if count <= W::INLINE_BYTES {
-            let slot = &shared.slots[self.next];
+            let slot = &shared.slots[place_of::<SLOTS>(self.next)];
             return (slot.tail.load(Acquire) == end | INLINE).then_some(ShortMemory::Inline(&slot.bytes));
         }
         let packet = &shared.packets[self.next_packet];
-        let is_there = count <= W::PACKET_BYTES && packet.tail.load(Acquire) == end | PACKET;
+        let is_there = count <= W::PACKET_BYTES && packet.tail.load(Acquire) == packet_word(end, count);
         is_there.then_some(ShortMemory::Packet(&packet.bytes))
     }
 
@@ -449,7 +454,7 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
         if self.lags {
             let later = match is_packet {
                 true => &shared.packets[(self.next_packet + PREFETCH_DISTANCE_COUNT - 1) % PACKET_COUNT].tail,
-                false => &shared.slots[(self.next + PREFETCH_DISTANCE_COUNT - 1) % SLOTS].tail,
+                false => &shared.slots[place_of::<SLOTS>(self.next + PREFETCH_DISTANCE_COUNT - 1)].tail,
             };
             prefetch_lines(later, lines_of(count), false);
         }
@@ -507,6 +512,22 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
     pub fn close<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) {
         shared.consumer.0.store(self.head | CLOSED, Release);
     }
+}
+
+/// Return the word of a packet of `count` bytes up to index `end`. A consumer that expects `count` bytes reads it ahead of
+/// the slots: without the length, a packet that ends there would pass for all of these bytes.
+#[inline]
+fn packet_word(end: u64, count: usize) -> u64 {
+    const { assert!(FLAGS.trailing_zeros() - PACKET_END_BITS >= 11, "a length is less than 2 KiB") };
+    PACKET | (count as u64) << PACKET_END_BITS | end & ((1 << PACKET_END_BITS) - 1)
+}
+
+/// Return the place of slot `number`. Consecutive slots are not neighbors: the consumer's core would fetch lines at a
+/// constant distance ahead of its reads, and take lines from the producer that it has not written yet.
+#[inline]
+fn place_of<const SLOTS: usize>(number: usize) -> usize {
+    const { assert!(!SLOTS.is_multiple_of(PLACE_STEP), "every slot has a place of its own") };
+    number * PLACE_STEP % SLOTS
 }
 
 /// Return the number of cache lines of a slot or packet of `count` bytes.
@@ -569,7 +590,7 @@ mod tests {
             assert_eq!(arrived(&mut consumer, &shared, 1), Ok(2));
             consumer.release(&shared, 1);
 
-            shared.slots[1].tail.store(hostile, Relaxed);
+            shared.slots[place_of::<SLOT_COUNT>(1)].tail.store(hostile, Relaxed);
             let found = arrived(&mut consumer, &shared, 8);
 
             assert!(
@@ -581,7 +602,7 @@ mod tests {
 
     #[test]
     fn the_sizes_of_slots_and_packets_are_checked() {
-        let cases = [(INLINE, 1, true), (INLINE, 120, true), (INLINE, 121, false), (PACKET, 1144, true)];
+        let cases = [(INLINE, 1, true), (INLINE, 56, true), (INLINE, 57, false), (PACKET, 1144, true)];
         for (kind, count, fits) in cases.into_iter().chain([(PACKET, 1145, false)]) {
             let shared = Indices::<AtomicU64>::default();
             let mut consumer = Consumer::new(2 << 10);
@@ -607,15 +628,15 @@ mod tests {
             assert_eq!(producer.accepts(&shared, count), Ok(false), "{count}");
         }
         for _ in 0..PACKET_COUNT {
-            assert_eq!(producer.accepts(&shared, 121), Ok(true));
-            producer.publish_packet(&shared, 121, |_| {});
+            assert_eq!(producer.accepts(&shared, 57), Ok(true));
+            producer.publish_packet(&shared, 57, |_| {});
         }
-        assert_eq!(producer.accepts(&shared, 121), Ok(false));
-        assert_eq!(producer.accepts(&shared, 120), Ok(true));
-        assert!(consumer.short_message(&shared, 121).is_some());
-        consumer.consume_short(&shared, 121);
-        consumer.release(&shared, 121);
-        assert_eq!(producer.accepts(&shared, 121), Ok(true));
+        assert_eq!(producer.accepts(&shared, 57), Ok(false));
+        assert_eq!(producer.accepts(&shared, 56), Ok(true));
+        assert!(consumer.short_message(&shared, 57).is_some());
+        consumer.consume_short(&shared, 57);
+        consumer.release(&shared, 57);
+        assert_eq!(producer.accepts(&shared, 57), Ok(true));
         assert_eq!(producer.accepts(&shared, 1144), Ok(true));
     }
 

@@ -14,7 +14,7 @@ use super::store_choice::{ReadTimes, StoreChoice, StoreKind};
 use super::streaming;
 use super::zero_copy::{self, UnreleasedSends, ZeroCopyDescriptor, ZeroCopyReader};
 use crate::shortage::shortage;
-use ripieno_run::{Link, LinkError};
+use ripieno_run::{Link, LinkError, copy_words};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -29,6 +29,9 @@ const MAX_CAPACITY_BYTES: usize = 1 << 30;
 
 /// Unit after which a long copy is published to the other side.
 const COPY_UNIT_BYTES: usize = 32 << 10;
+
+/// Maximum size of a part of a short message that is copied word by word.
+const WORD_COPY_BYTES_MAX: usize = 64;
 
 /// One end of a link over shared memory.
 pub struct RingLink {
@@ -152,10 +155,14 @@ impl RingLink {
             for part in parts {
                 // SAFETY: The parts together fit the memory. It is free, so the consumer does not read it until it is
                 // published, and nothing else in this process refers to it.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
-                    place = place.add(part.len());
+                let into = unsafe { std::slice::from_raw_parts_mut(place, part.len()) };
+                // The caller has just composed a preamble, and often a short payload.
+                match part.len() <= WORD_COPY_BYTES_MAX && part.len().is_multiple_of(size_of::<u64>()) {
+                    true => copy_words(part, into),
+                    false => into.copy_from_slice(part),
                 }
+                // SAFETY: as above.
+                place = unsafe { place.add(part.len()) };
             }
         };
         let shared = self.segment.indices(self.outgoing());

@@ -37,7 +37,7 @@ const YIELD_TIME: Duration = Duration::from_millis(1);
 #[derive(Clone, Debug)]
 pub(super) struct Brief {
     steps: Box<[BriefStep]>,
-    traffic: RunTraffic,
+    pub traffic: RunTraffic,
 }
 
 #[derive(Clone, Debug)]
@@ -145,7 +145,6 @@ impl ScheduleRun<'_, '_> {
     /// Run a brief schedule as far as possible. Return whether it completed.
     #[inline(always)]
     pub fn run_briefly(&mut self, brief: &Brief) -> bool {
-        self.progress.traffic = brief.traffic;
         for (at, step) in brief.steps.iter().enumerate() {
             let has_passed = match step.operation {
                 BriefOperation::Send { to, span } => self.send_message(to, span),

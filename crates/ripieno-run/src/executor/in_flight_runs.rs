@@ -79,7 +79,7 @@ impl InFlightRuns {
         let number = self.next_number;
         self.next_number += 1;
         let mut progress = self.spare.pop().unwrap_or_default();
-        progress.begin(prepared.encoded(sequence), ticket);
+        progress.begin(&prepared, sequence, ticket);
         progress.reset(&prepared.schedule);
         for (lane, known) in
             prepared.schedule.lanes.iter().enumerate().filter(|(_, lane)| lane.stream != LaneSteps::Local)

@@ -42,7 +42,6 @@ use in_flight_runs::{AllRuns, InFlightRuns};
 use progress::RunProgress;
 use run::ScheduleRun;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// Minimum number of bytes that a relay forwards at once, unless its span ends.
 pub const RELAY_UNIT_BYTES: usize = 16 << 10;
@@ -75,8 +74,11 @@ pub struct RunTraffic {
     pub zero_copy_bytes: u64,
     /// Payload bytes received by this rank.
     pub received_bytes: u64,
-    /// Duration of the run. For a short call it counts from the first wait, and is `None` without a wait.
-    pub elapsed: Option<Duration>,
+    /// Duration of the run in nanoseconds. For a short call it counts from the first wait, and is 0 without a wait.
+    ///
+    /// One word, as all fields are: a processor that copies a field with a wider load than the store before waits until
+    /// the store, and with it the message to the peer, has left the core.
+    pub elapsed_ns: u64,
 }
 
 /// Called after each sleep of a rank. Returns whether the user wants to stop waiting.
@@ -126,17 +128,16 @@ impl Executor {
         if self.in_flight.has_only_trailing_receives() {
             self.advance(fabric);
         }
-        let encoded = prepared.encoded(sequence);
-        let ticket = begin(&mut self.recorder, fabric, sequence, prepared, &encoded, buffers)?;
+        let ticket = begin(&mut self.recorder, fabric, sequence, prepared, buffers)?;
         if self.in_flight.is_empty() {
-            self.progress.begin(encoded, ticket);
+            self.progress.begin(prepared, sequence, ticket);
             self.recorder.enter(ticket, None);
             if let Some(brief) = &prepared.schedule.brief {
                 let (recorder, progress) = (&mut self.recorder, &mut self.progress);
                 let schedule = &*prepared.schedule;
                 let mut run = ScheduleRun { fabric, sequence, prepared, schedule, buffers, recorder, progress };
                 if run.run_briefly(brief) {
-                    let traffic = run.end_successfully();
+                    let traffic = run.end_successfully(brief.traffic);
                     run.recorder.leave(|| run.fabric.now());
                     return Ok(traffic);
                 }
@@ -184,8 +185,7 @@ impl Executor {
         buffers: Vec<BufferMemory<'static>>,
         end: RunEnd,
     ) -> Result<(), RunError> {
-        let encoded = prepared.encoded(sequence);
-        let ticket = begin(&mut self.recorder, fabric, sequence, &prepared, &encoded, &buffers)?;
+        let ticket = begin(&mut self.recorder, fabric, sequence, &prepared, &buffers)?;
         self.in_flight.add(sequence, prepared, buffers, end, ticket);
         Ok(())
     }
@@ -265,10 +265,10 @@ fn begin(
     recorder: &mut Recorder,
     fabric: &mut dyn Fabric,
     sequence: u64,
-    PreparedCall { record, schedule, .. }: &PreparedCall,
-    encoded: &[u8; HEADER_BYTES],
+    prepared: &PreparedCall,
     buffers: &[BufferMemory<'_>],
 ) -> Result<OpenRecord, RunError> {
+    let PreparedCall { record, schedule, .. } = prepared;
     for (number, &least) in schedule.buffer_bytes.iter().enumerate() {
         assert!(buffers[number].len() >= least, "a buffer holds the spans of its plan");
     }
@@ -285,7 +285,9 @@ fn begin(
         return Err(loss.into());
     }
     if record.concerns_all() {
-        fabric.enter(record.communicator, encoded);
+        let mut header = [0; HEADER_BYTES];
+        prepared.encode(sequence, &mut header);
+        fabric.enter(record.communicator, &header);
     }
     Ok(ticket)
 }

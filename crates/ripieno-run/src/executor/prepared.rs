@@ -52,11 +52,10 @@ impl PreparedCall {
         Header { sequence, ..self.header }
     }
 
-    /// Return the encoded header with number `sequence`.
+    /// Encode the header with number `sequence` into `header`.
     #[inline]
-    pub(super) fn encoded(&self, sequence: u64) -> [u8; HEADER_BYTES] {
-        let mut encoded = self.encoded;
-        set_sequence(&mut encoded, sequence);
-        encoded
+    pub(super) fn encode(&self, sequence: u64, header: &mut [u8; HEADER_BYTES]) {
+        *header = self.encoded;
+        set_sequence(header, sequence);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::rows::Staging;
 use super::schedule::Schedule;
-use super::{RELAY_UNIT_BYTES, RunTraffic};
+use super::{PreparedCall, RELAY_UNIT_BYTES, RunTraffic};
 use crate::call::HEADER_BYTES;
 use crate::fabric::LinkInterest;
 use crate::recorder::OpenRecord;
@@ -59,8 +59,9 @@ pub(super) struct WaitState {
 
 impl RunProgress {
     /// Prepare for a run.
-    pub fn begin(&mut self, header: [u8; HEADER_BYTES], ticket: OpenRecord) {
-        self.header = header;
+    pub fn begin(&mut self, prepared: &PreparedCall, sequence: u64, ticket: OpenRecord) {
+        // In place: a copy of a header whose number was just set would wait for the store.
+        prepared.encode(sequence, &mut self.header);
         self.ticket = ticket;
         self.waiting = None;
     }

@@ -41,7 +41,7 @@ impl ScheduleRun<'_, '_> {
 
     /// Record the outcome of the run and return its traffic.
     pub fn end(&mut self, ended: Result<(), RunError>) -> Result<RunTraffic, RunError> {
-        let Err(error) = ended else { return Ok(self.end_successfully()) };
+        let Err(error) = ended else { return Ok(self.end_successfully(self.progress.traffic)) };
         let is_interrupted = matches!(error, RunError::Interrupted);
         let outcome = if is_interrupted { CollectiveOutcome::Interrupted } else { CollectiveOutcome::Failed };
         self.revoke_zero_copy();
@@ -49,12 +49,13 @@ impl ScheduleRun<'_, '_> {
         Err(error)
     }
 
-    /// Record the success of the run and return its traffic.
+    /// Record the success of the run, which moved `moved`, and return its traffic.
     #[inline(always)]
-    pub fn end_successfully(&mut self) -> RunTraffic {
+    pub fn end_successfully(&mut self, moved: RunTraffic) -> RunTraffic {
         let ScheduleRun { fabric, recorder, progress, schedule, prepared, .. } = self;
-        progress.traffic.elapsed = recorder.end(progress.ticket, CollectiveOutcome::Done, || fabric.now());
-        recorder.count(&prepared.record, &progress.traffic, schedule.sent());
-        progress.traffic
+        let elapsed = recorder.end(progress.ticket, CollectiveOutcome::Done, || fabric.now());
+        let traffic = RunTraffic { elapsed_ns: elapsed.map_or(0, |elapsed| elapsed.as_nanos() as u64), ..moved };
+        recorder.count(&prepared.record, &traffic, schedule.sent());
+        traffic
     }
 }
