@@ -15,6 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ripieno import algorithms as algorithms
 from ripieno._version import __version__ as __version__
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.functions import CFunction
@@ -50,27 +51,7 @@ if TYPE_CHECKING:
     from ripieno import plan as plan
     from ripieno import spark as spark
     from ripieno import xgboost as xgboost
-    from ripieno.algorithms import (
-        ALS,
-        BFS,
-        MDS,
-        PCA,
-        ClusteringCoefficients,
-        CommunityDetection,
-        ConnectedComponents,
-        EffectiveDiameter,
-        FruchtermanReingold,
-        KMeans,
-        LinearRegression,
-        LogisticRegression,
-        MiniBatchKMeans,
-        PageRank,
-        Ridge,
-        ShortestPaths,
-        SparseSGD,
-        SpectralClustering,
-        SpectralEmbedding,
-    )
+    from ripieno.algorithms import *
     from ripieno.algorithms.fruchterman_reingold.layout import layout
     from ripieno.algorithms.progress import Progress
     from ripieno.graph import Graph
@@ -151,31 +132,7 @@ _LAZY = {
     "grep": "ripieno.text",
     "hash_features": "ripieno.text",
     "layout": "ripieno.algorithms.fruchterman_reingold.layout",
-} | dict.fromkeys(
-    (
-        "ALS",
-        "BFS",
-        "ClusteringCoefficients",
-        "CommunityDetection",
-        "ConnectedComponents",
-        "EffectiveDiameter",
-        "FruchtermanReingold",
-        "KMeans",
-        "LinearRegression",
-        "LogisticRegression",
-        "MDS",
-        "MiniBatchKMeans",
-        "PCA",
-        "PageRank",
-        "Ridge",
-        "ShortestPaths",
-        "SparseSGD",
-        "SpectralClustering",
-        "SpectralEmbedding",
-    ),
-    "ripieno.algorithms",
-)
-
+} | dict.fromkeys(algorithms.ESTIMATORS, "ripieno.algorithms")
 
 # Modules imported on first use. `__all__` omits them: they share names with a built-in, an engine and frameworks.
 _LAZY_MODULES = ("input", "lightgbm", "mpi", "plan", "spark", "xgboost")

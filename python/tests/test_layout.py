@@ -258,7 +258,7 @@ def test_existing_ranks_fit(world, workers):
         ({"k": 0}, "k=0: expected a number > 0"),
         ({"iterations": 0}, "iterations=0"),
         ({"threshold": -1}, "threshold=-1: expected a number >= 0"),
-        ({"init": "circle"}, "init='circle': expected 'random' or positions"),
+        ({"init": "circle"}, "init='circle': expected 'random' or array"),
         ({"init": np.zeros((3, 2))}, r"init has the shape \(3, 2\): expected \(34, 2\)"),
         ({"init": {99: (0, 1)}}, "init: the graph has no vertex 99"),
         ({"init": {0: (0, 1, 2)}}, "init: positions of shape"),

@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import ripieno as rp
-from ripieno.algorithms.methods import PCA_SOLVERS
+from ripieno.algorithms.parameters import parameters_of
 from ripieno.algorithms.pca import estimator as pca
 from scipy.sparse import random_array
 from sklearn.decomposition import PCA
@@ -141,7 +141,8 @@ def test_float32_rows_may_be_as_small_or_large_as_their_type_allows(scale):
 @everywhere
 def test_existing_ranks_fit(world, workers):
     def program(comm):
-        return [rp.PCA(2, svd_solver=solver, random_state=0).fit(X, comm=comm).components_ for solver in PCA_SOLVERS]
+        solvers = parameters_of(rp.PCA)["svd_solver"].domain.names
+        return [rp.PCA(2, svd_solver=solver, random_state=0).fit(X, comm=comm).components_ for solver in solvers]
 
     for found in world(workers).run(program):
         for components in found:

@@ -151,7 +151,7 @@ def test_existing_ranks_fit(world, workers):
     [
         (rp.Ridge(-1), "alpha=-1: expected a number >= 0"),
         (rp.Ridge(float("nan")), "alpha=nan"),
-        (rp.Ridge([1.0, -2.0]), "alpha=-2.0: expected a number >= 0, or one for each target"),
+        (rp.Ridge([1.0, -2.0]), r"alpha=\[1.0, -2.0\]: expected a number >= 0, or one for each target"),
         (rp.Ridge([1.0, 2.0, 3.0]), "alpha has 3 entries: expected one number, or one for each target"),
         (rp.Ridge(solver="svd"), "solver='svd': expected one of auto, normal, tsqr"),
         (rp.LinearRegression(workers=0), "workers=0"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ripieno.algorithms.clock import IterationClock, IterationTime
-from ripieno.algorithms.reported import About, RankFacts, ShownReport
+from ripieno.algorithms.reported import PlainReport
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -41,19 +41,25 @@ class FitStep(IterationTime):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class FitReport(ShownReport):
-    """Fields that all reports of fits to rows share; the parameters are described in `RunReport`."""
+class FitReport(PlainReport):
+    """Fields that all reports of fits to rows share, beside the fields of `PlainReport`.
 
-    iterations: tuple[IterationTime, ...]
+    Parameters
+    ----------
+    row_count, column_count, dtype
+        Shape and type of the data during computation.
+    hosts, threads
+        Host and thread count of each rank.
+    load_s
+        Seconds of reading, on the slowest rank.
+    """
+
     row_count: int
     column_count: int
     dtype: str
     hosts: tuple[str, ...]
     threads: tuple[int, ...]
     load_s: float
-    total_s: float
-    ranks: tuple[RankFacts, ...] = ()
-    about: About | None = None
 
     @property
     def iterate_s(self) -> float:
@@ -63,33 +69,13 @@ class FitReport(ShownReport):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunReport(FitReport):
-    """The report of a fit.
-
-    Parameters
-    ----------
-    iterations
-        Iterations, or stages, in order.
-    row_count, column_count, dtype
-        Shape and type of the data during computation.
-    hosts, threads
-        Host and thread count of each rank.
-    load_s
-        Seconds of reading, on the slowest rank.
-    total_s
-        Seconds from the call of fit to its end, including the start of workers.
-    ranks
-        Time breakdown of each rank.
-    about
-        Subject of the report.
-    """
+    """The report of a fit, with measures of each iteration or stage. `FitReport` describes the other fields."""
 
     iterations: tuple[FitStep, ...]
 
     @classmethod
-    def of(
-        cls, records: Sequence[WorkerReport], *, row_count: int, column_count: int, dtype: str, total_s: float
-    ) -> RunReport:
-        """Combine the workers' records into a report."""
+    def of(cls, records: Sequence[WorkerReport], *, row_count: int, column_count: int, dtype: str) -> RunReport:
+        """Combine the workers' records into a report; the decorator of the fit adds the total time."""
         laps = zip(*(record.laps for record in records), strict=True)
         steps = (
             FitStep(tuple(compute for compute, _ in lap), tuple(communication for _, communication in lap), measures)
@@ -103,7 +89,6 @@ class RunReport(FitReport):
             hosts=tuple(record.host for record in records),
             threads=tuple(record.threads for record in records),
             load_s=max(record.load_s for record in records),
-            total_s=total_s,
         )
 
 

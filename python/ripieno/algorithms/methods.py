@@ -1,13 +1,4 @@
-"""Names of the methods that estimators offer. The command line reads them without importing the estimators."""
-
-ALS_SOLVERS = ("auto", "cholesky", "cg")
-
-KMEANS_INITS = ("k-means||", "k-means++", "random")
-KMEANS_ALGORITHMS = ("lloyd", "elkan")
-KMEANS_ASSIGNS = ("exact", "near")
-#: Whether passes carry distance bounds: "auto" skips centroids that the previous pass ruled out.
-KMEANS_BOUNDS = ("auto", "none")
-KMEANS_CENTROIDS = ("auto", "whole", "divided")
+"""Names of methods that parameters and programs share."""
 
 EXACT, BARNES_HUT = "exact", "barnes-hut"
 LAYOUT_APPROXIMATIONS = ("auto", EXACT, BARNES_HUT)
@@ -24,7 +15,3 @@ PRECOMPUTED = "precomputed"
 ROW_METRICS = ("euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra", "braycurtis", "sqeuclidean")
 #: Edit distances: the number of insertions, deletions and substitutions, and this number divided by the longer length.
 LEVENSHTEIN, _ = SEQUENCE_METRICS = ("levenshtein", "normalized-levenshtein")
-
-PCA_SOLVERS = ("auto", "covariance", "tsqr", "randomized")
-
-RIDGE_SOLVERS = ("auto", "normal", "tsqr")

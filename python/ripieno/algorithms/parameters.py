@@ -1,101 +1,273 @@
-"""Parameters that all estimators have. Each is declared here once: its type, default and documentation."""
+"""Parameters of estimators. Each is declared once, with its type, default, domain and sentence.
+
+A class with the decorator `declared` holds declarations (`parameter`). Its subclasses, the estimators, receive the
+constructor. Checks of values, the documentation, the options of commands, the parameters of Spark's wrapper, and what
+ranks compare and reports list are made from these declarations.
+"""
 
 from __future__ import annotations
 
 import inspect
 import os
 import re
-from typing import TYPE_CHECKING, Any, TypedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from textwrap import indent
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, dataclass_transform, get_args
+
+import numpy as np
+
+from ripieno._types import OnFailure
+from ripieno.algorithms.domains import Domain, Folder, OneOf, Seed, Whole
+from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from ripieno._types import OnFailure
     from ripieno.launch import Job
     from ripieno.launch.engine.contract import Engine
 
-_DEFAULTS: dict[str, Any] = {
-    "workers": 1,
-    "threads": None,
-    "engine": "local",
-    "on_failure": "raise",
-    "checkpoint": None,
-    "every": None,
-}
+Declared = TypeVar("Declared", bound=type)
+
+#: What a parameter determines: the fitted model, how progress is shown, where a fit is saved, or where it runs.
+Role = Literal["model", "showing", "saving", "running"]
+
+_ROLES: tuple[Role, ...] = get_args(Role)
+_REQUIRED = inspect.Parameter.empty
 
 
-class WorkerParameters(TypedDict, total=False):
-    """Parameters of every estimator: where a fit runs.
-
-    Parameters
-    ----------
-    workers : int, default=1
-        Number of ranks. A single local rank runs in the calling process.
-    threads : int or None, default=None
-        Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.
-    engine : str, Engine or Job, default="local"
-        Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.
-    on_failure : {"raise", "shrink", "respawn"}, default="raise"
-        Action when a worker dies or stops responding, as in `ripieno.launch`: raise, restart on the survivors, or
-        restart with replacements. A restarted fit resumes from its last saved state. A running job uses its own
-        setting.
-    """
-
-    workers: int
-    threads: int | None
-    engine: str | Engine | Job
-    on_failure: OnFailure
-
-
-class FitParameters(WorkerParameters, total=False):
-    """Parameters of every estimator that iterates: those of `WorkerParameters`, and where a fit is saved.
+@dataclass(frozen=True)
+class Parameter:
+    """The declaration of one parameter.
 
     Parameters
     ----------
-    checkpoint : path, default=None
-        Folder for saved state, accessible to rank 0. The running fit saves there, at most once a second. A later fit of
-        the same data with the same parameters resumes from it, with any number of workers. The page on failures names
-        the parameters that may differ, such as `max_iter`.
-    every : int or None, default=None
-        Save the fit every this many iterations, as `n_iter_` counts them: to the `checkpoint` folder, and to memory if
-        `on_failure` restarts fits. Each save to the folder costs a disk write. None: save to the folder at most once a
-        second, and to memory after each iteration.
+    name
+        Name in Python. The option of a command has this name with dashes.
+    annotation
+        The type annotation, as text.
+    domain
+        The valid values.
+    text
+        Documentation. A command shows the first paragraph as the help of its option.
+    default
+        The default; `inspect.Parameter.empty` if there is none.
+    kw_only
+        Whether calls must name it.
+    role
+        What it determines.
+    options
+        Names that a command shows instead of the name in Python, which works as well.
+    aliases
+        Further names in commands that are accepted but not shown.
+    has_option
+        Whether commands have an option for it.
     """
 
-    checkpoint: str | os.PathLike[str] | None
-    every: int | None
+    name: str
+    annotation: str
+    domain: Domain
+    text: str
+    default: Any
+    kw_only: bool
+    role: Role
+    options: tuple[str, ...]
+    aliases: tuple[str, ...]
+    has_option: bool
+
+    @property
+    def entry(self) -> str:
+        """Return the entry in a section of parameters."""
+        default = f'"{self.default}"' if isinstance(self.default, str) else repr(self.default)
+        type = self.domain.type if self.default is _REQUIRED else f"{self.domain.type}, default={default}"
+        return f"{self.name} : {type}\n{indent(self.text, '    ')}\n"
+
+    @property
+    def summary(self) -> str:
+        """Return the first paragraph of the documentation as one line."""
+        return " ".join(re.split(_PARAGRAPH, self.text)[0].split())
+
+    def check(self, value: Any) -> None:
+        """Raise InputError if a value is invalid."""
+        if not self.domain.accepts(value):
+            raise InputError(f"{self.name}={value!r}: expected {self.domain.expected}")
 
 
-def store(estimator: object, declared: type, values: FitParameters | WorkerParameters) -> None:
-    """Store the parameters that `declared` has on an estimator, each with its default unless `values` has it."""
-    unknown = values.keys() - declared.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"{type(estimator).__name__}() got an unexpected keyword argument {min(unknown)!r}")
-    for name in declared.__annotations__:
-        setattr(estimator, name, values.get(name, _DEFAULTS[name]))
+_PARAGRAPH = r"\n\s*\n"
 
 
-def complete(estimator: type, declared: type) -> None:
-    """Replace ``**common`` by the parameters of `declared`, in the signature and the documentation of a class."""
-    init: Any = estimator.__init__  # type: ignore[misc]  # the function of this class
-    signature = inspect.signature(init)
-    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    # A class without a constructor of its own has the completed one of its base class.
-    if len(own) < len(signature.parameters):
-        common = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=each.__forward_arg__
-            )
-            for name, each in declared.__annotations__.items()
-        ]
-        init.__signature__ = signature.replace(parameters=[*own, *common])
-    if estimator.__doc__:
-        estimator.__doc__ = _COMMON_ENTRY.sub(lambda _: _documentation(declared), inspect.cleandoc(estimator.__doc__))
+def parameter(
+    domain: Domain,
+    text: str,
+    *,
+    default: Any = _REQUIRED,
+    kw_only: bool = True,
+    role: Role = "model",
+    options: tuple[str, ...] = (),
+    aliases: tuple[str, ...] = (),
+    has_option: bool = True,
+) -> Any:
+    """Declare a parameter in the body of a `declared` class. `Parameter` describes the arguments."""
+    return Parameter("", "", domain, inspect.cleandoc(text), default, kw_only, role, options, aliases, has_option)
 
 
-# The entry of ``**common`` in a section of parameters.
-_COMMON_ENTRY = re.compile(r"^\*\*common : .*\n(?:    .*\n)+", re.MULTILINE)
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
+def declared(cls: Declared) -> Declared:
+    """Collect the parameters that a class and its bases declare, and give the class a constructor that stores them.
+
+    Parameters are ordered by role, and own parameters precede inherited ones. A class attribute such as
+    ``_more_random_state`` adds sentences to the documentation of an inherited parameter.
+    """
+    own: dict[str, Parameter] = {}
+    for name, annotation in inspect.get_annotations(cls).items():
+        found = cls.__dict__.get(name)
+        if isinstance(found, Parameter):
+            own[name] = replace(found, name=name, annotation=annotation)
+    collected = dict(own)
+    for base in cls.__bases__:
+        for name, each in parameters_of(base).items():
+            collected.setdefault(name, each)
+    for name, each in collected.items():
+        if f"_more_{name}" in vars(cls):
+            collected[name] = replace(each, text=f"{each.text}\n\n{inspect.cleandoc(vars(cls)[f'_more_{name}'])}")
+    for name in own:
+        # As in a dataclass, the class has the default.
+        if own[name].default is _REQUIRED:
+            delattr(cls, name)
+        else:
+            setattr(cls, name, own[name].default)
+    collected = dict(sorted(collected.items(), key=lambda item: (item[1].kw_only, _ROLES.index(item[1].role))))
+    cls._declared = collected  # type: ignore[attr-defined]
+    cls.__init__ = _constructor(collected)  # type: ignore[misc]
+    return cls
 
 
-def _documentation(declared: type) -> str:
-    """Return the entries of all parameters of `declared`."""
-    sections = (WorkerParameters, FitParameters) if declared is FitParameters else (WorkerParameters,)
-    return "".join(inspect.cleandoc(each.__doc__ or "").split("-\n", 1)[1] + "\n" for each in sections)
+def _constructor(parameters: Mapping[str, Parameter]) -> Callable[..., None]:
+    positional, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    accepted = [
+        inspect.Parameter(
+            each.name, keyword if each.kw_only else positional, default=each.default, annotation=each.annotation
+        )
+        for each in parameters.values()
+    ]
+    signature = inspect.Signature([inspect.Parameter("self", positional), *accepted], return_annotation="None")
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            bound = signature.bind(self, *args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}() {error}") from None
+        bound.apply_defaults()
+        for name in parameters:
+            setattr(self, name, bound.arguments[name])
+
+    __init__.__signature__ = signature  # type: ignore[attr-defined]
+    return __init__
+
+
+def parameters_of(estimator: type) -> Mapping[str, Parameter]:
+    """Return the declared parameters of an estimator, or of a class of parameters, by name."""
+    found: Mapping[str, Parameter] = getattr(estimator, "_declared", {})
+    return found
+
+
+def names_of(estimator: type, *roles: Role) -> list[str]:
+    """Return the names of the parameters that have one of the roles."""
+    return [name for name, each in parameters_of(estimator).items() if each.role in roles]
+
+
+def check_parameters(estimator: object, declaring: type | None = None) -> None:
+    """Raise InputError if a parameter of an estimator, or of one of its classes, is not in its domain."""
+    for name, each in parameters_of(declaring or type(estimator)).items():
+        each.check(getattr(estimator, name))
+
+
+@declared
+class WorkerParameters:
+    """Parameters of every estimator: where a fit runs."""
+
+    workers: int = parameter(
+        Whole(1),
+        "Number of ranks. A single local rank runs in the calling process.",
+        default=1,
+        role="running",
+    )
+    threads: int | None = parameter(
+        Whole(1, also=(None,)),
+        "Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.",
+        default=None,
+        role="running",
+    )
+    engine: str | Engine | Job = parameter(
+        Domain("str, Engine or Job"),
+        """Where workers run, as in `ripieno.launch`. If this is a running job, the fit uses all of its workers.""",
+        default="local",
+        role="running",
+    )
+    on_failure: OnFailure = parameter(
+        OneOf(*get_args(OnFailure)),
+        """If a worker dies or stops responding: fail (raise), restart on the survivors (shrink), or restart with
+        replacements (respawn).
+
+        `ripieno.launch` has the same parameter. A restarted fit resumes from its last saved state. A running job uses
+        its own setting.""",
+        default="raise",
+        role="running",
+    )
+
+
+@declared
+class FitParameters(WorkerParameters):
+    """Parameters of every estimator that iterates: those of `WorkerParameters`, and where a fit is saved."""
+
+    checkpoint: str | os.PathLike[str] | None = parameter(
+        Folder(),
+        """Folder for saved state, accessible to rank 0. A later fit of the same data with the same parameters resumes
+        from it, with any number of workers.
+
+        The running fit saves there, at most once a second. The page on failures names the parameters that may differ,
+        such as `max_iter`.""",
+        default=None,
+        role="saving",
+    )
+    every: int | None = parameter(
+        Whole(1, also=(None,)),
+        """Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        fits. Default: to the folder at most once a second, and to memory after each iteration.
+
+        `n_iter_` counts iterations alike. Each save to the folder costs a disk write.""",
+        default=None,
+        role="saving",
+    )
+
+
+@declared
+class ObservedParameters:
+    """The parameter of estimators that report events during a fit."""
+
+    on_iteration: Callable[[dict[str, Any]], None] | None = parameter(
+        Domain("callable or None"),
+        'Called in the calling process with a dict for each step of the fit. Its key "event" names the step.',
+        default=None,
+        role="showing",
+        has_option=False,
+    )
+
+
+@declared
+class VerboseParameters(ObservedParameters):
+    """Parameters of estimators that report events, or print them."""
+
+    verbose: int = parameter(
+        Domain("int"), "If above 0, print a line per iteration.", default=0, role="showing", has_option=False
+    )
+
+
+@declared
+class RandomParameters:
+    """The parameter of estimators that use random numbers."""
+
+    random_state: int | np.random.RandomState | None = parameter(
+        Seed(),
+        "Source of random numbers; the same int gives the same result.",
+        default=None,
+        options=("--seed",),
+    )

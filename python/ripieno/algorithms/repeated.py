@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import signature
 from pathlib import Path
@@ -14,16 +14,17 @@ MAX_LENGTH = 8
 _FILES = ("BinaryFiles", "TableFiles")
 
 
-def repeating_code(model: Any, arguments: Mapping[str, Any], omitted: tuple[str, ...]) -> str:
+def repeating_code(model: Any, arguments: Mapping[str, Any], names: Sequence[str]) -> str:
     """Return Python code for a fit with these arguments: constructor and fit, after comments about other values.
 
-    Values without a short literal, such as arrays, appear under the name of their parameter.
+    `names` has the names of the parameters to repeat. Values without a short literal, such as arrays, appear under the
+    name of their parameter.
     """
     named: dict[str, Any] = {}
     parameters = {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if name not in omitted and not _is_default(signature(type(model)), name, value)
+        name: getattr(model, name)
+        for name in names
+        if not _is_default(signature(type(model)), name, getattr(model, name))
     }
     passed = {name: value for name, value in arguments.items() if not _is_default(signature(model.fit), name, value)}
     created = ", ".join(f"{name}={_code(name, value, named)}" for name, value in parameters.items())

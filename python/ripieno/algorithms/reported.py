@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno.algorithms.clock import IterationTime
+from ripieno.algorithms.parameters import names_of
 from ripieno.algorithms.predictions import Predictions, of_classes, of_targets
 from ripieno.algorithms.progress import Progress
 from ripieno.algorithms.repeated import repeating_code
@@ -42,8 +43,6 @@ MAX_PROFILE_COUNT = 50
 MAX_COEFFICIENT_COUNT = 30
 #: Counted statistics of a communicator.
 TRAFFIC = ("call_count", "seconds_communicating", "bytes_sent", "bytes_received", "seconds_serializing")
-#: Parameters that do not affect the result.
-_OMITTED_PARAMETERS = ("on_iteration", "verbose")
 
 
 @dataclass(frozen=True)
@@ -192,10 +191,12 @@ class ShownReport:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PlainReport(ShownReport):
-    """The report of a fit without iteration records.
+    """The report of a fit. Reports of iterative fits have more fields.
 
     Parameters
     ----------
+    iterations
+        Time of each iteration; empty for fits that record none.
     total_s
         Seconds from the call of fit to its end, including the start of workers.
     ranks
@@ -204,8 +205,8 @@ class PlainReport(ShownReport):
         Subject of the report.
     """
 
-    total_s: float
     iterations: tuple[IterationTime, ...] = ()
+    total_s: float = 0.0
     ranks: tuple[RankFacts, ...] = ()
     about: About | None = None
 
@@ -261,7 +262,7 @@ def reported(fit: Fit) -> Fit:
 
     compared, called = same_call(fit), completed_signature(fit)
 
-    @wraps(fit)
+    @wraps(compared)
     def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
         for name in ("report_", "_drawn"):
             self.__dict__.pop(name, None)
@@ -275,8 +276,9 @@ def reported(fit: Fit) -> Fit:
             listener = getattr(self, "on_iteration", None)
             if isinstance(listener, Progress):
                 listener.done()
-        report = self.__dict__.pop("report_", None) or PlainReport(total_s=time.perf_counter() - start_s)
-        self.report_ = replace(report, ranks=self._facts_of_ranks)
+        report = self.__dict__.pop("report_", None) or PlainReport()
+        report = replace(report, ranks=self._facts_of_ranks, total_s=time.perf_counter() - start_s)
+        self.report_ = report
         drawn = self.__dict__.pop("_drawn", None)
         with report_warning():
             passed = called.bind(self, *args, **kwargs).arguments
@@ -327,7 +329,7 @@ def _about(model: Any, passed: Mapping[str, Any], drawn: tuple[NDArray[Any], ...
         estimator=type(model).__name__,
         outcome=_outcome(model),
         parameters=_parameters(model),
-        code=repeating_code(model, passed, _OMITTED_PARAMETERS),
+        code=repeating_code(model, passed, _listed_names(model)),
         results={
             name[:-1].removeprefix("n_").replace("_", " "): float(value)
             for name, value in vars(model).items()
@@ -381,12 +383,17 @@ def _outcome(model: Any) -> str:
     return f"converged after {iterations}" if max_iter is not None else f"done after {iterations}"
 
 
+def _listed_names(model: Any) -> list[str]:
+    """Return the names of the parameters that reports list."""
+    return names_of(type(model), "model", "saving", "running")
+
+
 def _parameters(model: Any) -> dict[str, Any]:
     """Return all listed parameters.
 
     A job or session is replaced by its `repr`, because the report may outlive it.
     """
-    listed = {name: value for name, value in model.get_params(deep=False).items() if name not in _OMITTED_PARAMETERS}
+    listed = {name: getattr(model, name) for name in _listed_names(model)}
     if not isinstance(listed.get("engine"), str | None):
         listed["engine"] = repr(listed["engine"])
     return listed

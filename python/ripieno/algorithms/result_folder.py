@@ -15,6 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._version import __version__
+from ripieno.algorithms.parameters import names_of
 from ripieno.errors import InputError
 from ripieno.files import disk, sources
 from ripieno.files.npy import read_array
@@ -22,9 +23,6 @@ from ripieno.files.results import ResultPath, check_new_folder, new_folder, save
 from ripieno.files.sources import PathLike
 
 Value = TypeVar("Value")
-
-#: Parameters of the run that do not affect the model.
-_RUN_PARAMETERS = ("checkpoint", "engine", "every", "on_failure", "threads", "workers")
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,7 @@ class FromResult(BaseEstimator):
         arrays, facts = self._saved_arrays(), self._saved_facts()
         names = (*(f"{name}.npy" for name in arrays), "model.json") if overwrite else ()
         check_new_folder(folder, names)
-        known = set(self._get_param_names()).difference(_RUN_PARAMETERS)
-        parameters = {name: value for name, value in self.get_params(deep=False).items() if name in known}
+        parameters = {name: getattr(self, name) for name in names_of(type(self), "model")}
         description = {
             "algorithm": self._command,
             "ripieno_version": __version__,
@@ -184,7 +181,7 @@ class FromResult(BaseEstimator):
                 f"{result.path} holds a result of `ripieno {result.algorithm}`: {cls.__name__} reads "
                 f"results of `ripieno {cls._command}`"
             )
-        known = set(cls._get_param_names()).difference(_RUN_PARAMETERS)
+        known = names_of(cls, "model")
         model = cls(**{name: value for name, value in result.fact("parameters", dict).items() if name in known})
         model.n_features_in_ = result.column_count
         names = result.description.get("column_names")

@@ -25,7 +25,9 @@ from scipy.sparse import issparse
 from ripieno import log
 from ripieno._types import Rows
 from ripieno.algorithms.column_choice import choose, declared_by
+from ripieno.algorithms.documentation import fit_documentation
 from ripieno.algorithms.own_rows import opening, row_runs, rows_of
+from ripieno.algorithms.parameters import names_of
 from ripieno.algorithms.split_rows import assigned, fit_on_ranks, read, splits_in, without_target
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.files.frames import arrow_stream_as_table
@@ -46,8 +48,6 @@ DIGEST_BYTES = 8 << 20
 _BLOCK_BYTES = 4096
 #: Number of rows of a frame, or entries of an object array, that are compared.
 SAMPLE_ROWS = 4096
-#: Parameters that do not change the result, or have no effect on an existing communicator.
-_UNCOMPARED_PARAMETERS = ("workers", "threads", "engine", "on_failure", "on_iteration", "verbose")
 #: Arguments with one entry per row.
 _ROW_ARGUMENTS = ("y", "sample_weight")
 _MAX_TEXT_LENGTH = 80
@@ -91,7 +91,8 @@ def same_call(fit: Fit) -> Fit:
     """Compare the calls of `fit` on all ranks of its argument `comm`, and resolve its argument `rows`.
 
     With `comm`, `fit` receives ``rows="own"`` or ``rows="shared"``. With own rows, `fit` on a rank without rows
-    receives None for them, and empty weights if other ranks have weights.
+    receives None for them, and empty weights if other ranks have weights. The parameters of the estimator are checked
+    before `fit`. The documentation of `comm` and `rows`, of the result and of common errors is added.
 
     Raises
     ------
@@ -125,6 +126,7 @@ def same_call(fit: Fit) -> Fit:
         if comm is None:
             if rows is not None:
                 raise InputError(f"rows={rows!r} without comm=: expected both, or neither")
+            self._check_parameters()
             splits = splits_in(passed[names[0]])
             if splits is not None:
                 passed[names[0]] = _with_splits(passed[names[0]], splits)
@@ -135,6 +137,7 @@ def same_call(fit: Fit) -> Fit:
                 self.__dict__.pop(name, None)
             title = f"{type(self).__name__}.{fit.__name__}"
             rows, passed, has_splits = _agreed_call(comm, self, title, rows, passed, refusal)
+            self._check_parameters()
             if has_splits:
                 passed, rows = _read_splits(comm, self, rows, passed, is_graph=names[0] == "graph"), "own"
             fit(self, **passed, comm=comm, rows=rows)
@@ -143,6 +146,7 @@ def same_call(fit: Fit) -> Fit:
             self._target_name = target
         return self
 
+    wrapped.__doc__ = fit_documentation(inspect.getdoc(fit) or "", declared)
     return cast(Fit, wrapped)
 
 
@@ -161,9 +165,7 @@ def _agreed_call(
     except InputError as error:
         refusal = refusal or str(error)
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
-    parameters = {
-        key: value for key, value in estimator.get_params(deep=False).items() if key not in _UNCOMPARED_PARAMETERS
-    }
+    parameters = {name: getattr(estimator, name) for name in names_of(type(estimator), "model", "saving")}
     arguments = {key: value for key, value in passed.items() if key == first or key in _ROW_ARGUMENTS}
     parameters |= {key: value for key, value in passed.items() if key not in arguments}
     arguments |= {key: parameters.pop(key) for key in row_parameters}

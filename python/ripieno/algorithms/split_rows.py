@@ -6,10 +6,8 @@ them. A rank then fits these rows as its own rows, and no rows are sent.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -17,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ripieno.algorithms.parameters import names_of, parameters_of
 from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile
 from ripieno.graph import Graph
@@ -37,15 +36,6 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 #: Formats whose splits are tables of the entries of a matrix, or of arrays, not rows.
 ENTRIES = ("npz", "mtx")
-#: Values, on the ranks, of parameters that apply only to the calling estimator.
-_CALLER_DEFAULTS = {
-    "workers": 1,
-    "threads": None,
-    "engine": "local",
-    "on_failure": "raise",
-    "on_iteration": None,
-    "verbose": 0,
-}
 
 
 def splits_in(X: Any) -> list[Split] | None:
@@ -189,9 +179,8 @@ def _apply(
 def _on_rank(estimator: Any) -> Any:
     """Return a copy of an estimator for a single rank, without the parameters that apply to the caller."""
     model = copy(estimator)
-    model.set_params(
-        **{name: value for name, value in _CALLER_DEFAULTS.items() if name in model.get_params(deep=False)}
-    )
+    declared = parameters_of(type(model))
+    model.set_params(**{name: declared[name].default for name in names_of(type(model), "running", "showing")})
     for name in ("_is_fitting", "_facts_of_ranks", "report_"):
         model.__dict__.pop(name, None)
     return model
@@ -202,13 +191,10 @@ def fit_on_ranks(estimator: Any, method: str, passed: dict[str, Any]) -> Any:
 
     Attributes with one entry per row follow the order of the splits.
     """
-    begin = time.perf_counter()
     on_event = getattr(estimator, "_on_event", None)
     parts = estimator._run(_fit, _on_rank(estimator), method, passed, comm=None, on_event=on_event)
     attributes, _, _ = parts[0]
     estimator.__dict__.update(attributes)
-    if "report_" in attributes:
-        estimator.report_ = replace(attributes["report_"], total_s=time.perf_counter() - begin)
     for name in estimator._row_attributes:
         by_split: dict[int, NDArray[Any]] = {}
         for rank_attributes, numbers, counts in parts:

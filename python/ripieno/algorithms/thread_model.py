@@ -7,18 +7,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import ripieno.kernels as kernels
-from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 Program = TypeVar("Program", bound=Callable[..., Any])
-
-
-def check_thread_model(model: str) -> None:
-    """Raise InputError for an unknown thread model."""
-    if model not in kernels.THREAD_MODELS:
-        raise InputError(f"thread_model={model!r}: expected one of {', '.join(kernels.THREAD_MODELS)}")
 
 
 def in_thread_model(program: Program) -> Program:

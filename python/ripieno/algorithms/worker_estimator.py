@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from dataclasses import fields, replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from ripieno._checks import check_count
-from ripieno._types import OnFailure, Rows
-from ripieno.algorithms.parameters import FitParameters, WorkerParameters, complete, store
+from ripieno._types import Rows
+from ripieno.algorithms.documentation import document
+from ripieno.algorithms.parameters import (
+    FitParameters,
+    ObservedParameters,
+    WorkerParameters,
+    check_parameters,
+    parameters_of,
+)
 from ripieno.algorithms.reported import MeasuredProgram, RankFacts
 from ripieno.checkpoints.iterations import CheckpointOptions
 from ripieno.errors import InputError
@@ -21,16 +27,15 @@ from ripieno.files.sources import absolute
 from ripieno.input.matrix import Dataset, InMemorySparse, RowsInMemory
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from ripieno.comm.communicator import Communicator
     from ripieno.launch import Job
-    from ripieno.launch.engine.contract import Engine
+
+Options = TypeVar("Options")
 
 SEED_LIMIT = 2**31 - 1
 
 
-class WorkerEstimator(BaseEstimator):
+class WorkerEstimator(WorkerParameters, BaseEstimator):
     """An estimator that runs its programs on workers, or on the ranks of a communicator.
 
     All estimators share its parameters.
@@ -50,20 +55,9 @@ class WorkerEstimator(BaseEstimator):
     # Facts of each rank in the last run.
     _facts_of_ranks: tuple[RankFacts, ...] = ()
 
-    # The common parameters of this class.
-    _common: ClassVar[type] = WorkerParameters
-
-    workers: int
-    threads: int | None
-    engine: str | Engine | Job
-    on_failure: OnFailure
-
-    def __init__(self, **common: Unpack[WorkerParameters]) -> None:
-        store(self, WorkerParameters, common)
-
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        complete(cls, cls._common)
+        document(cls)
 
     def _run(
         self,
@@ -79,7 +73,7 @@ class WorkerEstimator(BaseEstimator):
         With `alone`, the program runs in this process, whatever `workers` is. With ``rows="own"``, other
         ranks receive only the part of this rank's result that `_part_for_other_ranks` returns.
         """
-        self._check_workers()
+        check_parameters(self, WorkerParameters)
         measured = MeasuredProgram(program)
         if comm is not None:
             result, facts = measured(comm, *arguments)
@@ -99,6 +93,12 @@ class WorkerEstimator(BaseEstimator):
                 return self._run_on(self.engine, measured, *arguments)
         with launch(self.workers, self.engine, self.threads, on_event, on_failure=self.on_failure) as job:
             return self._run_on(job, measured, *arguments)
+
+    def _run_fit(
+        self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None, rows: Rows | None = None
+    ) -> list[Any]:
+        """Run the program of a fit, as `_run` does."""
+        return self._run(program, *arguments, comm=comm, rows=rows)
 
     def _part_for_other_ranks(self, part: Any) -> Any:
         """Return the part of this rank's own-rows result that other ranks need."""
@@ -123,12 +123,19 @@ class WorkerEstimator(BaseEstimator):
             program, source, *arguments, comm=None, alone=isinstance(source, RowsInMemory | InMemorySparse)
         )
 
-    def _check_workers(self) -> None:
-        check_count("workers", self.workers)
-        if self.threads is not None:
-            check_count("threads", self.threads)
-        if self.on_failure not in get_args(OnFailure):
-            raise InputError(f"on_failure={self.on_failure!r}: expected one of {', '.join(get_args(OnFailure))}")
+    def _check_parameters(self) -> None:
+        """Raise InputError if a parameter is invalid. Estimators add checks of several parameters together."""
+        check_parameters(self)
+
+    def _worker_options(self, kind: type[Options], **values: Any) -> Options:
+        """Return the options of the workers, a dataclass. Fields without a value have the value of the parameter."""
+        declarations = parameters_of(type(self))
+        for field in fields(kind):  # type: ignore[arg-type]  # a dataclass
+            if field.name in declarations:
+                values.setdefault(field.name, declarations[field.name].domain.plain(getattr(self, field.name)))
+            elif field.name == "checkpoint_options":
+                values.setdefault(field.name, self._checkpoint_options())
+        return kind(**values)
 
     def _check_job(self, job: Job) -> None:
         """Raise InputError if a parameter contradicts a setting of the running job."""
@@ -152,6 +159,12 @@ class WorkerEstimator(BaseEstimator):
         seed = int(check_random_state(self.random_state).randint(SEED_LIMIT))
         return seed if comm is None else comm.broadcast(seed)
 
+    def _own_seed(self, comm: Communicator | None) -> int:
+        """Return `random_state` itself if it is a whole number, else a seed from it; the same on all ranks."""
+        if not isinstance(self.random_state, Integral):
+            return self._seed(comm)
+        return int(self.random_state) if comm is None else comm.broadcast(int(self.random_state))
+
     def _check_seeds(self, comm: Communicator | None) -> None:
         """Raise InputError if replicas of a rank would draw different seeds."""
         has_own_seeds = self.random_state is None or self.random_state is np.random
@@ -162,29 +175,19 @@ class WorkerEstimator(BaseEstimator):
             )
 
 
-class IterativeEstimator(WorkerEstimator):
+class IterativeEstimator(FitParameters, WorkerEstimator):
     """An estimator that saves its fit between iterations and can resume from the saved state."""
 
-    _common = FitParameters
-
-    checkpoint: str | os.PathLike[str] | None
-    every: int | None
-
-    def __init__(self, **common: Unpack[FitParameters]) -> None:
-        store(self, FitParameters, common)
+    resumed_from_: int | None
 
     def _checkpoint_options(self) -> CheckpointOptions:
         """Return the checkpoint settings for the workers; raise InputError if they are invalid."""
-        if self.every is not None:
-            check_count("every", self.every, "expected a whole number >= 1, or None")
         folder = None if self.checkpoint is None else absolute(self.checkpoint)
         return CheckpointOptions(folder, None if self.every is None else int(self.every))
 
 
-class ObservedEstimator(WorkerEstimator):
+class ObservedEstimator(ObservedParameters, WorkerEstimator):
     """An estimator that passes events to the callable `on_iteration` during a fit."""
-
-    on_iteration: Callable[[dict[str, Any]], None] | None
 
     def _run_fit(
         self, program: Callable[..., Any], *arguments: Any, comm: Communicator | None, rows: Rows | None = None

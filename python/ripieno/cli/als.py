@@ -2,98 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ripieno._types import OnFailure
-from ripieno.algorithms.methods import ALS_SOLVERS
-from ripieno.cli.fits import (
-    FitOutput,
-    check_folder,
-    checkpoint_options,
-    fit_options,
-    max_iter_option,
-    print_end,
-    seed_option,
-    write_model,
-)
+from ripieno.algorithms.als.parameters import ALSParameters
+from ripieno.cli.fits import FitRun, fit_command
 from ripieno.cli.table_options import as_files
-from ripieno.files.results import ResultPath
-from ripieno.flight.trace import traced
-from ripieno.launch.engine.contract import Engine
 
 if TYPE_CHECKING:
     from ripieno.algorithms import ALS
-    from ripieno.input import TableFiles
     from ripieno.report import Charted
 
 
 ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
 
 
-@click.command("als")
-@click.option(
-    "--rank",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=32,
-    show_default=True,
-    help="Factors of each user and item.",
-)
-@click.option("--implicit", is_flag=True, help="Treat ratings as counts of actions, not as scores.")
-@click.option(
-    "--reg",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="NUMBER",
-    default=0.05,
-    show_default=True,
-    help="Regularization: the weight of the squared factors.",
-)
-@click.option(
-    "--alpha",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="NUMBER",
-    default=1.0,
-    show_default=True,
-    help="Weight that an implicit rating adds to its pair.",
-)
-@max_iter_option(10)
-@click.option(
-    "--solver",
-    type=click.Choice(ALS_SOLVERS),
-    default="auto",
-    show_default=True,
-    help="Solve the equations of each row exactly, or by three steps of conjugate gradients (cg). "
-    "auto uses cg for implicit ratings and a rank of 16 or more.",
-)
+@fit_command("als", ALSParameters, title="Alternating least squares", arrays=ARRAYS, data=("users", "items"))
 @click.option("--test", metavar="INPUT", help="Ratings, as INPUTS, to compare with their predictions.")
-@checkpoint_options
-@seed_option
-@fit_options
-def als_command(
-    inputs: tuple[str, ...],
-    tables: list[str] | TableFiles,
-    out: ResultPath,
-    workers: int,
-    engine: str | Engine,
-    threads: int | None,
-    on_failure: OnFailure,
-    rank: int,
-    implicit: bool,
-    reg: float,
-    alpha: float,
-    max_iter: int,
-    solver: str,
-    test: str | None,
-    checkpoint: str | None,
-    every: int | None,
-    seed: int,
-    trace: Path | None,
-    overwrite: bool,
-    quiet: bool,
-) -> None:
+def als_command(run: FitRun, test: str | None) -> None:
     """Factorize the ratings in INPUTS into factors of users and items, and write them, with a report.
 
     INPUTS are tables of users, items and ratings: files, globs, folders or URLs, .parquet, .arrow, .feather, .csv and
@@ -106,45 +33,18 @@ def als_command(
     Example:
       ripieno als ratings.parquet --rank 32 --workers 4 --out result/
     """
-    from rich.console import Console
-
     from ripieno.algorithms import ALS
-    from ripieno.cli.progress import MeasureProgress
 
-    console = Console(stderr=True)
-    names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
-    measures = ("objective",) if implicit else ("objective", "rmse")
-    progress = MeasureProgress(console, measures, quiet=quiet)
-    model = ALS(
-        rank,
-        implicit=implicit,
-        reg=reg,
-        alpha=alpha,
-        max_iter=max_iter,
-        solver=solver,
-        checkpoint=checkpoint,
-        every=every,
-        random_state=seed,
-        workers=workers,
-        engine=engine,
-        threads=threads,
-        on_failure=on_failure,
-        on_iteration=progress.on_event,
-    )
-    with progress, traced(trace):
-        model.fit(tables)
-        error = None if test is None else -model.score(as_files(test, tables))
-    printed = _fit_output(model, error)
-    written = write_model(out, names, model, {name: getattr(model, f"{name}_") for name in ARRAYS}, inputs, printed)
-    print_end(console, written, model.report_, printed, _result(model, error))
-
-
-def _fit_output(model: ALS, error: float | None) -> FitOutput:
-    of_test = "percentile_rank" if model.implicit else "rmse"
-    return FitOutput(
-        algorithm="als",
-        title="Alternating least squares",
-        what="iteration",
+    implicit = run.parameters["implicit"]
+    with run.fitting(ALS, ("objective",) if implicit else ("objective", "rmse")) as model:
+        model.fit(run.tables)
+        error = None if test is None else -model.score(as_files(test, run.tables))
+    of_test = "percentile_rank" if implicit else "rmse"
+    run.write(
+        model,
+        {name: getattr(model, f"{name}_") for name in ARRAYS},
+        run.inputs,
+        _result(model, error),
         facts={
             "objective": model.objective_,
             "solver": model.solver_,
@@ -155,7 +55,6 @@ def _fit_output(model: ALS, error: float | None) -> FitOutput:
             **({} if error is None else {f"test_{of_test}": error}),
         },
         page=lambda: _page(model, error),
-        words=("users", "items"),
     )
 
 

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from numpy.typing import NDArray
 
 from ripieno import log
-from ripieno._types import OnFailure
 from ripieno._version import __version__
+from ripieno.algorithms.parameters import names_of
 from ripieno.cli.command_line import command_line
 from ripieno.cli.options import (
-    LocalPath,
     PathOrUrl,
-    aliased_option,
     counted_workers,
     engine_options,
     overwrite_option,
@@ -27,111 +28,30 @@ from ripieno.cli.options import (
     threads_option,
     trace_option,
 )
+from ripieno.cli.parameter_options import parameter_options
 from ripieno.cli.table_options import table_options
 from ripieno.files import disk
 from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
+from ripieno.flight.trace import traced
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from sklearn.base import BaseEstimator
 
     from ripieno.algorithms.iteration_log import FitReport, RunReport
     from ripieno.algorithms.reported import PlainReport
+    from ripieno.cli.progress import IterationProgress
     from ripieno.input import TableFiles
     from ripieno.report import Charted
 
-#: Parameters of a model that do not affect the result.
-_UNLISTED = ("on_iteration",)
+    Page = tuple[Mapping[str, str], Sequence[Charted]]
+
+Model = TypeVar("Model")
 
 fit_workers_option = counted_workers("Number of workers.", default=1, show_default=True)
-on_failure_option = click.option(
-    "--on-failure",
-    type=click.Choice(get_args(OnFailure)),
-    default="raise",
-    show_default=True,
-    help="If a worker dies: fail (raise), restart on the survivors (shrink), or replace it (respawn).",
-)
 _out_option = click.option(
     "-o", "--out", type=PathOrUrl(), default=Path("result"), show_default=True, help="Folder to write."
 )
 _inputs_argument = click.argument("inputs", nargs=-1, required=True)
-
-clusters_option = aliased_option(
-    "-k",
-    "--clusters",
-    aliases=["--n-clusters"],
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    required=True,
-    help="How many clusters.",
-)
-seed_option = click.option(
-    "--seed",
-    type=click.IntRange(0, 2**32 - 1),
-    metavar="NUMBER",
-    default=0,
-    show_default=True,
-    help="Seed of the random numbers; the same seed gives the same result.",
-)
-
-
-_checkpoint_option = click.option(
-    "--checkpoint",
-    type=LocalPath(file_okay=False),
-    callback=lambda ctx, param, value: None if value is None else str(value),
-    metavar="FOLDER",
-    help="Local folder for checkpoints of the fit. A later run with this folder resumes from the last checkpoint.",
-)
-_every_option = click.option(
-    "--every",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    help="Iterations between checkpoints. Default: in the folder at most one per second; in memory, "
-    "for fits that survive failures, after each iteration.",
-)
-
-
-def checkpoint_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options for the path and interval of checkpoints."""
-    return _checkpoint_option(_every_option(command))
-
-
-def method_option(name: str, methods: Collection[str], what: str) -> Callable[..., Any]:
-    """Return an option that selects a method; the default is the first one."""
-    return click.option(
-        name,
-        type=click.Choice(list(methods)),
-        default=next(iter(methods)),
-        show_default=True,
-        metavar="METHOD",
-        help=f"{what}: {', '.join(methods)}.",
-    )
-
-
-def max_iter_option(default: int, *aliases: str) -> Callable[..., Any]:
-    """Return the option for the maximum number of iterations."""
-    return aliased_option(
-        "--max-iter",
-        aliases=aliases,
-        type=click.IntRange(min=1),
-        metavar="COUNT",
-        default=default,
-        show_default=True,
-        help="Maximum number of iterations.",
-    )
-
-
-def tol_option(default: float, help: str, *aliases: str, min_open: bool = False) -> Callable[..., Any]:
-    """Return the option for the tolerance of the stopping criterion."""
-    return aliased_option(
-        "--tol",
-        aliases=aliases,
-        type=click.FloatRange(min=0, min_open=min_open),
-        metavar="NUMBER",
-        default=default,
-        show_default=True,
-        help=help,
-    )
 
 
 def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any]:
@@ -144,19 +64,9 @@ def target_option(more: str = "", *, required: bool = True) -> Callable[..., Any
     )
 
 
-def fit_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add inputs, options of tables, output folder, workers, engine, threads, failures, trace, overwrite and quiet."""
-    command = table_options(command)
-    ways: list[Callable[..., Any]] = [on_failure_option, threads_option, engine_options, fit_workers_option]
-    options: list[Callable[..., Any]] = [quiet_option, overwrite_option, trace_option, *ways, _out_option]
-    for each in [*options, _inputs_argument]:
-        command = each(command)
-    return command
-
-
 @dataclass(frozen=True)
-class FitOutput:
-    """The output of a fit, in the folder and on the terminal.
+class FitRun:
+    """One run of a command that fits a model: the command's arguments, and the steps that all such commands share.
 
     Parameters
     ----------
@@ -164,26 +74,186 @@ class FitOutput:
         The name of the command.
     title
         Title of the report.
-    what
+    step
         Unit of work of the fit: "iteration" or "stage".
-    facts
-        Results that are numbers or strings, for model.json.
-    page
-        Function that returns the figures at the top of the report, by name, and its charts; called when the result is
-        written.
-    words
+    data
         Names for rows and columns of the data.
-    draws
-        Whether the charts draw the positions.
+    arrays
+        Names of the arrays that the command may write.
+    console
+        Where progress and outcome are printed.
+    inputs, tables
+        Names of the inputs, and the inputs with the options of tables.
+    out, trace, overwrite, quiet
+        Values of the options of these names.
+    parameters
+        Parameters of the estimator.
     """
 
     algorithm: str
     title: str
-    what: str
-    facts: Mapping[str, Any]
-    page: Callable[[], tuple[Mapping[str, str], Sequence[Charted]]]
-    words: tuple[str, str] = ("rows", "columns")
-    draws: bool = False
+    step: str
+    data: tuple[str, str]
+    arrays: Collection[str]
+    console: Console
+    inputs: tuple[str, ...]
+    tables: Any
+    out: ResultPath
+    trace: Path | None
+    overwrite: bool
+    quiet: bool
+    parameters: Mapping[str, Any]
+
+    def check(self) -> None:
+        """Raise InputError, before any work, if a result is not writable."""
+        check_new_folder(self.out, self._replaceable)
+        check_results({"--trace": self.trace}, self.inputs, overwrite=self.overwrite)
+
+    @property
+    def _replaceable(self) -> tuple[str, ...]:
+        return replaceable(self.arrays) if self.overwrite else ()
+
+    @contextmanager
+    def fitting(
+        self, estimator: Callable[..., Model], shown: IterationProgress | Sequence[str], **parameters: Any
+    ) -> Iterator[Model]:
+        """Context with a new model, in which progress is printed; `shown` may be the names of measures."""
+        from ripieno.cli.progress import IterationProgress, MeasureProgress
+
+        progress = (
+            shown
+            if isinstance(shown, IterationProgress)
+            else MeasureProgress(self.console, tuple(shown), quiet=self.quiet)
+        )
+        with progress, traced(self.trace):
+            yield estimator(**{**self.parameters, **parameters}, on_iteration=progress.on_event)
+
+    def write(
+        self,
+        model: Any,
+        arrays: Mapping[str, NDArray[Any]],
+        inputs: Sequence[str],
+        result: str,
+        *,
+        facts: Mapping[str, Any] = MappingProxyType({}),
+        page: Callable[[], Page],
+        draws: bool = False,
+    ) -> None:
+        """Write the folder of the result, and print its path and the outcome of the fit, `result`.
+
+        Arrays and model.json are written as a whole or not at all, then report.html. `facts` are results that are
+        numbers or strings, for model.json. `page` returns the figures at the top of the report, by name, and its
+        charts; it is called when the report is written.
+        """
+        from ripieno.algorithms.iteration_log import FitReport
+        from ripieno.algorithms.result_folder import FromResult
+        from ripieno.report import write_fit_report
+
+        report, parameters = model.report_, listed_parameters(model)
+        saved = model._saved_facts() if isinstance(model, FromResult) else {}
+        description = {
+            "algorithm": self.algorithm,
+            "ripieno_version": __version__,
+            "parameters": parameters,
+            "inputs": list(inputs),
+            "column_names": list(getattr(model, "feature_names_in_", [])) or None,
+            **of_report(report),
+            **saved,
+            **facts,
+            **_times(report, self.step),
+        }
+        self.write_folder(arrays, description)
+
+        def write_page(part: Path) -> None:
+            tiles, charted = page()
+            write_fit_report(
+                part,
+                report,
+                title=self.title,
+                what=self.step,
+                tiles=tiles,
+                charted=charted,
+                parameters=parameters,
+                inputs=inputs,
+                words=self.data,
+                command=command_line(),
+                draws=draws,
+            )
+
+        size = ""
+        if isinstance(report, FitReport):
+            size = f"{report.row_count:,} {self.data[0]} × {report.column_count:,} {self.data[1]}: "
+        self.end(write_page, f"{size}{result}, {report.total_s:.3g} s")
+
+    def write_folder(self, arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> None:
+        """Write arrays and model.json as a whole or not at all."""
+        with new_folder(self.out, self._replaceable) as folder:
+            for name, array in arrays.items():
+                save_array(folder / f"{name}.npy", array)
+            disk.write_text(folder / "model.json", json.dumps(description, indent=2) + "\n")
+
+    def end(self, write_page: Callable[[Path], None], result: str) -> None:
+        """Write report.html into the folder, and print its path, or after a failure a warning and the folder."""
+        written, path = str(self.out), f"{self.out}/report.html"
+        with log.warn_on_failure("ripieno.report", path):
+            with new_file(path) as part:
+                write_page(part)
+            written = path
+        self.console.print(result, highlight=False, soft_wrap=True)
+        click.echo(written)
+
+
+def fit_command(
+    algorithm: str,
+    declaring: type,
+    *,
+    title: str,
+    arrays: Collection[str],
+    step: str = "iteration",
+    data: tuple[str, str] = ("rows", "columns"),
+    required: Collection[str] = (),
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command that fits an estimator: it has options for the parameters that `declaring` declares.
+
+    The function receives a `FitRun`, and the values of its own options.
+    """
+
+    def decorate(command: Callable[..., Any]) -> click.Command:
+        @wraps(command)
+        def wrapped(
+            inputs: tuple[str, ...],
+            tables: Any,
+            out: ResultPath,
+            trace: Path | None,
+            overwrite: bool,
+            quiet: bool,
+            workers: int,
+            engine: Any,
+            threads: int | None,
+            parameters: dict[str, Any],
+            **own: Any,
+        ) -> None:
+            from rich.console import Console
+
+            console = Console(stderr=True)
+            parameters |= {"workers": workers, "engine": engine, "threads": threads}
+            run = FitRun(
+                algorithm, title, step, data, arrays, console, inputs, tables, out, trace, overwrite, quiet, parameters
+            )
+            run.check()
+            command(run, **own)
+
+        # Options of the command itself follow the parameters.
+        own_options = wrapped.__dict__.pop("__click_params__", [])
+        made: Callable[..., Any] = table_options(wrapped)
+        running = (threads_option, engine_options, fit_workers_option)
+        for add in (quiet_option, overwrite_option, trace_option, *running, _out_option):
+            made = add(made)
+        made.__dict__.setdefault("__click_params__", []).extend(own_options)
+        made = parameter_options(declaring, "on_failure", required=required)(made)
+        return click.command(algorithm)(_inputs_argument(made))
+
+    return decorate
 
 
 def target_of(name: str) -> NDArray[Any] | str:
@@ -195,16 +265,6 @@ def target_of(name: str) -> NDArray[Any] | str:
 def replaceable(arrays: Collection[str]) -> tuple[str, ...]:
     """Return the names of the files in a folder of results."""
     return (*(f"{name}.npy" for name in arrays), "model.json", "report.html")
-
-
-def check_folder(
-    out: ResultPath, arrays: Collection[str], inputs: Collection[str], trace: Path | None, *, overwrite: bool
-) -> tuple[str, ...]:
-    """Return the files that may be replaced in the folder. Raise InputError, before any work, if it is not writable."""
-    names = replaceable(arrays) if overwrite else ()
-    check_new_folder(out, names)
-    check_results({"--trace": trace}, inputs, overwrite=overwrite)
-    return names
 
 
 def opened(tables: list[str] | TableFiles) -> tuple[Any, Sequence[str]]:
@@ -220,71 +280,10 @@ def opened(tables: list[str] | TableFiles) -> tuple[Any, Sequence[str]]:
     return source, source.names
 
 
-def listed_parameters(model: BaseEstimator) -> dict[str, Any]:
-    """Return the parameters that affect the result, and the name of the engine."""
-    parameters = {name: value for name, value in model.get_params().items() if name not in _UNLISTED}
+def listed_parameters(model: Any) -> dict[str, Any]:
+    """Return the parameters of the fit, and the name of the engine."""
+    parameters = {name: getattr(model, name) for name in names_of(type(model), "model", "saving", "running")}
     return parameters | {"engine": getattr(model.engine, "NAME", model.engine)}
-
-
-def write_model(
-    out: ResultPath,
-    names: Collection[str],
-    model: BaseEstimator,
-    arrays: Mapping[str, NDArray[Any]],
-    inputs: Sequence[str],
-    output: FitOutput,
-) -> str:
-    """Write arrays and model.json as a whole or not at all, then report.html; return the path to print."""
-    from ripieno.algorithms.result_folder import FromResult
-    from ripieno.report import write_fit_report
-
-    report = model.report_
-    parameters = listed_parameters(model)
-    facts = {**(model._saved_facts() if isinstance(model, FromResult) else {}), **output.facts}
-    with new_folder(out, names) as folder:
-        for name, array in arrays.items():
-            save_array(folder / f"{name}.npy", array)
-        description = _description(output, facts, report, parameters, inputs, model)
-        disk.write_text(folder / "model.json", json.dumps(description, indent=2) + "\n")
-
-    def write(part: Path) -> None:
-        tiles, charted = output.page()
-        write_fit_report(
-            part,
-            report,
-            title=output.title,
-            what=output.what,
-            tiles=tiles,
-            charted=charted,
-            parameters=parameters,
-            inputs=inputs,
-            words=output.words,
-            command=command_line(),
-            draws=output.draws,
-        )
-
-    return add_report(out, write)
-
-
-def add_report(out: ResultPath, write: Callable[[Path], None]) -> str:
-    """Write report.html into a result folder. Return its path; after a failure warn and return the folder."""
-    path = f"{out}/report.html"
-    with log.warn_on_failure("ripieno.report", path):
-        with new_file(path) as part:
-            write(part)
-        return path
-    return str(out)
-
-
-def print_end(console: Console, written: str, report: FitReport | PlainReport, output: FitOutput, result: str) -> None:
-    """Print the outcome of the fit, and the path of its result."""
-    from ripieno.algorithms.iteration_log import FitReport
-
-    size = ""
-    if isinstance(report, FitReport):
-        size = f"{report.row_count:,} {output.words[0]} × {report.column_count:,} {output.words[1]}: "
-    console.print(f"{size}{result}, {report.total_s:.3g} s", highlight=False, soft_wrap=True)
-    click.echo(written)
 
 
 def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
@@ -294,26 +293,6 @@ def of_report(report: FitReport | PlainReport) -> dict[str, Any]:
     if not isinstance(report, FitReport):
         return {}
     return {"row_count": report.row_count, "column_count": report.column_count, "dtype": report.dtype}
-
-
-def _description(
-    output: FitOutput,
-    facts: Mapping[str, Any],
-    report: RunReport | PlainReport,
-    parameters: Mapping[str, Any],
-    inputs: Sequence[str],
-    model: BaseEstimator,
-) -> dict[str, Any]:
-    return {
-        "algorithm": output.algorithm,
-        "ripieno_version": __version__,
-        "parameters": parameters,
-        "inputs": list(inputs),
-        "column_names": list(getattr(model, "feature_names_in_", [])) or None,
-        **of_report(report),
-        **facts,
-        **_times(report, output.what),
-    }
 
 
 def _times(report: RunReport | PlainReport, what: str) -> dict[str, Any]:

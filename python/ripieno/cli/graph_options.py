@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ripieno.cli.fits import checkpoint_options, on_failure_option
 from ripieno.cli.options import (
     PathOrUrl,
     aliased_option,
@@ -19,6 +18,7 @@ from ripieno.cli.options import (
     trace_option,
     workers_option,
 )
+from ripieno.cli.parameter_options import parameter_options
 from ripieno.cli.table_options import table_options
 from ripieno.files.tables import TABLE_FORMATS
 
@@ -26,7 +26,6 @@ _OPTIONS = (
     workers_option,
     engine_options,
     threads_option,
-    on_failure_option,
     aliased_option(
         "--vertex-count",
         aliases=["--vertices"],
@@ -39,7 +38,6 @@ _OPTIONS = (
         type=click.Choice(["text", "csv", "parquet", "arrow", "npy", "npz"]),
         help="Format of the files. Default: by their names.",
     ),
-    checkpoint_options,
     trace_option,
     quiet_option,
 )
@@ -67,9 +65,12 @@ def print_resumed(model: Any) -> None:
 
 
 def graph_options(
-    *, out: Path | None = None, weights: bool = False
+    declaring: type, *, out: Path | None = None, weights: bool = False, required: Collection[str] = ()
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add the argument and options of all commands on graphs; `out` is the default path of the result."""
+    """Add the argument and options of all commands on graphs, and the parameters that `declaring` declares.
+
+    `out` is the default path of the result, and `required` has the names of parameters without a default.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         command.__doc__ = f"{command.__doc__}{_INPUTS.format(weight=' [weight]' if weights else '')}"
@@ -83,8 +84,8 @@ def graph_options(
             help=f"File or URL to write: {', '.join(TABLE_FORMATS)}.",
         )
         command = table_options(command)
-        for option in reversed((inputs, result, overwrite_option, *_OPTIONS)):
+        for option in reversed((result, overwrite_option, *_OPTIONS)):
             command = option(command)
-        return command
+        return inputs(parameter_options(declaring, "on_failure", required=required)(command))
 
     return decorate

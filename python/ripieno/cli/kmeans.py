@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ripieno._types import OnFailure, ThreadModel
 from ripieno._version import __version__
-from ripieno.algorithms.methods import KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
+from ripieno.algorithms.kmeans.parameters import KMeansParameters
 from ripieno.cli.command_line import command_line
-from ripieno.cli.fits import (
-    add_report,
-    check_folder,
-    checkpoint_options,
-    clusters_option,
-    fit_options,
-    listed_parameters,
-    max_iter_option,
-    method_option,
-    of_report,
-    seed_option,
-    tol_option,
-)
+from ripieno.cli.fits import FitRun, fit_command, listed_parameters, of_report
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.errors import InputError
-from ripieno.files import disk
-from ripieno.files.results import ResultPath, new_folder, save_array
-from ripieno.flight.trace import traced
-from ripieno.launch.engine.contract import Engine
 
 if TYPE_CHECKING:
     from ripieno.algorithms import KMeans
@@ -43,32 +25,15 @@ if TYPE_CHECKING:
 
 
 ARRAYS = ("centroids", "labels")
-LISTED_PARAMETERS = (
-    *("n_clusters", "init", "n_init", "max_iter", "tol", "random_state"),
-    *("workers", "threads", "thread_model", "assign", "bounds", "centroids", "engine"),
-)
 
 
-@click.command("kmeans")
-@clusters_option
-@method_option("--init", KMEANS_INITS, "Choice of the first centroids")
+@fit_command("kmeans", KMeansParameters, title="K-means", arrays=ARRAYS, required=("n_clusters",))
 @click.option(
     "--start",
     type=LocalPath(),
     metavar="FILE",
     help="Start from these centroids, such as the centroids.npy of an earlier result, instead of --init.",
 )
-@click.option(
-    "--n-init",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    help="Number of runs with different first centroids; the best result is kept. Default: 10 for "
-    "random and exact assignment, else 1.",
-)
-@max_iter_option(300)
-@tol_option(1e-4, "Stop when the squared shift of the centroids is at most this times the mean variance of a column.")
-@checkpoint_options
-@seed_option
 @click.option(
     "--record-bytes",
     type=click.IntRange(min=1),
@@ -84,42 +49,14 @@ LISTED_PARAMETERS = (
     ".patches.csv beside each input.",
 )
 @click.option("--photos", type=LocalPath(), help="Folder of the pictures with the patches.")
-@method_option("--thread-model", get_args(ThreadModel), "Model of the threads of a worker")
-@method_option("--assign", KMEANS_ASSIGNS, "Compare rows with all centroids, or only with centroids of near groups")
-@method_option(
-    "--bounds", KMEANS_BOUNDS, "Skip distances that bounds of the previous iteration rule out; results are the same"
-)
-@method_option("--centroids", KMEANS_CENTROIDS, "Store all centroids on each worker, or a share of them")
-@fit_options
 def kmeans_command(
-    inputs: tuple[str, ...],
-    tables: list[str] | TableFiles,
-    clusters: int,
-    out: ResultPath,
-    workers: int,
-    engine: str | Engine,
-    threads: int | None,
-    on_failure: OnFailure,
-    thread_model: ThreadModel,
-    assign: Literal["exact", "near"],
-    bounds: Literal["auto", "none"],
-    centroids: Literal["auto", "whole", "divided"],
-    init: str,
+    run: FitRun,
     start: Path | None,
-    n_init: int | None,
-    max_iter: int,
-    tol: float,
-    checkpoint: str | None,
-    every: int | None,
-    seed: int,
     record_bytes: int | None,
     dtype: str | None,
     weights: Path | None,
     patches: Path | None,
     photos: Path | None,
-    trace: Path | None,
-    overwrite: bool,
-    quiet: bool,
 ) -> None:
     """Cluster the vectors of INPUTS and write centroids, labels and a report.
 
@@ -135,49 +72,22 @@ def kmeans_command(
       ripieno features photos/ --out vectors.npy
       ripieno kmeans vectors.npy --clusters 1000 --workers 4 --out result/
     """
-    from rich.console import Console
-
     from ripieno.algorithms import KMeans
     from ripieno.cli.progress import KMeansProgress
 
-    console = Console(stderr=True)
-    names = check_folder(out, ARRAYS, inputs, trace, overwrite=overwrite)
     if dtype is not None and record_bytes is None:
         raise InputError(f"--dtype {dtype} is for raw vectors: expected --record-bytes, too")
-    rows, files, found = _open(inputs, tables, record_bytes, dtype, patches, photos)
-    progress = KMeansProgress(console, quiet=quiet)
-    model = KMeans(
-        clusters,
-        init=init if start is None else read_numbers(start, "centroids"),
-        n_init=n_init or "auto",
-        max_iter=max_iter,
-        tol=tol,
-        random_state=seed,
-        checkpoint=checkpoint,
-        every=every,
-        workers=workers,
-        engine=engine,
-        threads=threads,
-        on_failure=on_failure,
-        thread_model=thread_model,
-        assign=assign,
-        bounds=bounds,
-        centroids=centroids,
-        on_iteration=progress.on_event,
-    )
-    with progress, traced(trace):
+    rows, files, found = _open(run.inputs, run.tables, record_bytes, dtype, patches, photos)
+    given = {} if start is None else {"init": read_numbers(start, "centroids")}
+    with run.fitting(KMeans, KMeansProgress(run.console, quiet=run.quiet), **given) as model:
         model.fit(rows, sample_weight=None if weights is None else read_numbers(weights, "weights"))
-    with new_folder(out, names) as folder:
-        _write(folder, model, files)
-    written = add_report(out, lambda part: _write_report(part, model, files, found))
-    loss = f" (some {100 * model.inertia_gap_:.2g} % more than with exact assignment)" if assign == "near" else ""
-    console.print(
-        f"{len(model.labels_):,} rows in {clusters:,} clusters after {model.n_iter_} iterations, "
-        f"inertia {model.inertia_:.8g}{loss}, {model.report_.total_s:.3g} s",
-        highlight=False,
-        soft_wrap=True,
+    run.write_folder(model._saved_arrays(), _description(model, files))
+    near = f" (some {100 * model.inertia_gap_:.2g} % more than with exact assignment)"
+    run.end(
+        lambda part: _write_report(part, model, files, found),
+        f"{len(model.labels_):,} rows in {model.n_clusters:,} clusters after {model.n_iter_} iterations, "
+        f"inertia {model.inertia_:.8g}{near if model.assign == 'near' else ''}, {model.report_.total_s:.3g} s",
     )
-    click.echo(written)
 
 
 def _open(
@@ -208,17 +118,8 @@ def _open(
     return sparse, sparse.names, None
 
 
-def _write(folder: Path, model: KMeans, names: Sequence[str]) -> None:
-    for name, array in model._saved_arrays().items():
-        save_array(folder / f"{name}.npy", array)
-    disk.write_text(folder / "model.json", json.dumps(_description(model, names), indent=2) + "\n")
-
-
 def _parameters(model: KMeans) -> dict[str, Any]:
-    parameters = {name: value for name, value in listed_parameters(model).items() if name in LISTED_PARAMETERS}
-    if not isinstance(model.init, str):
-        parameters["init"] = "centroids of a file"
-    return parameters
+    return listed_parameters(model) | ({} if isinstance(model.init, str) else {"init": "centroids of a file"})
 
 
 def _write_report(part: Path, model: KMeans, names: Sequence[str], patches: Patches | None) -> None:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ripieno import log
-from ripieno._types import OnFailure
-from ripieno.cli.fits import max_iter_option, tol_option
+from ripieno.algorithms.pagerank.parameters import PageRankParameters
 from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option
 from ripieno.cli.options import (
     LocalPath,
@@ -32,17 +31,7 @@ if TYPE_CHECKING:
 
 
 @click.command("pagerank")
-@graph_options(out=Path("ranks.parquet"), weights=True)
-@click.option(
-    "--damping",
-    type=click.FloatRange(0, 1),
-    metavar="NUMBER",
-    default=0.85,
-    show_default=True,
-    help="Probability of following an edge instead of jumping.",
-)
-@tol_option(1e-12, "Stop when the sum of all changes is less than this times the number of vertices.", "--tolerance")
-@max_iter_option(1000, "--max-iterations")
+@graph_options(PageRankParameters, out=Path("ranks.parquet"), weights=True)
 @directed_option
 @weighted_option
 @top_option("vertices of the highest ranks")
@@ -55,19 +44,14 @@ def pagerank_command(
     workers: int | None,
     engine: str | Engine,
     threads: int | None,
-    damping: float,
-    tol: float,
-    max_iter: int,
+    parameters: dict[str, Any],
     directed: bool,
     weighted: bool | None,
     vertex_count: int | None,
     format: str | None,
-    checkpoint: str | None,
-    every: int | None,
     top: int,
     report: Path | None,
     trace: Path | None,
-    on_failure: OnFailure,
     quiet: bool,
 ) -> None:
     """Rank the vertices of the graph with the edges in INPUTS.
@@ -87,22 +71,12 @@ def pagerank_command(
 
     check_files(inputs, out, trace, report, overwrite=overwrite)
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
-    comm = communicator(workers, threads, trace, engine, on_failure)
+    comm = communicator(workers, threads, trace, engine, parameters["on_failure"])
     leading = comm is None or comm.rank == 0
     console = Console(stderr=True, quiet=not leading)
     progress = PageRankProgress(console, quiet=quiet)
-    model = PageRank(
-        damping,
-        tol=tol,
-        max_iter=max_iter,
-        workers=workers or 1,
-        engine=engine,
-        threads=threads,
-        on_failure=on_failure,
-        checkpoint=checkpoint,
-        every=every,
-        on_iteration=progress.on_event,
-    )
+    running: dict[str, Any] = {"workers": workers or 1, "engine": engine, "threads": threads}
+    model = PageRank(**parameters, **running, on_iteration=progress.on_event)
     with progress, traced(trace):
         model.fit(graph, comm=comm)
     if leading:

@@ -8,8 +8,8 @@ import click
 from numpy.typing import NDArray
 
 from ripieno import algorithms
-from ripieno._types import OnFailure
-from ripieno.cli.fits import fit_workers_option, on_failure_option
+from ripieno.algorithms.parameters import WorkerParameters
+from ripieno.cli.fits import fit_workers_option
 from ripieno.cli.options import (
     PathOrUrl,
     dashboard_option,
@@ -18,6 +18,7 @@ from ripieno.cli.options import (
     quiet_option,
     threads_option,
 )
+from ripieno.cli.parameter_options import parameter_options
 from ripieno.cli.table_options import table_options
 from ripieno.errors import InputError
 from ripieno.files.results import ResultPath, check_results
@@ -55,7 +56,7 @@ APPLIED = {
 @fit_workers_option
 @engine_options
 @threads_option
-@on_failure_option
+@parameter_options(WorkerParameters, "on_failure")
 @overwrite_option
 @dashboard_option
 @quiet_option
@@ -68,7 +69,7 @@ def predict_command(
     workers: int,
     engine: str | Engine,
     threads: int | None,
-    on_failure: OnFailure,
+    parameters: dict[str, Any],
     overwrite: bool,
     quiet: bool,
 ) -> None:
@@ -99,7 +100,7 @@ def predict_command(
     if chosen not in methods:
         raise InputError(f"--method {chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
     model = getattr(algorithms, estimator).load(result)
-    model.set_params(workers=workers, threads=threads, engine=engine, on_failure=on_failure)
+    model.set_params(workers=workers, threads=threads, engine=engine, **parameters)
     ids = None
     if isinstance(tables, TableFiles) and tables.id is not None:
         check_format(out, [end for end in TABLE_FORMATS if end != ".npz"])

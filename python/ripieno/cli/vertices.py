@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
-from ripieno._types import OnFailure
-from ripieno.cli.fits import clusters_option, max_iter_option, seed_option, tol_option
+from ripieno.algorithms.parameters import FitParameters
+from ripieno.algorithms.vertices.parameters import (
+    CommunityParameters,
+    DiameterParameters,
+    ShortestPathsParameters,
+    SourceParameters,
+    SpectralClusteringParameters,
+)
 from ripieno.cli.graph_options import directed_option, graph_options, print_resumed, weighted_option
-from ripieno.cli.options import aliased_option, check_files, communicator
+from ripieno.cli.options import check_files, communicator
 from ripieno.files.results import ResultPath
 from ripieno.files.tables import Columns, write_table
 from ripieno.flight.trace import traced
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _fit(
-    model: Any,
+    estimator: Callable[..., Any],
     summary: Callable[[Any], str],
     columns: Callable[[Any], Columns],
     *,
@@ -37,26 +43,23 @@ def _fit(
     threads: int | None,
     vertex_count: int | None,
     format: str | None,
-    checkpoint: str | None,
-    every: int | None,
     trace: Path | None,
-    on_failure: OnFailure,
     quiet: bool,
+    parameters: dict[str, Any],
     directed: bool = True,
     weighted: bool | None = False,
     source: str | None = None,
 ) -> None:
-    """Fit `model` to the graph in files, print the summary that `summary` returns, and write `columns`."""
+    """Fit an estimator to the graph in files, print the summary that `summary` returns, and write `columns`."""
     from ripieno.graph import Graph
 
     check_files(inputs, out, trace, overwrite=overwrite)
     graph = Graph(tables, directed=directed, weighted=weighted, vertex_count=vertex_count, format=format)
     if source is not None:
-        model.source = int(source) if graph.labels is None and source.isdecimal() else source
-    comm = communicator(workers, threads, trace, engine, on_failure)
+        parameters["source"] = int(source) if graph.labels is None and source.isdecimal() else source
+    comm = communicator(workers, threads, trace, engine, parameters["on_failure"])
+    model = estimator(**parameters, workers=workers or 1, engine=engine, threads=threads)
     with traced(trace):
-        model.set_params(workers=workers or 1, engine=engine, threads=threads, on_failure=on_failure)
-        model.set_params(checkpoint=checkpoint, every=every)
         model.fit(graph, comm=comm)
     if comm is not None and comm.rank != 0:
         return
@@ -68,7 +71,7 @@ def _fit(
 
 
 @click.command("components")
-@graph_options()
+@graph_options(FitParameters)
 def components_command(**options: Any) -> None:
     """Find the connected components of the graph with the edges in INPUTS, ignoring directions.
 
@@ -81,7 +84,7 @@ def components_command(**options: Any) -> None:
     from ripieno.algorithms import ConnectedComponents
 
     _fit(
-        ConnectedComponents(),
+        ConnectedComponents,
         lambda model: (
             f"{len(model.vertices_):,} vertices, {model.n_components_:,} component{'s' * (model.n_components_ > 1)}; "
             f"the largest has {model.sizes_[0]:,} vertices"
@@ -105,8 +108,8 @@ def _with_parents(model: BFS | ShortestPaths) -> Columns:
 @click.command("bfs")
 @directed_option
 @_source_option
-@graph_options()
-def bfs_command(source: str, **options: Any) -> None:
+@graph_options(SourceParameters)
+def bfs_command(**options: Any) -> None:
     """Count the edges on shortest paths from one vertex to all others of the graph with the edges in INPUTS.
 
     The result has the columns "vertex", "distance" and "parent", the previous vertex on such a path; distance and
@@ -122,21 +125,15 @@ def bfs_command(source: str, **options: Any) -> None:
         reached = np.count_nonzero(model.distances_ >= 0)
         return f"{reached:,} of {len(model.vertices_):,} vertices are reached, in {model.n_iter_} steps at most"
 
-    _fit(BFS(source), summary, _with_parents, source=source, **options)
+    _fit(BFS, summary, _with_parents, **options)
 
 
 @click.command("shortest-paths")
 @directed_option
 @weighted_option
 @_source_option
-@click.option(
-    "--delta",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="NUMBER",
-    help="Range of distances that a step handles. Default: about the mean weight.",
-)
-@graph_options(weights=True)
-def shortest_paths_command(source: str, delta: float | None, **options: Any) -> None:
+@graph_options(ShortestPathsParameters, weights=True)
+def shortest_paths_command(**options: Any) -> None:
     """Find the least sum of weights on paths from one vertex to all others of the graph with the edges in INPUTS.
 
     The result has the columns "vertex", "distance" and "parent", the previous vertex on such a path. The distance of an
@@ -154,14 +151,13 @@ def shortest_paths_command(source: str, delta: float | None, **options: Any) -> 
             f"{len(reached):,} of {len(model.vertices_):,} vertices are reached, at distances up to {reached.max():.6g}"
         )
 
-    _fit(ShortestPaths(source, delta=delta), summary, _with_parents, source=source, **options)
+    _fit(ShortestPaths, summary, _with_parents, **options)
 
 
 @click.command("communities")
 @directed_option
-@max_iter_option(10)
-@graph_options()
-def communities_command(max_iter: int, **options: Any) -> None:
+@graph_options(CommunityParameters)
+def communities_command(**options: Any) -> None:
     """Find communities of the graph with the edges in INPUTS by label propagation.
 
     In each iteration every vertex takes the most frequent label of its neighbors, and the smallest of several. The
@@ -174,7 +170,7 @@ def communities_command(max_iter: int, **options: Any) -> None:
     from ripieno.algorithms import CommunityDetection
 
     _fit(
-        CommunityDetection(max_iter=max_iter),
+        CommunityDetection,
         lambda model: (
             f"{len(model.vertices_):,} vertices, "
             f"{model.n_communities_:,} communit{'ies' if model.n_communities_ > 1 else 'y'} after {model.n_iter_} "
@@ -187,7 +183,7 @@ def communities_command(max_iter: int, **options: Any) -> None:
 
 @click.command("clustering")
 @directed_option
-@graph_options()
+@graph_options(FitParameters)
 def clustering_command(**options: Any) -> None:
     """Compute the local clustering coefficients of the graph with the edges in INPUTS, and count its triangles.
 
@@ -200,7 +196,7 @@ def clustering_command(**options: Any) -> None:
     from ripieno.algorithms import ClusteringCoefficients
 
     _fit(
-        ClusteringCoefficients(),
+        ClusteringCoefficients,
         lambda model: (
             f"{len(model.vertices_):,} vertices, {model.triangles_.sum() // 3:,} triangles; the mean coefficient is "
             f"{model.coefficients_.mean():.4g}"
@@ -217,26 +213,8 @@ def clustering_command(**options: Any) -> None:
 
 @click.command("diameter")
 @directed_option
-@click.option(
-    "--share",
-    type=click.FloatRange(0, 1, min_open=True),
-    metavar="NUMBER",
-    default=0.9,
-    show_default=True,
-    help="Share of the connected pairs of vertices.",
-)
-@aliased_option(
-    "--n-strings",
-    aliases=["--strings"],
-    type=click.IntRange(min=2),
-    metavar="COUNT",
-    default=64,
-    show_default=True,
-    help="Bit strings per vertex; four times as many halve the error.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the bit strings.")
-@graph_options()
-def diameter_command(share: float, n_strings: int, seed: int, **options: Any) -> None:
+@graph_options(DiameterParameters)
+def diameter_command(**options: Any) -> None:
     """Estimate in how many steps most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
 
     The result has the columns "steps" and "pairs", an estimate of the number of pairs with a path of at most this many
@@ -249,10 +227,10 @@ def diameter_command(share: float, n_strings: int, seed: int, **options: Any) ->
     from ripieno.algorithms import EffectiveDiameter
 
     _fit(
-        EffectiveDiameter(share=share, n_strings=n_strings, random_state=seed),
+        EffectiveDiameter,
         lambda model: (
-            f"effective diameter {model.effective_diameter_:.2f}, for {100 * share:g} % of {model.pairs_[-1]:.4g} "
-            f"connected pairs; no path found is longer than {model.n_iter_}"
+            f"effective diameter {model.effective_diameter_:.2f}, for {100 * model.share:g} % of "
+            f"{model.pairs_[-1]:.4g} connected pairs; no path found is longer than {model.n_iter_}"
         ),
         lambda model: {"steps": np.arange(len(model.pairs_)), "pairs": model.pairs_},
         **options,
@@ -260,37 +238,9 @@ def diameter_command(share: float, n_strings: int, seed: int, **options: Any) ->
 
 
 @click.command("spectral-clustering")
-@clusters_option
-@aliased_option(
-    "--components",
-    "n_components",
-    aliases=["--n-components"],
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    help="Number of eigenvectors. Default: the number of clusters.",
-)
-@click.option(
-    "--n-init",
-    type=click.IntRange(min=1),
-    metavar="COUNT",
-    default=10,
-    show_default=True,
-    help="Number of runs of K-means with different first centroids; the best result is kept.",
-)
-@tol_option(1e-6, "End the embedding when the residual norm of each eigenvector is at most this.")
-@max_iter_option(200)
-@seed_option
 @weighted_option
-@graph_options(weights=True)
-def spectral_clustering_command(
-    clusters: int,
-    n_components: int | None,
-    n_init: int,
-    tol: float,
-    max_iter: int,
-    seed: int,
-    **options: Any,
-) -> None:
+@graph_options(SpectralClusteringParameters, weights=True, required=("n_clusters",))
+def spectral_clustering_command(**options: Any) -> None:
     """Cluster the vertices of the graph with the edges in INPUTS by K-means of its spectral embedding.
 
     Edges count in both directions. The result has the columns "vertex" and "cluster".
@@ -302,11 +252,9 @@ def spectral_clustering_command(
     from ripieno.algorithms import SpectralClustering
 
     _fit(
-        SpectralClustering(
-            clusters, n_components=n_components, n_init=n_init, tol=tol, max_iter=max_iter, random_state=seed
-        ),
+        SpectralClustering,
         lambda model: (
-            f"{len(model.vertices_):,} vertices in {clusters:,} cluster{'s' * (clusters > 1)}; "
+            f"{len(model.vertices_):,} vertices in {model.n_clusters:,} cluster{'s' * (model.n_clusters > 1)}; "
             f"the largest has {np.bincount(model.labels_).max():,} vertices"
         ),
         lambda model: {"vertex": model.vertices_, "cluster": model.labels_},

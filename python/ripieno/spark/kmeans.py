@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from pyspark.ml import Estimator
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable
@@ -17,17 +17,16 @@ from sklearn.utils import check_random_state
 from ripieno._checks import check_count
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.program import KMeansOptions
-from ripieno.algorithms.methods import KMEANS_INITS
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
 from ripieno.errors import InputError
-from ripieno.launch.limits import SLOTS_S
 from ripieno.spark.kmeans_model import KMeansModel, KMeansSummary
-from ripieno.spark.kmeans_params import KMeansParams, sets_parameters, snake_case, with_accessors
+from ripieno.spark.kmeans_params import DECLARED, KMeansArguments, KMeansParams, set_given, snake_case, with_accessors
 from ripieno.spark.kmeans_ranks import fit_rows
 from ripieno.spark.kmeans_rows import selected
 from ripieno.spark.programs import run
 
-LARGEST_SEED = 2**32 - 1
+if TYPE_CHECKING:
+    from typing import Unpack
 
 
 @with_accessors()
@@ -40,18 +39,9 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
 
     Parameters
     ----------
-    k : int, default=2
-        Number of clusters.
-    max_iter : int, default=20
-        Maximum number of iterations.
-    tol : float, default=1e-4
-        The fit ends when the squared Frobenius norm of the centers' shift is at most `tol` times the mean variance of
-        the columns, or earlier when no row changes its cluster. Spark's own K-means compares each center's shift with
-        `tol` itself.
-    seed : int, default=0
-        Seed of the first centers; equal seeds give equal centers.
-    init_mode : {"k-means||", "k-means++", "random"}, default="k-means||"
-        Selection of the first centers.
+    k, max_iter, tol, seed, init_mode, thread_model, assign, bounds
+        As `n_clusters`, `max_iter`, `tol`, `random_state`, `init` and so on of `ripieno.KMeans`, with names and
+        defaults of Spark: k=2, max_iter=20, seed=0. Spark's own K-means compares each center's shift with `tol` itself.
     initial_centers : array-like of shape (k, n), optional
         The first centers; `init_mode` and `seed` are then ignored.
     features_col : str, default="features"
@@ -80,43 +70,13 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         Params._dummy(), "initialCenters", "the centers to start from, k of them.", TypeConverters.toListListFloat
     )
 
-    @sets_parameters
-    def __init__(
-        self,
-        *,
-        k: int = 2,
-        max_iter: int = 20,
-        tol: float = 1e-4,
-        seed: int = 0,
-        init_mode: str = "k-means||",
-        initial_centers: ArrayLike | None = None,
-        features_col: str = "features",
-        prediction_col: str = "prediction",
-        weight_col: str | None = None,
-        workers: int | None = None,
-        threads: int | None = None,
-        slots_timeout_s: float = SLOTS_S,
-    ) -> None:
+    def __init__(self, **parameters: Unpack[KMeansArguments]) -> None:
         super().__init__()
+        set_given(self, parameters)
 
-    @sets_parameters
-    def setParams(
-        self,
-        *,
-        k: int | None = None,
-        max_iter: int | None = None,
-        tol: float | None = None,
-        seed: int | None = None,
-        init_mode: str | None = None,
-        initial_centers: ArrayLike | None = None,
-        features_col: str | None = None,
-        prediction_col: str | None = None,
-        weight_col: str | None = None,
-        workers: int | None = None,
-        threads: int | None = None,
-        slots_timeout_s: float | None = None,
-    ) -> KMeans:
+    def setParams(self, **parameters: Unpack[KMeansArguments]) -> KMeans:
         """Set the given parameters."""
+        set_given(self, parameters)
         return self
 
     def _fit(self, dataset: DataFrame) -> KMeansModel:
@@ -144,22 +104,20 @@ class KMeans(KMeansParams, Estimator, DefaultParamsWritable, DefaultParamsReadab
         return model
 
     def _options(self) -> KMeansOptions:
-        for name in ("k", "maxIter", "workers", "threads"):
+        for name in ("workers", "threads"):
             if self.isDefined(name):
-                check_count(snake_case(name), self.getOrDefault(name))
-        k, tol, seed, init = (self.getOrDefault(name) for name in ("k", "tol", "seed", "initMode"))
-        if not tol >= 0:
-            raise InputError(f"tol={tol!r}: expected a number >= 0")
+                check_count(name, self.getOrDefault(name))
         if not 0 <= self.getSlotsTimeoutS() < math.inf:
             raise InputError(f"slots_timeout_s={self.getSlotsTimeoutS()!r}: expected a number of seconds >= 0")
-        if init not in KMEANS_INITS:
-            raise InputError(f"init_mode={init!r}: expected one of {', '.join(KMEANS_INITS)}")
-        if not 0 <= seed <= LARGEST_SEED:
-            raise InputError(f"seed={seed}: expected a whole number from 0 to {LARGEST_SEED}")
+        values = {name: self.getOrDefault(name) for name in DECLARED}
+        for name, each in DECLARED.items():
+            each.check(values[name])
+        k, seed, init = (values.pop(name) for name in ("k", "seed", "initMode"))
         start: int | NDArray[Any] = int(check_random_state(seed).randint(SEED_LIMIT))
         if self.isDefined("initialCenters"):
             start, init = self._initial_centers(k), "array"
-        return KMeansOptions(k, init, [start], self.getMaxIter(), tol)
+        others = {snake_case(name): value for name, value in values.items()}
+        return KMeansOptions(n_clusters=k, init=init, starts=[start], **others)
 
     def _initial_centers(self, k: int) -> NDArray[np.float64]:
         rows = self.getOrDefault("initialCenters")

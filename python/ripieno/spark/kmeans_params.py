@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypedDict, TypeVar
 
+from numpy.typing import ArrayLike
 from pyspark.ml.param import Param, Params, TypeConverters
-from pyspark.ml.param.shared import (
-    HasFeaturesCol,
-    HasMaxIter,
-    HasPredictionCol,
-    HasSeed,
-    HasTol,
-    HasWeightCol,
-)
+from pyspark.ml.param.shared import HasFeaturesCol, HasPredictionCol, HasWeightCol
 
+from ripieno._types import ThreadModel
+from ripieno.algorithms.domains import Number, OneOf, Seed, Whole
+from ripieno.algorithms.kmeans.parameters import INITS, KMeansParameters
+from ripieno.algorithms.parameters import Parameter, names_of, parameters_of
 from ripieno.launch.limits import SLOTS_S
 
 Owner = TypeVar("Owner", bound=type)
@@ -27,20 +25,16 @@ def snake_case(name: str) -> str:
     return re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
 
 
-def sets_parameters(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a method set the parameters that its caller names, in snake_case or as in Spark; None sets no value."""
-
-    @functools.wraps(method)
-    def wrapped(self: Params, **given: Any) -> Any:
-        keywords = {snake_case(name): value for name, value in given.items()}
-        if len(keywords) < len(given):
-            raise TypeError(f"{type(self).__name__}: a parameter is given by both of its names: {', '.join(given)}")
-        result = method(self, **keywords)
-        values = {snake_case(param.name): param.name for param in self.params}
-        self._set(**{values[name]: value for name, value in keywords.items() if value is not None})
-        return result
-
-    return wrapped
+def set_given(owner: Params, given: Mapping[str, Any]) -> None:
+    """Set the parameters that a caller names, in snake_case or as in Spark; None sets no value."""
+    names = {each: param.name for param in owner.params for each in (snake_case(param.name), param.name)}
+    unknown = given.keys() - names.keys()
+    if unknown:
+        raise TypeError(f"{type(owner).__name__}() got an unexpected keyword argument {min(unknown)!r}")
+    values = {names[name]: value for name, value in given.items()}
+    if len(values) < len(given):
+        raise TypeError(f"{type(owner).__name__}: a parameter is given by both of its names: {', '.join(given)}")
+    owner._set(**{name: value for name, value in values.items() if value is not None})
 
 
 def with_accessors(*settable: str) -> Callable[[Owner], Owner]:
@@ -69,16 +63,58 @@ def _add_accessors(owner: type, name: str, doc: str, is_settable: bool) -> None:
         setattr(owner, method.__name__, method)
 
 
-class KMeansParams(HasFeaturesCol, HasPredictionCol, HasWeightCol, HasMaxIter, HasTol, HasSeed):
-    """Parameters shared by estimator and model; the defaults of `pyspark.ml.clustering.KMeans`, except for `seed`."""
+class KMeansArguments(TypedDict, total=False):
+    """Arguments of the estimator and of its method `setParams`."""
 
-    k: Param[int] = Param(Params._dummy(), "k", "how many clusters, at least 1.", TypeConverters.toInt)
-    initMode: Param[str] = Param(
-        Params._dummy(),
-        "initMode",
-        "where to start: 'k-means||', 'k-means++' or 'random' rows.",
-        TypeConverters.toString,
-    )
+    k: int
+    max_iter: int
+    tol: float
+    seed: int
+    init_mode: str
+    thread_model: ThreadModel
+    assign: str
+    bounds: str
+    initial_centers: ArrayLike
+    features_col: str
+    prediction_col: str
+    weight_col: str | None
+    workers: int | None
+    threads: int | None
+    slots_timeout_s: float
+
+
+#: Names and defaults that differ in `pyspark.ml.clustering.KMeans`.
+_NAMES = {"n_clusters": "k", "random_state": "seed", "init": "init_mode"}
+_DEFAULTS = {"n_clusters": 2, "max_iter": 20, "random_state": 0}
+#: A fit has one start, and the model receives the centers of rank 0.
+_OMITTED = ("n_init", "centroids")
+_CONVERTERS = {
+    Whole: TypeConverters.toInt,
+    Number: TypeConverters.toFloat,
+    OneOf: TypeConverters.toString,
+    Seed: TypeConverters.toInt,
+}
+
+
+def _declared() -> dict[str, Parameter]:
+    """Return the declarations of the parameters of `ripieno.KMeans` that Spark's estimator has, by Spark's name."""
+    found = {}
+    for name in names_of(KMeansParameters, "model"):
+        each = parameters_of(KMeansParameters)[name]
+        if each.has_option and name not in _OMITTED:
+            domain = OneOf(*INITS) if name == "init" else each.domain
+            own = _NAMES.get(name, name)
+            camel = re.sub("_([a-z])", lambda found: found[1].upper(), own)
+            found[camel] = replace(each, name=own, domain=domain, default=_DEFAULTS.get(name, each.default))
+    return found
+
+
+DECLARED = _declared()
+
+
+class KMeansParams(HasFeaturesCol, HasPredictionCol, HasWeightCol):
+    """Parameters shared by estimator and model."""
+
     workers: Param[int] = Param(
         Params._dummy(), "workers", "ranks, a slot of the executors each; unset: all slots.", TypeConverters.toInt
     )
@@ -91,4 +127,8 @@ class KMeansParams(HasFeaturesCol, HasPredictionCol, HasWeightCol, HasMaxIter, H
 
     def __init__(self) -> None:
         super().__init__()
-        self._setDefault(k=2, maxIter=20, tol=1e-4, seed=0, initMode="k-means||", slotsTimeoutS=SLOTS_S)
+        self._setDefault(slotsTimeoutS=SLOTS_S, **{name: each.default for name, each in DECLARED.items()})
+
+
+for _name, _each in DECLARED.items():
+    setattr(KMeansParams, _name, Param(Params._dummy(), _name, _each.summary, _CONVERTERS[type(_each.domain)]))

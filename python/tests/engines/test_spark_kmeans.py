@@ -145,6 +145,7 @@ def test_parameters_have_names_of_spark_and_of_python(spark_local):
     assert explained == {
         "k": 8, "maxIter": 11, "tol": 1e-4, "seed": 0, "initMode": "random", "weightCol": "w", "workers": 3,
         "featuresCol": "features", "predictionCol": "prediction", "slotsTimeoutS": 10.0,
+        "threadModel": "fork-join", "assign": "exact", "bounds": "auto",
     }  # fmt: skip
     copied = estimator.copy({estimator.k: 4})
     assert (copied.getK(), estimator.getK(), copied.uid) == (4, 8, estimator.uid)
@@ -251,6 +252,7 @@ def test_a_fit_waits_for_slots_up_to_its_timeout(spark_local):
         ({"slots_timeout_s": float("nan")}, "slots_timeout_s=nan: expected a number of seconds >= 0"),
         ({"seed": -1}, "seed=-1: expected a whole number from 0 to 4294967295"),
         ({"init_mode": "best"}, r"init_mode='best': expected one of k-means\|\|, k-means\+\+, random"),
+        ({"thread_model": "join"}, "thread_model='join': expected one of fork-join, bsp"),
         ({"k": 3, "initial_centers": [[1.0, 2.0, 3.0]]}, "initial_centers: expected k=3 rows of one length, there are"),
     ],
 )

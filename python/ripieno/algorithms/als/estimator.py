@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from numbers import Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from ripieno import log
 from ripieno._checks import check_count
 from ripieno.algorithms.als import program
-from ripieno.algorithms.als.exchange import EXCHANGE_METHODS, FactorExchange
+from ripieno.algorithms.als.exchange import FactorExchange
+from ripieno.algorithms.als.parameters import ALSParameters
 from ripieno.algorithms.als.program import ALSOptions, ALSPart
 from ripieno.algorithms.als.table import (
     NumberedRatings,
@@ -29,17 +29,13 @@ from ripieno.algorithms.als.table import (
     pairs_of,
 )
 from ripieno.algorithms.iteration_log import RunReport
-from ripieno.algorithms.methods import ALS_SOLVERS
 from ripieno.algorithms.own_rows import agreed, opening
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
     from ripieno._types import Rows
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
 
 #: From this rank on, conjugate gradients need fewer operations.
@@ -64,41 +60,12 @@ class ALSReport(RunReport):
     ways: tuple[FactorExchange, ...] = ()
 
 
-class ALS(IterativeEstimator, ObservedEstimator):
+class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
     """Matrix factorization by alternating least squares: user and item factors whose products approximate ratings.
 
     Explicit ratings are fitted with an L2 penalty: `reg` times the squared factors of the user and the item of each
     rating, as in Spark's MLlib. Implicit ratings are counts. Rated pairs have the target 1 and the weight 1 + `alpha`
     times the count; all other pairs have the target 0 and the weight 1.
-
-    Parameters
-    ----------
-    rank : int, default=32
-        Number of factors of each user and item.
-    implicit : bool, default=False
-        Whether ratings are counts of observed actions instead of explicit scores.
-    reg : float, default=0.05
-        Factor of the penalty.
-    alpha : float, default=1.0
-        Weight per unit of an implicit rating.
-    max_iter : int, default=10
-        Number of iterations. Each solves for the factors of all users, then for the factors of all items.
-    solver : {"auto", "cholesky", "cg"}, default="auto"
-        Method of a half step. "cholesky" solves the normal equations of each row. "cg" makes three conjugate gradient
-        steps from the row's current factors; the larger the rank, the more operations it saves. "auto" uses "cg" for
-        implicit ratings with a rank of at least 16.
-    columns : tuple of three str, default=None
-        Columns of tables that hold users, items and ratings. None: detect them by names such as userId, movieId and
-        rating, or, with exactly three columns, use their order.
-    exchange : {"auto", "allgather", "needed"}, default="auto"
-        How factors reach the workers: all factors to all workers, only needed factors, or the cheaper of the two.
-    random_state : int, RandomState or None, default=None
-        Source of the initial factors. With an int, equal input gives bitwise equal factors on any number of workers.
-    on_iteration : callable or None, default=None
-        Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
-        "objective", "rmse" (for explicit ratings), and rank 0's "compute_s" and "communication_s".
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -110,12 +77,8 @@ class ALS(IterativeEstimator, ObservedEstimator):
         Final value of the objective.
     test_error_ : float
         `rmse` of the ratings `test`, or their `percentile_rank` for implicit ratings. Only if `test` was passed.
-    solver_ : str
-        Solver used.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
     report_ : ALSReport
         Objective and seconds of each iteration and rank, and how factors were exchanged.
 
@@ -143,35 +106,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
     test_error_: float
     solver_: str
     n_iter_: int
-    resumed_from_: int | None
     report_: ALSReport
-
-    def __init__(
-        self,
-        rank: int = 32,
-        *,
-        implicit: bool = False,
-        reg: float = 0.05,
-        alpha: float = 1.0,
-        max_iter: int = 10,
-        solver: str = "auto",
-        columns: tuple[str, str, str] | None = None,
-        exchange: str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.rank = rank
-        self.implicit = implicit
-        self.reg = reg
-        self.alpha = alpha
-        self.max_iter = max_iter
-        self.solver = solver
-        self.columns = columns
-        self.exchange = exchange
-        self.random_state = random_state
-        self.on_iteration = on_iteration
 
     @reported
     def fit(
@@ -191,35 +126,19 @@ class ALS(IterativeEstimator, ObservedEstimator):
             A SciPy matrix has a row for each user and a column for each item. Tables are frames of pandas, polars or
             Arrow, or files: .parquet, .arrow, .csv or .tsv. Each worker reads its own share of files. Users and items
             of tables are integers or strings. Files may also be matrices in .mtx or of scipy.sparse.save_npz, whose
-            users and items without ratings have no factors, or .npz with arrays user, item and rating.
+            users and items without ratings have no factors, or .npz with arrays user, item and rating. With matrices
+            and `rows="own"`, a rank's users are numbered after the users of lower ranks.
         y : ignored
         test : ratings, as above, optional
             Other ratings that are compared with their predictions after the fit, in the calling process.
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own ratings; "shared" if all ranks pass the same ratings.
-            Default: ranks compare their ratings and raise an error if these differ. With own matrices, a rank's users
-            are numbered after the users of lower ranks.
-
-        Returns
-        -------
-        ALS
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CheckpointError
-            The checkpoint belongs to another fit, is in use, or cannot be written.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
         """
-        begin = time.perf_counter()
-        options = self._options(comm)
+        options = self._worker_options(
+            ALSOptions,
+            solver=self._chosen_solver(),
+            seed=self._seed(comm),
+            exchange=None if self.exchange == "auto" else self.exchange,
+            has_seed=isinstance(self.random_state, Integral),
+        )
         if rows == "own" and comm is not None:
             source, user_ids, item_ids = self._encode_own(ratings, comm)
         else:
@@ -230,7 +149,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             user_ids, item_ids = first.user_ids, first.item_ids
         self.user_ids_, self.item_ids_ = user_ids, item_ids
         self.solver_ = options.solver
-        self._store_result(parts, time.perf_counter() - begin)
+        self._store_result(parts)
         self.__dict__.pop("test_error_", None)
         if test is not None:
             self.test_error_ = -self.score(test)
@@ -342,34 +261,6 @@ class ALS(IterativeEstimator, ObservedEstimator):
         """Return minus the `rmse`, or, for implicit ratings, minus the `percentile_rank`."""
         return -(self.percentile_rank(ratings) if self.implicit else self.rmse(ratings))
 
-    def _options(self, comm: Communicator | None) -> ALSOptions:
-        for name in ("rank", "max_iter"):
-            check_count(name, getattr(self, name))
-        self._check_workers()
-        for name in ("reg", "alpha"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
-                raise InputError(f"{name}={value!r}: expected a number > 0")
-        if self.solver not in ALS_SOLVERS:
-            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(ALS_SOLVERS)}")
-        if self.exchange not in ("auto", *EXCHANGE_METHODS):
-            raise InputError(f"exchange={self.exchange!r}: expected one of auto, {', '.join(EXCHANGE_METHODS)}")
-        is_three = isinstance(self.columns, tuple | list) and len(self.columns) == 3
-        if self.columns is not None and not (is_three and all(isinstance(name, str) for name in self.columns)):
-            raise InputError(f"columns={self.columns!r}: expected the names of three columns")
-        return ALSOptions(
-            rank=int(self.rank),
-            implicit=bool(self.implicit),
-            reg=float(self.reg),
-            alpha=float(self.alpha),
-            solver=self._chosen_solver(),
-            max_iter=int(self.max_iter),
-            seed=self._seed(comm),
-            exchange=None if self.exchange == "auto" else self.exchange,
-            checkpoint_options=self._checkpoint_options(),
-            has_seed=isinstance(self.random_state, int | np.integer),
-        )
-
     def _chosen_solver(self) -> str:
         if self.solver != "auto":
             return self.solver
@@ -411,7 +302,7 @@ class ALS(IterativeEstimator, ObservedEstimator):
             (users, user_ids), (items, item_ids) = numbered(found.users), numbered(found.items)
         return NumberedRatings(users, items, found.values, len(user_ids), len(item_ids)), user_ids, item_ids
 
-    def _store_result(self, parts: Sequence[ALSPart], total_s: float) -> None:
+    def _store_result(self, parts: Sequence[ALSPart]) -> None:
         first = parts[0]
         self.user_factors_ = np.concatenate([part.users for part in parts])
         self.item_factors_ = np.concatenate([part.items for part in parts])
@@ -430,7 +321,6 @@ class ALS(IterativeEstimator, ObservedEstimator):
                 row_count=len(self.user_ids_),
                 column_count=len(self.item_ids_),
                 dtype="float32",
-                total_s=total_s,
             )
             values = {field.name: getattr(plain, field.name) for field in fields(plain)}
             self.report_ = ALSReport(**values, rating_count=first.rating_count, ways=first.exchanges)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Seconds to copy one byte of a selected row in memory.
 GAMMA_S_PER_BYTE = 0.2e-9
-#: Methods of the exchange.
-EXCHANGE_METHODS = ("allgather", "needed")
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ class FactorTransfer:
     rank
         Number of factors per row.
     method
-        One of `EXCHANGE_METHODS`; None selects the cheaper one.
+        "allgather" or "needed"; None selects the cheaper one.
     """
 
     def __init__(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, Literal
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,19 +15,17 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ripieno import log
-from ripieno._checks import check_count
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.kmeans import program
 from ripieno.algorithms.kmeans.divided_store import whole_centroids
 from ripieno.algorithms.kmeans.fit_report import KMeansReport
+from ripieno.algorithms.kmeans.parameters import INITS, KMeansParameters
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
-from ripieno.algorithms.methods import KMEANS_ALGORITHMS, KMEANS_ASSIGNS, KMEANS_BOUNDS, KMEANS_CENTROIDS, KMEANS_INITS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
-from ripieno.algorithms.thread_model import check_thread_model
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows
@@ -38,75 +35,21 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ripieno._types import Rows
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
 
 RANDOM_RUN_COUNT = 10
 
 
 class KMeans(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, FromResult, IterativeEstimator, ObservedEstimator
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClusterMixin,
+    FromResult,
+    KMeansParameters,
+    IterativeEstimator,
+    ObservedEstimator,
 ):
     """K-means clustering by Lloyd's iteration, with rows divided among workers.
-
-    Parameters
-    ----------
-    n_clusters : int, default=8
-        Number of clusters.
-    init : {"k-means||", "k-means++", "random"}, array-like of shape (n_clusters, n_features) or callable
-        Initial centroids. The named methods depend only on `random_state` and the data, not on the number of workers.
-        "k-means||" draws candidates in a few rounds and selects from them by greedy k-means++. For more than 1,000
-        clusters, it instead runs k-means++ in cells of nearby rows, all cells in parallel. "k-means++" passes over all
-        rows once per cluster. A callable is called as ``init(X, n_clusters, random_state=...)`` and requires an array.
-    n_init : "auto" or int, default="auto"
-        Number of runs from different starts; the run of least inertia is kept. "auto" means 10 for "random" and
-        callables, else 1; with `assign="near"`, 1.
-    max_iter : int, default=300
-        Maximum number of iterations per run.
-    tol : float, default=1e-4
-        A run ends when the squared Frobenius norm of the centroids' shift is at most `tol` times the mean variance of
-        the features, or when no label changes.
-    random_state : int, RandomState instance or None, default=None
-        Source of the initial centroids; an int makes them reproducible.
-    thread_model : {"fork-join", "bsp"}, default="fork-join"
-        How a worker's threads execute the fit; the result is the same. With "fork-join" each phase is a task of the
-        threads, which sleep between distant tasks. With "bsp" the threads enter once and are busy until the fit ends:
-        they spin while the worker communicates. Without bounds they run both phases of an iteration as one task.
-    assign : {"exact", "near"}, default="exact"
-        With "near", a row is compared only with the centroids of a few groups near it and with its previous centroid.
-        This pays with thousands of clusters. Each iteration measures the loss on a new sample of 1,024 rows that are
-        also assigned exactly. The loss determines how many groups the next iteration probes. `bounds` are not used with
-        "near", and a fit resumed from a checkpoint gives only approximately the same result.
-    bounds : {"auto", "none"}, default="auto"
-        With "auto", an iteration skips centroids that the previous iteration ruled out for a row; the result is the
-        same. Bounds require more than 8 columns and 63 clusters. They start once at most an eighth of the rows change
-        their label (for uint8, a sixty-fourth). They take at most 4 bytes per coordinate of the rows. `report_` gives
-        their size and the share of pairs compared.
-    centroids : {"auto", "whole", "divided"}, default="auto"
-        Placement of the centroids. With "whole", each worker holds all centroids and their sums. With "divided", each
-        holds a share, and the shares travel around a ring block by block. Exact assignment then gives the same result,
-        except for the rounding of sums with three or more workers. "auto" divides the centroids if all of them would
-        take more than half of a worker's available memory. `bounds` has no effect with divided centroids, and a
-        checkpoint covers a single run. With `init="k-means++"` or an array, each worker holds all initial centroids
-        before it divides them.
-    algorithm : {"lloyd", "elkan"}, default="lloyd"
-        Accepted for programs that use scikit-learn. Both give the same result; `bounds` selects the computation.
-    verbose : int, default=0
-        If above 0, print a line per iteration.
-    on_iteration : callable or None, default=None
-        Called in the calling process with a dict for each step. Its key "event" names the step:
-
-        - "centroids", once: "divided" (bool), "whole_bytes" (memory of all centroids on a worker), "free_bytes"
-          (available memory).
-        - "seeding", repeated for many clusters: "run" (from 1), "init", "row_count", "n_clusters", "chosen"
-          (approximate number of centroids so far).
-        - "pass", occasionally for divided centroids: "run", "iteration", "part" (completed share of the assignment),
-          "seconds_left".
-        - "iteration": "run", "iteration" (from 1), "inertia", "squared_shift", "compared" (share of row-centroid pairs
-          not ruled out), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
-          "compute_s" and "communication_s", and, for divided centroids, "stages" (rank 0's seconds by stage).
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -122,15 +65,6 @@ class KMeans(
         Relative excess of the sample's inertia over exact assignment; 0 for exact assignment.
     n_iter_ : int
         Number of iterations of the kept run.
-    resumed_from_ : int or None
-        Number of completed iterations of a run at which the fit resumed from a checkpoint; None if it did not resume.
-    n_features_in_ : int
-        Number of columns of the input.
-    first_column_ : int or None
-        Index of the first column in libsvm text, 0 or 1; None for other input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them: frames, CSV with a header, and Parquet. Later input must have the
-        same names.
     report_ : KMeansReport
         Inertia and seconds per iteration and rank, cluster sizes, and the rows nearest to the largest clusters.
 
@@ -166,7 +100,6 @@ class KMeans(
     assignment_recall_: float
     inertia_gap_: float
     n_iter_: int
-    resumed_from_: int | None
     n_features_in_: int
     first_column_: int | None
     feature_names_in_: NDArray[Any]
@@ -174,39 +107,6 @@ class KMeans(
 
     # Runs of n_init="auto" from random starts.
     _random_run_count = RANDOM_RUN_COUNT
-
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        init: str | ArrayLike | Callable[..., ArrayLike] = "k-means||",
-        n_init: Literal["auto"] | int = "auto",
-        max_iter: int = 300,
-        tol: float = 1e-4,
-        random_state: int | np.random.RandomState | None = None,
-        thread_model: Literal["fork-join", "bsp"] = "fork-join",
-        assign: Literal["exact", "near"] = "exact",
-        bounds: Literal["auto", "none"] = "auto",
-        centroids: Literal["auto", "whole", "divided"] = "auto",
-        algorithm: Literal["lloyd", "elkan"] = "lloyd",
-        verbose: int = 0,
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.n_clusters = n_clusters
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.thread_model = thread_model
-        self.assign = assign
-        self.bounds = bounds
-        self.centroids = centroids
-        self.algorithm = algorithm
-        self.verbose = verbose
-        self.on_iteration = on_iteration
 
     @reported
     def fit(
@@ -224,65 +124,32 @@ class KMeans(
         Parameters
         ----------
         X : array-like or sparse matrix of shape (n_samples, n_features), path, glob or list of paths
-            Types float32, float64 and uint8 are used as they are; others are converted to float64. uint8 is some 2.5
-            times as fast as float32 and gives the same labels. Entries of a sparse matrix are converted to float64, and
-            distances to the dense centroids are exact. Each worker reads its own share of files: .npy, .npz, .csv,
-            .parquet, and .txt with lines of "picture row col f1 … fn". Files of sparse rows are read whole and
-            distributed: .npz of scipy.sparse.save_npz, and libsvm text named .libsvm, .svmlight or .svm, without its
-            labels. For splits or a partition file, each worker reads its assigned splits.
+            With `rows="own"`, `labels_` covers the rows of this rank. Types float32, float64 and uint8 are used as they
+            are; others are converted to float64. uint8 is some 2.5 times as fast as float32 and gives the same labels.
+            Entries of a sparse matrix are converted to float64, and distances to the dense centroids are exact. Each
+            worker reads its own share of files: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1
+            … fn". Files of sparse rows are read whole and distributed: .npz of scipy.sparse.save_npz, and libsvm text
+            named .libsvm, .svmlight or .svm, without its labels. For splits or a partition file, each worker reads its
+            assigned splits.
         y : ignored
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in row order; must not be negative.
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the model.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
-            the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
-            `labels_` covers the rows of this rank.
-        **choice : ColumnChoice
-            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
-            leave out; `id`, the names of the rows, which are no values.
-
-        Returns
-        -------
-        KMeans
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CheckpointError
-            The checkpoint belongs to another fit, is in use, or cannot be written.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
         """
-        begin = time.perf_counter()
-        self._check_parameters()
         source, weights = open_for_fit(self, X, sample_weight, comm=comm, rows=rows, open=open_rows_or_sparse)
         if self.assign == "near" and isinstance(getattr(source, "source", source), InMemorySparse):
             raise InputError("assign='near': expected dense rows; a sparse matrix is assigned exactly")
         if source.row_count is not None:
             program.check_cluster_count(self.n_clusters, source.row_count)
-        options = KMeansOptions(
-            n_clusters=self.n_clusters,
+        options = self._worker_options(
+            KMeansOptions,
             init=self.init if isinstance(self.init, str) else "array",
             starts=self._starts(source, comm),
-            max_iter=self.max_iter,
-            tol=self.tol,
-            thread_model=self.thread_model,
-            bounds=self.bounds,
-            assign=self.assign,
-            checkpoint_options=self._checkpoint_options(),
             has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
-            centroids=self.centroids,
         )
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
         own_parts = parts if comm is None or rows != "own" else [parts[comm.rank]]
         self.labels_ = np.concatenate([part.clustering.labels for part in own_parts])
-        self._store_result(parts, source, time.perf_counter() - begin)
+        self._store_result(parts, source)
         return self
 
     def predict(self, X: Input) -> NDArray[np.int32]:
@@ -355,8 +222,8 @@ class KMeans(
         }
 
     def _restore(self, result: ResultFolder) -> None:
-        if self.init not in KMEANS_INITS:
-            self.init = next(iter(KMEANS_INITS))
+        if self.init not in INITS:
+            self.init = next(iter(INITS))
         self.cluster_centers_ = result.array("centroids", self.n_clusters, result.column_count)
         self.labels_ = result.array("labels", result.fact("row_count", int))
         self.first_column_ = result.description.get("first_column")
@@ -379,26 +246,6 @@ class KMeans(
         super()._on_event(event)
         if self.verbose and event["event"] == "iteration":
             print("run {run}, iteration {iteration}: inertia {inertia:.6g}".format(**event))
-
-    def _check_parameters(self) -> None:
-        for name in ("n_clusters", "max_iter"):
-            check_count(name, getattr(self, name))
-        self._check_workers()
-        if self.n_init != "auto":
-            check_count("n_init", self.n_init, "expected 'auto' or a whole number >= 1")
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise InputError(f"tol={self.tol!r}: expected a number >= 0")
-        if isinstance(self.init, str) and self.init not in KMEANS_INITS:
-            raise InputError(f"init={self.init!r}: expected one of {', '.join(KMEANS_INITS)}, an array or a callable")
-        check_thread_model(self.thread_model)
-        if self.assign not in KMEANS_ASSIGNS:
-            raise InputError(f"assign={self.assign!r}: expected one of {', '.join(KMEANS_ASSIGNS)}")
-        if self.bounds not in KMEANS_BOUNDS:
-            raise InputError(f"bounds={self.bounds!r}: expected one of {', '.join(KMEANS_BOUNDS)}")
-        if self.algorithm not in KMEANS_ALGORITHMS:
-            raise InputError(f"algorithm={self.algorithm!r}: expected one of {', '.join(KMEANS_ALGORITHMS)}")
-        if self.centroids not in KMEANS_CENTROIDS:
-            raise InputError(f"centroids={self.centroids!r}: expected one of {', '.join(KMEANS_CENTROIDS)}")
 
     def _starts(self, source: Source, comm: Communicator | None) -> list[int | NDArray[Any]]:
         """Return one seed or one array of centroids per run; with `comm`, all ranks use rank 0's."""
@@ -437,7 +284,7 @@ class KMeans(
         clustering = replace(part.clustering, labels=part.clustering.labels[:0], squared_distances=np.empty(0))
         return replace(part, clustering=clustering)
 
-    def _store_result(self, parts: list[KMeansPart], source: Source, total_s: float) -> None:
+    def _store_result(self, parts: list[KMeansPart], source: Source) -> None:
         best = parts[0]
         centroids = whole_centroids([part.clustering for part in parts])
         self.cluster_centers_ = in_input_dtype(centroids, source)
@@ -448,7 +295,7 @@ class KMeans(
         self.resumed_from_ = best.resumed_from
         self._drawn = joined([part.drawn for part in parts])
         with report_warning():
-            self.report_ = program.report(parts, source.column_count, total_s)
+            self.report_ = program.report(parts, source.column_count)
         found = np.count_nonzero(best.cluster_sizes)
         if found < self.n_clusters:
             log.warn(

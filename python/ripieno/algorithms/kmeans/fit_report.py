@@ -38,20 +38,14 @@ class KMeansIteration(IterationTime):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class KMeansReport(FitReport):
-    """The report of a fit: results and time breakdown.
+    """The report of a fit: results and time breakdown. `FitReport` describes the other fields.
 
     Parameters
     ----------
     iterations
         Iterations of the kept run that this fit made.
-    row_count, column_count, dtype
-        Shape and type of the data during computation.
-    hosts, threads
-        Host and thread count of each rank.
-    load_s, seed_s
-        Seconds of reading and of choosing the first centroids, on the slowest rank.
-    total_s
-        Seconds from the call of fit to its end, including the start of workers.
+    seed_s
+        Seconds of choosing the first centroids, on the slowest rank.
     history
         Inertia and squared shift of each iteration of the kept run, including iterations before an interruption.
     cluster_sizes : (k,) int64
@@ -64,10 +58,6 @@ class KMeansReport(FitReport):
         Memory of each rank's bounds.
     stages
         For divided centroids: rank 0's seconds in each iteration by stage, including waits for other ranks.
-    ranks
-        Time breakdown of each rank.
-    about
-        Subject of the report.
     """
 
     iterations: tuple[KMeansIteration, ...]

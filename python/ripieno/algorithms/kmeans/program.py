@@ -198,7 +198,7 @@ def check_cluster_count(n_clusters: int, row_count: int) -> None:
         raise InputError(f"n_samples={row_count} should be >= n_clusters={n_clusters}")
 
 
-def report(parts: list[KMeansPart], column_count: int, total_s: float) -> KMeansReport:
+def report(parts: list[KMeansPart], column_count: int, total_s: float = 0.0) -> KMeansReport:
     """Combine the workers' parts into a report."""
     best = parts[0]
     laps = zip(*(part.laps for part in parts), strict=True)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,10 +25,11 @@ from ripieno.algorithms.inputs import (
 )
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.linear import regression_program as program
+from ripieno.algorithms.linear.parameters import LinearParameters, RidgeParameters
 from ripieno.algorithms.linear.regression_program import RegressionOptions
-from ripieno.algorithms.methods import RIDGE_SOLVERS
 from ripieno.algorithms.metrics import r_squared
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
+from ripieno.algorithms.parameters import parameters_of
 from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
@@ -44,16 +42,11 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ripieno._types import Rows
-    from ripieno.algorithms.parameters import WorkerParameters
     from ripieno.comm.communicator import Communicator
 
 
-class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
+class LeastSquares(MultiOutputMixin, RegressorMixin, LinearParameters, ObservedEstimator):
     """Base class of the linear regressions, which differ in the penalty."""
-
-    fit_intercept: bool
-    positive: bool
-    solver: str
 
     # Whether the model has the singular values of the columns.
     _has_singular = False
@@ -85,31 +78,8 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
             Targets. For files with named columns, the name of the target column.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in row order; must not be negative.
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the model.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
-            the same rows. Default: ranks compare their rows and raise an error if these differ.
-        **choice : TargetChoice
-            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
-            leave out; `id`, the names of the rows, which are no values; `target`, the same as a name as y.
-
-        Returns
-        -------
-        self
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
         """
-        begin = time.perf_counter()
-        options = self._options()
+        options = self._worker_options(RegressionOptions, alpha=self._penalty(), has_singular=self._has_singular)
         source, targets, weights = (
             self._open_own(X, y, sample_weight, comm)
             if rows == "own" and comm is not None
@@ -134,7 +104,6 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
                 row_count=parts[0].row_count,
                 column_count=self.n_features_in_,
                 dtype="float64",
-                total_s=time.perf_counter() - begin,
             )
         return self
 
@@ -175,14 +144,6 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 
     def _store_solution(self, solution: program.Solution) -> None:
         """Store the attributes that only this estimator has."""
-
-    def _options(self) -> RegressionOptions:
-        self._check_workers()
-        if self.solver not in RIDGE_SOLVERS:
-            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(RIDGE_SOLVERS)}")
-        return RegressionOptions(
-            self._penalty(), bool(self.fit_intercept), self.solver, self._has_singular, bool(self.positive)
-        )
 
     def _penalty(self) -> tuple[float, ...]:
         return (0.0,)
@@ -246,21 +207,6 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, ObservedEstimator):
 class LinearRegression(LeastSquares):
     """Ordinary least squares, with rows divided among workers.
 
-    Parameters
-    ----------
-    fit_intercept : bool, default=True
-        Whether predictions have an intercept.
-    positive : bool, default=False
-        Whether weights are at least 0. It implies the solver "tsqr".
-    solver : {"auto", "normal", "tsqr"}, default="auto"
-        "normal" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and accepts linearly dependent
-        columns. "auto" uses "normal", and then "tsqr" if too many digits would be lost.
-    on_iteration : callable or None, default=None
-        Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
-        "stage", and rank 0's "compute_s" and "communication_s".
-    **common : WorkerParameters
-        Where the fit runs: `workers`, `threads`, `engine` and `on_failure`.
-
     Attributes
     ----------
     coef_ : ndarray of shape (n_features,) or (n_targets, n_features), float64
@@ -271,12 +217,6 @@ class LinearRegression(LeastSquares):
         Rank of the centered columns.
     singular_ : ndarray of shape (min(n_samples, n_features),)
         Singular values of the centered columns.
-    solver_ : str
-        Solver that found the solution.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -300,45 +240,13 @@ class LinearRegression(LeastSquares):
 
     _has_singular = True
 
-    def __init__(
-        self,
-        *,
-        fit_intercept: bool = True,
-        positive: bool = False,
-        solver: str = "auto",
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[WorkerParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.solver = solver
-        self.on_iteration = on_iteration
-
     def _store_solution(self, solution: program.Solution) -> None:
         assert solution.singular is not None, "requested"
         self.rank_, self.singular_, self.solver_ = solution.rank, solution.singular, solution.solver
 
 
-class Ridge(FromResult, LeastSquares):
+class Ridge(FromResult, RidgeParameters, LeastSquares):
     """Ridge regression: least squares with an L2 penalty, with rows divided among workers.
-
-    Parameters
-    ----------
-    alpha : float or array-like of shape (n_targets,), default=1.0
-        Factor of the squared weights in the objective, or one for each target; the intercept is not penalized.
-    fit_intercept : bool, default=True
-        Whether predictions have an intercept.
-    positive : bool, default=False
-        Whether weights are at least 0. It implies the solver "tsqr".
-    solver : {"auto", "normal", "tsqr"}, default="auto"
-        "normal" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree. "auto" uses "normal", and then
-        "tsqr" if too many digits would be lost.
-    on_iteration : callable or None, default=None
-        Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
-        "stage", and rank 0's "compute_s" and "communication_s".
-    **common : WorkerParameters
-        Where the fit runs: `workers`, `threads`, `engine` and `on_failure`.
 
     Attributes
     ----------
@@ -346,12 +254,6 @@ class Ridge(FromResult, LeastSquares):
         Weights of the columns.
     intercept_ : float or ndarray of shape (n_targets,)
         Intercepts of the predictions.
-    solver_ : str
-        Solver that found the solution.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -370,23 +272,6 @@ class Ridge(FromResult, LeastSquares):
     _command = "ridge"
 
     solver_: str
-
-    def __init__(
-        self,
-        alpha: float | ArrayLike = 1.0,
-        *,
-        fit_intercept: bool = True,
-        positive: bool = False,
-        solver: str = "auto",
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[WorkerParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.positive = positive
-        self.solver = solver
-        self.on_iteration = on_iteration
 
     def _saved_arrays(self) -> dict[str, NDArray[Any]]:
         return {"coef": self.coef_, "intercept": np.asarray(self.intercept_)}
@@ -411,12 +296,8 @@ class Ridge(FromResult, LeastSquares):
         self.solver_ = solution.solver
 
     def _penalty(self) -> tuple[float, ...]:
-        given: Any = self.alpha
-        alphas = [given] if isinstance(given, Real) or np.ndim(given) != 1 else list(given)
-        for alpha in alphas:
-            if not isinstance(alpha, Real) or not 0 <= float(alpha) < np.inf:
-                raise InputError(f"alpha={alpha!r}: expected a number >= 0, or one for each target")
-        return tuple(map(float, alphas))
+        penalties: tuple[float, ...] = parameters_of(Ridge)["alpha"].domain.plain(self.alpha)
+        return penalties
 
 
 def checked_targets(y: ArrayLike) -> NDArray[np.float64]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from numbers import Real
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +13,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno import log
-from ripieno._checks import check_count
 from ripieno.algorithms.checks import checked_weights
 from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.classifier import LinearClassifier
@@ -32,8 +29,8 @@ from ripieno.algorithms.inputs import (
 )
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.logistic import program
+from ripieno.algorithms.logistic.parameters import LogisticParameters
 from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
-from ripieno.algorithms.logistic.solvers import SOLVERS
 from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, opening, own_points, own_weights
 from ripieno.algorithms.reported import joined, report_warning, reported
@@ -50,39 +47,17 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ripieno._types import Rows
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
 
 Reals = NDArray[np.float64]
 
 
-class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, ObservedEstimator):
+class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, IterativeEstimator, ObservedEstimator):
     """Full-batch logistic regression on dense or sparse rows, divided among workers.
 
     Minimizes half the squared weights plus `C` times the losses of all rows. A row's loss is minus the logarithm of the
     probability of its class. Probabilities are the softmax of the scores or, for two classes, the logistic function of
     a single score.
-
-    Parameters
-    ----------
-    C : float, default=1.0
-        Factor of the losses; smaller values give smaller weights.
-    fit_intercept : bool, default=True
-        Whether scores have an intercept, which is not penalized.
-    solver : {"lbfgs", "newton-cg", "gd"}, default="lbfgs"
-        Solver: L-BFGS; Newton steps by conjugate gradients, the most accurate; or gradient descent.
-    tol : float, default=1e-4
-        The fit ends when no entry of the gradient of the penalized mean loss is larger than this.
-    max_iter : int, default=100
-        Maximum number of iterations.
-    warm_start : bool, default=False
-        Whether to start from the result of the last fit.
-    on_iteration : callable or None, default=None
-        Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
-        "objective", "gradient" (its largest entry, scaled as for `tol`), and rank 0's "compute_s" and
-        "communication_s".
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -96,14 +71,8 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         Final value of the objective.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed from a checkpoint; None if it did not resume.
-    n_features_in_ : int
-        Number of columns of the input.
     first_column_ : int
         Index of the first column: 0, or 1 for libsvm text without an index 0.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
     report_ : RunReport
         Objective, gradient and seconds per iteration and rank.
 
@@ -130,31 +99,9 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     intercept_: Reals
     objective_: float
     n_iter_: int
-    resumed_from_: int | None
     n_features_in_: int
     first_column_: int
     report_: RunReport
-
-    def __init__(
-        self,
-        C: float = 1.0,
-        *,
-        fit_intercept: bool = True,
-        solver: str = "lbfgs",
-        tol: float = 1e-4,
-        max_iter: int = 100,
-        warm_start: bool = False,
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.C = C
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
-        self.max_iter = max_iter
-        self.warm_start = warm_start
-        self.on_iteration = on_iteration
 
     @reported
     def fit(
@@ -178,46 +125,13 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             Class of each row, at least two classes. For files with named columns, the name of the class column.
         sample_weight : array-like of shape (n_samples,), default=None
             Weights of the rows, in row order; must not be negative.
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the model.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
-            the same rows. Default: ranks compare their rows and raise an error if these differ.
-        **choice : TargetChoice
-            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
-            leave out; `id`, the names of the rows, which are no values; `target`, the same as a name as y.
-
-        Returns
-        -------
-        LogisticRegression
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CheckpointError
-            The checkpoint belongs to another fit, is in use, or cannot be written.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
 
         Warns
         -----
         ConvergenceWarning
             `max_iter` iterations did not reach `tol`.
         """
-        begin = time.perf_counter()
-        self._check_parameters()
-        options = LogisticOptions(
-            strength=float(self.C),
-            fit_intercept=bool(self.fit_intercept),
-            solver=self.solver,
-            tol=float(self.tol),
-            max_iter=self.max_iter,
-            checkpoint_options=self._checkpoint_options(),
-        )
+        options = self._worker_options(LogisticOptions, strength=float(self.C))
         start = self._start()
         source, labels, classes, weights = (
             self._open(X, y, sample_weight)
@@ -226,7 +140,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         )
         class_numbers = None if classes is None else np.arange(len(classes))
         parts = self._run_fit(program.fit, source, labels, class_numbers, weights, start, options, comm=comm)
-        self._store_result(parts, classes, time.perf_counter() - begin)
+        self._store_result(parts, classes)
         return self
 
     def score(self, X: Input, y: ArrayLike | str | None = None, sample_weight: ArrayLike | None = None) -> float:
@@ -340,7 +254,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             return None
         return np.vstack([self.coef_.T, self.intercept_])
 
-    def _store_result(self, parts: Sequence[LogisticPart], classes: NDArray[Any] | None, total_s: float) -> None:
+    def _store_result(self, parts: Sequence[LogisticPart], classes: NDArray[Any] | None) -> None:
         first = parts[0]
         self.classes_ = first.classes if classes is None else classes
         self.coef_, self.intercept_ = np.ascontiguousarray(first.coef[:-1].T), first.coef[-1].copy()
@@ -356,7 +270,6 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
                 row_count=first.row_count,
                 column_count=len(first.columns),
                 dtype="float64",
-                total_s=total_s,
             )
         if not outcome.converged:
             log.warn(
@@ -412,16 +325,6 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         parts = self._run(program.scores, source, coef, columns, target, comm=None)
         labels = None if parts[0][1] is None else np.concatenate([labels for _, labels in parts])
         return np.concatenate([scores for scores, _ in parts]), labels
-
-    def _check_parameters(self) -> None:
-        self._check_workers()
-        check_count("max_iter", self.max_iter)
-        if self.solver not in SOLVERS:
-            raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
-        for name in ("C", "tol"):
-            value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 < float(value) < np.inf:
-                raise InputError(f"{name}={value!r}: expected a number > 0")
 
 
 def _class_numbers(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:

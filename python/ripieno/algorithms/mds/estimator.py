@@ -3,48 +3,42 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_array, check_random_state
+from numpy.typing import NDArray
+from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ripieno._checks import check_count, number, whole_number
+from ripieno._checks import check_count, number
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, check_columns, is_in_files, open_rows, rows_in_memory
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.mds import program
 from ripieno.algorithms.mds.dissimilarities import Source
+from ripieno.algorithms.mds.parameters import MDSParameters
 from ripieno.algorithms.mds.program import MDSOptions, MDSPart
 from ripieno.algorithms.mds.sequences import Sequences
 from ripieno.algorithms.methods import (
     ANNEALED_STARTS,
     DA_SMACOF,
-    MDS_METHODS,
     PRECOMPUTED,
-    ROW_METRICS,
     SEQUENCE_METRICS,
 )
 from ripieno.algorithms.own_rows import agreed, opening, own_points, rows_of
 from ripieno.algorithms.reported import report_warning, reported
-from ripieno.algorithms.thread_model import check_thread_model
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, LocalRows, RowsInMemory, open_source
-from ripieno.kernels.pairs import MOST_DIMENSIONS
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno._types import Rows, ThreadModel
-    from ripieno.algorithms.parameters import FitParameters
+    from ripieno._types import Rows
     from ripieno.comm.communicator import Communicator
 
 Reals = NDArray[np.float64]
@@ -53,49 +47,8 @@ Reals = NDArray[np.float64]
 DISSIMILARITY_DTYPES = [np.float64, np.float32, np.int16]
 
 
-class MDS(IterativeEstimator, ObservedEstimator):
+class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
     """Multidimensional scaling: positions with distances close to dissimilarities, by majorization of the stress.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Number of dimensions of the positions, at most 64.
-    method : {"smacof", "da-smacof"}, default="smacof"
-        Descent method. "smacof" uses majorization alone. "da-smacof" adds deterministic annealing, and then moves
-        single points to positions of less stress. It takes longer, usually finds lower minima, and hardly depends on
-        the start.
-    weights : array of shape (n_samples, n_samples) or path, default=None
-        Weights of the pairs: symmetric numbers >= 0, with 0 for missing dissimilarities. None: equal weights.
-    metric : str, default="precomputed"
-        "precomputed": `fit` receives the dissimilarities. Otherwise it receives rows, and each worker computes the
-        distances of its own rows: "euclidean", "cityblock", "chebyshev", "cosine", "correlation", "canberra",
-        "braycurtis" or "sqeuclidean". For sequences of letters, "levenshtein" counts insertions, deletions and
-        substitutions, and "normalized-levenshtein" divides this by the length of the longer sequence. These two require
-        the extra ``ripieno[sequences]``.
-    init : "random" or array of shape (n_samples, n_components), default="random"
-        Initial positions. Random positions equal scikit-learn's for the same integer seed.
-    n_init : int or "auto", default="auto"
-        Number of random starts; the result of least stress is kept. With annealing, every second start begins colder.
-        "auto" means 4 with annealing from random positions, otherwise 1.
-    max_iter : int, default=300
-        Maximum number of iterations per start and per temperature.
-    eps : float, default=1e-6
-        A start or temperature ends when the stress falls by less than this share of the squared distances, as in
-        scikit-learn. With annealing, the share refers to the squared dissimilarities.
-    cooling : float, default=0.95
-        Ratio of consecutive temperatures for "da-smacof".
-    random_state : int, RandomState instance or None, default=None
-        Source of the random positions and of the small moves of annealing.
-    thread_model : {"fork-join", "bsp"}, default="fork-join"
-        How a worker's threads execute the fit; the result is the same. With "fork-join" each pass over the pairs is a
-        task of the threads, which sleep between distant tasks. With "bsp" the threads enter once and are busy until the
-        fit ends: they spin while the worker communicates, and each prepares its own copy of the positions.
-    on_iteration : callable or None, default=None
-        Called in the calling process after each iteration with a dict of "event" ("iteration"), "iteration" (from 1),
-        "stress", "normalized_stress", "start" (from 1, with several starts), "temperature" (with annealing), and rank
-        0's "compute_s" and "communication_s".
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -109,13 +62,6 @@ class MDS(IterativeEstimator, ObservedEstimator):
         Number of iterations of the kept start.
     converged_ : bool
         Whether the kept start ended by `eps` instead of `max_iter`.
-    resumed_from_ : int or None
-        Number of completed iterations of all starts at which the fit resumed from a checkpoint; None if it did not
-        resume.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
     report_ : RunReport
         Stress and seconds per iteration and rank.
 
@@ -150,40 +96,8 @@ class MDS(IterativeEstimator, ObservedEstimator):
     normalized_stress_: float
     n_iter_: int
     converged_: bool
-    resumed_from_: int | None
     n_features_in_: int
     report_: RunReport
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        method: str = "smacof",
-        weights: ArrayLike | str | os.PathLike[str] | None = None,
-        metric: str = PRECOMPUTED,
-        init: str | ArrayLike = "random",
-        n_init: int | str = "auto",
-        max_iter: int = 300,
-        eps: float = 1e-6,
-        cooling: float = 0.95,
-        random_state: int | np.random.RandomState | None = None,
-        thread_model: ThreadModel = "fork-join",
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.n_components = n_components
-        self.method = method
-        self.weights = weights
-        self.metric = metric
-        self.init = init
-        self.n_init = n_init
-        self.max_iter = max_iter
-        self.eps = eps
-        self.cooling = cooling
-        self.random_state = random_state
-        self.thread_model = thread_model
-        self.on_iteration = on_iteration
 
     @reported
     def fit(
@@ -202,35 +116,10 @@ class MDS(IterativeEstimator, ObservedEstimator):
         X : array-like of shape (n_samples, n_samples) or (n_samples, n_features), path, glob or list of paths
             Dissimilarities of all pairs: symmetric numbers >= 0 with a zero diagonal; or rows, depending on `metric`.
             Each worker reads its own rows of files; .npy files of int16 or float32 are memory-mapped. Sequences are two
-            or more strings, or a path, glob or URL of FASTA files, compressed or not.
+            or more strings, or a path, glob or URL of FASTA files, compressed or not. With `rows="own"`, `init`,
+            `weights` and `embedding_` cover the rows of this rank.
         y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the model.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
-            the same rows. Default: ranks compare their rows and raise an error if these differ. With `rows="own"`,
-            `init`, `weights` and `embedding_` cover the rows of this rank.
-        **choice : ColumnChoice
-            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
-            leave out; `id`, the names of the rows, which are no values.
-
-        Returns
-        -------
-        MDS
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CheckpointError
-            The checkpoint belongs to another fit, is in use, or cannot be written.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
         """
-        begin = time.perf_counter()
         source: Source | Sequences
         weights: Source | None
         if rows == "own" and comm is not None:
@@ -240,7 +129,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
             source, weights = self._open(X), self._open_weights()
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
         own = slice(None) if comm is None or rows != "own" else parts[comm.rank].own_points
-        self._store_result(parts, own, time.perf_counter() - begin)
+        self._store_result(parts, own)
         return self
 
     def fit_transform(self, X: Input, y: object = None, **choice: Unpack[ColumnChoice]) -> Reals:
@@ -295,31 +184,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         return tags
 
     def _options(self, comm: Communicator | None, init: Reals | None) -> MDSOptions:
-        self._check_workers()
-        whole_number("n_components", self.n_components, 1, MOST_DIMENSIONS)
-        check_count("max_iter", self.max_iter)
-        if self.method not in MDS_METHODS:
-            raise InputError(f"method={self.method!r}: expected one of {', '.join(MDS_METHODS)}")
-        if self.metric not in (PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS):
-            known = ", ".join((PRECOMPUTED, *ROW_METRICS, *SEQUENCE_METRICS))
-            raise InputError(f"metric={self.metric!r}: expected one of {known}")
-        check_thread_model(self.thread_model)
-        cooling = number("cooling", self.cooling, "expected a number between 0 and 1")
-        if not 0 < cooling < 1:
-            raise InputError(f"cooling={self.cooling!r}: expected a number between 0 and 1")
-        return MDSOptions(
-            n_components=int(self.n_components),
-            method=self.method,
-            metric=self.metric,
-            init=init,
-            n_init=self._start_count(init),
-            max_iter=self.max_iter,
-            eps=_non_negative("eps", self.eps),
-            cooling=cooling,
-            seed=self._own_seed(comm),
-            checkpoint_options=self._checkpoint_options(),
-            thread_model=self.thread_model,
-        )
+        return self._worker_options(MDSOptions, init=init, n_init=self._start_count(init), seed=self._own_seed(comm))
 
     def _open_own(self, X: Any, comm: Communicator) -> tuple[LocalRows, LocalRows | None, MDSOptions]:
         """Return this rank's rows, weights and options; `init` and `weights` have the same rows as X."""
@@ -365,8 +230,6 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     def _init(self) -> Reals | None:
         if isinstance(self.init, str):
-            if self.init != "random":
-                raise InputError(f"init={self.init!r}: expected 'random' or positions")
             return None
         check_unmasked(self.init, "init")
         init: Reals = check_array(self.init, dtype=np.float64, input_name="init")
@@ -376,19 +239,10 @@ class MDS(IterativeEstimator, ObservedEstimator):
 
     def _start_count(self, init: Reals | None) -> int:
         if isinstance(self.n_init, str):
-            if self.n_init != "auto":
-                raise InputError(f"n_init={self.n_init!r}: expected a whole number, or 'auto'")
             return ANNEALED_STARTS if init is None and self.method == DA_SMACOF else 1
-        check_count("n_init", self.n_init)
         if init is not None and self.n_init != 1:
             raise InputError(f"n_init={self.n_init}: expected 1, because init sets the initial positions")
-        return self.n_init
-
-    def _own_seed(self, comm: Communicator | None) -> int:
-        if not isinstance(self.random_state, Integral):
-            return self._seed(comm)
-        check_random_state(self.random_state)
-        return int(self.random_state) if comm is None else comm.broadcast(int(self.random_state))
+        return int(self.n_init)
 
     def _open(self, X: Input | Sequences) -> Dataset | RowsInMemory | Sequences:
         if self.metric in SEQUENCE_METRICS:
@@ -421,7 +275,7 @@ class MDS(IterativeEstimator, ObservedEstimator):
         )
         return RowsInMemory(array)
 
-    def _store_result(self, parts: list[MDSPart], own: slice, total_s: float) -> None:
+    def _store_result(self, parts: list[MDSPart], own: slice) -> None:
         first = parts[0]
         self.embedding_, self.stress_ = first.embedding[own], first.stress
         self.normalized_stress_ = first.normalized_stress
@@ -433,7 +287,6 @@ class MDS(IterativeEstimator, ObservedEstimator):
                 row_count=first.point_count,
                 column_count=self.n_features_in_,
                 dtype=first.dtype,
-                total_s=total_s,
             )
 
 

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno import log
-from ripieno._checks import check_count
 from ripieno.algorithms.clock import IterationTime, by_rank
-from ripieno.algorithms.column_choice import ColumnChoice
-from ripieno.algorithms.own_rows import graph_for_fit
 from ripieno.algorithms.pagerank import program
+from ripieno.algorithms.pagerank.parameters import PageRankParameters, Probabilities
 from ripieno.algorithms.pagerank.program import PageRankOptions, PageRankPart, VertexWeights
-from ripieno.algorithms.reported import About, RankFacts, ShownReport, report_warning, reported
+from ripieno.algorithms.reported import PlainReport, report_warning
 from ripieno.algorithms.vertices.order import VertexOrder
-from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
+from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
+from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
 from ripieno.graph import Graph
 from ripieno.wire.arrays import check_unmasked
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ripieno._types import Rows
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
-
-Probabilities = Mapping[Any, float] | tuple[ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True)
@@ -49,13 +40,12 @@ class PageRankIteration(IterationTime):
     error: float
 
 
-@dataclass(frozen=True, repr=False)
-class PageRankReport(ShownReport):
-    """The report of a fit.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PageRankReport(PlainReport):
+    """The report of a fit. `PlainReport` describes the other fields.
 
     Parameters
     ----------
-    iterations : tuple of PageRankIteration
     vertex_count, edge_count
         Vertices and edges of the graph; duplicate edges are merged, and undirected edges count in both directions.
     edge_counts, hosts, threads
@@ -66,12 +56,6 @@ class PageRankReport(ShownReport):
         Seconds of reading, distributing and sorting the edges, on the slowest rank.
     configure_s
         Seconds of configuring the sparse reduction, on the slowest rank.
-    total_s
-        Seconds from the call of fit to its end, including the start of workers.
-    ranks
-        Time breakdown of each rank.
-    about
-        Subject of the report.
     """
 
     iterations: tuple[PageRankIteration, ...]
@@ -83,9 +67,6 @@ class PageRankReport(ShownReport):
     degrees: str | None
     load_s: float
     configure_s: float
-    total_s: float
-    ranks: tuple[RankFacts, ...] = ()
-    about: About | None = None
 
     @property
     def edges_per_s(self) -> float:
@@ -93,40 +74,15 @@ class PageRankReport(ShownReport):
         return self.edge_count * len(self.iterations) / max(sum(each.seconds for each in self.iterations), 1e-9)
 
 
-class PageRank(IterativeEstimator, ObservedEstimator):
+class PageRank(PageRankParameters, VertexEstimator, ObservedEstimator):
     """PageRank: the stationary distribution of a random walk with jumps, by power iteration.
-
-    Parameters
-    ----------
-    damping : float, default=0.85
-        Probability that the walk follows an edge instead of jumping.
-    tol : float, default=1e-12
-        The fit ends when the total change of the ranks is below `tol` times the number of vertices, or zero.
-    max_iter : int, default=1000
-        Maximum number of iterations.
-    personalization : dict or (vertices, values), default=None
-        Distribution of jump targets: a weight >= 0 per vertex, 0 for missing vertices. None: uniform.
-    dangling : dict or (vertices, values), default=None
-        Distribution of the next vertex after a vertex without out-edges. None: as `personalization`.
-    verbose : int, default=0
-        If above 0, print a line per iteration.
-    on_iteration : callable or None, default=None
-        Called in the calling process with a dict for each iteration: "event" ("iteration"), "iteration" (from 1),
-        "error", "goal", "edges_per_s", and rank 0's "compute_s" and "communication_s".
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
     ranks_ : ndarray of shape (n,), float64
         Rank of each vertex; the ranks add up to 1.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed, after a worker failure or from `checkpoint`; None if it
-        did not resume.
     report_ : PageRankReport
         Error and seconds per iteration and rank.
 
@@ -154,89 +110,17 @@ class PageRank(IterativeEstimator, ObservedEstimator):
 
     vertices_: NDArray[Any]
     ranks_: NDArray[np.float64]
-    n_iter_: int
-    resumed_from_: int | None
     report_: PageRankReport
 
-    def __init__(
-        self,
-        damping: float = 0.85,
-        *,
-        tol: float = 1e-12,
-        max_iter: int = 1000,
-        personalization: Probabilities | None = None,
-        dangling: Probabilities | None = None,
-        verbose: int = 0,
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.damping = damping
-        self.tol = tol
-        self.max_iter = max_iter
-        self.personalization = personalization
-        self.dangling = dangling
-        self.verbose = verbose
-        self.on_iteration = on_iteration
+    _program = program.fit
 
-    @reported
-    def fit(
-        self,
-        graph: Any,
-        y: object = None,
-        *,
-        comm: Communicator | None = None,
-        rows: Rows | None = None,
-        **choice: Unpack[ColumnChoice],
-    ) -> PageRank:
-        """Compute the ranks of all vertices.
-
-        Parameters
-        ----------
-        graph : Graph, or any input of `Graph`
-        y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-        **choice : ColumnChoice
-            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
-            leave out; `id`, the names of the edges, which are no values.
-
-        Returns
-        -------
-        PageRank
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
-
-        Warns
-        -----
-        ConvergenceWarning
-            `max_iter` iterations did not reach `tol`.
-        """
-        begin = time.perf_counter()
-        self._check_parameters()
-        graph = graph_for_fit(graph, comm=comm, rows=rows)
-        options = PageRankOptions(
-            damping=float(self.damping),
-            tol=float(self.tol),
-            max_iter=self.max_iter,
+    def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
+        options = self._worker_options(
+            PageRankOptions,
             personalization=_vertex_weights("personalization", self.personalization, graph),
             dangling=_vertex_weights("dangling", self.dangling, graph),
-            checkpoint_options=self._checkpoint_options(),
         )
-        parts = self._run_fit(program.fit, graph, options, comm=comm)
-        self._store_result(parts, graph, time.perf_counter() - begin)
-        return self
+        return (options,)
 
     def top(self, count: int = 10) -> list[tuple[Any, float]]:
         """Return the vertices of highest rank with their ranks, in descending order; ties are in vertex order."""
@@ -248,14 +132,7 @@ class PageRank(IterativeEstimator, ObservedEstimator):
         if self.verbose:
             print("iteration {iteration}: error {error:.3g}, goal {goal:.3g}".format(**event))
 
-    def _check_parameters(self) -> None:
-        check_count("max_iter", self.max_iter)
-        if not isinstance(self.damping, Real) or not 0 <= self.damping <= 1:
-            raise InputError(f"damping={self.damping!r}: expected a number from 0 to 1")
-        if not isinstance(self.tol, Real) or not self.tol >= 0:
-            raise InputError(f"tol={self.tol!r}: expected a number >= 0")
-
-    def _store_result(self, parts: list[PageRankPart], graph: Graph, total_s: float) -> None:
+    def _store_parts(self, parts: Sequence[PageRankPart], graph: Graph) -> None:
         vertices = VertexOrder.of([part.ids for part in parts], graph)
         self.vertices_ = vertices.names
         self.ranks_ = vertices.put([part.ranks for part in parts])
@@ -276,7 +153,6 @@ class PageRank(IterativeEstimator, ObservedEstimator):
                 degrees=first.degrees,
                 load_s=max(part.load_s for part in parts),
                 configure_s=max(part.configure_s for part in parts),
-                total_s=total_s,
             )
         if not first.converged:
             log.warn(

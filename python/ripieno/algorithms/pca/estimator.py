@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from functools import partial
-from numbers import Integral, Real
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,13 +12,12 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
 
-from ripieno._checks import check_count
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.inputs import Input, open_rows_or_sparse
 from ripieno.algorithms.iteration_log import RunReport
-from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.pca import program
+from ripieno.algorithms.pca.parameters import PCAParameters
 from ripieno.algorithms.pca.program import PCAOptions, PCAPart
 from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
@@ -33,38 +30,15 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ripieno._types import Rows
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
 
 FLOATS = [np.float64, np.float32]
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, IterativeEstimator, ObservedEstimator):
+class PCA(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, PCAParameters, IterativeEstimator, ObservedEstimator
+):
     """Principal component analysis: the axes of largest variance, with rows divided among workers.
-
-    Parameters
-    ----------
-    n_components : int, float or None, default=None
-        Number of axes. A number between 0 and 1 selects the fewest axes with this share of the variance; None
-        selects all.
-    whiten : bool, default=False
-        Whether transformed rows are scaled to variance 1 along each axis.
-    svd_solver : {"auto", "covariance", "tsqr", "randomized"}, default="auto"
-        "covariance" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and computes small
-        variances to full precision. "randomized" refines a random subspace; it suits many columns and requires an int
-        of components. "auto" uses "covariance" for up to 1,000 columns and at least ten times as many rows. For larger
-        data, it uses "randomized" for fewer than 80 % of all components, else "tsqr".
-    n_oversamples : int, default=10
-        Number of extra vectors of the random subspace.
-    iterated_power : int or "auto", default="auto"
-        Number of refinements of the random subspace; "auto" means 7 for fewer than a tenth of all components, else 4.
-    random_state : int, RandomState instance or None, default=None
-        Source of the random subspace.
-    on_iteration : callable or None, default=None
-        Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
-        "stage", and rank 0's "compute_s" and "communication_s".
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -76,17 +50,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         Mean of the rows.
     noise_variance_ : float
         Mean variance along the omitted axes.
-    n_components_, n_samples_, n_features_in_ : int
-        Number of axes, of rows, and of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
-    first_column_ : int or None
-        Index of the first column in libsvm text, 0 or 1; None for other input.
-    solver_ : str
-        Solver used.
-    resumed_from_ : int or None
-        Number of completed refinements at which the fit resumed, after a worker failure or from `checkpoint`; None if
-        it did not resume.
+    n_components_, n_samples_ : int
+        Number of axes, and of rows.
     report_ : RunReport
         Seconds per stage and rank.
 
@@ -118,29 +83,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     first_column_: int | None
     n_features_in_: int
     solver_: str
-    resumed_from_: int | None
     report_: RunReport
-
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        whiten: bool = False,
-        svd_solver: str = "auto",
-        n_oversamples: int = 10,
-        iterated_power: int | str = "auto",
-        random_state: int | np.random.RandomState | None = None,
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.n_components = n_components
-        self.whiten = whiten
-        self.svd_solver = svd_solver
-        self.n_oversamples = n_oversamples
-        self.iterated_power = iterated_power
-        self.random_state = random_state
-        self.on_iteration = on_iteration
 
     @reported
     def fit(
@@ -160,44 +103,19 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
             float32 is used as it is; other types are converted to float64. Each worker reads its own share of files:
             .npy, .npz, .csv, .parquet. For splits or a partition file, it reads its assigned splits.
         y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the model.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
-            the same rows. Default: ranks compare their rows and raise an error if these differ.
-        **choice : ColumnChoice
-            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
-            leave out; `id`, the names of the rows, which are no values.
-
-        Returns
-        -------
-        PCA
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
         """
-        begin = time.perf_counter()
-        self._check_parameters()
         # With own rows, a single row per rank is valid.
         open_source = open_rows_or_sparse if rows == "own" else partial(open_rows_or_sparse, min_rows=2)
         source, _ = open_for_fit(self, X, None, comm=comm, rows=rows, open=open_source)
-        options = PCAOptions(
-            n_components=self._component_parameter(),
+        options = self._worker_options(
+            PCAOptions,
             solver=self.svd_solver,
-            oversamples=self.n_oversamples,
+            oversamples=int(self.n_oversamples),
             max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
             seed=self._seed(comm),
-            checkpoint_options=self._checkpoint_options(),
         )
         parts = self._run_fit(program.fit, source, options, comm=comm)
-        self._store_result(parts, _result_dtype(source, parts[0].dtype), time.perf_counter() - begin)
+        self._store_result(parts, _result_dtype(source, parts[0].dtype))
         return self
 
     @takes_splits
@@ -292,29 +210,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         deviations = np.sqrt(self.explained_variance_)
         return np.asarray(self.components_ / np.maximum(deviations, np.finfo(deviations.dtype).eps)[:, None])
 
-    def _component_parameter(self) -> int | float | None:
-        if isinstance(self.n_components, Integral):
-            return int(self.n_components)
-        return None if self.n_components is None else float(self.n_components)
-
     def _check_parameters(self) -> None:
-        self._check_workers()
-        if self.svd_solver not in PCA_SOLVERS:
-            raise InputError(f"svd_solver={self.svd_solver!r}: expected one of {', '.join(PCA_SOLVERS)}")
-        requested: Any = self.n_components
-        expected = "a whole number >= 1, a share between 0 and 1, or None"
-        is_share = isinstance(requested, Real) and not isinstance(requested, Integral)
-        if is_share and not 0 < requested < 1:
-            raise InputError(f"n_components={requested!r}: expected {expected}")
-        if not is_share and requested is not None:
-            check_count("n_components", requested, f"expected {expected}")
-        if self.svd_solver == "randomized" and not isinstance(requested, Integral):
-            raise InputError(f"n_components={requested!r}: expected a whole number >= 1 for svd_solver='randomized'")
-        check_count("n_oversamples", self.n_oversamples)
-        if self.iterated_power != "auto":
-            check_count("iterated_power", self.iterated_power, "expected 'auto' or a whole number >= 1")
+        super()._check_parameters()
+        if self.svd_solver == "randomized" and not isinstance(self.n_components, Integral):
+            raise InputError(
+                f"n_components={self.n_components!r}: expected a whole number >= 1 for svd_solver='randomized'"
+            )
 
-    def _store_result(self, parts: list[PCAPart], dtype: np.dtype[Any], total_s: float) -> None:
+    def _store_result(self, parts: list[PCAPart], dtype: np.dtype[Any]) -> None:
         first = parts[0]
         axes = first.axes
         self.components_ = axes.components.astype(dtype)
@@ -333,7 +236,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
                 row_count=first.row_count,
                 column_count=self.n_features_in_,
                 dtype=first.dtype,
-                total_s=total_s,
             )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -15,8 +14,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-import ripieno.kernels.sgd as kernels
-from ripieno._checks import check_count
 from ripieno.algorithms.class_scores import Reals, weight_count
 from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.column_choice import TargetChoice, chosen, fitted_columns
@@ -26,6 +23,7 @@ from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_poi
 from ripieno.algorithms.reported import PlainReport, reported
 from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.sgd import program
+from ripieno.algorithms.sgd.parameters import SGDParameters
 from ripieno.algorithms.sgd.rows import hashed
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ripieno._types import Rows
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -53,45 +50,13 @@ def _requires_probabilities(method: Method) -> Method:
     return found
 
 
-class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
+class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEstimator):
     """A linear classifier by stochastic gradient descent, on sparse rows divided among workers.
 
     A step processes rows of every worker and updates only the features that occur in them, with a step length per
     feature (AdaGrad). Rows are assigned to steps at random once; every epoch processes the steps in another order. No
     worker holds the whole model. One worker owns the state of a feature and exchanges it in each step with the workers
     that have rows with this feature.
-
-    Parameters
-    ----------
-    n_features : int or None, default=None
-        Number of features to which columns are hashed, with signs; None disables hashing.
-    loss : {"log_loss", "hinge", "squared_error"}, default="log_loss"
-        "log_loss" is logistic regression. "hinge" is a linear support vector machine. "squared_error" fits scores to 1
-        for a class and to -1 for the others. With more than two classes, the latter two train one model per class
-        against the rest. Neither of them gives probabilities.
-    alpha : float, default=1e-5
-        Factor of the penalty, half the squared weights without the intercept.
-    fit_intercept : bool, default=True
-        Whether scores have an intercept.
-    eta0 : float, default=0.1
-        Length of a feature's first step. Later steps are divided by the square root of the sum of its squared
-        gradients.
-    batch_size : int, default=64
-        Rows per step, over all workers.
-    max_iter : int, default=20
-        Maximum number of epochs.
-    tol : float or None, default=1e-4
-        The fit ends after `n_iter_no_change` consecutive epochs that do not lower the best earlier mean loss by this
-        amount. With None, it ends after `max_iter` epochs.
-    n_iter_no_change : int, default=5
-        Number of epochs without improvement, see `tol`.
-    random_state : int, RandomState instance or None, default=None
-        Source of the rows of each step and of the order of steps. With an int, every run with the same number of
-        workers gives bitwise equal results.
-    on_iteration : callable or None, default=None
-        Called in the calling process after each epoch with a dict of "event" ("epoch"), "epoch", from 1, and "loss".
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -106,15 +71,6 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         the logarithm of the probability of its class.
     n_iter_ : int
         Number of epochs, including epochs before a restart.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed epochs at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
-        not resume.
-    n_features_in_ : int
-        Number of columns of the input.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
-        Names of the columns, if the input had them.
 
     References
     ----------
@@ -139,41 +95,11 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     loss_: float
     n_iter_: int
     report_: PlainReport
-    resumed_from_: int | None
     n_features_in_: int
     _columns: range
 
     _takes_libsvm = True
     _is_libsvm = True
-
-    def __init__(
-        self,
-        n_features: int | None = None,
-        *,
-        loss: str = "log_loss",
-        alpha: float = 1e-5,
-        fit_intercept: bool = True,
-        eta0: float = 0.1,
-        batch_size: int = 64,
-        max_iter: int = 20,
-        tol: float | None = 1e-4,
-        n_iter_no_change: int = 5,
-        random_state: int | np.random.RandomState | None = None,
-        on_iteration: Callable[[dict[str, Any]], None] | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.n_features = n_features
-        self.loss = loss
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.eta0 = eta0
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
-        self.on_iteration = on_iteration
 
     @reported
     def fit(
@@ -194,30 +120,7 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
             first column has the index 1.
         y : array-like of shape (n_samples,)
             Class of each row, at least two classes; None for files, which include the classes.
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own rows, concatenated in rank order; "shared" if all ranks pass
-            the same rows. Default: ranks compare their rows and raise an error if these differ.
-        **choice : TargetChoice
-            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
-            leave out; `id`, the names of the rows, which are no values; `target`, the same as a name as y.
-
-        Returns
-        -------
-        SparseSGD
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
         """
-        self._check_parameters()
         return self._descend(X, y, None, start=None, epochs=self.max_iter, comm=comm, rows=rows)
 
     @same_call
@@ -234,26 +137,11 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
 
         Parameters
         ----------
-        X, y, comm, rows
+        X, y
             As in `fit`.
         classes : array-like of shape (n_classes,), default=None
             All classes, on the first call; default: the classes in y. Later calls may pass only the same classes.
-
-        Returns
-        -------
-        SparseSGD
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
         """
-        self._check_parameters()
         if not hasattr(self, "classes_"):
             return self._descend(X, y, classes, start=None, epochs=1, comm=comm, rows=rows)
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
@@ -291,18 +179,8 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
         rows: Rows | None,
     ) -> SparseSGD:
         """Run the workers on X from `start`, and store the results; `classes` are all classes, if known."""
-        options = program.SgdOptions(
-            n_features=self.n_features,
-            fit_intercept=self.fit_intercept,
-            loss=self.loss,
-            alpha=self.alpha,
-            eta0=self.eta0,
-            batch_size=self.batch_size,
-            max_iter=epochs,
-            tol=self.tol,
-            no_improvement_epochs=self.n_iter_no_change,
-            seed=self._seed(comm),
-            checkpoint_options=self._checkpoint_options(),
+        options = self._worker_options(
+            program.SgdOptions, max_iter=epochs, no_improvement_epochs=self.n_iter_no_change, seed=self._seed(comm)
         )
         run = partial(self._run_fit, program.fit, comm=comm)
         known = None if classes is None else np.unique(classes)
@@ -408,20 +286,6 @@ class SparseSGD(LinearClassifier, IterativeEstimator, ObservedEstimator):
     def predict_proba(self, X: Input) -> Reals:
         """Return probabilities of the classes, (n_samples, n_classes); for loss="log_loss" only."""
         return super().predict_proba(X)
-
-    def _check_parameters(self) -> None:
-        if self.loss not in kernels.LOSSES:
-            raise InputError(f"loss={self.loss!r}: expected one of {', '.join(kernels.LOSSES)}")
-        for name in ("batch_size", "max_iter", "n_iter_no_change"):
-            check_count(name, getattr(self, name))
-        if self.n_features is not None:
-            check_count("n_features", self.n_features)
-        for name in ("alpha", "tol", "eta0"):
-            value = getattr(self, name)
-            if name == "tol" and value is None:
-                continue
-            if not isinstance(value, Real) or not 0 <= float(value) < np.inf or (name == "eta0" and not value):
-                raise InputError(f"{name}={value!r}: expected a number {'>' if name == 'eta0' else '>='} 0")
 
 
 def _check_known(y: NDArray[Any], classes: NDArray[Any]) -> None:

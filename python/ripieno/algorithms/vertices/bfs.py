@@ -9,27 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import bfs_program as program
-from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
+from ripieno.algorithms.vertices.order import paths_of, vertex_id
+from ripieno.algorithms.vertices.parameters import SourceParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
-from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
 
 
-class BFS(VertexEstimator):
+class BFS(SourceParameters, VertexEstimator):
     """Breadth-first search: the number of edges from a source to each other vertex, along edge directions.
-
-    Parameters
-    ----------
-    source : int or node
-        Start of the search: the id or name of a vertex, or a node of a networkx graph.
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -37,15 +27,8 @@ class BFS(VertexEstimator):
         Number of edges on a shortest path to each vertex; -1 if no path exists.
     parents_ : ndarray of shape (n,), int64
         Position in `vertices_` of the predecessor on such a path, the first if several exist; -1 if none exists.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Largest distance.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed steps at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
-        not resume.
 
     References
     ----------
@@ -66,22 +49,9 @@ class BFS(VertexEstimator):
 
     _program = program.fit
 
-    def __init__(
-        self,
-        source: Any,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.source = source
-
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         return vertex_id("source", self.source, graph), self._checkpoint_options()
 
     def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
-        vertices = VertexOrder.of([part.ids for part in parts], graph)
-        self.vertices_ = vertices.names
-        self.distances_ = vertices.put([part.distances for part in parts])
-        parents = vertices.put([part.parents for part in parts])
-        ids = vertices.put([part.ids for part in parts])
-        self.parents_ = np.where(parents == program.NOT_REACHED, parents, positions_of(parents, ids))
+        self.vertices_, self.distances_, self.parents_ = paths_of(parts, graph)
         self.n_iter_, self.resumed_from_ = int(self.distances_.max()), parts[0].resumed_from

@@ -23,26 +23,14 @@ class ClusteringCoefficients(VertexEstimator):
     The neighbors of a vertex are the ends of its edges in either direction. With d neighbors, d (d - 1) edges between
     them are possible in a directed graph; an edge of an undirected graph counts in both directions.
 
-    Parameters
-    ----------
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
-
     Attributes
     ----------
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     coefficients_ : ndarray of shape (n,), float64
         Coefficient of each vertex, from 0 to 1; 0 for fewer than two neighbors.
     triangles_, degrees_ : ndarray of shape (n,), int64
         Numbers of triangles and of neighbors of each vertex, ignoring directions.
     n_iter_ : int
         Number of blocks in which workers exchanged lists of neighbors.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed blocks at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
-        not resume.
 
     Notes
     -----

@@ -8,49 +8,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno._checks import check_count
 from ripieno.algorithms.vertices import communities_program as program
-from ripieno.algorithms.vertices.order import VertexOrder
+from ripieno.algorithms.vertices.order import labels_and_sizes
+from ripieno.algorithms.vertices.parameters import CommunityParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
 
 
-class CommunityDetection(VertexEstimator):
+class CommunityDetection(CommunityParameters, VertexEstimator):
     """Communities of a graph by label propagation, with a deterministic rule.
 
     Each vertex begins with a label of its own. In an iteration all vertices take the most frequent label among their
     neighbors, and the first of several. In a directed graph a neighbor counts once for each edge, in either direction.
 
-    Parameters
-    ----------
-    max_iter : int, default=10
-        Maximum number of iterations. Labels may alternate without end.
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
-
     Attributes
     ----------
     labels_ : ndarray of shape (n,)
         Label of each vertex: the vertex that began with it.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_communities_ : int
         Number of different labels.
     sizes_ : ndarray of shape (n_communities_,), int64
         Number of vertices of each label, in descending order.
     n_iter_ : int
         Number of iterations. The fit ends when no label changes, or after `max_iter`.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed iterations at which the fit resumed, after a worker failure or from `checkpoint`; None if it
-        did not resume.
 
     Notes
     -----
@@ -78,26 +61,10 @@ class CommunityDetection(VertexEstimator):
 
     _program = program.fit
 
-    def __init__(
-        self,
-        *,
-        max_iter: int = 10,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.max_iter = max_iter
-
-    def _check_parameters(self) -> None:
-        check_count("max_iter", self.max_iter)
-
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         return int(self.max_iter), self._checkpoint_options()
 
     def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
-        vertices = VertexOrder.of([part.ids for part in parts], graph)
-        labels = vertices.put([part.labels for part in parts])
-        self.vertices_ = vertices.names
-        self.labels_ = labels if graph.labels is None else graph.labels[labels]
-        self.sizes_ = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
+        self.vertices_, self.labels_, self.sizes_ = labels_and_sizes(parts, graph)
         self.n_communities_ = len(self.sizes_)
         self.n_iter_, self.resumed_from_ = parts[0].iteration_count, parts[0].resumed_from

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.graph import Graph
+from ripieno.kernels.lookup import positions_of
 
 
 @dataclass(frozen=True)
@@ -56,3 +57,19 @@ def vertex_id(name: str, vertex: Any, graph: Graph) -> int:
     if not isinstance(vertex, int | np.integer) or vertex < 0:
         raise InputError(f"{name}={vertex!r}: expected the id of a vertex, a whole number >= 0")
     return int(vertex)
+
+
+def labels_and_sizes(parts: Sequence[Any], graph: Graph) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+    """Return the vertices, the vertex that is the label of each, and the numbers of vertices by label, descending."""
+    vertices = VertexOrder.of([part.ids for part in parts], graph)
+    labels = vertices.put([part.labels for part in parts])
+    sizes = np.sort(np.unique(labels, return_counts=True)[1])[::-1]
+    return vertices.names, labels if graph.labels is None else graph.labels[labels], sizes
+
+
+def paths_of(parts: Sequence[Any], graph: Graph) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+    """Return the vertices, their distances, and the position of the parent of each, or a negative number."""
+    vertices = VertexOrder.of([part.ids for part in parts], graph)
+    parents, ids = (vertices.put([getattr(part, name) for part in parts]) for name in ("parents", "ids"))
+    positions = np.where(parents < 0, parents, positions_of(parents, ids))
+    return vertices.names, vertices.put([part.distances for part in parts]), positions

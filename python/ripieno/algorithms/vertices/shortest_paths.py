@@ -3,38 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.vertices import shortest_paths_program as program
-from ripieno.algorithms.vertices.order import VertexOrder, vertex_id
+from ripieno.algorithms.vertices.order import paths_of, vertex_id
+from ripieno.algorithms.vertices.parameters import ShortestPathsParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
-from ripieno.errors import InputError
-from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
 
 
-class ShortestPaths(VertexEstimator):
+class ShortestPaths(ShortestPathsParameters, VertexEstimator):
     """Weighted shortest paths from a source to each other vertex, along edge directions, by delta-stepping.
-
-    Parameters
-    ----------
-    source : int or node
-        Start of the paths: the id or name of a vertex, or a node of a networkx graph.
-    delta : float or None, default=None
-        A step follows the edges of all vertices whose distances exceed the least one by at most `delta`. A smaller
-        number follows fewer edges twice, a larger one takes fewer steps. Default: about the mean weight of an edge.
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -42,15 +27,8 @@ class ShortestPaths(VertexEstimator):
         Least sum of weights on a path to each vertex; infinite if no path exists.
     parents_ : ndarray of shape (n,), int64
         Position in `vertices_` of the predecessor on such a path; -1 if none exists.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     n_iter_ : int
         Number of steps.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed steps at which the fit resumed, after a worker failure or from `checkpoint`; None if it did
-        not resume.
 
     Notes
     -----
@@ -75,30 +53,10 @@ class ShortestPaths(VertexEstimator):
 
     _program = program.fit
 
-    def __init__(
-        self,
-        source: Any,
-        *,
-        delta: float | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.source = source
-        self.delta = delta
-
-    def _check_parameters(self) -> None:
-        if self.delta is not None and (not isinstance(self.delta, Real) or not 0 < self.delta < np.inf):
-            raise InputError(f"delta={self.delta!r}: expected a finite number > 0, or None")
-
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         delta = None if self.delta is None else float(self.delta)
         return vertex_id("source", self.source, graph), delta, self._checkpoint_options()
 
     def _store_parts(self, parts: Sequence[Any], graph: Graph) -> None:
-        vertices = VertexOrder.of([part.ids for part in parts], graph)
-        self.vertices_ = vertices.names
-        self.distances_ = vertices.put([part.distances for part in parts])
-        parents = vertices.put([part.parents for part in parts])
-        ids = vertices.put([part.ids for part in parts])
-        self.parents_ = np.where(parents == program.NO_PARENT, parents, positions_of(parents, ids))
+        self.vertices_, self.distances_, self.parents_ = paths_of(parts, graph)
         self.n_iter_, self.resumed_from_ = parts[0].step_count, parts[0].resumed_from

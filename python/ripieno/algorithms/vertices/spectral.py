@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,38 +10,21 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno import log
-from ripieno._checks import check_count
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.vertices import spectral_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
+from ripieno.algorithms.vertices.parameters import EmbeddingParameters
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
-from ripieno.errors import InputError
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
 
 
-class SpectralEmbedding(VertexEstimator):
+class SpectralEmbedding(EmbeddingParameters, VertexEstimator):
     """Spectral embedding: eigenvectors of the normalized Laplacian as coordinates, by block Lanczos iteration.
-
-    Parameters
-    ----------
-    n_components : int, default=2
-        Number of coordinates per vertex.
-    drop_first : bool, default=True
-        Whether to drop the first eigenvector, which is constant on a connected graph.
-    tol : float, default=1e-6
-        The fit ends when the residual norm of each eigenvector is at most this. Eigenvalue errors are about its square.
-    max_iter : int, default=200
-        Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.
-    random_state : int, RandomState instance or None, default=None
-        Source of the initial vectors.
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
@@ -50,17 +32,8 @@ class SpectralEmbedding(VertexEstimator):
         Eigenvectors divided by the square roots of the degrees; the largest entry of each in magnitude is positive.
     eigenvalues_ : ndarray of shape (n_components,), float64
         Eigenvalues of the normalized Laplacian, ascending.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
-    residual_ : float
-        Largest residual norm of the eigenvectors.
     n_iter_ : int
         Number of products.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed products at which the fit resumed, after a worker failure or from `checkpoint`; None if it
-        did not resume.
 
     Notes
     -----
@@ -89,35 +62,9 @@ class SpectralEmbedding(VertexEstimator):
 
     _program = program.fit
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        drop_first: bool = True,
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: int | np.random.RandomState | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.n_components = n_components
-        self.drop_first = drop_first
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        for name in ("n_components", "max_iter"):
-            check_count(name, getattr(self, name))
-        check_tolerance(self.tol)
-
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
-        options = program.SpectralOptions(
-            count=self.n_components + bool(self.drop_first),
-            tol=float(self.tol),
-            max_iter=self.max_iter,
-            seed=self._seed(comm),
-            checkpoint_options=self._checkpoint_options(),
+        options = self._worker_options(
+            program.SpectralOptions, count=self.n_components + bool(self.drop_first), seed=self._seed(comm)
         )
         return (options,)
 
@@ -135,12 +82,6 @@ class SpectralEmbedding(VertexEstimator):
     def fit_transform(self, graph: Any, y: object = None, **choice: Unpack[ColumnChoice]) -> NDArray[np.float64]:
         """Compute the embedding and return the coordinates, (n, n_components)."""
         return self.fit(graph, **choice).embedding_
-
-
-def check_tolerance(tol: Any) -> None:
-    """Raise InputError if `tol` is no number >= 0."""
-    if not (isinstance(tol, Real) and float(tol) >= 0):
-        raise InputError(f"tol={tol!r}: expected a number >= 0")
 
 
 def warn_if_unfinished(model: Any) -> None:

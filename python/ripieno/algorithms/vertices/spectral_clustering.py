@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from ripieno import log
-from ripieno._checks import check_count
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.vertices import spectral_clustering_program as program
 from ripieno.algorithms.vertices.order import VertexOrder
-from ripieno.algorithms.vertices.spectral import check_tolerance, warn_if_unfinished
+from ripieno.algorithms.vertices.parameters import SpectralClusteringParameters
+from ripieno.algorithms.vertices.spectral import warn_if_unfinished
 from ripieno.algorithms.vertices.spectral_program import SpectralOptions
 from ripieno.algorithms.vertices.vertex_estimator import VertexEstimator
 from ripieno.algorithms.worker_estimator import SEED_LIMIT
@@ -22,51 +22,24 @@ from ripieno.algorithms.worker_estimator import SEED_LIMIT
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ripieno.algorithms.parameters import FitParameters
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import Graph
 
 
-class SpectralClustering(VertexEstimator):
+class SpectralClustering(SpectralClusteringParameters, VertexEstimator):
     """Spectral clustering: K-means of the spectral embedding of a graph's vertices.
-
-    Parameters
-    ----------
-    n_clusters : int, default=8
-        Number of clusters.
-    n_components : int or None, default=None
-        Number of eigenvectors of the embedding. Default: `n_clusters`.
-    n_init : int, default=10
-        Number of runs of K-means from different starts; the run of least inertia is kept.
-    tol : float, default=1e-6
-        The embedding ends when the residual norm of each eigenvector is at most this.
-    max_iter : int, default=200
-        Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.
-    random_state : int, RandomState instance or None, default=None
-        Source of the initial vectors and of the starts of K-means.
-    **common : FitParameters
-        Where the fit runs and is saved: `workers`, `threads`, `engine`, `on_failure`, `checkpoint` and `every`.
 
     Attributes
     ----------
     labels_ : ndarray of shape (n,), int32
         The cluster of each vertex. Clusters are numbered in the order of their first vertices.
-    vertices_ : ndarray of shape (n,)
-        The vertices: ids or names in ascending order, or the nodes of a networkx graph in their order.
     eigenvalues_ : ndarray of shape (n_components,), float64
         Eigenvalues of the normalized Laplacian, ascending. The number of zeros is the number of components of the
         graph. A gap after the k-th eigenvalue suggests k clusters.
     inertia_ : float
         Sum of the squared distances of the embedded vertices to the centroids of their clusters.
-    residual_ : float
-        Largest residual norm of the eigenvectors.
     n_iter_ : int
         Number of products.
-    report_ : PlainReport
-        Time breakdown of each rank; see docs/dashboard.md.
-    resumed_from_ : int or None
-        Number of completed products at which the fit resumed, after a worker failure or from `checkpoint`; None if it
-        did not resume.
 
     Notes
     -----
@@ -98,41 +71,10 @@ class SpectralClustering(VertexEstimator):
 
     _program = program.fit
 
-    def __init__(
-        self,
-        n_clusters: int = 8,
-        *,
-        n_components: int | None = None,
-        n_init: int = 10,
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: int | np.random.RandomState | None = None,
-        **common: Unpack[FitParameters],
-    ) -> None:
-        super().__init__(**common)
-        self.n_clusters = n_clusters
-        self.n_components = n_components
-        self.n_init = n_init
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-
-    def _check_parameters(self) -> None:
-        for name in ("n_clusters", "n_init", "max_iter"):
-            check_count(name, getattr(self, name))
-        if self.n_components is not None:
-            check_count("n_components", self.n_components, "expected a whole number >= 1, or None")
-        check_tolerance(self.tol)
-
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         seed = self._seed(comm)
-        embedding = SpectralOptions(
-            count=self.n_clusters if self.n_components is None else self.n_components,
-            tol=float(self.tol),
-            max_iter=self.max_iter,
-            seed=seed,
-            checkpoint_options=self._checkpoint_options(),
-        )
+        count = self.n_clusters if self.n_components is None else self.n_components
+        embedding = self._worker_options(SpectralOptions, count=count, seed=seed)
         seeds = np.random.default_rng(seed).integers(SEED_LIMIT, size=self.n_init).tolist()
         return (program.SpectralClusteringOptions(embedding, self.n_clusters, seeds),)
 

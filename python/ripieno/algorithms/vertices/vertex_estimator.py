@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from ripieno.algorithms.column_choice import ColumnChoice
 from ripieno.algorithms.own_rows import graph_for_fit
-from ripieno.algorithms.reported import PlainReport, reported
+from ripieno.algorithms.reported import ShownReport, reported
 from ripieno.algorithms.worker_estimator import IterativeEstimator
 
 if TYPE_CHECKING:
@@ -26,8 +26,7 @@ class VertexEstimator(IterativeEstimator):
     _program: ClassVar[Callable[..., Any]]
 
     n_iter_: int
-    report_: PlainReport
-    resumed_from_: int | None
+    report_: ShownReport
 
     @reported
     def fit(
@@ -45,44 +44,18 @@ class VertexEstimator(IterativeEstimator):
         ----------
         graph : Graph, or any input of `Graph`
         y : ignored
-        comm : Communicator, optional
-            Ranks that make this call together, instead of newly started workers. All ranks get the result.
-        rows : {"own", "shared"}, optional
-            With `comm`: "own" if each rank passes its own edges; "shared" if all ranks pass the same graph. Default:
-            ranks compare their graphs and raise an error if these differ. The result covers all vertices.
-        **choice : ColumnChoice
-            Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to
-            leave out; `id`, the names of the edges, which are no values.
-
-        Returns
-        -------
-        self
-            The estimator itself.
-
-        Raises
-        ------
-        InputError
-            Invalid input or parameter. InputError is a ValueError; its message names the problem.
-        CollectiveMismatch
-            The ranks of `comm` make different calls, have different parameters, or pass different rows without `rows`.
-        RankFailed
-            A worker died.
 
         Warns
         -----
         ConvergenceWarning
             The result is incomplete after `max_iter` iterations, or has fewer clusters than requested.
         """
-        self._check_parameters()
         if hasattr(self, "random_state"):
             self._check_seeds(comm)
         graph = graph_for_fit(graph, comm=comm, rows=rows)
-        parts = self._run(type(self)._program, graph, *self._arguments(graph, comm), comm=comm)
+        parts = self._run_fit(type(self)._program, graph, *self._arguments(graph, comm), comm=comm)
         self._store_parts(parts, graph)
         return self
-
-    def _check_parameters(self) -> None:
-        """Raise InputError if a parameter of this estimator is invalid."""
 
     def _arguments(self, graph: Graph, comm: Communicator | None) -> tuple[Any, ...]:
         """Return the arguments of the program after the graph."""

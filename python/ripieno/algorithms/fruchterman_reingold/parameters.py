@@ -1,0 +1,68 @@
+"""Parameters of the layout of Fruchterman and Reingold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from ripieno._native import MOST_DIMENSIONS
+from ripieno.algorithms.domains import COUNT, TOLERANCE, Domain, Number, OneOf, Whole
+from ripieno.algorithms.methods import LAYOUT_APPROXIMATIONS
+from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
+
+
+@declared
+class LayoutParameters(RandomParameters, ObservedParameters, FitParameters):
+    """Parameters of `FruchtermanReingold`."""
+
+    _more_on_iteration = """\
+    "iteration": "iteration" (from 1), "change" (compared with `threshold`), "step" (maximum length of a move),
+    "approximation", and rank 0's "compute_s" and "communication_s"."""
+
+    dim: int = parameter(
+        Whole(1, MOST_DIMENSIONS),
+        "Number of dimensions of the positions.",
+        default=2,
+        kw_only=False,
+        options=("--components",),
+    )
+    k: float | None = parameter(
+        Number(above=0, also=(None,)),
+        "Distance at which the attraction of an edge of weight 1 equals the repulsion of its ends. Default: 1/√n.",
+        default=None,
+    )
+    iterations: int = parameter(COUNT, "Maximum number of iterations.", default=50, options=("--max-iter",))
+    threshold: float = parameter(
+        TOLERANCE,
+        """The fit ends when the square root of the sum of all squared moves, divided by the number of
+        vertices, is below
+        this.""",
+        default=1e-4,
+    )
+    init: str | ArrayLike | Mapping[Any, ArrayLike] = parameter(
+        OneOf("random", other="array of shape (n, dim) or dict"),
+        """Initial positions, in the order of `vertices_` or by vertex; missing vertices get random positions. Random
+        positions equal networkx's for the same integer seed.""",
+        default="random",
+        has_option=False,
+    )
+    fixed: Sequence[Any] = parameter(
+        Domain("sequence of vertices"), "Vertices that keep their initial positions.", default=()
+    )
+    approximation: str = parameter(
+        OneOf(*LAYOUT_APPROXIMATIONS),
+        """How repulsion is computed: between all pairs (exact), or from distant clusters as single points, in two or
+        three dimensions (barnes-hut). "auto" uses "barnes-hut" for more than 50,000 vertices in two or three
+        dimensions.
+
+        `approximation_`, the report and each event name the method used.""",
+        default="auto",
+    )
+    theta: float = parameter(
+        Number(least=0),
+        """For "barnes-hut": a cluster acts as one point if its box is narrower than `theta` times its distance. Smaller
+        values are more exact and slower.""",
+        default=0.7,
+    )

@@ -1,0 +1,104 @@
+"""Parameters of the estimators of vertices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ripieno.algorithms.domains import COUNT, FLAG, TOLERANCE, Domain, Number, Whole
+from ripieno.algorithms.parameters import FitParameters, RandomParameters, declared, parameter
+
+
+@declared
+class SourceParameters(FitParameters):
+    """Parameters of estimators of paths from one vertex."""
+
+    source: Any = parameter(
+        Domain("int or node"),
+        "Start of the paths: the id or name of a vertex, or a node of a networkx graph.",
+        kw_only=False,
+    )
+
+
+@declared
+class ShortestPathsParameters(SourceParameters):
+    """Parameters of `ShortestPaths`."""
+
+    delta: float | None = parameter(
+        Number(above=0, also=(None,)),
+        """A step follows the edges of all vertices whose distances exceed the least one by at most `delta`. Default:
+        about the mean weight of an edge.
+
+        A smaller number follows fewer edges twice, a larger one takes fewer steps.""",
+        default=None,
+    )
+
+
+@declared
+class CommunityParameters(FitParameters):
+    """Parameters of `CommunityDetection`."""
+
+    max_iter: int = parameter(COUNT, "Maximum number of iterations. Labels may alternate without end.", default=10)
+
+
+@declared
+class DiameterParameters(RandomParameters, FitParameters):
+    """Parameters of `EffectiveDiameter`."""
+
+    _more_random_state = "With an int, the result does not depend on the number of workers."
+
+    share: float = parameter(
+        Number(above=0, most=1), "Share of the connected pairs, including each vertex with itself.", default=0.9
+    )
+    n_strings: int = parameter(
+        Whole(2),
+        """Number of bit strings per vertex, even; four times as many halve the error.
+
+        The relative error is about 0.78 / sqrt(n_strings); work grows with it.""",
+        default=64,
+        aliases=("--strings",),
+    )
+    max_iter: int = parameter(COUNT, "Maximum number of steps.", default=1000)
+
+
+@declared
+class EigenvectorParameters(RandomParameters, FitParameters):
+    """Parameters of estimators that compute eigenvectors."""
+
+    tol: float = parameter(
+        TOLERANCE,
+        """The iteration ends when the residual norm of each eigenvector is at most this.
+
+        Eigenvalue errors are about its square.""",
+        default=1e-6,
+    )
+    max_iter: int = parameter(
+        COUNT,
+        "Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.",
+        default=200,
+    )
+
+
+@declared
+class EmbeddingParameters(EigenvectorParameters):
+    """Parameters of `SpectralEmbedding`."""
+
+    n_components: int = parameter(COUNT, "Number of coordinates per vertex.", default=2, kw_only=False)
+    drop_first: bool = parameter(
+        FLAG, "Whether to drop the first eigenvector, which is constant on a connected graph.", default=True
+    )
+
+
+@declared
+class SpectralClusteringParameters(EigenvectorParameters):
+    """Parameters of `SpectralClustering`."""
+
+    n_clusters: int = parameter(COUNT, "Number of clusters.", default=8, kw_only=False, options=("-k", "--clusters"))
+    n_components: int | None = parameter(
+        Whole(1, also=(None,)),
+        "Number of eigenvectors of the embedding. Default: `n_clusters`.",
+        default=None,
+        options=("--components",),
+    )
+    n_init: int = parameter(
+        COUNT, "Number of runs of K-means from different starts; the run of least inertia is kept.", default=10
+    )
