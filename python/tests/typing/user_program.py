@@ -20,6 +20,7 @@ from ripieno.features import HogOptions, extract, find_pictures
 from ripieno.graph import Block, PartitionedGraph
 from ripieno.launch import Broadcast, RankState, RankStatus
 from ripieno.launch.engine import Engine
+from ripieno.mpi.futures import MPIPoolExecutor
 from ripieno.simulation import Cluster
 
 Floats = NDArray[np.float64]
@@ -356,3 +357,6 @@ def verbs(comm: rp.Communicator, job: rp.Job, x: Floats) -> None:
     with rp.lightgbm.network(comm, "voting") as net:
         print(net.params, net.calls)
     print(rp.mpi.COMM_WORLD.allreduce(1, op=rp.mpi.MAX))
+    with MPIPoolExecutor(max_workers=2) as executor:
+        assert_type(executor.submit(len, "ab").result(), int)
+        assert_type(list(executor.map(len, ["a", "bc"], chunksize=2)), list[int])
