@@ -29,7 +29,7 @@ def test_checks_of_scikit_learn_pass(estimator, check):
 
 @everywhere
 @pytest.mark.parametrize("solver", ["covariance", "tsqr"])
-@pytest.mark.parametrize("n_components", [None, 3, 8, 0.9])
+@pytest.mark.parametrize("n_components", [None, 3, 8, 0.9, "mle"])
 def test_axes_match_scikit_learn(world, workers, solver, n_components):
     model = rp.PCA(n_components, svd_solver=solver, engine=world(workers)).fit(X)
     expected = PCA(n_components, svd_solver="full").fit(X)
@@ -152,6 +152,10 @@ def test_existing_ranks_fit(world, workers):
     ("parameters", "message"),
     [
         ({"n_components": 0}, "n_components=0: expected a whole number >= 1, a share"),
+        (
+            {"n_components": "all"},
+            "n_components='all': expected a whole number >= 1, a share between 0 and 1, 'mle' or",
+        ),
         ({"n_components": 1.5}, "n_components=1.5: expected"),
         ({"n_components": 9}, r"n_components=9: expected at most min\(n_samples, n_features\), 8"),
         ({"n_components": None, "svd_solver": "randomized"}, "n_components=None: expected a whole number"),

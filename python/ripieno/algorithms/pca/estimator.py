@@ -20,7 +20,7 @@ from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.methods import PCA_SOLVERS
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.pca import program
-from ripieno.algorithms.pca.program import PCAOptions, PCAPart
+from ripieno.algorithms.pca.program import Components, PCAOptions, PCAPart
 from ripieno.algorithms.reported import report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 FLOATS = [np.float64, np.float32]
+#: Names of solvers in scikit-learn, and the solvers that use the same factors.
+SCIKIT_LEARN_SOLVERS = {"covariance_eigh": "covariance", "full": "tsqr"}
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, IterativeEstimator, ObservedEstimator):
@@ -43,16 +45,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
 
     Parameters
     ----------
-    n_components : int, float or None, default=None
-        Number of axes. A number between 0 and 1 selects the fewest axes with this share of the variance; None
-        selects all.
+    n_components : int, float, "mle" or None, default=None
+        Number of axes. A number between 0 and 1 selects the fewest axes with this share of the variance. "mle"
+        selects the most likely number (Minka); it requires at least as many rows as columns. None selects all.
     whiten : bool, default=False
         Whether transformed rows are scaled to variance 1 along each axis.
-    svd_solver : {"auto", "covariance", "tsqr", "randomized"}, default="auto"
+    svd_solver : {"auto", "covariance", "tsqr", "randomized", "covariance_eigh", "full"}, default="auto"
         "covariance" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and computes small
         variances to full precision. "randomized" refines a random subspace; it suits many columns and requires an int
         of components. "auto" uses "covariance" for up to 1,000 columns and at least ten times as many rows. For larger
-        data, it uses "randomized" for fewer than 80 % of all components, else "tsqr".
+        data, it uses "randomized" for fewer than 80 % of all components, else "tsqr". scikit-learn's names
+        "covariance_eigh" and "full" mean "covariance" and "tsqr".
     n_oversamples : int, default=10
         Number of extra vectors of the random subspace.
     iterated_power : int or "auto", default="auto"
@@ -94,6 +97,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     Demmel et al., "Communication-optimal parallel and sequential QR and LU factorizations", SIAM J. Sci. Comput. 34(1),
     2012, section 2.
     Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1.
+    Minka, "Automatic choice of dimensionality for PCA", NIPS 2000.
 
     Examples
     --------
@@ -122,7 +126,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
 
     def __init__(
         self,
-        n_components: int | float | None = None,
+        n_components: Components = None,
         *,
         whiten: bool = False,
         svd_solver: str = "auto",
@@ -178,7 +182,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         source, _ = open_for_fit(self, X, None, comm=comm, rows=rows, open=open_source)
         options = PCAOptions(
             n_components=self._component_parameter(),
-            solver=self.svd_solver,
+            solver=SCIKIT_LEARN_SOLVERS.get(self.svd_solver, self.svd_solver),
             oversamples=self.n_oversamples,
             max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
             seed=self._seed(comm),
@@ -280,21 +284,21 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         deviations = np.sqrt(self.explained_variance_)
         return np.asarray(self.components_ / np.maximum(deviations, np.finfo(deviations.dtype).eps)[:, None])
 
-    def _component_parameter(self) -> int | float | None:
-        if isinstance(self.n_components, Integral):
-            return int(self.n_components)
-        return None if self.n_components is None else float(self.n_components)
+    def _component_parameter(self) -> Components:
+        if self.n_components is None or self.n_components == "mle":
+            return self.n_components
+        return int(self.n_components) if isinstance(self.n_components, Integral) else float(self.n_components)
 
     def _check_parameters(self) -> None:
         self._check_workers()
-        if self.svd_solver not in PCA_SOLVERS:
-            raise InputError(f"svd_solver={self.svd_solver!r}: expected one of {', '.join(PCA_SOLVERS)}")
+        if self.svd_solver not in (solvers := (*PCA_SOLVERS, *SCIKIT_LEARN_SOLVERS)):
+            raise InputError(f"svd_solver={self.svd_solver!r}: expected one of {', '.join(solvers)}")
         requested: Any = self.n_components
-        expected = "a whole number >= 1, a share between 0 and 1, or None"
+        expected = "a whole number >= 1, a share between 0 and 1, 'mle' or None"
         is_share = isinstance(requested, Real) and not isinstance(requested, Integral)
         if is_share and not 0 < requested < 1:
             raise InputError(f"n_components={requested!r}: expected {expected}")
-        if not is_share and requested is not None:
+        if not is_share and requested is not None and requested != "mle":
             check_count("n_components", requested, f"expected {expected}")
         if self.svd_solver == "randomized" and not isinstance(requested, Integral):
             raise InputError(f"n_components={requested!r}: expected a whole number >= 1 for svd_solver='randomized'")

@@ -2,7 +2,8 @@
 
 The subspace is refined by multiplication with the scatter matrix, so ranks communicate columns × components
 values.
-Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4, 5.1.
+Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4, 5.1;
+Minka, "Automatic choice of dimensionality for PCA", NIPS 2000, eq. 30 and 31 (number of components).
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from scipy.special import gammaln
 
 from ripieno import log
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates
@@ -30,6 +32,7 @@ from ripieno.kernels import SparsePoints
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+Components = int | float | Literal["mle"] | None
 Source = Dataset | RowsInMemory | InMemorySparse | LocalRows
 
 NAME = "pca"
@@ -54,7 +57,7 @@ class PCAOptions:
     Parameters
     ----------
     n_components
-        Number of components, their minimum share of the variance, or None for all.
+        Number of components, their minimum share of the variance, "mle", or None for all.
     solver
         "auto", "covariance", "tsqr" or "randomized".
     oversamples, max_iter
@@ -65,7 +68,7 @@ class PCAOptions:
         Checkpoint settings of the refinements.
     """
 
-    n_components: int | float | None
+    n_components: Components
     solver: str
     oversamples: int
     max_iter: int | None
@@ -153,9 +156,14 @@ def _projected(points: Any, mean: NDArray[Any], vectors: NDArray[Any]) -> NDArra
     return np.asarray((points - mean) @ vectors)
 
 
-def check_component_count(n_components: int | float | None, row_count: int, column_count: int) -> None:
+def check_component_count(n_components: Components, row_count: int, column_count: int) -> None:
     """Raise InputError if the data has fewer than `n_components` components."""
     component_limit = min(row_count, column_count)
+    if n_components == "mle" and row_count < column_count:
+        raise InputError(
+            f"n_components='mle': expected at least as many rows as columns: n_samples={row_count} < "
+            f"n_features={column_count}"
+        )
     if isinstance(n_components, int) and n_components > component_limit:
         raise InputError(
             f"n_components={n_components}: expected at most min(n_samples, n_features), {component_limit}: there are "
@@ -204,14 +212,14 @@ def _by_scatter_matrix(
     return found
 
 
-def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, requested: int | float | None) -> Axes:
+def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, requested: Components) -> Axes:
     width = len(covariance)
     total = float(np.trace(covariance))
     is_few = isinstance(requested, int) and requested <= MAX_PARTIAL_SHARE * width
     which = [width - int(requested), width - 1] if is_few and requested is not None else None
     values, vectors = linalg.eigh(covariance, subset_by_index=which, driver="evr" if which else "evd")
     variances, components = np.maximum(values[::-1], 0.0), vectors.T[::-1]
-    return _select_axes(components, variances, total, min(row_count, width), requested)
+    return _select_axes(components, variances, total, row_count, requested)
 
 
 def _by_factors(
@@ -232,8 +240,7 @@ def _by_factors(
         with clock.computing():
             _, values, components = linalg.svd(factor, full_matrices=False)
             variances = values**2 / (row_count - 1)
-            component_limit = min(row_count, columns.count)
-            axes = _select_axes(components, variances, float(variances.sum()), component_limit, options.n_components)
+            axes = _select_axes(components, variances, float(variances.sum()), row_count, options.n_components)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
     iteration_log.end_iteration(stage="singular values")
@@ -292,7 +299,7 @@ def _by_subspace(
             _, values, rotation = linalg.svd(factor, full_matrices=False)
             variances = (values**2 / (row_count - 1))[:requested]
             components = (rotation @ subspace.T)[:requested]
-            axes = _select_axes(components, variances, squares / (row_count - 1), component_limit, requested)
+            axes = _select_axes(components, variances, squares / (row_count - 1), row_count, requested)
     with clock.communicating():
         found: Axes = comm.broadcast(axes)
     iteration_log.end_iteration(stage="singular values")
@@ -330,14 +337,17 @@ def _select_axes(
     components: NDArray[np.float64],
     variances: NDArray[np.float64],
     total: float,
-    component_limit: int,
-    requested: int | float | None,
+    row_count: int,
+    requested: Components,
 ) -> Axes:
     """Return the requested axes, each with its largest entry positive."""
+    component_limit = min(row_count, components.shape[1])
     if requested is None:
         count = component_limit
     elif isinstance(requested, int):
         count = requested
+    elif requested == "mle":
+        count = most_likely_count(variances, row_count)
     else:
         count = int(np.searchsorted(np.cumsum(variances) / total, requested, side="right")) + 1
     count = min(count, component_limit)
@@ -346,3 +356,32 @@ def _select_axes(
     axes = components[:count]
     signs = np.sign(axes[np.arange(count), np.abs(axes).argmax(axis=1)])
     return Axes(np.ascontiguousarray(axes * signs[:, None]), selected.copy(), total, noise)
+
+
+def most_likely_count(variances: NDArray[np.float64], row_count: int) -> int:
+    """Return the number of components with the largest evidence, from the variances along all axes, descending.
+
+    Source: Minka, "Automatic choice of dimensionality for PCA", NIPS 2000, eq. 30, and eq. 31 for the volume.
+    """
+    width = len(variances)
+    eps = np.finfo(np.float64).eps
+    counts = np.arange(1, width)
+    used = np.maximum(variances, eps)
+    # Mean variance of the omitted axes, by the number of components.
+    noise = np.maximum((variances.sum() - np.cumsum(variances))[:-1] / (width - counts), eps)
+    remaining = (width - counts + 1) / 2
+    evidence = np.cumsum(gammaln(remaining) - np.log(np.pi) * remaining - np.log(2.0))
+    evidence -= row_count / 2 * (np.cumsum(np.log(used))[:-1] + np.log(noise) * (width - counts))
+    pair_counts = width * counts - counts * (counts + 1) / 2
+    evidence += np.log(2 * np.pi) * (pair_counts + counts) / 2
+    # The logarithm of the Hessian's determinant: pairs of components, then pairs of a component and an omitted axis.
+    gaps = np.log(np.maximum(used[:, None] - used, eps * used[0]))
+    inverse = 1 / used
+    within = np.triu(gaps + np.log(np.maximum(inverse - inverse[:, None], eps * inverse[0])), 1)
+    for index, count in enumerate(counts):
+        across = gaps[:count, count:].sum()
+        across += (width - count) * np.log(np.maximum(1 / noise[index] - inverse[:count], eps * inverse[0])).sum()
+        volume = within[:count, :count].sum() + across + pair_counts[index] * np.log(row_count)
+        evidence[index] -= volume / 2 + count * np.log(row_count) / 2
+    evidence[variances[: width - 1] < eps] = -np.inf
+    return int(evidence.argmax()) + 1 if width > 1 else 1
