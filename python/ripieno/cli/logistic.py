@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -45,7 +45,20 @@ ARRAYS = ("coef", "intercept", "classes")
     metavar="NUMBER",
     default=1.0,
     show_default=True,
-    help="Inverse regularization: the weight of the losses against half the squared weights.",
+    help="Inverse regularization: the weight of the losses against the penalty; inf for no penalty.",
+)
+@click.option(
+    "--l1-ratio",
+    type=click.FloatRange(min=0, max=1),
+    metavar="SHARE",
+    default=0.0,
+    show_default=True,
+    help="Share of the absolute weights in the penalty; the rest is half the squared weights. Requires --solver lbfgs.",
+)
+@click.option(
+    "--class-weight",
+    type=click.Choice(["balanced"]),
+    help="Weights of rows: balanced gives all classes the same total.",
 )
 @method_option("--solver", LOGISTIC_SOLVERS, "Optimization method")
 @max_iter_option(100)
@@ -62,6 +75,8 @@ def logistic_command(
     on_failure: OnFailure,
     target: str | None,
     c: float,
+    l1_ratio: float,
+    class_weight: Literal["balanced"] | None,
     solver: str,
     max_iter: int,
     tol: float,
@@ -91,6 +106,8 @@ def logistic_command(
     progress = MeasureProgress(console, ("objective", "gradient"), quiet=quiet)
     model = LogisticRegression(
         c,
+        l1_ratio=l1_ratio,
+        class_weight=class_weight,
         solver=solver,
         max_iter=max_iter,
         tol=tol,
@@ -124,7 +141,7 @@ def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list
     measures = [step.measures for step in model.report_.iterations]
     convergence = Charted(
         "Convergence",
-        "Half the squared weights plus C times the losses of all rows, and the largest entry of its gradient.",
+        "The penalty of the weights plus C times the losses of all rows, and the largest entry of its gradient.",
         charts.line_chart(
             "objective",
             {name: [float(each[name]) for each in measures] for name in ("objective", "gradient")},

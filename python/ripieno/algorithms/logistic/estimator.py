@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -59,18 +59,24 @@ Reals = NDArray[np.float64]
 class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, ObservedEstimator):
     """Full-batch logistic regression on dense or sparse rows, divided among workers.
 
-    Minimizes half the squared weights plus `C` times the losses of all rows. A row's loss is minus the logarithm of the
+    Minimizes a penalty on the weights plus `C` times the losses of all rows. A row's loss is minus the logarithm of the
     probability of its class. Probabilities are the softmax of the scores or, for two classes, the logistic function of
     a single score.
 
     Parameters
     ----------
     C : float, default=1.0
-        Factor of the losses; smaller values give smaller weights.
+        Factor of the losses; smaller values give smaller weights. ``inf`` means that there is no penalty.
+    l1_ratio : float, default=0.0
+        Share of the absolute weights in the penalty: 0 for half the squared weights (L2), 1 for the absolute weights
+        (L1), which makes weights zero. The penalty is the weighted mean of both. Requires ``solver="lbfgs"`` if not 0.
     fit_intercept : bool, default=True
         Whether scores have an intercept, which is not penalized.
     solver : {"lbfgs", "newton-cg", "gd"}, default="lbfgs"
         Solver: L-BFGS; Newton steps by conjugate gradients, the most accurate; or gradient descent.
+    class_weight : dict, "balanced" or None, default=None
+        Factor of the weights of a class's rows, by class; 1 for classes that are not in it. "balanced" gives all
+        classes the same total weight.
     tol : float, default=1e-4
         The fit ends when no entry of the gradient of the penalized mean loss is larger than this.
     max_iter : int, default=100
@@ -93,7 +99,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     intercept_ : ndarray of shape (1 or n_classes,), float64
         Intercepts of the scores.
     objective_ : float
-        Final value of the objective.
+        Final value of the objective; the sum of the losses if `C` is infinite.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
     resumed_from_ : int or None
@@ -112,6 +118,8 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     Zaharia et al., "Spark: cluster computing with working sets", HotCloud 2010, section 3.3.
     Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008.
     Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989.
+    Andrew and Gao, "Scalable training of L1-regularized log-linear models", ICML 2007.
+    Schmidt, "Graphical model structure learning with L1-regularization", thesis, University of British Columbia, 2010.
     Zhang and Xiao, "DiSCO: distributed optimization for self-concordant empirical loss", ICML 2015, section 4.
 
     Examples
@@ -139,8 +147,10 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         self,
         C: float = 1.0,
         *,
+        l1_ratio: float = 0.0,
         fit_intercept: bool = True,
         solver: str = "lbfgs",
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         tol: float = 1e-4,
         max_iter: int = 100,
         warm_start: bool = False,
@@ -149,8 +159,10 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
     ) -> None:
         super().__init__(**common)
         self.C = C
+        self.l1_ratio = l1_ratio
         self.fit_intercept = fit_intercept
         self.solver = solver
+        self.class_weight = class_weight
         self.tol = tol
         self.max_iter = max_iter
         self.warm_start = warm_start
@@ -206,14 +218,7 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         """
         begin = time.perf_counter()
         self._check_parameters()
-        options = LogisticOptions(
-            strength=float(self.C),
-            fit_intercept=bool(self.fit_intercept),
-            solver=self.solver,
-            tol=float(self.tol),
-            max_iter=self.max_iter,
-            checkpoint_options=self._checkpoint_options(),
-        )
+        checkpoint_options = self._checkpoint_options()
         start = self._start()
         source, labels, classes, weights = (
             self._open(X, y, sample_weight)
@@ -221,6 +226,16 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
             else self._open_own(X, y, sample_weight, comm)
         )
         class_numbers = None if classes is None else np.arange(len(classes))
+        options = LogisticOptions(
+            strength=float(self.C),
+            l1_ratio=float(self.l1_ratio),
+            class_weight=self._class_weight(classes),
+            fit_intercept=bool(self.fit_intercept),
+            solver=self.solver,
+            tol=float(self.tol),
+            max_iter=self.max_iter,
+            checkpoint_options=checkpoint_options,
+        )
         parts = self._run_fit(program.fit, source, labels, class_numbers, weights, start, options, comm=comm)
         self._store_result(parts, classes, time.perf_counter() - begin)
         return self
@@ -408,14 +423,38 @@ class LogisticRegression(LinearClassifier, FromResult, IterativeEstimator, Obser
         labels = None if parts[0][1] is None else np.concatenate([labels for _, labels in parts])
         return np.concatenate([scores for scores, _ in parts]), labels
 
+    def _class_weight(self, classes: NDArray[Any] | None) -> dict[Any, float] | Literal["balanced"] | None:
+        """Return `class_weight` by the labels of the workers: numbers of classes, or labels that they read."""
+        weights = self.class_weight
+        if not isinstance(weights, dict):
+            return weights
+        if classes is None:
+            return {float(label): float(factor) for label, factor in weights.items()}
+        labels = classes.tolist()
+        unknown = [label for label in weights if label not in labels]
+        if unknown:
+            raise InputError(f"class_weight: {unknown[0]!r} is no class of y, {labels}")
+        return {labels.index(label): float(factor) for label, factor in weights.items()}
+
     def _check_parameters(self) -> None:
         self._check_workers()
         check_count("max_iter", self.max_iter)
+        weights = self.class_weight
+        if isinstance(weights, dict):
+            bad = [each for each in weights.items() if not isinstance(each[1], Real) or not 0 <= each[1] < np.inf]
+            if bad:
+                raise InputError(f"class_weight: {bad[0][1]!r} for {bad[0][0]!r}: expected a number >= 0")
+        elif weights is not None and weights != "balanced":
+            raise InputError(f"class_weight={weights!r}: expected a dict, 'balanced' or None")
+        if not isinstance(self.l1_ratio, Real) or not 0 <= float(self.l1_ratio) <= 1:
+            raise InputError(f"l1_ratio={self.l1_ratio!r}: expected a number from 0 to 1")
         if self.solver not in SOLVERS:
             raise InputError(f"solver={self.solver!r}: expected one of {', '.join(SOLVERS)}")
-        for name in ("C", "tol"):
+        if self.l1_ratio and self.solver != "lbfgs":
+            raise InputError(f"l1_ratio={self.l1_ratio} with solver={self.solver!r}: expected solver='lbfgs'")
+        for name, limit in (("C", np.inf), ("tol", np.finfo(np.float64).max)):
             value = getattr(self, name)
-            if not isinstance(value, Real) or not 0 < float(value) < np.inf:
+            if not isinstance(value, Real) or not 0 < float(value) <= limit:
                 raise InputError(f"{name}={value!r}: expected a number > 0")
 
 
