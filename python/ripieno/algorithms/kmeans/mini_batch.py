@@ -47,7 +47,7 @@ class MiniBatchKMeans(KMeans):
     max_iter : int, default=100
         Maximum number of passes over all rows: ``max_iter * n_samples // batch_size`` batches.
     batch_size : int, default=1024
-        Rows of a batch over all workers, drawn with replacement.
+        Rows of a batch over all workers, drawn with replacement; at most `n_samples`.
     tol : float, default=0.0
         If above 0, a fit ends when a batch shifts the centroids by a squared Frobenius norm of at most `tol` times the
         mean variance of the features.
@@ -186,7 +186,8 @@ class MiniBatchKMeans(KMeans):
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
         self._store_model(parts, source, comm if rows == "own" else None)
         self.n_steps_ = parts[0].step_count
-        self.n_iter_ = -(-self.n_steps_ * self.batch_size // parts[0].row_count)
+        row_count = parts[0].row_count
+        self.n_iter_ = -(-self.n_steps_ * min(self.batch_size, row_count) // row_count)
         return self
 
     @same_call
