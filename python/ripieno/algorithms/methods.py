@@ -25,6 +25,6 @@ ROW_METRICS = ("euclidean", "cityblock", "chebyshev", "cosine", "correlation", "
 #: Edit distances: the number of insertions, deletions and substitutions, and this number divided by the longer length.
 LEVENSHTEIN, _ = SEQUENCE_METRICS = ("levenshtein", "normalized-levenshtein")
 
-PCA_SOLVERS = ("auto", "covariance", "tsqr", "randomized")
+PCA_SOLVERS = ("auto", "covariance", "tsqr", "randomized", "arpack")
 
 RIDGE_SOLVERS = ("auto", "normal", "tsqr")

@@ -50,10 +50,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         selects the most likely number (Minka); it requires at least as many rows as columns. None selects all.
     whiten : bool, default=False
         Whether transformed rows are scaled to variance 1 along each axis.
-    svd_solver : {"auto", "covariance", "tsqr", "randomized", "covariance_eigh", "full"}, default="auto"
+    svd_solver : {"auto", "covariance", "tsqr", "randomized", "arpack", "covariance_eigh", "full"}, default="auto"
         "covariance" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and computes small
-        variances to full precision. "randomized" refines a random subspace; it suits many columns and requires an int
-        of components. "auto" uses "covariance" for up to 1,000 columns and at least ten times as many rows. For larger
+        variances to full precision. "randomized" refines a random subspace; it suits many columns. "arpack" takes
+        Lanczos steps until the axes are exact; it suits few axes of sparse rows, and finds fewer than the smaller
+        dimension. These two take an int of components, or None. "auto" uses "covariance" for up to 1,000 columns and at least ten times as many rows. For larger
         data, it uses "randomized" for fewer than 80 % of all components, else "tsqr". scikit-learn's names
         "covariance_eigh" and "full" mean "covariance" and "tsqr".
     n_oversamples : int, default=10
@@ -61,7 +62,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
     iterated_power : int or "auto", default="auto"
         Number of refinements of the random subspace; "auto" means 7 for fewer than a tenth of all components, else 4.
     random_state : int, RandomState instance or None, default=None
-        Source of the random subspace.
+        Source of the random subspace, or of the first vector of "arpack".
     on_iteration : callable or None, default=None
         Called in the calling process after each stage with a dict of "event" ("iteration"), "iteration" (from 1),
         "stage", and rank 0's "compute_s" and "communication_s".
@@ -300,8 +301,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
             raise InputError(f"n_components={requested!r}: expected {expected}")
         if not is_share and requested is not None and requested != "mle":
             check_count("n_components", requested, f"expected {expected}")
-        if self.svd_solver == "randomized" and not isinstance(requested, Integral):
-            raise InputError(f"n_components={requested!r}: expected a whole number >= 1 for svd_solver='randomized'")
+        if self.svd_solver in ("randomized", "arpack") and not isinstance(requested, Integral | None):
+            raise InputError(
+                f"n_components={requested!r}: expected a whole number >= 1, or None, for svd_solver={self.svd_solver!r}"
+            )
         check_count("n_oversamples", self.n_oversamples)
         if self.iterated_power != "auto":
             check_count("iterated_power", self.iterated_power, "expected 'auto' or a whole number >= 1")

@@ -1,7 +1,7 @@
-"""The worker program of principal components, by a scatter matrix, QR factors, or a random subspace.
+"""The worker program of principal components, by a scatter matrix, QR factors, a random subspace, or Lanczos steps.
 
 The subspace is refined by multiplication with the scatter matrix, so ranks communicate columns × components
-values.
+values. A Lanczos step multiplies one vector.
 Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4, 5.1;
 Minka, "Automatic choice of dimensionality for PCA", NIPS 2000, eq. 30 and 31 (number of components).
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from scipy.special import gammaln
 
 from ripieno import log
@@ -25,6 +26,7 @@ from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.kernels import SparsePoints
@@ -59,11 +61,11 @@ class PCAOptions:
     n_components
         Number of components, their minimum share of the variance, "mle", or None for all.
     solver
-        "auto", "covariance", "tsqr" or "randomized".
+        "auto", "covariance", "tsqr", "randomized" or "arpack".
     oversamples, max_iter
         Parameters of the random subspace; if `max_iter` is None, the number of components determines it.
     seed
-        Seed of the random subspace.
+        Seed of the random subspace, or of the first Lanczos vector.
     checkpoint_options
         Checkpoint settings of the refinements.
     """
@@ -123,8 +125,7 @@ def fit(comm: Communicator, source: Source, options: PCAOptions, emit: Emit | No
             "ripieno.algorithms",
             f"saves nothing in {options.checkpoint_options.folder}: the solver {solver} does not iterate",
         )
-    find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
-    axes = find(comm, columns, mean, rows.total, options, iteration_log)
+    axes = SOLVERS[solver](comm, columns, mean, rows.total, options, iteration_log)
     resumed_from = iteration_log.iterations_before or None
     return PCAPart(axes, mean, solver, str(columns.dtype), rows.total, resumed_from, iteration_log.record(load_s))
 
@@ -257,7 +258,7 @@ def _by_subspace(
 ) -> Axes:
     clock = iteration_log.clock
     component_limit = min(row_count, columns.count)
-    requested = options.n_components
+    requested = component_limit if options.n_components is None else options.n_components
     assert isinstance(requested, int)
     iterations = options.max_iter
     if iterations is None:
@@ -304,6 +305,74 @@ def _by_subspace(
         found: Axes = comm.broadcast(axes)
     iteration_log.end_iteration(stage="singular values")
     return found
+
+
+def _by_lanczos(
+    comm: Communicator,
+    columns: MomentColumns,
+    mean: NDArray[np.float64],
+    row_count: int,
+    options: PCAOptions,
+    iteration_log: IterationLog,
+) -> Axes:
+    clock = iteration_log.clock
+    component_limit = min(row_count, columns.count)
+    requested = component_limit - 1 if options.n_components is None else options.n_components
+    assert isinstance(requested, int)
+    if not 1 <= requested < component_limit:
+        raise InputError(
+            f"n_components={requested}: expected less than min(n_samples, n_features), {component_limit}, for "
+            "svd_solver='arpack'"
+        )
+    # Layout: 1, or 0 after the last product; then a vector.
+    request = np.zeros(1 + columns.count)
+
+    def product(vector: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        request[0], request[1:] = 1.0, vector.ravel()
+        with clock.communicating():
+            comm.broadcast(out=request)
+        return reduced_product()
+
+    def reduced_product() -> NDArray[np.float64] | None:
+        with clock.computing():
+            own, _ = _scatter_product(columns, mean, request[1:, None])
+        with clock.communicating():
+            return comm.reduce(own[:, 0])
+
+    with clock.computing():
+        _, squares = _scatter_product(columns, mean, np.zeros((columns.count, 1)))
+    with clock.communicating():
+        total = comm.allreduce(squares) / (row_count - 1)
+    axes = None
+    with agreement(comm):
+        if comm.rank == 0:
+            start = np.random.default_rng(options.seed).uniform(-1, 1, columns.count)
+            operator = LinearOperator((columns.count, columns.count), product, dtype=np.float64)
+            try:
+                values, vectors = eigsh(operator, requested, v0=start)
+            except ArpackNoConvergence as error:
+                raise InputError(f"svd_solver='arpack': {error}: expected svd_solver='tsqr' for these rows") from error
+            finally:
+                request[0] = 0.0
+                comm.broadcast(out=request)
+            order = values.argsort()[::-1]
+            variances = np.maximum(values[order], 0.0) / (row_count - 1)
+            axes = _select_axes(vectors.T[order], variances, total, row_count, requested)
+        else:
+            while comm.broadcast(out=request)[0]:
+                reduced_product()
+    with clock.communicating():
+        found: Axes = comm.broadcast(axes)
+    iteration_log.end_iteration(stage="Lanczos steps")
+    return found
+
+
+SOLVERS = {
+    "covariance": _by_scatter_matrix,
+    "tsqr": _by_factors,
+    "randomized": _by_subspace,
+    "arpack": _by_lanczos,
+}
 
 
 def _scatter_product(
