@@ -265,7 +265,6 @@ def _by_subspace(
         iterations = ITERATIONS_FOR_FEW if requested < FEW_COMPONENTS_SHARE * component_limit else ITERATIONS
     size = min(requested + options.oversamples, component_limit)
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
-    squares = 0.0
     facts = {"n_components": requested, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
     with closing(
         FitStates(comm, NAME, shared=True, checkpoint_options=options.checkpoint_options, facts=facts)
@@ -278,7 +277,7 @@ def _by_subspace(
         iteration_log.iterations_before = done
         for iteration in range(done, iterations + 1):
             with clock.computing():
-                product, squares = _scatter_product(columns, mean, subspace)
+                product = _scatter_product(columns, mean, subspace)
             with clock.communicating():
                 total = comm.reduce(product)
             if total is not None:
@@ -291,6 +290,7 @@ def _by_subspace(
                 states.save(iteration + 1, subspace)
     with clock.computing():
         own = tsqr.factor(_projected_blocks(columns, mean, subspace), size)
+        squares = _squares(columns, mean)
     factor = tsqr.combined_factor(comm, own, clock)
     with clock.communicating():
         squares = comm.allreduce(squares)
@@ -335,12 +335,12 @@ def _by_lanczos(
 
     def reduced_product() -> NDArray[np.float64] | None:
         with clock.computing():
-            own, _ = _scatter_product(columns, mean, request[1:, None])
+            own = _scatter_product(columns, mean, request[1:, None])
         with clock.communicating():
             return comm.reduce(own[:, 0])
 
     with clock.computing():
-        _, squares = _scatter_product(columns, mean, np.zeros((columns.count, 1)))
+        squares = _squares(columns, mean)
     with clock.communicating():
         total = comm.allreduce(squares) / (row_count - 1)
     axes = None
@@ -377,18 +377,23 @@ SOLVERS = {
 
 def _scatter_product(
     columns: MomentColumns, mean: NDArray[np.float64], subspace: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
-    """Return the product of this worker's scatter matrix with some vectors, and the sum of the squared rows."""
+) -> NDArray[np.float64]:
+    """Return the product of this worker's scatter matrix with some vectors."""
     if isinstance(columns.points, SparsePoints):
         projected = _projected(columns.points, mean, subspace)
-        of_mean = np.outer(mean, projected.sum(axis=0))
-        return columns.points.combinations(projected) - of_mean, float(columns.points.squared_deviations(mean).sum())
-    product, squares = np.zeros(subspace.shape), 0.0
+        return np.asarray(columns.points.combinations(projected) - np.outer(mean, projected.sum(axis=0)))
+    product = np.zeros(subspace.shape)
     vectors = subspace.astype(columns.dtype)
     for block in columns.centered_blocks(mean):
         product += block.T @ (block @ vectors)
-        squares += float(np.vdot(block, block))
-    return product, squares
+    return product
+
+
+def _squares(columns: MomentColumns, mean: NDArray[np.float64]) -> float:
+    """Return the sum of the squared entries of this worker's centered rows."""
+    if isinstance(columns.points, SparsePoints):
+        return float(columns.points.squared_deviations(mean).sum())
+    return float(sum(np.vdot(block, block) for block in columns.centered_blocks(mean)))
 
 
 def _projected_blocks(
