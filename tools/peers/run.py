@@ -1,11 +1,11 @@
 """Run the tests of other projects against Ripieno, and print how many pass.
 
-    python tools/peers/run.py mpi4py                         on 1 to 4 ranks
+    python tools/peers/run.py mpi4py scikit-learn torch      of all projects
     python tools/peers/run.py mpi4py --ranks 2 --only test_cco_buf test_group
     python tools/peers/run.py mpi4py --tree FOLDER           of a checkout instead of the package index
 
-The sources are fetched into target/peers. `SUITES` lists the suites: to add one, add an entry with a function that
-yields the command for a part of it. A failure counts as documented if known.json gives a reason for its name.
+The sources that are not installed are fetched into target/peers. `SUITES` lists the suites: to add one, add an entry
+with a function that runs a part of it. A failure counts as documented if known.json gives a reason for its name.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from __future__ import annotations
 import argparse
 import fnmatch
 import json
+import os
 import subprocess
 import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,57 +39,56 @@ class Suite(NamedTuple):
 
     Attributes
     ----------
-    requirement : str
-        The source distribution in the package index, with its version.
+    requirement : str or None
+        The source distribution in the package index, with its version; None if the installed package has the tests.
     parts : callable
-        Returns the names of its parts from the folder of the sources; each runs in a world of its own.
-    script : str
-        The program that each rank runs, in this folder, with the arguments: sources, log, part, first test.
+        Returns the names of its parts from the folder of the sources.
+    run : callable
+        Returns the outcomes of the tests of a part, from the folder of the sources, the part and the number of ranks.
+    ranks : tuple of int
+        Numbers of ranks.
     """
 
-    requirement: str
+    requirement: str | None
     parts: Callable[[Path], list[str]]
-    script: str
-
-
-SUITES = {
-    "mpi4py": Suite(
-        "mpi4py==4.1.2", lambda tree: sorted(path.stem for path in (tree / "test").glob("test_*.py")), "mpi4py_ranks.py"
-    ),
-}
+    run: Callable[[Path, str, int], Results]
+    ranks: tuple[int, ...]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suite", choices=SUITES)
-    parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3, 4])
+    parser.add_argument("suites", nargs="+", choices=SUITES)
+    parser.add_argument("--ranks", type=int, nargs="+")
     parser.add_argument("--only", nargs="+", default=[], help="parts of the suite")
     parser.add_argument("--tree", type=Path, help="folder with the sources")
     options = parser.parse_args()
-    suite = SUITES[options.suite]
-    tree = options.tree or fetch(suite)
-    known = json.loads(KNOWN.read_text())[options.suite]
+    FETCHED.mkdir(parents=True, exist_ok=True)
     failures = 0
-    print(f"{'ranks':>5} {'tests':>6} " + " ".join(f"{name:>10}" for name in OUTCOMES), flush=True)
-    for count in options.ranks:
-        results: Results = {}
-        for part in options.only or suite.parts(tree):
-            results |= run(suite, tree, part, count)
-        results = {name: judged(name, *outcome, known) for name, outcome in results.items()}
-        totals = Counter(outcome for outcome, _ in results.values())
-        print(f"{count:>5} {len(results):>6} " + " ".join(f"{totals[name]:>10}" for name in OUTCOMES), flush=True)
-        (FETCHED / f"{options.suite}-{count}.json").write_text(json.dumps(results, indent=1))
-        for name, (outcome, text) in results.items():
-            if outcome == "failed":
-                print(f"      {name}: {text.strip().splitlines()[-1][:200] if text.strip() else 'no output'}")
-        failures += totals["failed"]
-    print(f"all outcomes with their reasons: {FETCHED}/{options.suite}-*.json")
+    print(f"{'suite':>12} {'ranks':>5} {'tests':>6} " + " ".join(f"{name:>10}" for name in OUTCOMES), flush=True)
+    for title in options.suites:
+        suite, known = SUITES[title], json.loads(KNOWN.read_text())[title]
+        tree = options.tree or fetch(suite)
+        for count in options.ranks or suite.ranks:
+            results: Results = {}
+            for part in options.only or suite.parts(tree):
+                results |= suite.run(tree, part, count)
+            results = {name: judged(name, *outcome, known) for name, outcome in results.items()}
+            totals = Counter(outcome for outcome, _ in results.values())
+            figures = " ".join(f"{totals[name]:>10}" for name in OUTCOMES)
+            print(f"{title:>12} {count:>5} {len(results):>6} {figures}", flush=True)
+            (FETCHED / f"{title}-{count}.json").write_text(json.dumps(results, indent=1))
+            for name, (outcome, text) in results.items():
+                if outcome == "failed":
+                    print(f"      {name}: {text.strip().splitlines()[-1][:200] if text.strip() else 'no output'}")
+            failures += totals["failed"]
+    print(f"all outcomes with their reasons: {FETCHED}/*.json")
     sys.exit(failures > 0)
 
 
 def fetch(suite: Suite) -> Path:
-    """Return the folder of the sources, downloaded from the package index."""
-    FETCHED.mkdir(parents=True, exist_ok=True)
+    """Return the folder of the sources, downloaded from the package index unless they are installed."""
+    if suite.requirement is None:
+        return FETCHED
     tree = FETCHED / suite.requirement.replace("==", "-")
     if not tree.exists():
         options = ("--no-deps", "--no-binary", ":all:", "--dest", FETCHED)
@@ -97,16 +98,18 @@ def fetch(suite: Suite) -> Path:
     return tree
 
 
-def run(suite: Suite, tree: Path, part: str, rank_count: int) -> Results:
-    """Return the outcome of every test of a part. After a failure that ended a world, the next one continues."""
-    FETCHED.mkdir(parents=True, exist_ok=True)
+def run_on_ranks(script: str, tree: Path, part: str, rank_count: int) -> Results:
+    """Return the outcome of every test of a part. After a failure that ended a world, the next one continues.
+
+    Each rank runs `script` of this folder with the arguments: sources, log, part, first test.
+    """
     log = FETCHED / "log.jsonl"
     results: Results = {}
     first, total = 0, 1
     while first < total:
         log.write_text("")
-        script = Path(__file__).with_name(suite.script)
-        command = [sys.executable, "-m", "ripieno", "run", "-n", rank_count, script, tree.resolve(), log, part, first]
+        path = Path(__file__).with_name(script)
+        command = [sys.executable, "-m", "ripieno", "run", "-n", rank_count, path, tree.resolve(), log, part, first]
         try:
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=WORLD_LIMIT_S)
             last_words = done.stderr[-1000:]
@@ -132,5 +135,38 @@ def judged(name: str, outcome: str, text: str, known: dict[str, list[str]]) -> t
                 return "documented", reason
     return outcome, text
 
+
+def run_by_pytest(plugin: str, tree: Path, part: str, rank_count: int) -> Results:
+    """Return the outcome of every test of an installed module, run in one process with a plugin of this folder."""
+    log = FETCHED / "log.jsonl"
+    log.write_text("")
+    environment = os.environ | {"RIPIENO_PEERS_LOG": str(log), "PYTHONPATH": str(Path(__file__).parent)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", "--pyargs", part]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    if done.returncode not in (0, 1) or not entries:
+        return {part: ("failed", done.stdout[-1000:])}
+    return {entry["test"]: (entry["outcome"], entry["text"]) for entry in entries}
+
+
+SUITES = {
+    "mpi4py": Suite(
+        "mpi4py==4.1.2",
+        lambda tree: sorted(path.stem for path in (tree / "test").glob("test_*.py")),
+        partial(run_on_ranks, "mpi4py_ranks.py"),
+        (1, 2, 3, 4),
+    ),
+    "scikit-learn": Suite(
+        None,
+        lambda tree: [
+            "sklearn.cluster.tests.test_k_means",
+            "sklearn.decomposition.tests.test_pca",
+            "sklearn.linear_model.tests.test_base",
+        ],
+        partial(run_by_pytest, "sklearn_classes"),
+        (1,),
+    ),
+    "torch": Suite(None, lambda tree: ["ripieno"], partial(run_on_ranks, "torch_ranks.py"), (3,)),
+}
 
 main()

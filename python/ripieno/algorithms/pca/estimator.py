@@ -54,9 +54,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, Iterati
         "covariance" sums a scatter matrix in one pass. "tsqr" combines QR factors by a tree and computes small
         variances to full precision. "randomized" refines a random subspace; it suits many columns. "arpack" takes
         Lanczos steps until the axes are exact; it suits few axes of sparse rows, and finds fewer than the smaller
-        dimension. These two take an int of components, or None. "auto" uses "covariance" for up to 1,000 columns and at least ten times as many rows. For larger
-        data, it uses "randomized" for fewer than 80 % of all components, else "tsqr". scikit-learn's names
-        "covariance_eigh" and "full" mean "covariance" and "tsqr".
+        dimension. The latter two take a whole number of axes, or None. "auto" uses "covariance" for up to 1,000 columns
+        and at least ten times as many rows. For larger data, it uses "randomized", or "arpack" for sparse rows, for
+        fewer than 80 % of all components, else "tsqr". scikit-learn's names "covariance_eigh" and "full" mean
+        "covariance" and "tsqr".
     n_oversamples : int, default=10
         Number of extra vectors of the random subspace.
     iterated_power : int or "auto", default="auto"

@@ -119,7 +119,8 @@ def fit(comm: Communicator, source: Source, options: PCAOptions, emit: Emit | No
     load_s = time.perf_counter() - begin
 
     columns, mean = means(comm, columns, iteration_log)
-    solver = chosen_solver(options, rows.total, columns.count)
+    is_sparse = isinstance(columns.points, SparsePoints)
+    solver = chosen_solver(options, rows.total, columns.count, is_sparse=is_sparse)
     if options.checkpoint_options.folder is not None and solver != "randomized" and comm.rank == 0:
         log.note(
             "ripieno.algorithms",
@@ -172,7 +173,7 @@ def check_component_count(n_components: Components, row_count: int, column_count
         )
 
 
-def chosen_solver(options: PCAOptions, row_count: int, column_count: int) -> str:
+def chosen_solver(options: PCAOptions, row_count: int, column_count: int, *, is_sparse: bool) -> str:
     """Return the solver; "auto" follows scikit-learn's rules."""
     if options.solver != "auto":
         return options.solver
@@ -185,7 +186,7 @@ def chosen_solver(options: PCAOptions, row_count: int, column_count: int) -> str
         and isinstance(options.n_components, int)
         and options.n_components < MAX_RANDOMIZED_SHARE * component_limit
     ):
-        return "randomized"
+        return "arpack" if is_sparse else "randomized"
     return "tsqr"
 
 
