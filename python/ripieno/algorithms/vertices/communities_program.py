@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ripieno.algorithms.fit_checkpoint import CheckpointOptions, FitStates, columns_of_ids
 from ripieno.algorithms.vertices.facts import partitioned_facts
 from ripieno.graph import Edges, Graph, PartitionedGraph, most_frequent
+from ripieno.graph.edges import matrix_edges
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -83,7 +84,7 @@ def _with_neighbors(comm: Communicator, graph: Graph) -> PartitionedGraph:
     parts = graph.partition(comm, by="target")
     if not graph.directed:
         return parts
-    edges = parts.edges
+    edges = matrix_edges(*parts.matrix)
     sources, targets = np.concatenate([edges.sources, edges.targets]), np.concatenate([edges.targets, edges.sources])
     both = Edges(sources, targets, lone=parts.vertices)
     return PartitionedGraph(comm, both, home="hash", by="target", once=False)
