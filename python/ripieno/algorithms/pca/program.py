@@ -328,11 +328,13 @@ def _by_lanczos(
     # Layout: 1, or 0 after the last product; then a vector.
     request = np.zeros(1 + columns.count)
 
-    def product(vector: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    def product(vector: NDArray[np.float64]) -> NDArray[np.float64]:
         request[0], request[1:] = 1.0, vector.ravel()
         with clock.communicating():
             comm.broadcast(out=request)
-        return reduced_product()
+        found = reduced_product()
+        assert found is not None, "rank 0 is the root"
+        return found
 
     def reduced_product() -> NDArray[np.float64] | None:
         with clock.computing():
