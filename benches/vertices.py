@@ -1,8 +1,9 @@
 """Benchmark of the vertex algorithms of LDBC Graphalytics other than PageRank, compared with networkx and igraph.
 
 The graph is RMAT, with random weights for shortest paths. Ripieno begins with arrays of edges, which each fit sorts and
-distributes; igraph and networkx have made their graphs before. The results are compared. igraph is used if installed.
-networkx and igraph have no synchronous label propagation; a Counter per vertex is its peer.
+distributes. igraph and networkx have made their graphs before; "igraph from arrays" begins with the same arrays, too.
+The results are compared. igraph is used if installed. networkx and igraph have no synchronous label propagation; a
+Counter per vertex is its peer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import graphs
@@ -56,7 +58,7 @@ def measured(report: Measurements, effort: Effort) -> None:
                 results[row] = getattr(model, case.result)
             for name, call in case.peers.items():
                 # Python's loops take seconds to minutes.
-                if name == "igraph" or run == 0:
+                if name.startswith("igraph") or run == 0:
                     begin = time.perf_counter()
                     results[name] = call()
                     peers.setdefault(name, []).append(time.perf_counter() - begin)
@@ -88,6 +90,7 @@ def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[Case]:
     peers: dict[str, dict[str, Callable[[], Result]]] = {
         "bfs": {"networkx": lambda: _finite(distances(nx.single_source_shortest_path_length))},
         "paths": {"networkx": lambda: distances(nx.single_source_dijkstra_path_length)},
+        "components": {"networkx": lambda: _components(directed)},
         "communities": {"Counter": lambda: _propagated(directed)},
         "clustering": {"networkx": lambda: np.array(list(nx.clustering(undirected).values()))},
     }
@@ -96,11 +99,22 @@ def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[Case]:
     except ImportError:
         report.remark("igraph is skipped: pip install igraph")
     else:
-        whole = igraph.Graph(count, np.column_stack([graph.sources, graph.targets]), directed=True)
-        simple = whole.as_undirected(mode="collapse")
-        peers["bfs"]["igraph"] = lambda: _finite(np.array(whole.distances(source=source)[0]))
-        peers["paths"]["igraph"] = lambda: np.array(whole.distances(source=source, weights=weights)[0])
-        peers["clustering"]["igraph"] = lambda: np.array(simple.transitivity_local_undirected(mode="zero"))
+
+        def made() -> Any:
+            return igraph.Graph(count, np.column_stack([graph.sources, graph.targets]), directed=True)
+
+        def collapsed() -> Any:
+            return made().as_undirected(mode="collapse")
+
+        calls: dict[str, tuple[Callable[[], Any], Callable[[Any], Result]]] = {
+            "bfs": (made, lambda whole: _finite(np.array(whole.distances(source=source)[0]))),
+            "paths": (made, lambda whole: np.array(whole.distances(source=source, weights=weights)[0])),
+            "components": (made, lambda whole: _least(whole.connected_components("weak").membership)),
+            "clustering": (collapsed, lambda simple: np.array(simple.transitivity_local_undirected(mode="zero"))),
+        }
+        for name, (make, call) in calls.items():
+            peers[name]["igraph"] = partial(call, make())
+            peers[name]["igraph from arrays"] = lambda make=make, call=call: call(make())
     plain = rp.Graph((graph.sources, graph.targets), vertex_count=count)
     both_ways = rp.Graph((graph.sources, graph.targets), vertex_count=count, directed=False)
     weighted = rp.Graph((graph.sources, graph.targets, weights), vertex_count=count)
@@ -113,6 +127,7 @@ def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[Case]:
         Case("shortest paths", model(rp.ShortestPaths, source), weighted, "distances_", peers["paths"]),
         Case(f"{ITERATION_COUNT} iterations of label propagation", model(rp.CommunityDetection), plain, "labels_",
              peers["communities"]),
+        Case("connected components", model(rp.ConnectedComponents), plain, "labels_", peers["components"]),
         Case("clustering coefficients", model(rp.ClusteringCoefficients), both_ways, "coefficients_",
              peers["clustering"]),
     ]  # fmt: skip
@@ -121,6 +136,19 @@ def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[Case]:
 def _finite(distances: Result) -> Result:
     """Return -1 for infinite distances."""
     return np.where(np.isfinite(distances), distances, -1)
+
+
+def _least(membership: list[int]) -> Result:
+    """Return the smallest vertex of each vertex's component, given numbers of components."""
+    _, firsts, places = np.unique(membership, return_index=True, return_inverse=True)
+    return firsts[places]
+
+
+def _components(graph: nx.DiGraph) -> Result:
+    labels = np.empty(len(graph), np.int64)
+    for component in nx.weakly_connected_components(graph):
+        labels[list(component)] = min(component)
+    return labels
 
 
 def _propagated(graph: nx.DiGraph) -> Result:

@@ -79,7 +79,7 @@ def test_a_job_with_unauthenticated_peers_is_timed_against_one_without(tmp_path)
 @pytest.mark.exhaustive
 def test_results_of_vertices_are_timed_and_match_the_peers(tmp_path):
     report = reports_of("vertices", tmp_path)
-    assert len(report["figures"]) == 12
+    assert len(report["figures"]) == 15
     assert all(set(figure["peers"]) >= {"networkx"} or "propagation" in figure["case"] for figure in report["figures"])
     assert all(count["value"] == 0 for count in report["counts"])
 

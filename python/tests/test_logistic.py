@@ -67,6 +67,64 @@ def test_the_optimum_matches_scikit_learn(world, workers, solver, classes, kind,
     assert model.objective_ == pytest.approx(best, rel=1e-6)
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"C": 0.1, "l1_ratio": 1.0},
+        {"C": 0.2, "l1_ratio": 0.3},
+        {"C": np.inf},
+        {"class_weight": "balanced"},
+        {"class_weight": {10: 3}},
+    ],
+    ids=str,
+)
+def test_penalties_and_class_weights_match_scikit_learn(world, classes, parameters):
+    # With three classes, an L1 penalty has a single optimum: the median weight of each column is 0.
+    y = LABELS[4] % (10 * classes)
+    model = rp.LogisticRegression(engine=world(2), tol=1e-8, max_iter=1000, **parameters)
+    solver = "saga" if "l1_ratio" in parameters else "lbfgs"
+    expected = LogisticRegression(solver=solver, tol=1e-8, max_iter=10_000, **parameters)
+    for rows, weights in ((X, WEIGHTS), (csr_matrix(X), None)):
+        model.fit(rows, y, sample_weight=weights)
+        expected.fit(rows, y, sample_weight=weights)
+        np.testing.assert_allclose(model.coef_, expected.coef_, atol=2e-5)
+        np.testing.assert_array_equal(model.coef_ == 0, expected.coef_ == 0)
+        np.testing.assert_allclose(model.predict_proba(rows), expected.predict_proba(rows), atol=2e-5)
+
+
+def test_an_l1_penalty_reaches_a_lower_value_than_scikit_learn_and_resumes(tmp_path):
+    rows = X * np.logspace(-1, 1, 6)
+    parameters = {"C": 0.5, "l1_ratio": 0.9}
+    model = rp.LogisticRegression(tol=1e-8, max_iter=1000, **parameters).fit(rows, LABELS[4])
+    expected = LogisticRegression(solver="saga", tol=1e-3, max_iter=1000, **parameters).fit(rows, LABELS[4])
+    squares, absolutes = (0.5 * (expected.coef_**2).sum(), np.abs(expected.coef_).sum())
+    losses = objective(expected, 0.5, rows, LABELS[4], None) - squares
+    assert model.objective_ <= 0.1 * squares + 0.9 * absolutes + losses
+    assert 0 < np.count_nonzero(model.coef_ == 0) < model.coef_.size
+
+    resumed = rp.LogisticRegression(tol=1e-8, checkpoint=tmp_path, max_iter=5, **parameters)
+    with pytest.warns(ConvergenceWarning):
+        resumed.fit(rows, LABELS[4])
+    resumed.set_params(max_iter=1000).fit(rows, LABELS[4])
+    assert resumed.resumed_from_ == 5
+    np.testing.assert_array_equal(resumed.coef_, model.coef_)
+    with pytest.raises(rp.CheckpointError, match=r"l1_ratio was 0\.9 in the checkpoint and is 0\.0 now"):
+        resumed.set_params(l1_ratio=0.0).fit(rows, LABELS[4])
+
+
+def test_weights_of_classes_apply_to_files(tmp_path):
+    dump_svmlight_file(X, LABELS[4], str(tmp_path / "rows.svm"))
+    np.savetxt(tmp_path / "rows.csv", np.c_[LABELS[4], X], "%.17g", ",", header="class,a,b,c,d,e,f", comments="")
+    for weights in ("balanced", {0: 2.0, 30: 0.5}):
+        expected = rp.LogisticRegression(tol=1e-8, class_weight=weights).fit(X, LABELS[4])
+        for path, target in (("rows.svm", None), ("rows.csv", "class")):
+            model = rp.LogisticRegression(tol=1e-8, class_weight=weights).fit(str(tmp_path / path), target)
+            np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-5)
+    with pytest.raises(rp.InputError, match=r"class_weight: 5\.0 is no class of the rows"):
+        rp.LogisticRegression(class_weight={5: 2}).fit(str(tmp_path / "rows.svm"))
+
+
 @everywhere
 def test_gradient_descent_reaches_the_optimum(world, workers):
     model = rp.LogisticRegression(solver="gd", max_iter=2000, engine=world(workers)).fit(X, LABELS[2])
@@ -142,6 +200,11 @@ def test_a_warm_start_continues_where_the_last_fit_ended():
         ({"C": 0}, "C=0: expected a number > 0"),
         ({"tol": -1}, "tol=-1: expected a number > 0"),
         ({"max_iter": 0}, "max_iter=0"),
+        ({"l1_ratio": 2}, "l1_ratio=2: expected a number from 0 to 1"),
+        ({"l1_ratio": 0.5, "solver": "gd"}, "l1_ratio=0.5 with solver='gd': expected solver='lbfgs'"),
+        ({"class_weight": "even"}, "class_weight='even': expected a dict, 'balanced' or None"),
+        ({"class_weight": {"no": -1}}, "class_weight: -1 for 'no': expected a number >= 0"),
+        ({"class_weight": {"maybe": 1}}, r"class_weight: 'maybe' is no class of y, \['no', 'yes'\]"),
         ({"solver": "saga"}, "solver='saga': expected one of lbfgs, newton-cg, gd"),
         ({"workers": 0}, "workers=0"),
     ],

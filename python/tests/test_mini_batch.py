@@ -104,6 +104,11 @@ def test_a_fit_ends_without_further_improvement(digits):
     assert endless.n_iter_ == 7
 
 
+def test_a_batch_larger_than_the_rows_does_not_shorten_the_fit(digits):
+    model = rp.MiniBatchKMeans(3, random_state=SEED, max_iter=6, max_no_improvement=None).fit(digits[:50])
+    assert (model.n_steps_, model.n_iter_) == (6, 6)
+
+
 def test_only_a_lower_smoothed_inertia_is_progress():
     progress = _InertiaTrend(batch_size=50, row_count=199, no_improvement_limit=2)
     assert [progress.is_over(inertia) for inertia in (8.0, 8.0, 4.0, 7.0, 7.0)] == [False, False, False, False, True]

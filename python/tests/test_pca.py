@@ -29,7 +29,7 @@ def test_checks_of_scikit_learn_pass(estimator, check):
 
 @everywhere
 @pytest.mark.parametrize("solver", ["covariance", "tsqr"])
-@pytest.mark.parametrize("n_components", [None, 3, 8, 0.9])
+@pytest.mark.parametrize("n_components", [None, 3, 8, 0.9, "mle"])
 def test_axes_match_scikit_learn(world, workers, solver, n_components):
     model = rp.PCA(n_components, svd_solver=solver, engine=world(workers)).fit(X)
     expected = PCA(n_components, svd_solver="full").fit(X)
@@ -67,7 +67,7 @@ def test_a_random_subspace_finds_the_first_axes_of_wide_rows(world, workers):
         np.testing.assert_allclose(getattr(model, name), getattr(expected, name), rtol=1e-8)
 
 
-@pytest.mark.parametrize("solver", ["covariance", "tsqr", "randomized"])
+@pytest.mark.parametrize("solver", ["covariance", "tsqr", "randomized", "arpack"])
 def test_sparse_rows_have_the_axes_of_dense_rows(world, solver):
     rows = random_array((300, 20), density=0.2, rng=np.random.default_rng(0), format="csr")
     model = rp.PCA(4, svd_solver=solver, random_state=0, engine=world(3)).fit(rows)
@@ -153,10 +153,15 @@ def test_existing_ranks_fit(world, workers):
     ("parameters", "message"),
     [
         ({"n_components": 0}, "n_components=0: expected a whole number >= 1, a share"),
+        (
+            {"n_components": "all"},
+            "n_components='all': expected a whole number >= 1, a share between 0 and 1, 'mle' or",
+        ),
         ({"n_components": 1.5}, "n_components=1.5: expected"),
         ({"n_components": 9}, r"n_components=9: expected at most min\(n_samples, n_features\), 8"),
-        ({"n_components": None, "svd_solver": "randomized"}, "n_components=None: expected a whole number"),
-        ({"svd_solver": "arpack"}, "svd_solver='arpack': expected one of auto"),
+        ({"n_components": 0.5, "svd_solver": "randomized"}, "n_components=0.5: expected a whole number >= 1, or None"),
+        ({"n_components": 8, "svd_solver": "arpack"}, r"n_components=8: expected less than min\(n_samples, n_feat"),
+        ({"svd_solver": "lobpcg"}, "svd_solver='lobpcg': expected one of auto"),
         ({"iterated_power": 0}, "iterated_power=0: expected 'auto'"),
         ({"n_oversamples": 0}, "n_oversamples=0"),
         ({"workers": 0}, "workers=0"),

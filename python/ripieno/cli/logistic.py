@@ -47,7 +47,7 @@ def _page(model: LogisticRegression, share: float) -> tuple[dict[str, str], list
     measures = [step.measures for step in model.report_.iterations]
     convergence = Charted(
         "Convergence",
-        "Half the squared weights plus C times the losses of all rows, and the largest entry of its gradient.",
+        "The penalty of the weights plus C times the losses of all rows, and the largest entry of its gradient.",
         charts.line_chart(
             "objective",
             {name: [float(each[name]) for each in measures] for name in ("objective", "gradient")},

@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, eye_array
 
 from ripieno.errors import InputError
 from ripieno.keyed.combiners import CONCAT, Combiner, combine_blocks
 from ripieno.keyed.groups import offsets_of
 from ripieno.wire.arrays import identity, reducible, required
+
+#: Integers are counted in an array of their span if it has up to this many entries, or one for each value.
+MIN_SPAN = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -89,24 +93,21 @@ def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDA
     """
     if not len(values):
         return np.empty(0, np.int64), values
-    span = int(values.max()) - int(values.min()) + 1 if values.dtype.kind in "iu" else None
-    if span is None or span * len(offsets) > np.iinfo(np.int64).max:
-        distinct, codes = np.unique(values, return_inverse=True)
-        places, found = most_frequent(codes, offsets)
-        return places, distinct[found]
-    # Group and value sort faster when packed into one number.
     least = values.min()
-    numbers = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)) * span + (values - least).astype(np.int64)
-    numbers.sort()
-    runs = np.flatnonzero(np.diff(numbers, prepend=-1))
-    lengths = np.diff(np.append(runs, len(numbers)))
-    groups, of_least = np.divmod(numbers[runs], span)
-    begins = np.flatnonzero(np.diff(groups, prepend=-1))
-    longest = np.repeat(np.maximum.reduceat(lengths, begins), np.diff(np.append(begins, len(groups))))
-    # Within a group, runs ascend by value.
-    best = np.flatnonzero(lengths == longest)
-    best = best[np.diff(groups[best], prepend=-1) != 0]
-    return groups[best], of_least[best].astype(values.dtype) + least
+    span = int(values.max()) - int(least) + 1 if values.dtype.kind in "iu" else None
+    if span is None or span > max(len(values), MIN_SPAN):
+        distinct = np.unique(values)
+        places, found = most_frequent(np.searchsorted(distinct, values), offsets)
+        return places, distinct[found]
+    codes = (values - least).astype(np.int64)
+    given = csr_array((np.ones(len(values), np.int32), codes, offsets), shape=(len(offsets) - 1, span))
+    # The product counts equal values of a group without sorting them.
+    counts = given @ eye_array(span, format="csr", dtype=np.int32)
+    places = np.flatnonzero(np.diff(counts.indptr)).astype(np.int64)
+    # The largest number belongs to the most frequent value, and to the smallest of several.
+    numbers = counts.data.astype(np.int64) * span + (span - 1 - counts.indices)
+    best = span - 1 - np.maximum.reduceat(numbers, counts.indptr[places]) % span
+    return places, best.astype(values.dtype) + least
 
 
 def checked_rows(values: Any, count: int, combiner: Combiner, what: str) -> NDArray[Any]:

@@ -97,7 +97,8 @@ class MiniBatchKMeans(MiniBatchParameters, KMeans):
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
         self._store_model(parts, source, comm if rows == "own" else None)
         self.n_steps_ = parts[0].step_count
-        self.n_iter_ = -(-self.n_steps_ * self.batch_size // parts[0].row_count)
+        row_count = parts[0].row_count
+        self.n_iter_ = -(-self.n_steps_ * min(self.batch_size, row_count) // row_count)
         return self
 
     @same_call

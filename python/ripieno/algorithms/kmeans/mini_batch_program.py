@@ -103,9 +103,10 @@ def fit(
         of weight 0, or values so large that squared distances overflow.
     """
     rows, state = _load_or_seed(comm, source, weights, options)
-    step_count = max(1, options.max_iter * rows.total // options.batch_size)
+    batch_size = min(options.batch_size, rows.total)
+    step_count = options.max_iter * rows.total // batch_size
     tol = options.tol and options.tol * mean_variance(comm, rows)
-    trend = _InertiaTrend(options.batch_size, rows.total, options.max_no_improvement)
+    trend = _InertiaTrend(batch_size, rows.total, options.max_no_improvement)
     with IterationCheckpoint(
         comm, NAME, options.checkpoint_options, shared=True, facts=lambda: options.facts(rows)
     ) as checkpoint:
@@ -115,9 +116,7 @@ def fit(
             checkpoint.check_iteration_limit(done, step_count - 1, f"max_iter={options.max_iter}")
             state = MiniBatchState(centroids, weight_sums)
         for step in range(done + 1, step_count + 1):
-            drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(
-                rows.total, size=options.batch_size
-            )
+            drawn = np.random.default_rng([BATCH_STREAM, options.seed, step]).integers(rows.total, size=batch_size)
             own = np.sort(rows.places(drawn)[1])
             batch = replace(rows, points=rows.points[own], weights=None if rows.weights is None else rows.weights[own])
             inertia, squared_shift = _update(comm, batch, state)

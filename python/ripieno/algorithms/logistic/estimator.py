@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,7 +55,7 @@ Reals = NDArray[np.float64]
 class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, IterativeEstimator, ObservedEstimator):
     """Full-batch logistic regression on dense or sparse rows, divided among workers.
 
-    Minimizes half the squared weights plus `C` times the losses of all rows. A row's loss is minus the logarithm of the
+    Minimizes a penalty on the weights plus `C` times the losses of all rows. A row's loss is minus the logarithm of the
     probability of its class. Probabilities are the softmax of the scores or, for two classes, the logistic function of
     a single score.
 
@@ -68,7 +68,7 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
     intercept_ : ndarray of shape (1 or n_classes,), float64
         Intercepts of the scores.
     objective_ : float
-        Final value of the objective.
+        Final value of the objective; the sum of the losses if `C` is infinite.
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
     first_column_ : int
@@ -81,6 +81,8 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
     Zaharia et al., "Spark: cluster computing with working sets", HotCloud 2010, section 3.3.
     Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regression", JMLR 9, 2008.
     Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989.
+    Andrew and Gao, "Scalable training of L1-regularized log-linear models", ICML 2007.
+    Schmidt, "Graphical model structure learning with L1-regularization", thesis, University of British Columbia, 2010.
     Zhang and Xiao, "DiSCO: distributed optimization for self-concordant empirical loss", ICML 2015, section 4.
 
     Examples
@@ -131,7 +133,6 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
         ConvergenceWarning
             `max_iter` iterations did not reach `tol`.
         """
-        options = self._worker_options(LogisticOptions, strength=float(self.C))
         start = self._start()
         source, labels, classes, weights = (
             self._open(X, y, sample_weight)
@@ -139,6 +140,9 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
             else self._open_own(X, y, sample_weight, comm)
         )
         class_numbers = None if classes is None else np.arange(len(classes))
+        options = self._worker_options(
+            LogisticOptions, strength=float(self.C), class_weight=self._class_weight(classes)
+        )
         parts = self._run_fit(program.fit, source, labels, class_numbers, weights, start, options, comm=comm)
         self._store_result(parts, classes)
         return self
@@ -325,6 +329,24 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
         parts = self._run(program.scores, source, coef, columns, target, comm=None)
         labels = None if parts[0][1] is None else np.concatenate([labels for _, labels in parts])
         return np.concatenate([scores for scores, _ in parts]), labels
+
+    def _class_weight(self, classes: NDArray[Any] | None) -> dict[Any, float] | Literal["balanced"] | None:
+        """Return `class_weight` by the labels of the workers: numbers of classes, or labels that they read."""
+        weights = self.class_weight
+        if not isinstance(weights, dict):
+            return weights
+        if classes is None:
+            return {float(label): float(factor) for label, factor in weights.items()}
+        labels = classes.tolist()
+        unknown = [label for label in weights if label not in labels]
+        if unknown:
+            raise InputError(f"class_weight: {unknown[0]!r} is no class of y, {labels}")
+        return {labels.index(label): float(factor) for label, factor in weights.items()}
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.l1_ratio and self.solver != "lbfgs":
+            raise InputError(f"l1_ratio={self.l1_ratio} with solver={self.solver!r}: expected solver='lbfgs'")
 
 
 def _class_numbers(y: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:

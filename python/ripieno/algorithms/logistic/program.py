@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
 from ripieno.algorithms.logistic.rows import DenseRows, HessianSample, LogisticRows, Reals, SparseRows, sample_stride
-from ripieno.algorithms.logistic.solvers import Iterate, Preconditioner, descend, first_iterate
+from ripieno.algorithms.logistic.solvers import Iterate, Preconditioner, descend, first_iterate, largest_slope
 from ripieno.algorithms.row_sample import sample_positions
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
@@ -40,15 +40,23 @@ if TYPE_CHECKING:
 NAME = "logistic"
 #: Largest relative difference in mean loss of the same rows. The summation order depends on the number of workers.
 LOSS_RTOL = 1e-9
+#: Smallest penalty of the preconditioner, relative to the largest second derivative.
+MIN_RELATIVE_PENALTY = 1e-10
 #: Request codes of rank 0, in the first entry of its broadcast.
 END, LOSS, CURVATURE, SAMPLE, CHECKPOINT, LAST_CHECKPOINT = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0
 
 
 @dataclass(frozen=True)
 class LogisticOptions:
-    """Options of the workers. `strength` is the factor of the losses; the penalty is half the squared weights."""
+    """Options of the workers.
+
+    `strength` is the factor of the losses. The penalty is `l1_ratio` times the absolute weights plus ``1 - l1_ratio``
+    times half the squared weights. `class_weight` maps labels, or numbers of classes, to factors of row weights.
+    """
 
     strength: float
+    l1_ratio: float
+    class_weight: dict[Any, float] | Literal["balanced"] | None
     fit_intercept: bool
     solver: str
     tol: float
@@ -108,15 +116,16 @@ def fit(
     """
     begin = time.perf_counter()
     if isinstance(_unwrapped(source), InMemorySparse | LibsvmFiles):
-        rows, classes, columns, weight, total = _load_sparse(comm, source, classes, weights)
+        rows, classes, columns, weight, total = _load_sparse(comm, source, classes, weights, options)
     else:
         assert labels is not None and not isinstance(source, InMemorySparse | LibsvmFiles)
-        rows, classes, columns, weight, total = _load_dense(comm, source, labels, classes, weights)
+        rows, classes, columns, weight, total = _load_dense(comm, source, labels, classes, weights, options)
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
     facts = {"classes": classes.tolist(), "rows": total, "columns": len(columns)}
     facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
+    facts |= {"l1_ratio": options.l1_ratio, "class_weight": _listed(options.class_weight)}
     with IterationCheckpoint(comm, NAME, options.checkpoint_options, shared=False, facts=lambda: facts) as checkpoint:
         # Only rank 0 has an iterate to save.
         saved = next((Iterate(**state) for state in checkpoint.load() if state is not None), None)
@@ -127,7 +136,7 @@ def fit(
     coef = found.at.reshape(rows.column_count + 1, k)
     return LogisticPart(
         coef=coef,
-        objective=found.value * options.strength * weight,
+        objective=found.value * function.objective_scale,
         outcome=found,
         classes=classes,
         columns=columns,
@@ -176,7 +185,10 @@ class DistributedObjective:
         self._checkpoint = checkpoint
         self._rows = rows
         self._scale = 1 / weight
-        self._penalty = 1 / (options.strength * weight)
+        # Without a penalty, the objective is the sum of the losses.
+        self.objective_scale = weight * (1.0 if np.isinf(options.strength) else options.strength)
+        penalty = 1 / (options.strength * weight)
+        self._penalty = (1 - options.l1_ratio) * penalty
         self._fit_intercept = options.fit_intercept
         self._iteration_log = iteration_log
         self._shape = (rows.column_count + 1, k)
@@ -185,20 +197,23 @@ class DistributedObjective:
         self._request = np.zeros(4 + size)
         self._result = np.zeros(1 + size)
         self.size = size
+        self.l1 = self._without_intercept(np.full(size, options.l1_ratio * penalty))
         total, entries = comm.allreduce(np.array([len(rows.probabilities), rows.entry_count]))
-        stride = sample_stride(int(total), int(entries), *self._shape) if options.solver != "gd" else None
+        # The classes have a common shift, which the preconditioner removes and an L1 penalty does not.
+        has_metric = options.solver != "gd" and not options.l1_ratio
+        stride = sample_stride(int(total), int(entries), *self._shape) if has_metric else None
         self._sample: HessianSample | None = None
         if stride is not None:
             self._sample = rows.sample(stride, float(options.fit_intercept))
             self._sample_scale = float(total) / comm.allreduce(len(self._sample.points)) * self._scale
 
     def value(self, at: Reals) -> tuple[float, Reals]:
-        """Return the penalized mean loss and its gradient."""
+        """Return the penalized mean loss, and its gradient without the L1 penalty."""
         self._send_request(LOSS, at)
         result = self._evaluate()
         value, gradient = float(result[0]) * self._scale, result[1:] * self._scale
         penalized = self._without_intercept(at)
-        value += 0.5 * self._penalty * float(penalized @ penalized)
+        value += 0.5 * self._penalty * float(penalized @ penalized) + float(self.l1 @ np.abs(at))
         return value, self._mask_intercept(gradient + self._penalty * penalized)
 
     def product(self, direction: Reals) -> Reals:
@@ -221,7 +236,8 @@ class DistributedObjective:
         """Return a function that solves with the penalized Hessian blocks that `sample_hessian` returned."""
         eye = np.eye(found.shape[1])
         # The block may be singular, so the penalty also includes the intercept here, unlike in the objective.
-        factors = [cho_factor(each + self._penalty * eye, check_finite=False) for each in found]
+        least = MIN_RELATIVE_PENALTY * float(np.einsum("kii->ki", found).max())
+        factors = [cho_factor(each + max(self._penalty, least) * eye, check_finite=False) for each in found]
 
         def solve(vector: Reals) -> Reals:
             columns = vector.reshape(self._shape).T
@@ -240,8 +256,9 @@ class DistributedObjective:
 
     def record_iteration(self, iterate: Iterate) -> None:
         """Record the end of an iteration. The next request notifies the other ranks."""
-        self._request[1:4] = 1.0, iterate.value, iterate.slope
-        self._iteration_log.end_iteration(objective=iterate.value / self._penalty, gradient=iterate.slope)
+        slope = largest_slope(self, iterate)
+        self._request[1:4] = 1.0, iterate.value, slope
+        self._iteration_log.end_iteration(objective=iterate.value * self.objective_scale, gradient=slope)
 
     def checkpoint(self, iterate: Iterate, *, last: bool = False) -> None:
         """Save the iterate if it is due or if it is the `last`."""
@@ -274,7 +291,7 @@ class DistributedObjective:
                 self._comm.broadcast(out=self._request)
             if self._request[1]:
                 self._iteration_log.end_iteration(
-                    objective=float(self._request[2]) / self._penalty, gradient=float(self._request[3])
+                    objective=float(self._request[2]) * self.objective_scale, gradient=float(self._request[3])
                 )
             if self._request[0] == END:
                 return
@@ -371,8 +388,17 @@ def _unwrapped(source: Any) -> Any:
     return source.source if isinstance(source, LocalRows) else source
 
 
+def _listed(class_weight: dict[Any, float] | str | None) -> list[Any] | str | None:
+    """Return weights of classes as lists, which a checkpoint can store."""
+    return [list(each) for each in sorted(class_weight.items())] if isinstance(class_weight, dict) else class_weight
+
+
 def _load_sparse(
-    comm: Communicator, source: Any, classes: NDArray[Any] | None, weights: Reals | None
+    comm: Communicator,
+    source: Any,
+    classes: NDArray[Any] | None,
+    weights: Reals | None,
+    options: LogisticOptions,
 ) -> tuple[LogisticRows, NDArray[Any], range, float, int]:
     with agreement(comm):
         share = source.read_share(comm.rank, comm.world_size)
@@ -380,13 +406,15 @@ def _load_sparse(
     columns = columns_of(comm, share.points) if is_file else range(share.points.shape[1])
     matrix: csr_matrix = of_columns(share.points, columns, source.name) if is_file else share.points
     classes = checked_classes(comm, share.labels, classes, source.name)
+    counts = comm.allgather(len(share.labels))
     if isinstance(source, LocalRows):
         own = np.ones(len(share.labels)) if source.weights is None else source.weights
-        weight, total = comm.allreduce((float(own.sum()), len(own)))
     else:
-        own, weight, total = _weights(comm, weights, len(share.labels))
+        own = _own_weights(weights, sum(counts[: comm.rank]), counts[comm.rank], sum(counts))
     numbers = np.searchsorted(classes, share.labels)
-    return SparseRows(matrix, numbers, own, weight_count(len(classes)), comm.threads), classes, columns, weight, total
+    own, weight = _weighted_by_class(comm, own, numbers, classes, options)
+    k = weight_count(len(classes))
+    return SparseRows(matrix, numbers, own, k, comm.threads), classes, columns, weight, sum(counts)
 
 
 def _load_dense(
@@ -395,27 +423,39 @@ def _load_dense(
     labels: NDArray[Any] | int,
     classes: NDArray[Any] | None,
     weights: Reals | None,
+    options: LogisticOptions,
 ) -> tuple[LogisticRows, NDArray[Any], range, float, int]:
     rows, targets = load_targets(comm, source, labels, weights)
     classes = checked_classes(comm, targets[:, 0], classes, "y")
     numbers = np.searchsorted(classes, targets[:, 0])
-    weight = float(comm.allreduce(rows.row_weights.sum()))
-    k = weight_count(len(classes))
-    return (
-        DenseRows(rows.points, numbers, rows.row_weights, k),
-        classes,
-        range(rows.points.shape[1]),
-        weight,
-        rows.total,
-    )
+    own, weight = _weighted_by_class(comm, rows.row_weights, numbers, classes, options)
+    points = DenseRows(rows.points, numbers, own, weight_count(len(classes)))
+    return points, classes, range(points.column_count), weight, rows.total
 
 
-def _weights(comm: Communicator, weights: Reals | None, count: int) -> tuple[Reals, float, int]:
-    """Return the weights of this worker's rows, the total weight of all rows, and their number."""
-    counts = comm.allgather(count)
-    offset, total = sum(counts[: comm.rank]), sum(counts)
+def _own_weights(weights: Reals | None, offset: int, count: int, total: int) -> Reals:
+    """Return the weights of this worker's rows."""
     if weights is None:
-        return np.ones(count), float(total), total
+        return np.ones(count)
     if len(weights) != total:
         raise InputError(f"sample_weight has {len(weights)} entries for {total} rows")
-    return weights[offset : offset + count], float(weights.sum()), total
+    return weights[offset : offset + count]
+
+
+def _weighted_by_class(
+    comm: Communicator, own: Reals, numbers: NDArray[np.int64], classes: NDArray[Any], options: LogisticOptions
+) -> tuple[Reals, float]:
+    """Return the weights of this worker's rows times the weights of their classes, and the total of all ranks."""
+    # Without rows, bincount returns integers.
+    totals: Reals = comm.allreduce(np.bincount(numbers, own, len(classes)).astype(np.float64))
+    if options.class_weight is None:
+        return own, float(totals.sum())
+    if options.class_weight == "balanced":
+        # A class whose rows have no weight keeps it.
+        factors = totals.sum() / (len(classes) * np.where(totals, totals, 1.0))
+    else:
+        factors = np.array([options.class_weight.get(label, 1.0) for label in classes.tolist()])
+        unknown = sorted(options.class_weight.keys() - set(classes.tolist()), key=str)
+        if unknown:
+            raise InputError(f"class_weight: {unknown[0]!r} is no class of the rows, {classes.tolist()}")
+    return own * factors[numbers], float(totals @ factors)

@@ -1,5 +1,6 @@
-"""Solvers for smooth convex functions: gradient descent, L-BFGS and Newton conjugate gradients.
+"""Solvers for convex functions: gradient descent, L-BFGS and Newton conjugate gradients.
 
+The functions are smooth, except that L-BFGS also takes an L1 penalty.
 Each solver is a function that returns the next iterate. It is independent of rows and ranks. An iterate contains the
 complete solver state, so a resumed descent is bitwise equal.
 """
@@ -33,10 +34,12 @@ MIN_RELATIVE_DECREASE = 64 * float(np.finfo(np.float64).eps)
 
 
 class Objective(Protocol):
-    """A function to minimize."""
+    """A function to minimize: a smooth function plus the absolute values of the weights times the factors `l1`."""
+
+    l1: Reals
 
     def value(self, at: Reals) -> tuple[float, Reals]:
-        """Return value and gradient."""
+        """Return the value, and the gradient of the smooth function."""
 
     def product(self, direction: Reals) -> Reals:
         """Return the Hessian at the point of the last `value` call, times a direction."""
@@ -55,7 +58,7 @@ class Iterate:
     Parameters
     ----------
     at, value, gradient
-        Weights, and the function's value and gradient there.
+        Weights, the function's value there, and the gradient of its smooth part.
     iteration_count
         Number of iterations so far.
     scale
@@ -74,11 +77,6 @@ class Iterate:
     moves: Reals
     changes: Reals
     sample_hessian: Reals | None = None
-
-    @property
-    def slope(self) -> float:
-        """Return the largest absolute entry of the gradient."""
-        return float(np.abs(self.gradient).max(initial=0.0))
 
 
 @dataclass(frozen=True)
@@ -108,9 +106,9 @@ def descend(
     max_iter: int,
     on_iteration: Callable[[Iterate], None],
 ) -> DescentResult:
-    """Descend from the point of the last `value` call until no gradient entry is larger than `tol`."""
+    """Descend from the point of the last `value` call until no entry of the steepest slope is larger than `tol`."""
     step = SOLVERS[solver]
-    while iterate.iteration_count < max_iter and iterate.slope > tol:
+    while iterate.iteration_count < max_iter and largest_slope(function, iterate) > tol:
         found = step(function, iterate)
         if found is None:
             return DescentResult(iterate, False)
@@ -118,23 +116,46 @@ def descend(
         on_iteration(iterate)
         if previous.value - iterate.value <= MIN_RELATIVE_DECREASE * abs(iterate.value):
             return DescentResult(iterate, True)
-    return DescentResult(iterate, iterate.slope <= tol)
+    return DescentResult(iterate, largest_slope(function, iterate) <= tol)
+
+
+def largest_slope(function: Objective, iterate: Iterate) -> float:
+    """Return the largest absolute entry of the gradient, or of the pseudo-gradient if there is an L1 penalty."""
+    return float(np.abs(_pseudo_gradient(function, iterate)).max(initial=0.0))
+
+
+def _pseudo_gradient(function: Objective, iterate: Iterate) -> Reals:
+    """Return the subgradient of smallest norm; it is the gradient if there is no L1 penalty.
+
+    Source: Andrew and Gao, "Scalable training of L1-regularized log-linear models", ICML 2007, eq. 4.
+    """
+    at_zero = np.sign(iterate.gradient) * np.maximum(np.abs(iterate.gradient) - function.l1, 0.0)
+    return np.where(iterate.at == 0, at_zero, iterate.gradient + function.l1 * np.sign(iterate.at))
 
 
 def lbfgs(function: Objective, iterate: Iterate) -> Iterate | None:
     """Take a step against the approximate inverse Hessian times the gradient.
 
     Source: Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", Math. Program. 45, 1989;
-    Nocedal and Wright, "Numerical optimization", algorithms 7.4 and 7.5.
+    Nocedal and Wright, "Numerical optimization", algorithms 7.4 and 7.5; for an L1 penalty, Schmidt, "Graphical model
+    structure learning with L1-regularization", thesis, UBC 2010, chapter 2 (projected scaled sub-gradient).
     """
     is_first = not iterate.iteration_count
     sample_hessian = function.sample_hessian() if is_first else iterate.sample_hessian
-    direction = _two_loops(iterate, None if sample_hessian is None else function.preconditioner(sample_hessian))
+    has_l1 = function.l1.any()
+    slopes = _pseudo_gradient(function, iterate) if has_l1 else iterate.gradient
+    # Weights at 0 take steps along their slopes: products with the other weights could have the wrong sign.
+    free = iterate.at != 0 if has_l1 and not is_first else np.ones(len(slopes), np.bool_)
+    preconditioner = None if sample_hessian is None else function.preconditioner(sample_hessian)
+    direction = _two_loops(iterate, slopes, free, preconditioner)
     length = 1.0
     if is_first and sample_hessian is None:
         # The minimum of the quadratic model along the gradient.
         length = float(direction @ direction) / float(direction @ function.product(direction))
-    found = _line_search(function, iterate, direction, length, MAX_SLOPE_SHARE)
+    if has_l1:
+        found = _orthant_search(function, iterate, slopes, direction, length)
+    else:
+        found = _line_search(function, iterate, direction, length, MAX_SLOPE_SHARE)
     if found is None:
         return None
     move, change = found.at - iterate.at, found.gradient - iterate.gradient
@@ -162,10 +183,14 @@ def gd(function: Objective, iterate: Iterate) -> Iterate | None:
     return _line_search(function, iterate, -iterate.gradient, 2 * (iterate.scale or 1.0))
 
 
-def _two_loops(iterate: Iterate, preconditioner: Preconditioner | None) -> Reals:
-    """Return minus the approximate inverse Hessian times the gradient."""
-    direction = -iterate.gradient
-    pairs = [(move, change, float(move @ change)) for move, change in zip(iterate.moves, iterate.changes, strict=True)]
+def _two_loops(
+    iterate: Iterate, slopes: Reals, free: NDArray[np.bool_], preconditioner: Preconditioner | None
+) -> Reals:
+    """Return minus the approximate inverse Hessian of the `free` weights times the slopes; others are only scaled."""
+    direction = -slopes
+    both = zip(iterate.moves * free, iterate.changes * free, strict=True)
+    pairs = [(move, change, float(move @ change)) for move, change in both]
+    pairs = [pair for pair in pairs if pair[2] > 0]
     shares = []
     for move, change, product in reversed(pairs):
         shares.append(float(move @ direction) / product)
@@ -228,6 +253,25 @@ def _line_search(
             low = length
         length = 2 * length if high == np.inf else (low + high) / 2
     return found
+
+
+def _orthant_search(
+    function: Objective, iterate: Iterate, slopes: Reals, direction: Reals, length: float
+) -> Iterate | None:
+    """Return a point along a direction with sufficient decrease. Penalized weights stop at 0 and do not change sign.
+
+    Source: Andrew and Gao, "Scalable training of L1-regularized log-linear models", ICML 2007, section 3.2.
+    """
+    signs = np.where(iterate.at == 0, -np.sign(slopes), np.sign(iterate.at))
+    rounding = MIN_RELATIVE_DECREASE * abs(iterate.value)
+    for _ in range(MAX_TRIAL_COUNT):
+        at = iterate.at + length * direction
+        at[(function.l1 > 0) & (at * signs <= 0)] = 0
+        value, gradient = function.value(at)
+        if value <= iterate.value + SUFFICIENT_DECREASE * float(slopes @ (at - iterate.at)) + rounding:
+            return replace(iterate, at=at, value=value, gradient=gradient, scale=length)
+        length /= 2
+    return None
 
 
 SOLVERS: dict[str, Step] = dict(zip(LOGISTIC_SOLVERS, (lbfgs, newton_cg, gd), strict=True))

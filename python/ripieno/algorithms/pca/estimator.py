@@ -18,7 +18,7 @@ from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.parameters import PCAParameters
-from ripieno.algorithms.pca.program import PCAOptions, PCAPart
+from ripieno.algorithms.pca.program import Components, PCAOptions, PCAPart
 from ripieno.algorithms.reported import joined, report_warning, reported
 from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 FLOATS = [np.float64, np.float32]
+#: Names of solvers in scikit-learn, and the solvers that use the same factors.
+SCIKIT_LEARN_SOLVERS = {"covariance_eigh": "covariance", "full": "tsqr"}
 
 
 class PCA(
@@ -60,6 +62,7 @@ class PCA(
     Demmel et al., "Communication-optimal parallel and sequential QR and LU factorizations", SIAM J. Sci. Comput. 34(1),
     2012, section 2.
     Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1.
+    Minka, "Automatic choice of dimensionality for PCA", NIPS 2000.
 
     Examples
     --------
@@ -109,7 +112,8 @@ class PCA(
         source, _ = open_for_fit(self, X, None, comm=comm, rows=rows, open=open_source)
         options = self._worker_options(
             PCAOptions,
-            solver=self.svd_solver,
+            n_components=self._component_parameter(),
+            solver=SCIKIT_LEARN_SOLVERS.get(self.svd_solver, self.svd_solver),
             oversamples=int(self.n_oversamples),
             max_iter=None if isinstance(self.iterated_power, str) else int(self.iterated_power),
             seed=self._seed(comm),
@@ -210,11 +214,17 @@ class PCA(
         deviations = np.sqrt(self.explained_variance_)
         return np.asarray(self.components_ / np.maximum(deviations, np.finfo(deviations.dtype).eps)[:, None])
 
+    def _component_parameter(self) -> Components:
+        if self.n_components is None or self.n_components == "mle":
+            return self.n_components
+        return int(self.n_components) if isinstance(self.n_components, Integral) else float(self.n_components)
+
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        if self.svd_solver == "randomized" and not isinstance(self.n_components, Integral):
+        if self.svd_solver in ("randomized", "arpack") and not isinstance(self.n_components, Integral | None):
             raise InputError(
-                f"n_components={self.n_components!r}: expected a whole number >= 1 for svd_solver='randomized'"
+                f"n_components={self.n_components!r}: expected a whole number >= 1, or None, for "
+                f"svd_solver={self.svd_solver!r}"
             )
 
     def _store_result(self, parts: list[PCAPart], dtype: np.dtype[Any]) -> None:

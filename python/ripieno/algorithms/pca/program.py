@@ -1,8 +1,9 @@
-"""The worker program of principal components, by a scatter matrix, QR factors, or a random subspace.
+"""The worker program of principal components, by a scatter matrix, QR factors, a random subspace, or Lanczos steps.
 
 The subspace is refined by multiplication with the scatter matrix, so ranks communicate columns × components
-values.
-Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4, 5.1.
+values. A Lanczos step multiplies one vector.
+Source: Halko, Martinsson and Tropp, "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4, 5.1;
+Minka, "Automatic choice of dimensionality for PCA", NIPS 2000, eq. 30 and 31 (number of components).
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.special import gammaln
 
 from ripieno import log
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
@@ -24,6 +27,7 @@ from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
 from ripieno.algorithms.row_sample import drawn_positions
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
+from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.kernels import SparsePoints
@@ -31,6 +35,7 @@ from ripieno.kernels import SparsePoints
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+Components = int | float | Literal["mle"] | None
 Source = Dataset | RowsInMemory | InMemorySparse | LocalRows
 
 NAME = "pca"
@@ -55,18 +60,18 @@ class PCAOptions:
     Parameters
     ----------
     n_components
-        Number of components, their minimum share of the variance, or None for all.
+        Number of components, their minimum share of the variance, "mle", or None for all.
     solver
-        "auto", "covariance", "tsqr" or "randomized".
+        "auto", "covariance", "tsqr", "randomized" or "arpack".
     oversamples, max_iter
         Parameters of the random subspace; if `max_iter` is None, the number of components determines it.
     seed
-        Seed of the random subspace.
+        Seed of the random subspace, or of the first Lanczos vector.
     checkpoint_options
         Checkpoint settings of the refinements.
     """
 
-    n_components: int | float | None
+    n_components: Components
     solver: str
     oversamples: int
     max_iter: int | None
@@ -119,14 +124,14 @@ def fit(comm: Communicator, source: Source, options: PCAOptions, emit: Emit | No
     load_s = time.perf_counter() - begin
 
     columns, mean = means(comm, columns, iteration_log)
-    solver = chosen_solver(options, rows.total, columns.count)
+    is_sparse = isinstance(columns.points, SparsePoints)
+    solver = chosen_solver(options, rows.total, columns.count, is_sparse=is_sparse)
     if options.checkpoint_options.folder is not None and solver != "randomized" and comm.rank == 0:
         log.note(
             "ripieno.algorithms",
             f"saves nothing in {options.checkpoint_options.folder}: the solver {solver} does not iterate",
         )
-    find = {"covariance": _by_scatter_matrix, "tsqr": _by_factors, "randomized": _by_subspace}[solver]
-    axes = find(comm, columns, mean, rows.total, options, iteration_log)
+    axes = SOLVERS[solver](comm, columns, mean, rows.total, options, iteration_log)
     resumed_from = iteration_log.iterations_before or None
     record = iteration_log.record(load_s)
     drawn = None
@@ -162,9 +167,14 @@ def _projected(points: Any, mean: NDArray[Any], vectors: NDArray[Any]) -> NDArra
     return np.asarray((points - mean) @ vectors)
 
 
-def check_component_count(n_components: int | float | None, row_count: int, column_count: int) -> None:
+def check_component_count(n_components: Components, row_count: int, column_count: int) -> None:
     """Raise InputError if the data has fewer than `n_components` components."""
     component_limit = min(row_count, column_count)
+    if n_components == "mle" and row_count < column_count:
+        raise InputError(
+            f"n_components='mle': expected at least as many rows as columns: n_samples={row_count} < "
+            f"n_features={column_count}"
+        )
     if isinstance(n_components, int) and n_components > component_limit:
         raise InputError(
             f"n_components={n_components}: expected at most min(n_samples, n_features), {component_limit}: there are "
@@ -172,7 +182,7 @@ def check_component_count(n_components: int | float | None, row_count: int, colu
         )
 
 
-def chosen_solver(options: PCAOptions, row_count: int, column_count: int) -> str:
+def chosen_solver(options: PCAOptions, row_count: int, column_count: int, *, is_sparse: bool) -> str:
     """Return the solver; "auto" follows scikit-learn's rules."""
     if options.solver != "auto":
         return options.solver
@@ -185,7 +195,7 @@ def chosen_solver(options: PCAOptions, row_count: int, column_count: int) -> str
         and isinstance(options.n_components, int)
         and options.n_components < MAX_RANDOMIZED_SHARE * component_limit
     ):
-        return "randomized"
+        return "arpack" if is_sparse else "randomized"
     return "tsqr"
 
 
@@ -226,14 +236,14 @@ def _shared_axes(comm: Communicator, compute: Callable[[], Axes], iteration_log:
     return axes
 
 
-def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, requested: int | float | None) -> Axes:
+def _axes_of_scatter(covariance: NDArray[np.float64], row_count: int, requested: Components) -> Axes:
     width = len(covariance)
     total = float(np.trace(covariance))
     is_few = isinstance(requested, int) and requested <= MAX_PARTIAL_SHARE * width
     which = [width - int(requested), width - 1] if is_few and requested is not None else None
     values, vectors = linalg.eigh(covariance, subset_by_index=which, driver="evr" if which else "evd")
     variances, components = np.maximum(values[::-1], 0.0), vectors.T[::-1]
-    return _select_axes(components, variances, total, min(row_count, width), requested)
+    return _select_axes(components, variances, total, row_count, requested)
 
 
 def _by_factors(
@@ -254,8 +264,7 @@ def _by_factors(
     def axes() -> Axes:
         _, values, components = linalg.svd(factor, full_matrices=False)
         variances = values**2 / (row_count - 1)
-        component_limit = min(row_count, columns.count)
-        return _select_axes(components, variances, float(variances.sum()), component_limit, options.n_components)
+        return _select_axes(components, variances, float(variances.sum()), row_count, options.n_components)
 
     return _shared_axes(comm, axes, iteration_log, stage="singular values")
 
@@ -270,14 +279,13 @@ def _by_subspace(
 ) -> Axes:
     clock = iteration_log.clock
     component_limit = min(row_count, columns.count)
-    requested = options.n_components
+    requested = component_limit if options.n_components is None else options.n_components
     assert isinstance(requested, int)
     iterations = options.max_iter
     if iterations is None:
         iterations = ITERATIONS_FOR_FEW if requested < FEW_COMPONENTS_SHARE * component_limit else ITERATIONS
     size = min(requested + options.oversamples, component_limit)
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
-    squares = 0.0
     facts = {"n_components": requested, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
     with IterationCheckpoint(comm, NAME, options.checkpoint_options, shared=True, facts=lambda: facts) as checkpoint:
         for saved in checkpoint.load():
@@ -288,7 +296,7 @@ def _by_subspace(
         iteration_log.iterations_before = done
         for iteration in range(done, iterations + 1):
             with clock.computing():
-                product, squares = _scatter_product(columns, mean, subspace)
+                product = _scatter_product(columns, mean, subspace)
             with clock.communicating():
                 total = comm.reduce(product)
             subspace = clock.on_root(comm, partial(_orthonormal, total))
@@ -297,6 +305,7 @@ def _by_subspace(
                 checkpoint.save(iteration + 1, subspace)
     with clock.computing():
         own = tsqr.factor(_projected_blocks(columns, mean, subspace), size)
+        squares = _squares(columns, mean)
     # None on ranks other than 0.
     factor: Any = tsqr.combined_factor(comm, own, clock)
     with clock.communicating():
@@ -306,7 +315,7 @@ def _by_subspace(
         _, values, rotation = linalg.svd(factor, full_matrices=False)
         variances = (values**2 / (row_count - 1))[:requested]
         components = (rotation @ subspace.T)[:requested]
-        return _select_axes(components, variances, squares / (row_count - 1), component_limit, requested)
+        return _select_axes(components, variances, squares / (row_count - 1), row_count, requested)
 
     return _shared_axes(comm, axes, iteration_log, stage="singular values")
 
@@ -316,20 +325,95 @@ def _orthonormal(total: NDArray[np.float64] | None) -> NDArray[np.float64]:
     return np.linalg.qr(total)[0]
 
 
+def _by_lanczos(
+    comm: Communicator,
+    columns: MomentColumns,
+    mean: NDArray[np.float64],
+    row_count: int,
+    options: PCAOptions,
+    iteration_log: IterationLog,
+) -> Axes:
+    clock = iteration_log.clock
+    component_limit = min(row_count, columns.count)
+    requested = component_limit - 1 if options.n_components is None else options.n_components
+    assert isinstance(requested, int)
+    if not 1 <= requested < component_limit:
+        raise InputError(
+            f"n_components={requested}: expected less than min(n_samples, n_features), {component_limit}, for "
+            "svd_solver='arpack'"
+        )
+    # Layout: 1, or 0 after the last product; then a vector.
+    request = np.zeros(1 + columns.count)
+
+    def product(vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        request[0], request[1:] = 1.0, vector.ravel()
+        with clock.communicating():
+            comm.broadcast(out=request)
+        found = reduced_product()
+        assert found is not None, "rank 0 is the root"
+        return found
+
+    def reduced_product() -> NDArray[np.float64] | None:
+        with clock.computing():
+            own = _scatter_product(columns, mean, request[1:, None])
+        with clock.communicating():
+            return comm.reduce(own[:, 0])
+
+    with clock.computing():
+        squares = _squares(columns, mean)
+    with clock.communicating():
+        total = comm.allreduce(squares) / (row_count - 1)
+    axes = None
+    with agreement(comm):
+        if comm.rank == 0:
+            start = np.random.default_rng(options.seed).uniform(-1, 1, columns.count)
+            operator = LinearOperator((columns.count, columns.count), product, dtype=np.float64)
+            try:
+                values, vectors = eigsh(operator, requested, v0=start)
+            except ArpackNoConvergence as error:
+                raise InputError(f"svd_solver='arpack': {error}: expected svd_solver='tsqr' for these rows") from error
+            finally:
+                request[0] = 0.0
+                comm.broadcast(out=request)
+            order = values.argsort()[::-1]
+            variances = np.maximum(values[order], 0.0) / (row_count - 1)
+            axes = _select_axes(vectors.T[order], variances, total, row_count, requested)
+        else:
+            while comm.broadcast(out=request)[0]:
+                reduced_product()
+    with clock.communicating():
+        found: Axes = comm.broadcast(axes)
+    iteration_log.end_iteration(stage="Lanczos steps")
+    return found
+
+
+SOLVERS = {
+    "covariance": _by_scatter_matrix,
+    "tsqr": _by_factors,
+    "randomized": _by_subspace,
+    "arpack": _by_lanczos,
+}
+
+
 def _scatter_product(
     columns: MomentColumns, mean: NDArray[np.float64], subspace: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], float]:
-    """Return the product of this worker's scatter matrix with some vectors, and the sum of the squared rows."""
+) -> NDArray[np.float64]:
+    """Return the product of this worker's scatter matrix with some vectors."""
     if isinstance(columns.points, SparsePoints):
         projected = _projected(columns.points, mean, subspace)
-        of_mean = np.outer(mean, projected.sum(axis=0))
-        return columns.points.combinations(projected) - of_mean, float(columns.points.squared_deviations(mean).sum())
-    product, squares = np.zeros(subspace.shape), 0.0
+        return np.asarray(columns.points.combinations(projected) - np.outer(mean, projected.sum(axis=0)))
+    product = np.zeros(subspace.shape)
     vectors = subspace.astype(columns.dtype)
     for block in columns.centered_blocks(mean):
         product += block.T @ (block @ vectors)
-        squares += float(np.vdot(block, block))
-    return product, squares
+    return product
+
+
+def _squares(columns: MomentColumns, mean: NDArray[np.float64]) -> float:
+    """Return the sum of the squared entries of this worker's centered rows."""
+    if isinstance(columns.points, SparsePoints):
+        return float(columns.points.squared_deviations(mean).sum())
+    return float(sum(np.vdot(block, block) for block in columns.centered_blocks(mean)))
 
 
 def _projected_blocks(
@@ -347,14 +431,17 @@ def _select_axes(
     components: NDArray[np.float64],
     variances: NDArray[np.float64],
     total: float,
-    component_limit: int,
-    requested: int | float | None,
+    row_count: int,
+    requested: Components,
 ) -> Axes:
     """Return the requested axes, each with its largest entry positive."""
+    component_limit = min(row_count, components.shape[1])
     if requested is None:
         count = component_limit
     elif isinstance(requested, int):
         count = requested
+    elif requested == "mle":
+        count = most_likely_count(variances, row_count)
     else:
         count = int(np.searchsorted(np.cumsum(variances) / total, requested, side="right")) + 1
     count = min(count, component_limit)
@@ -363,3 +450,32 @@ def _select_axes(
     axes = components[:count]
     signs = np.sign(axes[np.arange(count), np.abs(axes).argmax(axis=1)])
     return Axes(np.ascontiguousarray(axes * signs[:, None]), selected.copy(), total, noise)
+
+
+def most_likely_count(variances: NDArray[np.float64], row_count: int) -> int:
+    """Return the number of components with the largest evidence, from the variances along all axes, descending.
+
+    Source: Minka, "Automatic choice of dimensionality for PCA", NIPS 2000, eq. 30, and eq. 31 for the volume.
+    """
+    width = len(variances)
+    eps = np.finfo(np.float64).eps
+    counts = np.arange(1, width)
+    used = np.maximum(variances, eps)
+    # Mean variance of the omitted axes, by the number of components.
+    noise = np.maximum((variances.sum() - np.cumsum(variances))[:-1] / (width - counts), eps)
+    remaining = (width - counts + 1) / 2
+    evidence = np.cumsum(gammaln(remaining) - np.log(np.pi) * remaining - np.log(2.0))
+    evidence -= row_count / 2 * (np.cumsum(np.log(used))[:-1] + np.log(noise) * (width - counts))
+    pair_counts = width * counts - counts * (counts + 1) / 2
+    evidence += np.log(2 * np.pi) * (pair_counts + counts) / 2
+    # The logarithm of the Hessian's determinant: pairs of components, then pairs of a component and an omitted axis.
+    gaps = np.log(np.maximum(used[:, None] - used, eps * used[0]))
+    inverse = 1 / used
+    within = np.triu(gaps + np.log(np.maximum(inverse - inverse[:, None], eps * inverse[0])), 1)
+    for index, count in enumerate(counts):
+        across = gaps[:count, count:].sum()
+        across += (width - count) * np.log(np.maximum(1 / noise[index] - inverse[:count], eps * inverse[0])).sum()
+        volume = within[:count, :count].sum() + across + pair_counts[index] * np.log(row_count)
+        evidence[index] -= volume / 2 + count * np.log(row_count) / 2
+    evidence[variances[: width - 1] < eps] = -np.inf
+    return int(evidence.argmax()) + 1 if width > 1 else 1

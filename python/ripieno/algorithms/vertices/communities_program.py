@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ripieno.algorithms.vertices.facts import partitioned_facts
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Edges, Graph, PartitionedGraph, most_frequent
+from ripieno.graph.edges import matrix_edges
 from ripieno.kernels.lookup import columns_of_ids
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def _with_neighbors(comm: Communicator, graph: Graph) -> PartitionedGraph:
     parts = graph.partition(comm, by="target")
     if not graph.directed:
         return parts
-    edges = parts.edges
+    edges = matrix_edges(*parts.matrix)
     sources, targets = np.concatenate([edges.sources, edges.targets]), np.concatenate([edges.targets, edges.sources])
     both = Edges(sources, targets, lone=parts.vertices)
     return PartitionedGraph(comm, both, home="hash", by="target", once=False)
