@@ -58,7 +58,7 @@ def test_stages_of_solvers_are_compared():
     assert main(["report", "one", "ten", "more", "-o", "stages.html"]) == 0
 
     page = Path("stages.html").read_text()
-    assert cells(page, "alpha") == ["1.0", "10.0", "100.0"] and len(cells(page, "r2")) == 6
+    assert cells(page, "alpha") == ["1", "10", "100"] and len(cells(page, "r2")) == 6
 
 
 def test_folders_of_the_same_name_are_shown_with_their_paths():

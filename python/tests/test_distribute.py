@@ -332,14 +332,18 @@ def test_a_file_that_does_not_exist_is_reported_before_any_host_is_asked(tmp_pat
     assert err.strip() == f"ripieno: {tmp_path / 'given'} is not a file"
 
 
+def _children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def rank_of(child: subprocess.Popen[str], rank: int) -> int:
     """Return the PID of a rank that the command has started."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
-        children = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
-        for pid in children:
-            if f"\0RANK={rank}\0" in f"\0{Path(f'/proc/{pid}/environ').read_text()}":
-                return int(pid)
+        for server in _children(child.pid):
+            for pid in _children(server):
+                if Path(f"/proc/{pid}/comm").read_text() == f"rank {rank}\n":
+                    return pid
         time.sleep(0.01)
     raise AssertionError(f"no rank {rank}: {child.communicate()}")
 

@@ -293,8 +293,8 @@ def test_fits_log_their_input_output_and_checkpoint(tmp_path, caplog):
     for text in (
         f"ripieno.input: {tmp_path}/rows.npy: {len(TABLE)} rows of 3 columns",
         f"ripieno.input: rank 0 of 1 has read {len(TABLE)} rows in ",
-        f"ripieno.algorithms: checkpoint of iteration 1 in {tmp_path}/kept",
-        f"ripieno.algorithms: resumes from iteration {fits[1].resumed_from_}, saved in {tmp_path}/kept",
+        f"ripieno.checkpoints: checkpoint of iteration 1 in {tmp_path}/kept",
+        f"ripieno.checkpoints: resumes from iteration {fits[1].resumed_from_}, saved in {tmp_path}/kept",
         f"KMeans on 1 rank: converged after {fits[0].n_iter_} iterations",
         f"ripieno.files: {tmp_path}/fit.html is written",
     ):

@@ -112,8 +112,9 @@ impl Drop for HeldTeam {
     }
 }
 
-/// Let the calling thread hold a team of `count` threads until [`release`] or the end of the thread. All threads are busy meanwhile: between
-/// tasks they spin instead of sleeping. The calling thread holds at most one team, so another call does nothing.
+/// Let the calling thread hold a team of `count` threads until [`release`] or the end of the thread. All threads are
+/// busy meanwhile: between tasks they spin instead of sleeping. The calling thread holds at most one team, so another
+/// call does nothing.
 ///
 /// # Panics
 /// If the system cannot create more threads.

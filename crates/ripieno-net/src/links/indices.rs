@@ -514,8 +514,8 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
     }
 }
 
-/// Return the word of a packet of `count` bytes up to index `end`. A consumer that expects `count` bytes reads it ahead of
-/// the slots: without the length, a packet that ends there would pass for all of these bytes.
+/// Return the word of a packet of `count` bytes up to index `end`. A consumer that expects `count` bytes reads it ahead
+/// of the slots: without the length, a packet that ends there would pass for all of these bytes.
 #[inline]
 fn packet_word(end: u64, count: usize) -> u64 {
     const { assert!(FLAGS.trailing_zeros() - PACKET_END_BITS >= 11, "a length is less than 2 KiB") };

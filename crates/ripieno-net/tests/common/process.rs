@@ -10,6 +10,7 @@ use ripieno_net::{Config, Endpoint, Exchange, NetError, Token};
 use ripieno_run::{Fabric, JobFailure, LinkId, LinkInterest};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -264,7 +265,11 @@ fn print_failure(failure: Option<JobFailure>) {
 
 /// Return a port that is free now.
 pub fn free_port(host: &str) -> u16 {
-    std::net::TcpListener::bind((host, 0)).unwrap().local_addr().unwrap().port()
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // Not an ephemeral port: a connection of another process could take it before it is used.
+    let next = || 10_000 + std::process::id().wrapping_mul(97).wrapping_add(COUNT.fetch_add(1, Relaxed)) % 20_000;
+    let is_free = |&port: &u16| std::net::TcpListener::bind((host, port)).is_ok();
+    std::iter::repeat_with(|| next() as u16).find(is_free).expect("some port is free")
 }
 
 /// Check that each rank reports the same failure of `culprit` within `timeout` after `since`.

@@ -139,7 +139,9 @@ class MiniBatchParameters(CentroidParameters):
         "Maximum number of passes over all rows: ``max_iter * n_samples // batch_size`` batches.",
         default=100,
     )
-    batch_size: int = parameter(COUNT, "Rows of a batch over all workers, drawn with replacement; at most `n_samples`.", default=1024)
+    batch_size: int = parameter(
+        COUNT, "Rows of a batch over all workers, drawn with replacement; at most `n_samples`.", default=1024
+    )
     tol: float = parameter(
         TOLERANCE,
         """If above 0, a fit ends when a batch shifts the centroids by a squared Frobenius norm of at most `tol` times

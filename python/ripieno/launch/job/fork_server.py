@@ -21,6 +21,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from ripieno._deferred import deferred
@@ -99,6 +100,9 @@ class _Server:
             for name in set(os.environ) - set(environment):
                 del os.environ[name]
             os.environ.update(environment)
+            if "RANK" in environment:
+                # The name in lists of processes, where the command is the server's.
+                Path("/proc/self/comm").write_text(f"rank {environment['RANK']}")
             return channel
         for fd in (channel, stdin, stdout, stderr, folder):
             os.close(fd)

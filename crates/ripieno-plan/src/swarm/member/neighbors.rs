@@ -199,8 +199,8 @@ impl SwarmMember {
         if is_last_phase || is_able() {
             self.start_fetches(now, out);
         } else if self.phase == Phase::Receiving && self.fetches.len() < FETCH_COUNT_MAX {
-            // A selection would find no block, because no other change has followed the last one. It would draw a random
-            // number: draw it here, so that the skipped search changes no result.
+            // A selection would find no block, because no other change has followed the last one. It would draw a
+            // random number: draw it here, so that the skipped search changes no result.
             next_random(&mut self.neighbors.random);
         }
     }
