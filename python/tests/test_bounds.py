@@ -15,6 +15,7 @@ from ripieno.cli import main
 from ripieno.files import npy
 from ripieno.lab import ClusterSpec
 from ripieno.launch.kubernetes import names
+from ripieno.launch.script import environment
 from ripieno.simulation import Cluster, explain
 
 PAGE = Path(__file__).parents[2] / "docs/security.md"
@@ -36,11 +37,8 @@ def on_rank(program: Callable[[rp.Communicator], object]) -> None:
 
 def launched_by_variables(world_size: int) -> None:
     variables = {"RANK": "0", "WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29999"}
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        patch.setenv("RIPIENO_TOKEN", "0123456789abcdef" * 4)
-        rp.init(rendezvous_timeout_s=1.0)
+    variables["RIPIENO_TOKEN"] = "0123456789abcdef" * 4
+    environment.from_environment(variables, threads=1, rendezvous_timeout_s=1.0)
 
 
 def read_header(length: int) -> None:
