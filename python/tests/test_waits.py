@@ -82,3 +82,5 @@ def test_a_time_limit_is_a_number_of_seconds(world):
     assert world(1).run(program) == [(1.5, float("inf"))]
     with pytest.raises(rp.InputError, match="call_timeout_s=0: expected a positive number"):
         rp.launch(2, call_timeout_s=0)
+    with rp.launch(1, call_timeout_s=0.5) as job:
+        assert job.run(lambda comm: comm.allreduce(1)) == [1]
