@@ -144,7 +144,8 @@ class CallBase:
         try:
             yield
         finally:
-            world._set_call_timeout(before)
+            # The statement may have replaced the world by `shrink`.
+            world._latest._set_call_timeout(before)
 
     def _set_call_timeout(self, seconds: float) -> None:
         self._call_timeout_s = seconds
