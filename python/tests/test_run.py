@@ -176,6 +176,13 @@ def test_the_culprits_exit_code_is_passed_on(script, mode, code, cause):
     assert time.monotonic() - started < under_load(20.0)
 
 
+def test_a_run_fails_if_the_process_that_starts_its_ranks_is_killed(tmp_path):
+    path = tmp_path / "kill.py"
+    path.write_text("import os, signal, threading\nos.kill(os.getppid(), signal.SIGKILL)\nthreading.Event().wait()\n")
+    done = run("-n", 1, path)
+    assert done.returncode == 1 and "the process that started it ended first" in done.stderr, done
+
+
 def test_the_culprits_exit_code_is_waited_for(tmp_path):
     path = tmp_path / "slow.py"
     path.write_text(
