@@ -115,6 +115,8 @@ class _Server:
         signal.signal(signal.SIGCHLD, self._sigchld)
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
+        # The stream of the server knows its own input as seekable, which a pipe is not.
+        sys.stdin = os.fdopen(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)
         os.fchdir(folder)
         self._control.detach()
         for name in os.listdir("/proc/self/fd"):
