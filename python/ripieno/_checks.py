@@ -36,6 +36,14 @@ def number(name: str, value: Any, expected: str) -> float:
     return float(value)
 
 
+def time_limit(name: str, value: Any) -> float:
+    """Return `value` as a float; raise InputError with the parameter's name unless it is a number > 0."""
+    seconds = number(name, value, "expected a number > 0")
+    if not seconds > 0:
+        raise InputError(f"{name}={value!r}: expected a number > 0")
+    return seconds
+
+
 def text(name: str, value: Any, expected: str) -> str | None:
     """Return `value`; raise InputError with the parameter's name unless it is a string or None."""
     if value is not None and not isinstance(value, str):

@@ -176,6 +176,13 @@ def test_the_culprits_exit_code_is_passed_on(script, mode, code, cause):
     assert time.monotonic() - started < under_load(20.0)
 
 
+def test_a_run_fails_if_the_process_that_starts_its_ranks_is_killed(tmp_path):
+    path = tmp_path / "kill.py"
+    path.write_text("import os, signal, threading\nos.kill(os.getppid(), signal.SIGKILL)\nthreading.Event().wait()\n")
+    done = run("-n", 1, path)
+    assert done.returncode == 1 and "the process that started it ended first" in done.stderr, done
+
+
 def test_the_culprits_exit_code_is_waited_for(tmp_path):
     path = tmp_path / "slow.py"
     path.write_text(
@@ -306,15 +313,21 @@ def test_a_long_wait_and_ctrl_c_show_who_waits_for_whom_and_where_the_missing_ra
 
 def test_ranks_share_one_import_of_the_package(tmp_path):
     path = tmp_path / "parent.py"
-    line = "f\"{os.getppid()} {'numpy' in sys.modules} {sys.stdin.read()}\\n\""
+    name = "open('/proc/self/comm').read().strip().replace(' ', '_')"
+    line = (
+        f"f\"{{os.getppid()}} {{'numpy' in sys.modules}} {{{name}}} {{sys.stdin.seekable()}} {{sys.stdin.read()}}\\n\""
+    )
     # One write, so that lines of ranks are not mixed.
     path.write_text(f"import os, sys\nos.write(1, {line}.encode())\n")
     command = [*COMMAND, "-n", "3", "--no-prefix", path]
     done = subprocess.run(command, env=clean_environment(), input="text", capture_output=True, text=True, timeout=250)
-    parents, imported, read = zip(*(line.split(" ", 2) for line in done.stdout.splitlines()), strict=True)
+    parents, imported, names, seekable, read = zip(
+        *(line.split(" ", 4) for line in done.stdout.splitlines()), strict=True
+    )
     assert len(set(parents)) == 1 and set(imported) == {"True"}
+    assert sorted(names) == ["rank_0", "rank_1", "rank_2"]
     # Rank 0 reads standard input.
-    assert sorted(read) == ["", "", "text"]
+    assert sorted(zip(read, seekable, strict=True)) == [("", "True"), ("", "True"), ("text", "False")]
 
 
 def test_a_call_beyond_its_time_limit_ends_a_script(tmp_path):

@@ -220,7 +220,10 @@ def test_objects_of_the_old_communicator_report_that_it_has_shrunk():
             os.kill(os.getpid(), signal.SIGKILL)
         with pytest.raises(rp.RankFailed):
             comm.allreduce_async(np.ones(10)).wait()
-        left = comm.shrink()
+        with comm.timeout(60):
+            left = comm.shrink()
+            assert left._call_timeout_s == 60
+        assert left._call_timeout_s == 70
         calls = [comm.barrier, part.barrier, lambda: comm.allreduce_async(np.ones(3)), lambda: comm.split(0)]
         calls += [lambda: configured.reduce(np.ones(4)), comm.shrink, persistent]
         for call in calls:
@@ -235,7 +238,7 @@ def test_objects_of_the_old_communicator_report_that_it_has_shrunk():
         again = left.broadcast_variable({"b": 2} if left.rank == 1 else None, root=1)
         return again.value["b"], left.first_ranks, rp.init() is left
 
-    with rp.launch(workers=3, on_failure="shrink") as job:
+    with rp.launch(workers=3, on_failure="shrink", call_timeout_s=70) as job:
         assert job.run(program) == [(2, [0, 1], True)] * 2
 
 

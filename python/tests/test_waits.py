@@ -9,6 +9,7 @@ import pytest
 import ripieno as rp
 from ripieno.launch.process import waits
 from ripieno.launch.process.waits import RankPlace, WaitingRanks
+from ripieno.launch.script import environment
 
 QUESTIONS = 2000
 
@@ -82,3 +83,8 @@ def test_a_time_limit_is_a_number_of_seconds(world):
     assert world(1).run(program) == [(1.5, float("inf"))]
     with pytest.raises(rp.InputError, match="call_timeout_s=0: expected a positive number"):
         rp.launch(2, call_timeout_s=0)
+    for wrong in (0, -1, "5", float("nan")):
+        with pytest.raises(rp.InputError, match=r"call_timeout_s=.*: expected a number > 0"):
+            environment.from_environment({}, threads=1, call_timeout_s=wrong)
+    with rp.launch(1, call_timeout_s=0.5) as job:
+        assert job.run(lambda comm: comm.allreduce(1)) == [1]

@@ -99,7 +99,7 @@ impl SparseCase {
     }
 
     fn run(&self, comm: &Communicator, features: &[i64], sums: &[f32]) -> SparseResult<SparseTimes> {
-        let form = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+        let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
         let values: Vec<u8> = features.iter().flat_map(|&index| value(index).to_ne_bytes()).collect();
         let expected: Vec<u8> = features.iter().flat_map(|&index| sums[index as usize].to_ne_bytes()).collect();
         let mut into = vec![0; values.len()];
@@ -112,7 +112,7 @@ impl SparseCase {
             times.configure.push(started.elapsed());
             comm.barrier(None)?;
             let started = Instant::now();
-            comm.sparse_reduce(features, &values, features, &mut into, form, &self.options)?;
+            comm.sparse_reduce(features, &values, features, &mut into, schema, &self.options)?;
             times.both.push(started.elapsed());
             assert_eq!(into, expected, "both in one pass");
         }
@@ -120,7 +120,7 @@ impl SparseCase {
             into.fill(0);
             comm.barrier(None)?;
             let started = Instant::now();
-            configured.reduce(&values, &mut into, form)?;
+            configured.reduce(&values, &mut into, schema)?;
             times.reduce.push(started.elapsed());
             assert_eq!(into, expected, "reduce");
         }

@@ -45,10 +45,11 @@ pub enum Error {
         /// The options of rank 0.
         first: String,
     },
-    /// Ranks differ in the form of their rows or the options of a regroup. Every rank gets this error; no row was sent.
+    /// Ranks differ in the schema of their rows or the options of a regroup. Every rank gets this error, before any row
+    /// is sent.
     #[error("ranks differ in a regroup: {description}; expected the same on every rank that has rows")]
     RowsDiffer {
-        /// The form and options of each group of ranks.
+        /// The schema and options of each group of ranks.
         description: String,
     },
     /// A sparse reduction requests indices that no rank contributes. Every rank gets this error.

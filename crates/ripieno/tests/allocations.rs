@@ -135,7 +135,7 @@ fn repeated_plans_of_rows_allocate_nothing() {
 
 #[test]
 fn repeated_sparse_reductions_allocate_nothing() {
-    let form = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::F32, width: 1, op: Op::Sum, row: ElementShape::Line };
     for (p, count, degrees) in [(2, 50, "2"), (4, 3000, "2x2"), (4, 3000, "4")] {
         let fabrics = ThreadFabric::group(p).unwrap();
         std::thread::scope(|scope| {
@@ -147,7 +147,7 @@ fn repeated_sparse_reductions_allocate_nothing() {
                     let out: Vec<i64> = (0..count).chain((0..count).step_by(2)).map(|i| 2 * i + rank as i64).collect();
                     let configured = comm.sparse(&out, &out, &options).unwrap();
                     let (values, mut into) = (vec![0; 4 * out.len()], vec![0; 4 * out.len()]);
-                    let mut round = || configured.reduce(&values, &mut into, form).unwrap();
+                    let mut round = || configured.reduce(&values, &mut into, schema).unwrap();
                     (0..20).for_each(|_| round());
                     let allocated = counted(|| (0..ROUND_COUNT).for_each(|_| round()));
                     assert!(allocated <= WAIT_ALLOCATION_COUNT, "p={p} count={count}: {allocated} allocations");

@@ -97,7 +97,7 @@ fn a_sample_that_is_too_large_ends_the_job() {
 
 #[test]
 fn values_that_do_not_match_their_keys_end_the_job() {
-    let form = SparseSchema { element: Element::U8, width: 1, op: Op::Sum, row: ElementShape::Line };
+    let schema = SparseSchema { element: Element::U8, width: 1, op: Op::Sum, row: ElementShape::Line };
     let ended = world(2, |comm| {
         let reduced = match comm.rank() {
             1 => {
@@ -105,7 +105,7 @@ fn values_that_do_not_match_their_keys_end_the_job() {
                 _ = announce(comm, [2, 5]).and_then(|count| send_parts(comm, &[0; 7], count));
                 None
             }
-            _ => comm.sparse_reduce(&[0, 1], &[1, 2], &[1], &mut [0], form, &direct()).err(),
+            _ => comm.sparse_reduce(&[0, 1], &[1, 2], &[1], &mut [0], schema, &direct()).err(),
         };
         (reduced, comm.barrier(None).err())
     });

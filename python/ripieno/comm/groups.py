@@ -243,6 +243,7 @@ class SplitCalls(CallBase):
         comm._without = sorted({*self._without, *self.first_ranks} - set(comm.first_ranks))
         comm.cache.update(self.cache)
         comm.restarts_on_failure, comm._memory, comm._fits = self.restarts_on_failure, self._memory, self._fits
+        comm._call_timeout_s, comm._on_timeout_change = self._call_timeout_s, self._on_timeout_change
         comm._added = self._added
         comm._lasting = self._lasting
         self._failure, self._native_or_none = failure, None

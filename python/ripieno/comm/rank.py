@@ -8,13 +8,12 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from numbers import Real
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import ripieno.flight as flight
 from ripieno import log
-from ripieno._checks import whole_number
+from ripieno._checks import time_limit, whole_number
 from ripieno._native import PlainCalls
 from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.mailbox import Mailbox
@@ -136,15 +135,15 @@ class CallBase:
         seconds : float
             Limit in seconds; ``float("inf")`` for none.
         """
-        if isinstance(seconds, bool) or not isinstance(seconds, Real) or not float(seconds) > 0:
-            raise InputError(f"seconds={seconds!r}: expected a number > 0")
+        seconds = time_limit("seconds", seconds)
         world = self._world
         before = world._call_timeout_s
-        world._set_call_timeout(float(seconds))
+        world._set_call_timeout(seconds)
         try:
             yield
         finally:
-            world._set_call_timeout(before)
+            # The statement may have replaced the world by `shrink`.
+            world._latest._set_call_timeout(before)
 
     def _set_call_timeout(self, seconds: float) -> None:
         self._call_timeout_s = seconds

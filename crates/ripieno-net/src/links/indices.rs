@@ -34,8 +34,8 @@ pub const SLOT_COUNT: usize = 64;
 const PACKET_COUNT: usize = 16;
 /// Prefetch distance of a lagging consumer, in messages.
 const PREFETCH_DISTANCE_COUNT: usize = 4;
-/// Distance between the places of two consecutive slots. It has no common divisor with the number of slots, and takes
-/// consecutive slots to different pages.
+/// Distance between the places of two consecutive slots. It has no common divisor with the number of slots, and puts
+/// most consecutive slots into different pages.
 const PLACE_STEP: usize = 37;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;

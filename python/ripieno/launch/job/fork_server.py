@@ -21,7 +21,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from ripieno._deferred import deferred
@@ -101,8 +100,8 @@ class _Server:
                 del os.environ[name]
             os.environ.update(environment)
             if "RANK" in environment:
-                # The name in lists of processes, where the command is the server's.
-                Path("/proc/self/comm").write_text(f"rank {environment['RANK']}")
+                # Its command in lists of processes is the server's.
+                processes.set_name(f"rank {environment['RANK']}")
             return channel
         for fd in (channel, stdin, stdout, stderr, folder):
             os.close(fd)
@@ -116,6 +115,8 @@ class _Server:
         signal.signal(signal.SIGCHLD, self._sigchld)
         for number, fd in enumerate(streams):
             os.dup2(fd, number)
+        # The stream of the server knows its own input as seekable, which a pipe is not.
+        sys.stdin = os.fdopen(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)
         os.fchdir(folder)
         self._control.detach()
         for name in os.listdir("/proc/self/fd"):

@@ -124,6 +124,8 @@ def single_rank(
     import ripieno._native as _native
 
     options["rack"] = rack_of_this_host(options.pop("racks", None))
+    # A single rank waits for no other rank.
+    options.pop("call_timeout_s", None)
     options = flight.with_flight_folder(options)
     native = _native.Communicator.connect(0, 1, lambda text: [text], token=secrets.token_bytes(32), **options)
     return Communicator(native, threads=threads, on_event=on_event)

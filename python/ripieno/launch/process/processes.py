@@ -25,6 +25,7 @@ from ripieno.errors import RipienoError
 # A child is ended in steps: request, SIGTERM, SIGKILL. This is the time for each step.
 STEP_S = 1.0
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
 # Exit status of a process whose status was lost with its fork server.
 UNKNOWN_STATUS = 1 << 16
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
@@ -105,6 +106,11 @@ def die_with_parent(launcher_pid: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != launcher_pid:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def set_name(name: str) -> None:
+    """Set the name of this process in lists of processes; the kernel keeps 15 bytes of it. Call on the main thread."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode())
 
 
 def wrapped_to_die_with_parent(command: Sequence[str]) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ripieno.flight as flight
+from ripieno._checks import time_limit
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import InputError, RendezvousError
@@ -65,8 +66,8 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
         If variables are missing or invalid, or the ranks cannot join.
     InputError
         If a thread calls it in a process in which several ranks run programs, if there are too few cores for
-        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY, if RIPIENO_TLS is neither 0 nor 1, or if RIPIENO_CALL_TIMEOUT_S is
-        no number of seconds.
+        RIPIENO_BIND and RIPIENO_THREAD_AFFINITY, if RIPIENO_TLS is neither 0 nor 1, or if `call_timeout_s` or
+        RIPIENO_CALL_TIMEOUT_S is no number of seconds.
     """
     global _current
     own = running.of_this_thread() or current() or running.of_this_process()
@@ -122,7 +123,9 @@ def from_environment(
 ) -> Communicator:
     """Create a communicator from `variables`."""
     place = launchers.detect(variables)
-    call_timeout_s = options.pop("call_timeout_s", None) or _seconds(variables, "RIPIENO_CALL_TIMEOUT_S")
+    given_s = options.pop("call_timeout_s", None)
+    default_s = _seconds(variables, "RIPIENO_CALL_TIMEOUT_S")
+    call_timeout_s = default_s if given_s is None else time_limit("call_timeout_s", given_s)
     options = flight.with_flight_folder(options)
     if options.get("tls") is None:
         options["tls"] = wants_tls(variables)

@@ -214,4 +214,4 @@ def _explain(failed: ScriptRank, ranks: list[ScriptRank], script: Script) -> int
     print("\n".join([text, *flight, end]).lstrip(), file=sys.stderr)
     if status and status < 0 and report is None:
         return 128 - status
-    return status if status and status > 0 else 1
+    return status if status and 0 < status < process.UNKNOWN_STATUS else 1
