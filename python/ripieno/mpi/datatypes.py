@@ -188,7 +188,8 @@ class Datatype:
     ) -> Datatype:
         """Return the type of a block within an array of several axes; its extent covers the whole array."""
         if not len(sizes) == len(subsizes) == len(starts):
-            raise InputError(f"Create_subarray: sizes={sizes}, subsizes={subsizes}, starts={starts}: expected equal lengths")
+            given = f"sizes={sizes}, subsizes={subsizes}, starts={starts}"
+            raise InputError(f"Create_subarray: {given}: expected equal lengths")
         if order not in (ORDER_C, ORDER_FORTRAN):
             raise InputError(f"Create_subarray: order={order}: expected ORDER_C or ORDER_FORTRAN")
         for size, subsize, start in zip(sizes, subsizes, starts, strict=True):
@@ -413,7 +414,7 @@ def _count(name: str, given: int) -> int:
 
 def _check_room(call: str, position: int, needed: int, size: int) -> None:
     if position < 0 or position + needed > size:
-        raise InputError(f"{call}: {needed} bytes from {position} on: expected a part of the packed buffer, {size} bytes")
+        raise InputError(f"{call}: {needed} bytes from {position} on: expected a part of a buffer of {size} bytes")
 
 
 def _predefined(name: str) -> Datatype:
