@@ -548,6 +548,9 @@ def test_an_array_that_is_no_column_is_reported(name, tmp_path):
     np.savez(tmp_path / "x.npz", names=np.array(["a", "b"]), codes=np.array([b"c", b"de"]), **arrays)
     found = [part.read() for part in splits(tmp_path / "x.npz", columns=["names", "codes"])]
     assert [table.to_pydict() for table in found] == [{"names": ["a", "b"], "codes": [b"c", b"de"]}]
+    (tmp_path / "x.npz.gz").write_bytes(gzip.compress((tmp_path / "x.npz").read_bytes()))
+    with pytest.raises(rp.InputError, match=r"x\.npz\.gz: an archive is compressed inside"):
+        splits(tmp_path / "x.npz.gz")
     with pytest.raises(rp.InputError, match=f"array '{name}' has .*: expected one dimension, and numbers or text"):
         splits(tmp_path / "x.npz", columns=["names", name])[0].read()
 

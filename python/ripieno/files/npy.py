@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.sources import held_bytes_max, input_errors, opened
+from ripieno.files.sources import File, held_bytes_max, input_errors, opened
 
 #: Errors from reading a damaged, encrypted or unsupported archive.
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
@@ -89,6 +89,8 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
 @contextmanager
 def opened_archive(path: str, fault: str = "is not a readable .npz file") -> Iterator[zipfile.ZipFile]:
     """Open an .npz archive. Errors in its contents name the file."""
+    if File(path, 0).compression is not None:
+        raise InputError(f"{path}: an archive is compressed inside and is read from its end: unpack it first")
     with opened(path) as file, input_errors(path):
         try:
             with zipfile.ZipFile(file) as archive:

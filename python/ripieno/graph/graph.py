@@ -356,7 +356,7 @@ def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files
             )
     # Text states no types; its first file decides.
     if any(file.has_named_vertices() for file in files if file is files[0] or file.source.counted):
-        tables = (*TABLES.values(), ArchiveColumns)
+        tables: tuple[type, ...] = (*TABLES.values(), ArchiveColumns)
         numbered = next((file for file in files if not isinstance(file.source, tables)), None)
         if numbered is not None:
             raise InputError(f"{numbered.path} has numbers of vertices, other files have names: expected the same kind")
