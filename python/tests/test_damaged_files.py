@@ -347,6 +347,15 @@ def test_a_small_file_that_unpacks_to_more_than_the_memory_is_named(name: str, t
         read(path)
 
 
+@pytest.mark.parametrize(("count", "message"), [(1 << 14, "take more than the 131,072"), (1 << 15, "states 262,144")])
+def test_an_archive_that_unpacks_to_more_than_the_memory_is_named(count: int, message: str, tmp_path, monkeypatch):
+    np.savez_compressed(tmp_path / "edges.npz", src=np.zeros(count, np.int64), dst=np.zeros(count, np.int64))
+    monkeypatch.setattr("ripieno.files.sources.UNCHECKED_BYTES", 1 << 16)
+    monkeypatch.setattr("ripieno.files.sources.available_bytes", lambda: 1 << 17)
+    with pytest.raises(rp.InputError, match=rf"edges\.npz.*{message}"):
+        edges(tmp_path / "edges.npz")
+
+
 @pytest.mark.parametrize("name", ["lines.csv", "lines.log", "rows.csv", "rows.svm", "edges.txt", "letters.fasta"])
 def test_a_line_that_unpacks_to_more_than_the_longest_record_is_named(name: str, tmp_path, monkeypatch):
     path = tmp_path / f"{name}.gz"

@@ -220,6 +220,18 @@ def test_misuse_of_strings_is_reported(make, message, tmp_path):
         make(tmp_path)
 
 
+def test_vertices_of_archives_may_be_strings(tmp_path):
+    np.savez(tmp_path / "edges.npz", src=np.array(["ann", "bob"]), dst=np.array(["bob", "7"]))
+    graph = Graph(tmp_path / "edges.npz")
+    assert graph.labels.tolist() == ["7", "ann", "bob"]
+
+
+def test_a_row_of_an_archive_is_counted_in_the_arrays_of_edges(tmp_path):
+    np.savez(tmp_path / "edges.npz", about=np.zeros(7), src=np.arange(4), dst=np.array([1, 2, 3, -4]))
+    with pytest.raises(rp.InputError, match=r"edges\.npz, row 3, column 'dst': -4"):
+        Graph(tmp_path / "edges.npz").read_share(1, 2)
+
+
 def test_partitions_of_strings_are_refused(tmp_path):
     named_tables(tmp_path)
     parts = rp.input.divide(tmp_path / "edges.csv", tmp_path / "parts", partitions=2)

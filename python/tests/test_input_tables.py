@@ -542,6 +542,19 @@ def test_raw_vectors_are_clustered_as_an_array(tmp_path, capsys):
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["days", "waves", "square"])
+def test_an_array_that_is_no_column_is_reported(name, tmp_path):
+    arrays = {"days": np.zeros(2, "M8[D]"), "waves": np.zeros(2, complex), "square": np.zeros((2, 2))}
+    np.savez(tmp_path / "x.npz", names=np.array(["a", "b"]), codes=np.array([b"c", b"de"]), **arrays)
+    found = [part.read() for part in splits(tmp_path / "x.npz", columns=["names", "codes"])]
+    assert [table.to_pydict() for table in found] == [{"names": ["a", "b"], "codes": [b"c", b"de"]}]
+    (tmp_path / "x.npz.gz").write_bytes(gzip.compress((tmp_path / "x.npz").read_bytes()))
+    with pytest.raises(rp.InputError, match=r"x\.npz\.gz: an archive is compressed inside"):
+        splits(tmp_path / "x.npz.gz")
+    with pytest.raises(rp.InputError, match=f"array '{name}' has .*: expected one dimension, and numbers or text"):
+        splits(tmp_path / "x.npz", columns=["names", name])[0].read()
+
+
 def test_a_file_with_only_a_header_has_no_records(tmp_path):
     for text in ("a,b", "a,b\n", "\N{BOM}a,b", "\n\na,b"):
         (tmp_path / "a.csv").write_text(text)

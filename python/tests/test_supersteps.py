@@ -240,6 +240,14 @@ def test_the_most_frequent_value_of_a_group_is_found():
     assert [len(each) for each in most_frequent(values[:0], np.zeros(4, np.int64))] == [0, 0]
 
 
+@pytest.mark.parametrize("dtype", ["i1", "i2", "u1", "u8"])
+def test_the_most_frequent_value_is_found_in_the_full_range_of_a_type(dtype):
+    least, largest = np.iinfo(dtype).min, np.iinfo(dtype).max
+    values = np.array([least, largest, largest, 5], dtype)
+    groups, found = most_frequent(values, np.array([0, 3, 4]))
+    assert (groups.tolist(), found.tolist()) == ([0, 1], [largest, 5])
+
+
 def wrong_steps(comm):
     graph = built(comm)
     n = len(graph.vertices)

@@ -51,7 +51,7 @@ def update(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text as UTF-8. Bytes of file names that are no UTF-8 appear as ``\\udcff``."""
+    """Write a text as UTF-8. Bytes of file names that are not UTF-8 appear as ``\\udcff``."""
     with create(path) as file:
         file.write(text.encode("utf-8", "backslashreplace"))
 
@@ -186,7 +186,7 @@ def remove_folder(path: Path) -> None:
 
 @contextmanager
 def scratch_array(folder: str | os.PathLike[str], shape: tuple[int, ...], dtype: DTypeLike) -> Iterator[NDArray[Any]]:
-    """Yield an array in an unnamed file of a folder, for values that need no memory.
+    """Yield an array in an unnamed file of a folder, so that its values take no memory.
 
     Raises
     ------

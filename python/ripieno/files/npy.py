@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.sources import input_errors, opened
-from ripieno.host import memory_limit_bytes
+from ripieno.files.sources import File, held_bytes_max, input_errors, opened
 
 #: Errors from reading a damaged, encrypted or unsupported archive.
 BROKEN_ARCHIVE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, KeyError, OSError, RuntimeError, ValueError)
@@ -29,8 +28,6 @@ _BROKEN_HEADER = (SyntaxError, tokenize.TokenError, KeyError, MemoryError, Overf
 # The longest header that NumPy reads by default.
 _HEADER_BYTES_MAX = 10_000
 _PIECE_BYTES = 1 << 20
-# A small archive can decompress to any size. Larger arrays are compared with the available memory.
-_UNCHECKED_BYTES = 1 << 28
 #: SciPy's sparse matrix formats that can be read.
 SPARSE_FORMATS = ("csr", "csc", "coo")
 
@@ -78,8 +75,8 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     count_bytes = dtype.itemsize
     for length in shape:
         count_bytes *= length
-    if count_bytes > _UNCHECKED_BYTES and count_bytes > memory_limit_bytes():
-        raise ValueError(f"its header claims {count_bytes:,} bytes of values, more than the memory of this machine")
+    if count_bytes > (bound_bytes := held_bytes_max()):
+        raise ValueError(f"its header states {count_bytes:,} bytes, more than the {bound_bytes:,} that fit into memory")
     found = bytearray()
     while len(found) < count_bytes:
         piece = stream.read(min(_PIECE_BYTES, count_bytes - len(found)))
@@ -92,6 +89,8 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
 @contextmanager
 def opened_archive(path: str, fault: str = "is not a readable .npz file") -> Iterator[zipfile.ZipFile]:
     """Open an .npz archive. Errors in its contents name the file."""
+    if File(path, 0).compression is not None:
+        raise InputError(f"{path}: an archive is compressed inside and is read from its end: unpack it first")
     with opened(path) as file, input_errors(path):
         try:
             with zipfile.ZipFile(file) as archive:

@@ -171,12 +171,16 @@ def held(path: str, parts: Iterable[Each], size: Callable[[Any], int] = len) -> 
 
 def check_memory(path: str, count_bytes: int) -> None:
     """Raise InputError if the contents of a file take too much memory, as for `held`."""
-    left_bytes = min(available_bytes(), memory_limit_bytes() // 2)
-    if count_bytes > max(left_bytes, UNCHECKED_BYTES):
+    if count_bytes > (bound_bytes := held_bytes_max()):
         raise InputError(
-            f"{path}: its contents take more than the {left_bytes:,} bytes of memory that are left here: expected "
+            f"{path}: its contents take more than the {bound_bytes:,} bytes of memory that are left here: expected "
             "fewer rows or columns, more hosts, or splits that are read in blocks"
         )
+
+
+def held_bytes_max() -> int:
+    """Return the maximum size of contents in memory: the free memory, at most half of all, at least 256 MiB."""
+    return max(min(available_bytes(), memory_limit_bytes() // 2), UNCHECKED_BYTES)
 
 
 def is_url(path: PathLike) -> TypeGuard[str]:

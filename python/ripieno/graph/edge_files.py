@@ -125,7 +125,7 @@ class EdgeFile:
         if isinstance(self.source, EdgeText) and table.column(1).null_count:
             has_target = table.column(1).is_valid()
             table, lone = table.filter(has_target), table.column(0).filter(pc.invert(has_target)).to_numpy()
-        edges = table_edges(table, lambda row: self.source.describe(start, row))
+        edges = table_edges(table, lambda row: self._describe(start, row))
         return edges if lone is None else replace(edges, lone=lone)
 
     def has_named_vertices(self) -> bool:
@@ -153,7 +153,7 @@ class EdgeFile:
 
     def read_named(self) -> tuple[pa.Table, Callable[[int], str]]:
         """Return all rows with the ends as strings, and a function that names the place of a row."""
-        return self._table(0, self.source.size, pa.string()), lambda row: self.source.describe(0, row)
+        return self._table(0, self.source.size, pa.string()), lambda row: self._describe(0, row)
 
     def _table(self, start: int, stop: int, end: pa.DataType) -> pa.Table:
         """Return the ends and weights of rows, with ends of the type `end` in text."""
@@ -166,6 +166,14 @@ class EdgeFile:
         ])  # fmt: skip
         table = self.source.read(start, stop, schema, EXPECTED)
         return table.drop_null() if self.drops else table
+
+    def _describe(self, start: int, row: int) -> str:
+        """Return the position of the `row`-th row of a range, as text."""
+        source = self.source
+        if isinstance(source, ArchiveColumns):
+            # Only the arrays of edges have equal lengths.
+            source = replace(source, own=pa.schema([source.schema.field(self.columns.source)]))
+        return source.describe(start, row)
 
 
 def open_edges(

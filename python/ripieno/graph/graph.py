@@ -23,7 +23,16 @@ from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.split_edges import SplitEdges, read_edges
 from ripieno.input import Split, share
-from ripieno.input.columns import TABLES, Key, SparseColumns, TableFiles, TableOptions, paths_and_options, typed_keys
+from ripieno.input.columns import (
+    TABLES,
+    ArchiveColumns,
+    Key,
+    SparseColumns,
+    TableFiles,
+    TableOptions,
+    paths_and_options,
+    typed_keys,
+)
 from ripieno.input.columns.edges import EdgeText, has_names
 from ripieno.input.matrix.dataset import is_path_like
 from ripieno.input.partitions import splits_of
@@ -347,7 +356,8 @@ def _open_files(source: Any, weighted: bool | None, format: str | None) -> Files
             )
     # Text states no types; its first file decides.
     if any(file.has_named_vertices() for file in files if file is files[0] or file.source.counted):
-        numbered = next((file for file in files if not isinstance(file.source, tuple(TABLES.values()))), None)
+        tables: tuple[type, ...] = (*TABLES.values(), ArchiveColumns)
+        numbered = next((file for file in files if not isinstance(file.source, tables)), None)
         if numbered is not None:
             raise InputError(f"{numbered.path} has numbers of vertices, other files have names: expected the same kind")
         return named_in_memory([file.read_named() for file in files])

@@ -99,7 +99,8 @@ def most_frequent(values: NDArray[Any], offsets: NDArray[np.int64]) -> tuple[NDA
         distinct = np.unique(values)
         places, found = most_frequent(np.searchsorted(distinct, values), offsets)
         return places, distinct[found]
-    codes = (values - least).astype(np.int64)
+    # A difference of signed values may wrap; it is exact as an unsigned number.
+    codes = (values - least).view(f"u{values.dtype.itemsize}").astype(np.int64)
     given = csr_array((np.ones(len(values), np.int32), codes, offsets), shape=(len(offsets) - 1, span))
     # The product counts equal values of a group without sorting them.
     counts = given @ eye_array(span, format="csr", dtype=np.int32)

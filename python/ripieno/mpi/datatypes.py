@@ -188,12 +188,13 @@ class Datatype:
     ) -> Datatype:
         """Return the type of a block within an array of several axes; its extent covers the whole array."""
         if not len(sizes) == len(subsizes) == len(starts):
-            raise InputError(f"Create_subarray: sizes={sizes}, subsizes={subsizes}, starts={starts}: expected as many")
+            given = f"sizes={sizes}, subsizes={subsizes}, starts={starts}"
+            raise InputError(f"Create_subarray: {given}: expected equal lengths")
         if order not in (ORDER_C, ORDER_FORTRAN):
             raise InputError(f"Create_subarray: order={order}: expected ORDER_C or ORDER_FORTRAN")
         for size, subsize, start in zip(sizes, subsizes, starts, strict=True):
             if subsize < 0 or start < 0 or start + subsize > size:
-                raise InputError(f"Create_subarray: {subsize} elements from {start} on: expected some of {size}")
+                raise InputError(f"Create_subarray: {subsize} elements from {start} on: expected a part of {size}")
         axes = list(zip(sizes, subsizes, starts, strict=True))
         inner_last = axes if order == ORDER_C else axes[::-1]
         extent, offset = self.layout.extent, 0
@@ -353,7 +354,7 @@ class Datatype:
 
     def _blocks(self, starts: Sequence[int], lengths: Sequence[int]) -> Layout:
         if len(starts) != len(lengths):
-            raise InputError(f"{len(lengths)} blocklengths and {len(starts)} displacements: expected as many")
+            raise InputError(f"{len(lengths)} blocklengths and {len(starts)} displacements: expected as many of each")
         blocks = zip(starts, lengths, strict=True)
         parts = [
             self.layout.repeated((_count("blocklength", length),), (self.layout.extent,), start)
@@ -413,7 +414,7 @@ def _count(name: str, given: int) -> int:
 
 def _check_room(call: str, position: int, needed: int, size: int) -> None:
     if position < 0 or position + needed > size:
-        raise InputError(f"{call}: {needed} bytes from {position} on: expected some of the {size} of the packed buffer")
+        raise InputError(f"{call}: {needed} bytes from {position} on: expected a part of a buffer of {size} bytes")
 
 
 def _predefined(name: str) -> Datatype:

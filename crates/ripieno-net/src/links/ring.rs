@@ -221,7 +221,7 @@ impl RingLink {
         let arrived = self.consumer.arrived(segment.indices(incoming), least, |content| match content {
             SlotContent::Inline(slot, offset, count) => to_ring(slot.get().cast(), offset, count),
             SlotContent::Packet(packet, offset, count) => to_ring(packet.get().cast(), offset, count),
-            // SAFETY: The producer leaves the slot's words alone until they are released, and every bit pattern is
+            // SAFETY: The producer does not write the slot's words until they are released, and every bit pattern is
             // valid.
             SlotContent::ZeroCopy(slot, index) => {
                 zero_copy.add(index, ZeroCopyDescriptor::from_words(unsafe { *slot.get() }))
@@ -322,13 +322,13 @@ impl Link for RingLink {
                     ShortMemory::Inline(slot) => slot.get().cast::<u8>(),
                     ShortMemory::Packet(packet) => packet.get().cast(),
                 };
-                // SAFETY: The memory holds that many bytes. The producer leaves it alone until the bytes are released,
-                // and `end_message` needs `self` for that. A hostile peer can change the bytes, but it could have sent
-                // those bytes anyway.
+                // SAFETY: The memory holds that many bytes. The producer does not write it until the bytes are
+                // released, and `end_message` needs `self` for that. A hostile peer can change the bytes, but it could
+                // have sent those bytes anyway.
                 return Some(unsafe { std::slice::from_raw_parts(place, length_bytes) });
             }
-            // The peer may have sent the bytes in another way. A look at the slot of a packet takes the line from the
-            // producer, which then waits for it, so it is the last look.
+            // The peer may have sent the bytes in another way. Reading the slot of a packet takes its cache line from
+            // the producer, which then waits for the line. So only the last poll reads it.
             let is_due =
                 length_bytes <= AtomicU64::INLINE_BYTES || !self.consumer.is_drained() || look + 1 == poll_count;
             if is_due && self.arrived(length_bytes).ok()? >= length_bytes {

@@ -32,7 +32,7 @@ pub struct Recorder {
     pub gauge: Arc<Gauge>,
     /// Whether the program itself waits for the runs in flight.
     is_awaited: bool,
-    /// The call whose wait the gauge has, if the program waits.
+    /// The call whose wait the gauge shows, if the program waits.
     stalled: Option<OpenRecord>,
     /// The length is a power of two.
     ring: Box<[CollectiveRecord]>,
@@ -78,7 +78,7 @@ impl Recorder {
     /// Record that a collective is stalled since `since` because of `interests`.
     pub fn begin_wait(&mut self, ticket: OpenRecord, interests: &[LinkInterest], since: Duration) {
         let first = self.waits.begin(ticket, interests, since);
-        // Of several calls in flight, the gauge has the one that has waited longest.
+        // If several calls are in flight, the gauge shows the longest wait.
         if self.is_awaited && self.stalled.is_none() {
             self.stall(ticket, first, since);
         }

@@ -32,7 +32,7 @@ class ALSParameters(RandomParameters, ObservedParameters, FitParameters):
     implicit: bool = parameter(
         FLAG, "Whether ratings are counts of observed actions instead of explicit scores.", default=False
     )
-    reg: float = parameter(Number(above=0), "Factor of the penalty, the squared factors.", default=0.05)
+    reg: float = parameter(Number(above=0), "Weight of the penalty on the squares of all factors.", default=0.05)
     alpha: float = parameter(Number(above=0), "Weight per unit of an implicit rating.", default=1.0)
     max_iter: int = parameter(
         COUNT,
@@ -41,9 +41,8 @@ class ALSParameters(RandomParameters, ObservedParameters, FitParameters):
     )
     solver: str = parameter(
         OneOf("auto", "cholesky", "cg"),
-        """Method of a half step: solve the normal equations of each row exactly
-        (cholesky), or by three steps of conjugate
-        gradients (cg). "auto" uses "cg" for implicit ratings with a rank of at least 16.
+        """Method of a half step: solve the normal equations of each row exactly (cholesky), or by three steps of
+        conjugate gradients (cg). "auto" uses "cg" for implicit ratings with a rank of at least 16.
 
         The steps of "cg" begin at the row's current factors. The larger the rank, the more operations it saves.""",
         default="auto",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.npy import check_member, member_names, opened_archive, read_array, read_header, read_member
-from ripieno.files.sources import EmptyFile, File, check_memory, input_errors, is_url, opened, size_bytes
+from ripieno.files.sources import EmptyFile, File, check_memory, held, input_errors, is_url, opened, size_bytes
 from ripieno.input.columns.source import ColumnSource, FormatOptions, TableOptions, TableSplits, WholeColumns
 from ripieno.input.columns.sparse import SparseColumns
 from ripieno.input.cuts import even
@@ -249,6 +249,8 @@ class Binary(ArraySplits):
 
 #: The kinds of dtypes of real numbers.
 NUMBERS = "biuf"
+#: Kinds of types that are columns of tables.
+COLUMN_KINDS = NUMBERS + "US"
 
 
 def kernel_dtype(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
@@ -386,12 +388,18 @@ class ArchiveColumns(WholeColumns):
 
     def _table(self, names: Sequence[str]) -> pa.Table:
         with opened_archive(self.path) as archive:
-            columns = [read_member(archive, name) for name in names]
+            arrays = (read_member(archive, name) for name in names)
+            columns = list(held(self.path, arrays, lambda array: array.nbytes))
         for name, column in zip(names, columns, strict=True):
-            if column.shape != columns[0].shape or column.ndim != 1:
+            if column.ndim != 1 or column.dtype.kind not in COLUMN_KINDS:
                 raise InputError(
-                    f"{self.path}: array {name!r} has shape {column.shape} and {names[0]!r} {columns[0].shape}: "
-                    "expected one dimension, of equal length"
+                    f"{self.path}: array {name!r} has shape {column.shape} and type {column.dtype}: expected one "
+                    "dimension, and numbers or text"
+                )
+            if len(column) != len(columns[0]):
+                raise InputError(
+                    f"{self.path}: array {name!r} has {len(column):,} values, {names[0]!r} has {len(columns[0]):,}: "
+                    "expected equal lengths"
                 )
         return pa.table([arrow_array(column) for column in columns], list(names))
 

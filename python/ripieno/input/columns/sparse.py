@@ -15,7 +15,7 @@ import pyarrow as pa
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
 from ripieno.files.npy import check_sparse_format, member_names, opened_archive, read_member, read_sparse
-from ripieno.files.sources import size_bytes, suffix
+from ripieno.files.sources import File, size_bytes, suffix
 from ripieno.input.columns.source import TableOptions, TableSplits, WholeColumns
 
 
@@ -39,7 +39,7 @@ class SparseColumns(WholeColumns):
     def find(cls, path: str) -> Self | None:
         """Return the matrix, or None if a file has a dense matrix or other arrays."""
         has_values = True
-        if suffix(path) == ".npz":
+        if File(path, 0).inner_suffix == ".npz":
             with opened_archive(path) as archive:
                 if not {"format", "shape"} <= set(member_names(archive)):
                     return None

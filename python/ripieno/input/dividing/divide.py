@@ -70,7 +70,7 @@ def divide(
     nodes : sequence of str
         Hosts that hold the partitions.
     racks : mapping of str to str, optional
-        The rack of every node. Replicas of a partition are place_replicas in different racks.
+        The rack of every node. The replicas of a partition are in different racks.
     format : {"text", "csv", "npy", "parquet", "binary"}, optional
         By default determined by file names. It is the same for all files.
     header : bool, optional

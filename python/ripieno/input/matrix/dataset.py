@@ -515,6 +515,4 @@ def _open_file(
         return TableRows.of(open_table(path, options, keys, VECTORS), options, (), label, classes)
     if keys or replace(options, missing=None) != TableOptions():
         raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
-    if File(path, 0).compression is not None and kind == ".npz":
-        raise InputError(f"{path}: an archive is compressed inside and is read from its end: unpack it first")
     return ArrayRows.of(ARRAYS[kind](path))
