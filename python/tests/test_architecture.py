@@ -155,7 +155,6 @@ EXCEPTIONS = {
 OWN_WRITERS = {
     "files/disk.py": "it provides the changes of files",
     "files/uploads.py": "it sends results to other file systems",
-    "launch/job/fork_server.py": "it names its process",
     "lab/kernel.py": "it sets options of the kernel",
     "lab/registry.py": "it removes empty folders of emulated clusters",
     "launch/script/token_file.py": "a file with a token is locked before it has its name",
