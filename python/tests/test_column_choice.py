@@ -113,3 +113,13 @@ def test_ranks_choose_columns_together(world):
 
     for coef in world(2).run(program):
         np.testing.assert_allclose(coef, [3, 1])
+
+
+def test_a_rank_without_rows_has_the_choice_of_the_others(world):
+    def program(comm):
+        own = HOUSES if comm.rank == 0 else None
+        model = rp.LogisticRegression().fit(own, "kind", comm=comm, rows="own", ignore=["name", "price"])
+        return list(model.feature_names_in_), model.predict(HOUSES).tolist()
+
+    first, second = world(2).run(program)
+    assert first == second and first[0] == ["rooms", "area"]

@@ -89,7 +89,7 @@ def choose(estimator: Any, passed: Mapping[str, Any], given: Mapping[str, Any], 
 
 def chosen(X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return X with the columns that options of tables name, and the target `y` if it is a column of a frame."""
-    if not options and not isinstance(y, str):
+    if X is None or (not options and not isinstance(y, str)):
         return X, y
     # Imported here, because estimators of graphs in memory do not need Arrow.
     from ripieno.input.columns import TableFiles, TableOptions
