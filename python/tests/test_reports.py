@@ -161,6 +161,8 @@ def test_the_code_of_a_report_repeats_the_fit(tmp_path):
     files = rp.input.TableFiles([tmp_path / "table.csv"], missing="drop", ignore=["width"])
     model = rp.Ridge().fit(files, "age")
     np.testing.assert_array_equal(repeated(model).coef_, model.coef_)
+    model = rp.LogisticRegression(C=np.inf, tol=1.0).fit(TABLE, LABELS)
+    assert np.inf == repeated(model, X=TABLE, y=LABELS).C
 
 
 def repeated(model, **names):
