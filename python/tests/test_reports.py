@@ -190,6 +190,14 @@ def test_reports_show_the_predictions_of_their_rows():
     assert "Confusion matrix" in page and "ROC curve" in page
 
 
+def test_reports_of_fits_on_splits_show_their_rows(tmp_path):
+    TABLE.assign(tall=LABELS).to_parquet(tmp_path / "table.parquet")
+    splits = rp.input.splits(tmp_path / "table.parquet")
+    assert rp.LogisticRegression().fit(splits, "tall").report_.about.predictions.count == 120
+    assert rp.KMeans(3, random_state=0).fit(splits).report_.about.rows.shape == (120, 2)
+    assert rp.PCA(2).fit(splits).report_.about.points.shape == (120, 2)
+
+
 def test_predictions_of_a_report_are_bounded():
     rows = RNG.normal(size=(20_000, 2))
     found = rp.Ridge().fit(rows, rows[:, :1]).report_.about.predictions
