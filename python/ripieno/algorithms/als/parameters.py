@@ -41,9 +41,8 @@ class ALSParameters(RandomParameters, ObservedParameters, FitParameters):
     )
     solver: str = parameter(
         OneOf("auto", "cholesky", "cg"),
-        """Method of a half step: solve the normal equations of each row exactly
-        (cholesky), or by three steps of conjugate
-        gradients (cg). "auto" uses "cg" for implicit ratings with a rank of at least 16.
+        """Method of a half step: solve the normal equations of each row exactly (cholesky), or by three steps of
+        conjugate gradients (cg). "auto" uses "cg" for implicit ratings with a rank of at least 16.
 
         The steps of "cg" begin at the row's current factors. The larger the rank, the more operations it saves.""",
         default="auto",
