@@ -101,6 +101,11 @@ def test_a_saved_model_finds_its_columns(tmp_path):
     rp.KMeans(2, random_state=0).fit(HOUSES, columns=["area", "rooms"]).save(tmp_path / "model")
     model = rp.KMeans.load(tmp_path / "model")
     np.testing.assert_array_equal(model.predict(tmp_path / "houses.csv"), model.labels_)
+    # Columns without names are the columns of the fit.
+    np.save(tmp_path / "rows.npy", HOUSES[["area", "rooms"]].to_numpy())
+    HOUSES[["area", "rooms"]].to_csv(tmp_path / "rows.csv", index=False, header=False)
+    for name in ("rows.npy", "rows.csv"):
+        np.testing.assert_array_equal(model.predict(tmp_path / name), model.labels_)
 
 
 def test_ranks_choose_columns_together(world):
