@@ -128,3 +128,10 @@ def test_a_rank_without_rows_has_the_choice_of_the_others(world):
 
     first, second = world(2).run(program)
     assert first == second and first[0] == ["rooms", "area"]
+
+
+def test_a_later_fit_forgets_the_name_of_the_target():
+    columns = HOUSES[["rooms", "area"]]
+    for model in (rp.SparseSGD(random_state=0), rp.LogisticRegression(tol=10.0)):
+        named = model.fit(HOUSES[["rooms", "area", "kind"]], target="kind").report_.about
+        assert (named.target, model.fit(columns, HOUSES["kind"]).report_.about.target) == ("kind", None)
