@@ -101,6 +101,11 @@ def test_a_saved_model_finds_its_columns(tmp_path):
     rp.KMeans(2, random_state=0).fit(HOUSES, columns=["area", "rooms"]).save(tmp_path / "model")
     model = rp.KMeans.load(tmp_path / "model")
     np.testing.assert_array_equal(model.predict(tmp_path / "houses.csv"), model.labels_)
+    # Columns without names are the columns of the fit.
+    np.save(tmp_path / "rows.npy", HOUSES[["area", "rooms"]].to_numpy())
+    HOUSES[["area", "rooms"]].to_csv(tmp_path / "rows.csv", index=False, header=False)
+    for name in ("rows.npy", "rows.csv"):
+        np.testing.assert_array_equal(model.predict(tmp_path / name), model.labels_)
 
 
 def test_ranks_choose_columns_together(world):
@@ -113,3 +118,20 @@ def test_ranks_choose_columns_together(world):
 
     for coef in world(2).run(program):
         np.testing.assert_allclose(coef, [3, 1])
+
+
+def test_a_rank_without_rows_has_the_choice_of_the_others(world):
+    def program(comm):
+        own = HOUSES if comm.rank == 0 else None
+        model = rp.LogisticRegression().fit(own, "kind", comm=comm, rows="own", ignore=["name", "price"])
+        return list(model.feature_names_in_), model.predict(HOUSES).tolist()
+
+    first, second = world(2).run(program)
+    assert first == second and first[0] == ["rooms", "area"]
+
+
+def test_a_later_fit_forgets_the_name_of_the_target():
+    columns = HOUSES[["rooms", "area"]]
+    for model in (rp.SparseSGD(random_state=0), rp.LogisticRegression(tol=10.0)):
+        named = model.fit(HOUSES[["rooms", "area", "kind"]], target="kind").report_.about
+        assert (named.target, model.fit(columns, HOUSES["kind"]).report_.about.target) == ("kind", None)

@@ -181,7 +181,7 @@ def test_non_finite_values_are_reported_with_their_position(world, workers):
         rp.PCA(engine=world(workers)).fit(bad)
 
 
-@pytest.mark.parametrize("solver", ["covariance", "randomized"])
+@pytest.mark.parametrize("solver", ["covariance", "tsqr", "randomized"])
 def test_every_rank_reports_that_squares_of_the_values_overflow(world, solver):
     def program(comm):
         with pytest.raises(rp.InputError, match=r"no principal axes: .* scale the rows if they are large") as caught:
@@ -189,6 +189,15 @@ def test_every_rank_reports_that_squares_of_the_values_overflow(world, solver):
         return str(caught.value)
 
     assert len(set(world(2).run(program))) == 1
+
+
+def test_every_rank_reports_that_lanczos_steps_fail(world):
+    def program(comm):
+        with pytest.raises(rp.InputError, match=r"svd_solver='arpack': .*: expected svd_solver='tsqr'"):
+            rp.PCA(2, svd_solver="arpack").fit(np.ones((20, 5)), comm=comm, rows="shared")
+        return comm.allreduce(1)
+
+    assert world(2).run(program) == [2, 2]
 
 
 def test_stages_are_reported(world):

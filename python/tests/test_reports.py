@@ -161,6 +161,8 @@ def test_the_code_of_a_report_repeats_the_fit(tmp_path):
     files = rp.input.TableFiles([tmp_path / "table.csv"], missing="drop", ignore=["width"])
     model = rp.Ridge().fit(files, "age")
     np.testing.assert_array_equal(repeated(model).coef_, model.coef_)
+    model = rp.LogisticRegression(C=np.inf, tol=1.0).fit(TABLE, LABELS)
+    assert np.inf == repeated(model, X=TABLE, y=LABELS).C
 
 
 def repeated(model, **names):
@@ -186,6 +188,14 @@ def test_reports_show_the_predictions_of_their_rows():
     assert curve.area == pytest.approx(roc_auc_score(LABELS, model.decision_function(noisy[["age"]])))
     page = model.report_._repr_html_()
     assert "Confusion matrix" in page and "ROC curve" in page
+
+
+def test_reports_of_fits_on_splits_show_their_rows(tmp_path):
+    TABLE.assign(tall=LABELS).to_parquet(tmp_path / "table.parquet")
+    splits = rp.input.splits(tmp_path / "table.parquet")
+    assert rp.LogisticRegression().fit(splits, "tall").report_.about.predictions.count == 120
+    assert rp.KMeans(3, random_state=0).fit(splits).report_.about.rows.shape == (120, 2)
+    assert rp.PCA(2).fit(splits).report_.about.points.shape == (120, 2)
 
 
 def test_predictions_of_a_report_are_bounded():

@@ -89,7 +89,7 @@ def choose(estimator: Any, passed: Mapping[str, Any], given: Mapping[str, Any], 
 
 def chosen(X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return X with the columns that options of tables name, and the target `y` if it is a column of a frame."""
-    if not options and not isinstance(y, str):
+    if X is None or (not options and not isinstance(y, str)):
         return X, y
     # Imported here, because estimators of graphs in memory do not need Arrow.
     from ripieno.input.columns import TableFiles, TableOptions
@@ -120,18 +120,21 @@ def chosen(X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def fitted_columns(estimator: Any, X: Any) -> Any:
-    """Return X with the columns of a fit that chose columns by name. A frame without all of these stays whole."""
+    """Return X with the columns of a fit that chose columns by name.
+
+    A frame without all of these stays whole, and so do files whose columns have no names.
+    """
     names = getattr(estimator, "feature_names_in_", None)
     if names is None or not estimator._chose_columns:
         return X
     # Imported here, because estimators of graphs do not need Arrow.
     from ripieno.input.columns import TableFiles
-    from ripieno.input.matrix import is_path_like
+    from ripieno.input.matrix import has_column_names, is_path_like
 
-    if isinstance(X, TableFiles):
-        return X if X.columns else replace(X, columns=tuple(names), ignore=())
-    if is_path_like(X):
-        return TableFiles(X, columns=tuple(names))
+    files = TableFiles(X) if is_path_like(X) else X
+    if isinstance(files, TableFiles):
+        is_chosen = not files.columns and has_column_names(files)
+        return replace(files, columns=tuple(names), ignore=()) if is_chosen else X
     frame = _frame(X)
     if frame is None:
         return X

@@ -102,6 +102,6 @@ def fit_documentation(doc: str, choice: type[ColumnChoice] | None) -> str:
 
     `choice` is the type of its arguments that choose columns, if it has some.
     """
-    own, warns, warnings = doc.partition("\n\nWarns\n")
+    own, warns, warnings = doc.partition("\nWarns\n")
     columns = "" if choice is None else _TARGET_CHOICE if choice is TargetChoice else _COLUMN_CHOICE
-    return f"{own}\n{_JOINT_CALL}{columns}{_RESULT}{warns}{warnings}"
+    return f"{own.rstrip()}\n{_JOINT_CALL}{columns}{_RESULT}{warns}{warnings}"

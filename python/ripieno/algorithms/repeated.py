@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from inspect import signature
@@ -51,6 +52,8 @@ def _code(name: str, value: Any, named: dict[str, Any]) -> str:
 def _literal(value: Any) -> str | None:
     if isinstance(value, Path):
         return repr(str(value))
+    if type(value) is float and not math.isfinite(value):
+        return f'float("{value}")'
     if value is None or type(value) in (str, int, float, bool):
         return repr(value)
     if is_dataclass(value) and type(value).__name__ in _FILES:

@@ -283,7 +283,11 @@ def reported(fit: Fit) -> Fit:
         with report_warning():
             passed = called.bind(self, *args, **kwargs).arguments
             del passed["self"]
-            self.report_ = replace(self.report_, about=_about(self, passed, drawn, report))
+            about = _about(self, passed, drawn, report)
+            if report.about is not None:
+                # In a fit on splits, only the ranks have rows to show.
+                about = replace(report.about, parameters=about.parameters, code=about.code)
+            self.report_ = replace(self.report_, about=about)
         duration = duration_text(time.perf_counter() - start_s)
         ranks = len(self._facts_of_ranks)
         logger.info("%s on %d rank%s: %s, %s", type(self).__name__, ranks, "s"[: ranks != 1], _outcome(self), duration)

@@ -76,12 +76,14 @@ class Value:
 class Call:
     """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name.
 
-    `has_splits` tells whether the rows are in splits. `refusal` is the reason why a rank cannot read its rows, or None.
+    `has_splits` tells whether the rows are in splits, and `chose_columns` whether the fit chose columns by name.
+    `refusal` is the reason why a rank cannot read its rows, or None.
     """
 
     name: str
     rows: Any
     has_splits: bool
+    chose_columns: bool
     refusal: str | None
     parameters: Mapping[str, Value]
     arguments: Mapping[str, Value]
@@ -141,7 +143,7 @@ def same_call(fit: Fit) -> Fit:
             if has_splits:
                 passed, rows = _read_splits(comm, self, rows, passed, is_graph=names[0] == "graph"), "own"
             fit(self, **passed, comm=comm, rows=rows)
-        target = choice.get("target", given.get("y"))
+        target = choice.get("target") or given.get("y")
         if isinstance(target, str) and (has_target or declared is None):
             self._target_name = target
         return self
@@ -174,6 +176,7 @@ def _agreed_call(
         name,
         rows,
         has_splits,
+        estimator._chose_columns,
         refusal,
         {key: value_of(value) for key, value in parameters.items()} if is_compared else {},
         {key: value_of(value, compared=is_compared and rows != "own") for key, value in arguments.items()},
@@ -186,6 +189,8 @@ def _agreed_call(
     refused = next((call.refusal for call in calls if call.refusal is not None), None)
     if refused is not None:
         raise InputError(refused)
+    # A rank without rows cannot choose columns itself.
+    estimator._chose_columns = any(call.chose_columns for call in calls)
     if rows not in (None, *get_args(Rows)):
         raise InputError(f"rows={rows!r}: expected 'own', 'shared' or None")
     if rows != "own":

@@ -78,7 +78,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
     clustering = replace(part.clustering, labels=part.clustering.labels[:0], squared_distances=np.empty(0))
     if comm.rank > 0:
         clustering = replace(clustering, centroids=clustering.centroids[:0])
-    return replace(part, clustering=clustering)
+    return replace(part, clustering=clustering, drawn=None)
 
 
 def _agreed_width(comm: Communicator, name: str, points: NDArray[np.floating[Any]]) -> int:

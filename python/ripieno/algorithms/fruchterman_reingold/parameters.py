@@ -36,9 +36,8 @@ class LayoutParameters(RandomParameters, ObservedParameters, FitParameters):
     iterations: int = parameter(COUNT, "Maximum number of iterations.", default=50, options=("--max-iter",))
     threshold: float = parameter(
         TOLERANCE,
-        """The fit ends when the square root of the sum of all squared moves, divided by the number of
-        vertices, is below
-        this.""",
+        """The fit ends when the square root of the sum of all squared moves, divided by the number of vertices, is
+        below this.""",
         default=1e-4,
     )
     init: str | ArrayLike | Mapping[Any, ArrayLike] = parameter(

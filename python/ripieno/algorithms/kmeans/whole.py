@@ -159,7 +159,7 @@ class WholeCentroids(CentroidStore):
 def passes_of(
     rows: WeightedRows, n_clusters: int, threads: int, *, assign: str, bounds: str
 ) -> ExactPasses | NearPasses:
-    """Return the strategy: one of `KMEANS_ASSIGNS`, for exact assignment with one of `KMEANS_BOUNDS`."""
+    """Return the strategy; `assign` and `bounds` are parameters of `KMeans`."""
     if assign == "near":
         return NearPasses(rows, n_clusters, threads)
     if bounds == "none" or isinstance(rows.points, kernels.SparsePoints):

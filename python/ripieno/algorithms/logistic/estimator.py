@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -336,6 +337,9 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
         if not isinstance(weights, dict):
             return weights
         if classes is None:
+            unknown = [label for label in weights if not isinstance(label, Real)]
+            if unknown:
+                raise InputError(f"class_weight: {unknown[0]!r} is no class of y, which has numbers")
             return {float(label): float(factor) for label, factor in weights.items()}
         labels = classes.tolist()
         unknown = [label for label in weights if label not in labels]

@@ -458,4 +458,7 @@ def _weighted_by_class(
         unknown = sorted(options.class_weight.keys() - set(classes.tolist()), key=str)
         if unknown:
             raise InputError(f"class_weight: {unknown[0]!r} is no class of the rows, {classes.tolist()}")
-    return own * factors[numbers], float(totals @ factors)
+    total = float(totals @ factors)
+    if not total:
+        raise InputError("class_weight: all rows have weight 0: expected a factor > 0 for at least one class")
+    return own * factors[numbers], total

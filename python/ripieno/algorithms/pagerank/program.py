@@ -98,20 +98,8 @@ def fit(
     exchange = _SingleRankExchange(local, power.ids) if comm.world_size == 1 else _RankExchange(comm, local, power.ids)
     configure_s = time.perf_counter() - begin
 
-    checkpoint = IterationCheckpoint(
-        comm,
-        NAME,
-        options.checkpoint_options,
-        shared=False,
-        facts=lambda: facts(comm, local, **options.facts()),
-    )
-    saved = checkpoint.load()
     laps: list[tuple[float, float]] = []
     errors: list[float] = []
-    if saved:
-        errors, _, _, _ = saved[0]
-        checkpoint.check_iteration_limit(len(errors), options.max_iter - 1, f"max_iter={options.max_iter}")
-    resumed_from = len(errors) or None
 
     def on_iteration(error: float, lap: tuple[float, float]) -> None:
         laps.append(lap)
@@ -133,10 +121,20 @@ def fit(
         if checkpoint.is_due(len(errors)):
             checkpoint.save(len(errors), (errors, dangling, power.ids[power.owned], power.ranks[power.owned]))
 
-    if saved:
-        power.resume_from(*columns_of_ids(power.ids, [(ids, ranks) for _, _, ids, ranks in saved]))
-    resume_at = None if not saved else (len(errors), saved[0][1])
-    with checkpoint:
+    with IterationCheckpoint(
+        comm,
+        NAME,
+        options.checkpoint_options,
+        shared=False,
+        facts=lambda: facts(comm, local, **options.facts()),
+    ) as checkpoint:
+        saved, resume_at = checkpoint.load(), None
+        if saved:
+            errors, dangling, _, _ = saved[0]
+            checkpoint.check_iteration_limit(len(errors), options.max_iter - 1, f"max_iter={options.max_iter}")
+            power.resume_from(*columns_of_ids(power.ids, [(ids, ranks) for _, _, ids, ranks in saved]))
+            resume_at = len(errors), dangling
+        resumed_from = len(errors) or None
         converged = _iterate(comm, local, power, exchange, options, on_iteration, save, resume_at)
     return PageRankPart(
         ids=power.ids[power.owned],

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from scipy.special import gammaln
 
 from ripieno import log
@@ -27,7 +27,7 @@ from ripieno.algorithms.linear import tsqr
 from ripieno.algorithms.linear.moments import MomentColumns, means, single_threaded_blas
 from ripieno.algorithms.row_sample import drawn_positions
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
-from ripieno.comm.agreement import agreement
+from ripieno.comm.agreement import outcome_on_root, shared_outcome
 from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.kernels import SparsePoints
@@ -227,9 +227,12 @@ def _shared_axes(comm: Communicator, compute: Callable[[], Axes], iteration_log:
 
     def checked() -> Axes:
         try:
-            return compute()
+            axes = compute()
+            if not np.isfinite(axes.total):
+                raise ValueError("their variance is not finite")
         except (ValueError, linalg.LinAlgError) as error:
             raise InputError(f"the rows have no principal axes: {error}: scale the rows if they are large") from error
+        return axes
 
     axes = iteration_log.clock.on_root(comm, checked)
     iteration_log.end_iteration(stage=stage)
@@ -363,26 +366,27 @@ def _by_lanczos(
         squares = _squares(columns, mean)
     with clock.communicating():
         total = comm.allreduce(squares) / (row_count - 1)
-    axes = None
-    with agreement(comm):
-        if comm.rank == 0:
-            start = np.random.default_rng(options.seed).uniform(-1, 1, columns.count)
-            operator = LinearOperator((columns.count, columns.count), product, dtype=np.float64)
-            try:
-                values, vectors = eigsh(operator, requested, v0=start)
-            except ArpackNoConvergence as error:
-                raise InputError(f"svd_solver='arpack': {error}: expected svd_solver='tsqr' for these rows") from error
-            finally:
-                request[0] = 0.0
-                comm.broadcast(out=request)
-            order = values.argsort()[::-1]
-            variances = np.maximum(values[order], 0.0) / (row_count - 1)
-            axes = _select_axes(vectors.T[order], variances, total, row_count, requested)
-        else:
-            while comm.broadcast(out=request)[0]:
-                reduced_product()
+
+    def axes() -> Axes:
+        start = np.random.default_rng(options.seed).uniform(-1, 1, columns.count)
+        operator = LinearOperator((columns.count, columns.count), product, dtype=np.float64)
+        try:
+            values, vectors = eigsh(operator, requested, v0=start)
+        except ArpackError as error:
+            reason = str(error).rstrip(".")
+            raise InputError(f"svd_solver='arpack': {reason}: expected svd_solver='tsqr' for these rows") from error
+        finally:
+            request[0] = 0.0
+            comm.broadcast(out=request)
+        order = values.argsort()[::-1]
+        variances = np.maximum(values[order], 0.0) / (row_count - 1)
+        return _select_axes(vectors.T[order], variances, total, row_count, requested)
+
+    outcome = outcome_on_root(comm, axes)
+    while comm.rank > 0 and comm.broadcast(out=request)[0]:
+        reduced_product()
     with clock.communicating():
-        found: Axes = comm.broadcast(axes)
+        found = shared_outcome(comm, outcome)
     iteration_log.end_iteration(stage="Lanczos steps")
     return found
 

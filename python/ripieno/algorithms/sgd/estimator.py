@@ -118,9 +118,11 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
         X : sparse matrix or array-like of shape (n_samples, n_features), path or list of paths
             Each worker reads its own share of libsvm files, with lines of "label index:value …". If no index is 0, the
             first column has the index 1.
-        y : array-like of shape (n_samples,)
-            Class of each row, at least two classes; None for files, which include the classes.
+        y : array-like of shape (n_samples,), str or None
+            Class of each row, at least two classes, or the name of the class column of a frame. None for files, which
+            include the classes.
         """
+        self._target_name: str | None = None
         return self._descend(X, y, None, start=None, epochs=self.max_iter, comm=comm, rows=rows)
 
     @same_call

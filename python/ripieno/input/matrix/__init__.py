@@ -11,6 +11,7 @@ from ripieno.input.matrix.dataset import (
     LocalRows,
     RowShare,
     RowsInMemory,
+    has_column_names,
     is_path_like,
     open_source,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "LocalRows",
     "RowShare",
     "RowsInMemory",
+    "has_column_names",
     "is_path_like",
     "open_source",
 ]

@@ -449,6 +449,16 @@ def open_source(
     return opened
 
 
+def has_column_names(source: PathLike | Sequence[PathLike] | TableFiles) -> bool:
+    """Return whether files are tables with names of columns, as the first one that is not empty has."""
+    paths, options = paths_and_options(source)
+    found = _found(paths, SUFFIXES)
+    if any(File(path, 0).inner_suffix not in VECTORS for path, _ in found):
+        return False
+    first = next((each for each in found if size_bytes(each[0])), None)
+    return first is not None and open_table(first[0], options, first[1], VECTORS).has_names
+
+
 def _log_read(rank: int, world_size: int, row_count: int, pieces: Sequence[FilePiece], seconds: float) -> None:
     took = duration_text(seconds)
     names = describe_paths([getattr(piece.file, "path", "") for piece in pieces]) if pieces else "no file"
