@@ -127,7 +127,7 @@ class FailuresTest {
     assertThrows(RendezvousException.class, () -> rendezvous.at("127.0.0.1", 45_871));
     assertThrows(InputException.class, () -> Communicator.meet(3, 2, token, mine -> null));
     assertThrows(InputException.class, () -> Communicator.rendezvous(0, 1, ""));
-    assertThrows(InputException.class, () -> Communicator.meet(0, 1, "secret", mine -> new String[] {mine}));
+    assertThrows(RendezvousException.class, () -> Communicator.meet(0, 1, "secret", mine -> new String[] {mine}));
     RuntimeException own = new IllegalArgumentException("no engine");
     RuntimeException error =
         assertThrows(
