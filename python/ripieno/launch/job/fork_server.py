@@ -99,9 +99,6 @@ class _Server:
             for name in set(os.environ) - set(environment):
                 del os.environ[name]
             os.environ.update(environment)
-            if "RANK" in environment:
-                # Its command in lists of processes is the server's.
-                processes.set_name(f"rank {environment['RANK']}")
             return channel
         for fd in (channel, stdin, stdout, stderr, folder):
             os.close(fd)

@@ -35,6 +35,8 @@ def main(fd: int, kind: str, target: str, *arguments: str) -> None:
     """Run `target`, a "file" or "module", and report a failure over the channel of descriptor `fd`."""
     channel = inherited(fd)
     _channels.append(channel)
+    # The command of a forked process in lists of processes is the server's.
+    processes.set_name(f"rank {os.environ['RANK']}")
     log.show_if_set()
     _bind()
     environment.report_to(channel.send, os.environ.pop(PULSE_VARIABLE, None))
