@@ -10,7 +10,7 @@ import queue
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from numpy.typing import NDArray
@@ -104,14 +104,15 @@ class Workers:
 
     def run_on_all(self, call: Call) -> None:
         """Make the call on every worker. Raise an exception of it after all workers have replied."""
-        packed = packed_call(*call)
-        with self._lock:
+        packed, replies = packed_call(*call), []
+        with self._lock, ExitStack() as stack:
             workers = [self.free.get() for _ in range(self.size)]
+            for worker in workers:
+                # Also after a failure of a worker: its next call raises, instead of waiting for a free worker.
+                stack.callback(self.free.put, worker)
             for worker in workers:
                 worker.begin(packed)
             replies = [worker.end() for worker in workers]
-            for worker in workers:
-                self.free.put(worker)
         for reply in replies:
             result_of(reply)
 
