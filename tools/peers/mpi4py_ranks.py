@@ -65,7 +65,8 @@ def _use_ripieno(tree: Path) -> Any:
         "comm_split": lambda comm, root: comm.Create_intercomm(0, comm, root),
         "setup_mpi_threads": lambda: None,
     }
-    futures._core = types.SimpleNamespace(serialized=types.SimpleNamespace(lock=None), **private)  # type: ignore[attr-defined]
+    core = types.SimpleNamespace(serialized=types.SimpleNamespace(lock=None), **private)
+    futures._core = core  # type: ignore[attr-defined]
     return mpi.COMM_WORLD
 
 

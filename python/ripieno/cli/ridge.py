@@ -9,7 +9,7 @@ from ripieno.cli.fits import FitRun, fit_command, opened, target_of, target_opti
 @fit_command("ridge", RidgeParameters, title="Linear regression", arrays=("coef", "intercept"), step="stage")
 @target_option()
 def ridge_command(run: FitRun, target: str) -> None:
-    """Fit the weights with which the columns of INPUTS predict a target, and write them, with a report.
+    """Fit weights of the columns of INPUTS that predict a target, and write them, with a report.
 
     INPUTS are files, globs, folders or URLs: .npy, .npz, .csv and .parquet. Every worker reads its own share. The
     output folder holds coef.npy, intercept.npy, model.json and report.html. It appears as a whole or not at all.

@@ -69,7 +69,7 @@ class CallBase:
         self._memory: dict[str, list[RankCheckpoint]] = {}
         # Amounts that the running program has added to accumulators.
         self._added = AddedAmounts()
-        # The checkpoint names of the fits of the current program, in the order in which they began.
+        # The checkpoint names of the fits of the current program, in order of their start.
         self._fits: list[str] = []
         self.restarts_on_failure = False
         self._queue: CallQueue = CallQueue() if parent is None else parent._queue
@@ -110,7 +110,7 @@ class CallBase:
 
     @property
     def _world(self) -> CallBase:
-        """The communicator of all ranks from which this one was created, or this one."""
+        """The communicator of all ranks, if this one was created from it; else this one."""
         return self if self._parent is None else self._parent._world
 
     @property
@@ -125,8 +125,8 @@ class CallBase:
     def timeout(self, seconds: float) -> Iterator[None]:
         """Limit how long each call within the ``with`` statement waits for another rank.
 
-        A wait that lasts longer ends the job with `CallTimeout`, which reports which rank waits for which, and where
-        the missing rank is in its program. Under other launchers and in engines, it ends all ranks with `RankFailed`.
+        A wait that lasts longer ends the job with `CallTimeout`, which names the waiting and the missing rank, and has
+        the stack of the missing one. Under other launchers and in engines, it ends all ranks with `RankFailed`.
         A thread apart from the calls checks the limit, at intervals of a tenth of it. For the limit of all calls, pass
         ``call_timeout_s=`` to `ripieno.launch` or `ripieno.init`.
 

@@ -1,4 +1,4 @@
-"""`MPI.pickle`: a program may replace the functions that pickle its objects, as with those of dill."""
+"""`MPI.pickle`: a program may pickle its objects by other functions, such as `dill.dumps`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Pickle:
     Parameters
     ----------
     dumps, loads : callable, optional
-        Functions like those of `pickle`.
+        Functions like `pickle.dumps` and `pickle.loads`.
     protocol : int, optional
         Passed to `dumps`; by default protocol 5 for `pickle.dumps`, and none for another function.
     threshold : int, optional
@@ -38,7 +38,7 @@ class Pickle:
 
     @property
     def THRESHOLD(self) -> int:
-        """The size in bytes from which `dumps_oob` returns the memory of an array."""
+        """Size in bytes; `dumps_oob` returns the memory of arrays of this size or more."""
         return self._threshold
 
     @THRESHOLD.setter
@@ -87,7 +87,7 @@ class _Custom:
 
 
 def leaving(value: Any) -> Any:
-    """Return an object in the form in which it is sent. It arrives as the object itself."""
+    """Return what is sent instead of an object. It arrives as the object itself."""
     return value if pickle.is_default else _Custom(value)
 
 

@@ -139,7 +139,7 @@ class _ForkServer:
         piped: bool,
         reads: bool,
     ) -> ForkedProcess:
-        """Start a process that holds a copy of the descriptor `channel`; the parameters are those of `fork`."""
+        """Start a process that holds a copy of the descriptor `channel`. `fork` describes the parameters."""
         # Descriptors that this process keeps unless the fork fails, and those that only the worker or the server keeps.
         with ExitStack() as kept:
             with ExitStack() as passed:
@@ -260,7 +260,7 @@ def _end_all() -> None:
         server.end()
 
 
-# Exit functions run in the opposite order: this one after those of all jobs.
+# Exit functions run in reverse order, so this one runs after the exit functions of all jobs.
 weakref.finalize(_ForkServer, _end_all)
 
 
