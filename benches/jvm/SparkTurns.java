@@ -1,28 +1,28 @@
-import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
-import java.util.Random;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.ToDoubleFunction;
 import org.apache.spark.api.java.JavaRDD;
 import org.apache.spark.api.java.JavaSparkContext;
 import org.apache.spark.ml.clustering.KMeans;
-import org.apache.spark.ml.linalg.SQLDataTypes;
-import org.apache.spark.ml.linalg.Vectors;
+import org.apache.spark.ml.feature.VectorAssembler;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
-import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.types.StructType;
 import org.ripieno.Op;
 import org.ripieno.spark.Ripieno;
 import org.ripieno.spark.RipienoKMeans;
 
 /**
- * Alternates between Spark's own methods and ranks in its executors, and prints the seconds of both per line:
+ * Alternates between ranks in executors and Spark's own methods, and prints the seconds of both per line:
  *
  * <p>SparkTurns sum LENGTH TURNS: the sum of one vector of doubles per slot, by treeAggregate, and by allreduce.
  *
- * <p>SparkTurns kmeans COUNT K FEW MANY MOST TURNS: fits of points of two columns from random rows, with few and with
- * many iterations: FEW and MOST for ours, FEW and MANY for MLlib's.
+ * <p>SparkTurns kmeans POINTS K ITERATIONS TURNS: whole fits of a file with two columns, from random rows. Per program
+ * the seconds from the file to the fit, the mean seconds of a slot in tasks, and the inertia.
  */
 public final class SparkTurns {
   private static final int SLOTS = 2;
@@ -34,8 +34,8 @@ public final class SparkTurns {
       if (words[0].equals("sum")) {
         sums(new JavaSparkContext(spark.sparkContext()), Integer.parseInt(words[1]), Integer.parseInt(words[2]));
       } else {
-        int[] numbers = Arrays.stream(words).skip(1).mapToInt(Integer::parseInt).toArray();
-        clusters(spark, numbers);
+        int[] numbers = Arrays.stream(words).skip(2).mapToInt(Integer::parseInt).toArray();
+        clusters(spark, words[1], numbers[0], numbers[1], numbers[2]);
       }
     } finally {
       spark.stop();
@@ -92,47 +92,59 @@ public final class SparkTurns {
     return sum;
   }
 
-  private static void clusters(SparkSession spark, int[] numbers) {
-    int count = numbers[0];
-    int k = numbers[1];
-    int few = numbers[2];
-    int many = numbers[3];
-    int most = numbers[4];
-    Random random = new Random(0);
-    List<Row> rows = new ArrayList<>();
-    for (int row = 0; row < count; row++) {
-      rows.add(RowFactory.create(Vectors.dense(random.nextDouble(), random.nextDouble())));
-    }
-    StructType schema = new StructType().add("features", SQLDataTypes.VectorType(), false);
-    Dataset<Row> table = spark.createDataFrame(rows, schema).repartition(SLOTS).cache();
-    table.count();
-    for (int turn = -1; turn < numbers[5]; turn++) {
-      double ours = perIteration(ours(table, k, few), ours(table, k, most));
-      double mllib = perIteration(mllib(table, k, few), mllib(table, k, many));
+  private static void clusters(SparkSession spark, String points, int k, int iterations, int turns) {
+    TaskTimes times = new TaskTimes();
+    spark.sparkContext().addSparkListener(times);
+    for (int turn = -1; turn < turns; turn++) {
+      String ours = whole(spark, points, times, rows -> ours(rows, k, iterations));
+      String mllib = whole(spark, points, times, rows -> mllib(rows, k, iterations));
       if (turn >= 0) {
         System.out.println("turn " + ours + " " + mllib);
       }
     }
   }
 
-  /** A fit: its duration, and its number of iterations, which is lower after convergence. */
-  private record Fit(double seconds, int iterations) {}
-
-  private static double perIteration(Fit few, Fit many) {
-    return (many.seconds - few.seconds) / (many.iterations - few.iterations);
+  /** Return the seconds from the file to the fit, the mean seconds of a slot in tasks, and the inertia. */
+  private static String whole(SparkSession spark, String points, TaskTimes times, ToDoubleFunction<Dataset<Row>> fit) {
+    times.take(spark);
+    long begin = System.nanoTime();
+    Dataset<Row> columns = spark.read().schema("x double, y double").csv(points);
+    VectorAssembler assembler = new VectorAssembler().setInputCols(new String[] {"x", "y"}).setOutputCol("features");
+    Dataset<Row> rows = assembler.transform(columns).select("features").repartition(SLOTS).cache();
+    double inertia = fit.applyAsDouble(rows);
+    double total = (System.nanoTime() - begin) / 1e9;
+    double inTasks = times.take(spark) / SLOTS;
+    rows.unpersist(true);
+    return total + " " + inTasks + " " + inertia;
   }
 
-  private static Fit ours(Dataset<Row> table, int k, int iterations) {
-    long begin = System.nanoTime();
+  private static double ours(Dataset<Row> rows, int k, int iterations) {
     RipienoKMeans estimator = new RipienoKMeans().setK(k).setMaxIter(iterations).setTol(0).setInitMode("random");
-    int made = estimator.fit(table).getIterationCount();
-    return new Fit((System.nanoTime() - begin) / 1e9, made);
+    return estimator.fit(rows).getTrainingCost();
   }
 
-  private static Fit mllib(Dataset<Row> table, int k, int iterations) {
-    long begin = System.nanoTime();
+  private static double mllib(Dataset<Row> rows, int k, int iterations) {
     KMeans estimator = new KMeans().setK(k).setMaxIter(iterations).setTol(0).setInitMode("random");
-    int made = estimator.fit(table).summary().numIter();
-    return new Fit((System.nanoTime() - begin) / 1e9, made);
+    return estimator.fit(rows).summary().trainingCost();
+  }
+
+  /** The time of the tasks that have ended. */
+  private static final class TaskTimes extends SparkListener {
+    private final AtomicLong milliseconds = new AtomicLong();
+
+    @Override
+    public void onTaskEnd(SparkListenerTaskEnd end) {
+      milliseconds.addAndGet(end.taskMetrics().executorRunTime());
+    }
+
+    /** Return the seconds of all tasks since the last call. */
+    double take(SparkSession spark) {
+      try {
+        spark.sparkContext().listenerBus().waitUntilEmpty();
+      } catch (TimeoutException exception) {
+        throw new IllegalStateException("Spark reports its tasks too late", exception);
+      }
+      return milliseconds.getAndSet(0) / 1e3;
+    }
   }
 }

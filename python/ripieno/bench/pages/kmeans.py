@@ -13,15 +13,17 @@ from ripieno.report import charts
 from ripieno.units import duration_text
 
 
-def programs_chart(what: str, seconds: Mapping[str, Mapping[int, Samples]]) -> str:
-    """Return the time of an iteration by centroids: medians, and bars from minimum to maximum.
+def programs_chart(data: str, seconds: Mapping[str, Mapping[int, Samples]], *, what: str = "an iteration takes") -> str:
+    """Return a time by centroids: medians, and bars from minimum to maximum.
 
     Parameters
     ----------
-    what
+    data
         Description of the data.
     seconds
         Seconds of each program, by the number of centroids.
+    what
+        Description of the time.
     """
     with matplotlib.rc_context(charts.STYLE | {"axes.grid.axis": "both"}):
         drawing = Drawing((charts.WIDTH_INCHES, 3.6), layout="constrained")
@@ -43,10 +45,10 @@ def programs_chart(what: str, seconds: Mapping[str, Mapping[int, Samples]]) -> s
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration_text(value)))
         axes.minorticks_off()
         axes.set_xlabel("centroids")
-        axes.set_title(f"{what}: an iteration takes")
+        axes.set_title(f"{data}: {what}")
         axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
         text = (
             f"{program}: {', '.join(f'{duration_text(each.median_s)} of {k:,}' for k, each in samples.items())}"
             for program, samples in seconds.items()
         )
-        return charts.standalone(charts.svg_of(drawing, "programs", f"{what}, an iteration: {'; '.join(text)}"))
+        return charts.standalone(charts.svg_of(drawing, "programs", f"{data}, {what}: {'; '.join(text)}"))
