@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import statistics
 import sys
 import tempfile
@@ -17,26 +16,24 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ripieno.bench import figures, packets, strategies, threads
+from ripieno.bench import figures, packets, spidal_figures, strategies
+from ripieno.bench.measured_figures import REPETITIONS, machine_input, verdict
 from ripieno.bench.shuffle_rank import ShuffleCase
 from ripieno.bench.sparse_rank import SparseCase
 from ripieno.bench.strategies import StrategiesQuery
-from ripieno.bench.threads import ThreadsFit, ThreadsQuery
 from ripieno.errors import LabError
 from ripieno.files import disk
 from ripieno.lab import Lab, why_not
-from ripieno.simulation.reproduction import Claim, FigureRow, Input, Kind, Reproduction
+from ripieno.simulation.reproduction import Claim, FigureRow, Kind, Reproduction
 from ripieno.units import bytes_text
 from ripieno.wire import packing
 
 TIMEOUT_S = 300.0
-REPETITIONS = 3
 MIB = 1 << 20
 
 
@@ -88,7 +85,7 @@ def twister_figure_7() -> Reproduction:
         "Twister, figure 7: serialization and deserialization of a value before and after its broadcast",
         Kind.MEASURED,
         "s per GB",
-        (_machine(f"{bytes_text(count)} of each kind, median of {REPETITIONS}"),),
+        (machine_input(f"{bytes_text(count)} of each kind, median of {REPETITIONS}"),),
         rows,
         (
             Claim(
@@ -124,7 +121,7 @@ def twister_figure_8() -> Reproduction:
         Kind.MEASURED,
         "x",
         (
-            _machine(
+            machine_input(
                 f"{hosts} emulated hosts, {tasks} map tasks on each, sums of 1,000 centroids of 512 values, median of "
                 f"{REPETITIONS}"
             ),
@@ -133,12 +130,12 @@ def twister_figure_8() -> Reproduction:
         (
             Claim(
                 "8 tasks per node: 1 TB becomes 125 GB, 12.5 %.",
-                f"{_verdict(rows[0].value < 0.13)} for doubles, {rows[0].value:.1%}. Partial sums of float32 travel as "
+                f"{verdict(rows[0].value < 0.13)} for doubles, {rows[0].value:.1%}. Partial sums of float32 travel as "
                 f"float64, to be rounded once, so they are {rows[6].value:.0%}.",
             ),
             Claim(
                 "The shuffle takes 10 % of the time, 40 s instead of 8 minutes.",
-                f"{_verdict(rows[5].value <= 0.1)}: {rows[5].value:.1%} at 25 Mbit/s, {rows[2].value:.1%} at 100 "
+                f"{verdict(rows[5].value <= 0.1)}: {rows[5].value:.1%} at 25 Mbit/s, {rows[2].value:.1%} at 100 "
                 "Mbit/s.",
             ),
         ),
@@ -188,7 +185,7 @@ def twister_figure_6_lab() -> Reproduction:
         "Twister, figure 6: a chain in the order of racks against a random order",
         Kind.MEASURED,
         "x",
-        (_machine(f"{query}, as many hosts in each rack, median of {query.repetitions}"),),
+        (machine_input(f"{query}, as many hosts in each rack, median of {query.repetitions}"),),
         rows,
         (
             Claim(
@@ -213,7 +210,7 @@ def kylix_figure_2() -> Reproduction:
         "Kylix, figure 2: throughput against the size of packets, as a share of the best",
         Kind.MEASURED,
         "of the best",
-        (_machine(f"2 processes, TCP of one host, best {bytes_text(best)}/s"),),
+        (machine_input(f"2 processes, TCP of one host, best {bytes_text(best)}/s"),),
         rows,
         (
             Claim(
@@ -254,12 +251,12 @@ def kylix_figure_6_lab() -> Reproduction:
         "Kylix, figure 6: a reduction by direct, designed and binary networks",
         Kind.MEASURED,
         "ms or x",
-        (_machine(f"{hosts} emulated hosts × 100mbit, densities and exponent of kylix-figure-6, median of 9"),),
+        (machine_input(f"{hosts} emulated hosts × 100mbit, densities and exponent of kylix-figure-6, median of 9"),),
         rows,
         (
             Claim(
                 "The designed network is 3 to 5 times as fast as the others.",
-                f"{_verdict(min(factors) >= 3)}: {min(factors):.2f} to {max(factors):.2f} times.",
+                f"{verdict(min(factors) >= 3)}: {min(factors):.2f} to {max(factors):.2f} times.",
             ),
         ),
         (
@@ -302,13 +299,17 @@ def spark_figure_2() -> Reproduction:
         "Spark, figure 2: logistic regression on text, first and later iterations",
         Kind.MEASURED,
         "s",
-        (_machine(f"one worker with one thread, {bytes_text(size_bytes)} of CSV, {rows_count:,} × {columns} values"),),
+        (
+            machine_input(
+                f"one worker with one thread, {bytes_text(size_bytes)} of CSV, {rows_count:,} × {columns} values"
+            ),
+        ),
         rows,
         (
             Claim(
                 "On 29 GB the first iteration takes 174 s and later ones 6 s, 29 times less, because rows stay in "
                 "memory.",
-                f"{_verdict(rows[0].value > 10 * later)}: {rows[0].value / later:.0f} times less.",
+                f"{verdict(rows[0].value > 10 * later)}: {rows[0].value / later:.0f} times less.",
             ),
             Claim(
                 "Hadoop, which reads the data in each iteration, takes 127 s for each; the job is up to 10 times as "
@@ -336,12 +337,12 @@ def spark_figure_6_lab() -> Reproduction:
         "Spark, figure 6: the search for a size of blocks of CSB, as multiples of bytes / rate",
         Kind.MEASURED,
         "x",
-        (_machine(f"{bytes_text(size_bytes)} to 8 emulated hosts × {rate}, median of 3"),),
+        (machine_input(f"{bytes_text(size_bytes)} to 8 emulated hosts × {rate}, median of 3"),),
         [FigureRow(f"blocks of {bytes_text(kib << 10)}", None, multiples[kib]) for kib in blocks_kib],
         (
             Claim(
                 "The size of blocks decides the time, and one of the sizes is the best: 4 MB for 1 GB on that cluster.",
-                f"{_verdict(max(multiples.values()) > 1.1 * multiples[best])}: the best here is "
+                f"{verdict(max(multiples.values()) > 1.1 * multiples[best])}: the best here is "
                 f"{bytes_text(best << 10)}; blocks of {bytes_text(largest << 10)} take "
                 f"{multiples[largest] / multiples[best]:.2f} times as long.",
             ),
@@ -377,120 +378,23 @@ def spark_figures_7_9_lab() -> Reproduction:
         "Spark, figures 7 and 9: CSB and BTB by the number of receivers, as multiples of bytes / rate",
         Kind.MEASURED,
         "x",
-        (_machine(f"{bytes_text(size_bytes)} to emulated hosts × {rate}, default blocks, median of 3"),),
+        (machine_input(f"{bytes_text(size_bytes)} to emulated hosts × {rate}, default blocks, median of 3"),),
         rows,
         (
             Claim(
                 "CSB rises less than linearly with the nodes.",
-                f"{_verdict(grown['csb-llcf'] < 4)}: {grown['csb-llcf']:.2f} times from 5 to 20 nodes.",
+                f"{verdict(grown['csb-llcf'] < 4)}: {grown['csb-llcf']:.2f} times from 5 to 20 nodes.",
             ),
             Claim(
                 "BTB takes longer than CSB.",
-                f"{_verdict(seconds['bittorrent', 20] > seconds['csb-llcf', 20])} for 20 nodes.",
+                f"{verdict(seconds['bittorrent', 20] > seconds['csb-llcf', 20])} for 20 nodes.",
             ),
             Claim(
                 "BTB rises less than CSB for larger variables.",
-                f"{_verdict(grown['bittorrent'] < grown['csb-llcf'])}: {grown['bittorrent']:.2f} times.",
+                f"{verdict(grown['bittorrent'] < grown['csb-llcf'])}: {grown['bittorrent']:.2f} times.",
             ),
         ),
     )
-
-
-@cache
-def _thread_fits() -> tuple[ThreadsQuery, list[ThreadsFit]]:
-    query = ThreadsQuery(points=50_000, centroids=(100, 1000), patterns="UT", repetitions=REPETITIONS, iterations=5)
-    return query, threads.measure(query).fits
-
-
-def spidal_figures_3_8() -> Reproduction:
-    """K-means by threads and processes, in two models of threads and two patterns of affinity."""
-    query, fits = _thread_fits()
-    rows = [
-        FigureRow(f"{each.shape}, {each.pattern}, {each.model}, {each.size:,} centroids", None,
-                  1e3 * each.iteration.median_s)
-        for each in fits
-    ]  # fmt: skip
-    excess = _excess(fits)
-    return Reproduction(
-        "spidal-figures-3-8",
-        "SPIDAL, figures 3 to 8: an iteration of K-means by threads × processes, affinity and model of threads",
-        Kind.MEASURED,
-        "ms",
-        (_machine(f"{query.points:,} points in 2-d, {query.cores} threads in all, median of {query.repetitions}"),),
-        rows,
-        (
-            Claim(
-                "In Java fork-join is the slowest in every pattern with threads; BSP threads are as fast as processes.",
-                f"{_verdict(min(excess) > 1.1)}: fork-join takes {min(excess):.2f} to {max(excess):.2f} times as long. "
-                "Its threads persist, as those of the paper's OpenMP in C do, where both models are equal.",
-            ),
-        ),
-        ("`ripieno bench threads` measures all six patterns and more threads than cores.",),
-    )
-
-
-def spidal_table_2() -> Reproduction:
-    """Context switches and migrations of fork-join and BSP threads."""
-    query, fits = _thread_fits()
-    rows = []
-    misses: dict[str, int] = {}
-    for model in ("fork-join", "bsp"):
-        usages = [each.usage for each in fits if each.model == model and each.threads > 1 and each.pattern == "T"]
-        switches = sum((each.voluntary_switches or 0) + (each.involuntary_switches or 0) for each in usages)
-        rows.append(FigureRow(f"{model}, context switches", None, switches))
-        rows.append(FigureRow(f"{model}, migrations", None, sum(each.migrations or 0 for each in usages)))
-        counted = [each.tlb_misses for each in usages if each.tlb_misses is not None]
-        if len(counted) == len(usages):
-            misses[model] = sum(counted)
-    counters_found = "Not measured: the processor, or its hypervisor, provides no counter of dTLB misses."
-    if len(misses) == 2:
-        rows += [FigureRow(f"{model}, dTLB load misses", None, count) for model, count in misses.items()]
-        verdict = _verdict(misses["fork-join"] > 1.5 * misses["bsp"])
-        counters_found = f"{verdict}: {misses['fork-join']:,} against {misses['bsp']:,}."
-    return Reproduction(
-        "spidal-table-2",
-        "SPIDAL, table II: counts of the kernel for fork-join and BSP threads, affinity T",
-        Kind.MEASURED,
-        "times",
-        (
-            _machine(
-                f"K-means instead of DA-MDS: {query.points:,} points, {query.repetitions} fits of each number of "
-                f"centroids, {query.cores} threads"
-            ),
-        ),
-        rows,
-        (
-            Claim(
-                "Fork-join has 15 times the context switches of BSP, 477,913 against 31,433, and twice the migrations.",
-                f"{_verdict(rows[0].value > 2 * rows[2].value)}: {rows[0].value:,.0f} against {rows[2].value:,.0f} "
-                f"switches, {rows[1].value:,.0f} against {rows[3].value:,.0f} migrations. The threads of both "
-                "models persist.",
-            ),
-            Claim("Fork-join has 2.7 times the misses of the TLB.", counters_found),
-        ),
-    )
-
-
-def _excess(fits: list[ThreadsFit]) -> list[float]:
-    """Return the time of fork-join over BSP, for each cell with several threads."""
-    seconds = {(each.shape, each.pattern, each.size, each.model): each.iteration.median_s for each in fits}
-    return [
-        seconds[shape, pattern, centroids, "fork-join"] / seconds[shape, pattern, centroids, "bsp"]
-        for shape, pattern, centroids, model in seconds
-        if model == "bsp" and not shape.startswith("1x")
-    ]
-
-
-def _verdict(holds: bool) -> str:
-    return "Holds" if holds else "Does not hold"
-
-
-def _machine(scale: str) -> Input:
-    """Return the scale of a measurement, and this machine."""
-    machine = figures.machine()
-    is_preferred = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
-    load = f"load {machine['load']}{', at real-time priority' if is_preferred else ''}"
-    return Input(scale, f"{machine['processor']}, {machine['cores']} cores, {load}")
 
 
 MEASURED: dict[str, MeasuredFigure] = {
@@ -499,8 +403,10 @@ MEASURED: dict[str, MeasuredFigure] = {
     "spark-figure-2": MeasuredFigure(spark_figure_2, needs_hosts=False),
     "spark-figure-6-lab": MeasuredFigure(spark_figure_6_lab, needs_hosts=True),
     "spark-figures-7-9-lab": MeasuredFigure(spark_figures_7_9_lab, needs_hosts=True),
-    "spidal-figures-3-8": MeasuredFigure(spidal_figures_3_8, needs_hosts=False),
-    "spidal-table-2": MeasuredFigure(spidal_table_2, needs_hosts=False),
+    "spidal-figures-3-8": MeasuredFigure(spidal_figures.figures_3_8, needs_hosts=False),
+    "spidal-figures-9-14": MeasuredFigure(spidal_figures.figures_9_14, needs_hosts=False),
+    "spidal-table-2": MeasuredFigure(spidal_figures.table_2, needs_hosts=False),
+    "spidal-table-3": MeasuredFigure(spidal_figures.table_3, needs_hosts=False),
     "twister-figure-6-lab": MeasuredFigure(twister_figure_6_lab, needs_hosts=True),
     "twister-figure-7": MeasuredFigure(twister_figure_7, needs_hosts=False),
     "twister-figure-8": MeasuredFigure(twister_figure_8, needs_hosts=True),

@@ -299,6 +299,11 @@ def measure(request: ThreadsQuery) -> ThreadsResults:
     return ThreadsResults(request, costs, fits, remarks, (load, os.getloadavg()[0]))
 
 
+def measure_fits(request: ThreadsQuery) -> list[ThreadsFit]:
+    """Measure only the algorithm in the grid."""
+    return _fits(request, [])
+
+
 def samples_text(samples: Samples) -> str:
     """Return a median with minimum and maximum as text."""
     return f"{duration_text(samples.median_s)} ({duration_text(samples.best_s)} – {duration_text(samples.worst_s)})"
