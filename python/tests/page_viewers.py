@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from watching import under_load
+
 # Processes without the token that hold as many connections as they get.
 FLOOD = """
 import socket, sys
@@ -58,7 +60,9 @@ class Viewers:
 
     def counts(self) -> list[tuple[int, int]]:
         """Wait for the end of the job; return the number of updates and of refused connections of each viewer."""
-        return [(updates, refused) for updates, refused in json.loads(self._process.communicate(timeout=120)[0])]
+        return [
+            (updates, refused) for updates, refused in json.loads(self._process.communicate(timeout=under_load(120))[0])
+        ]
 
 
 @contextmanager
@@ -66,7 +70,9 @@ def watching_page(link: str, viewer_count: int, flood_count: int) -> Iterator[Vi
     """Start viewers of a page, and processes without its token, which are killed at the end."""
     port = link.split(":")[2].split("/")[0]
     commands = [("-c", VIEWERS, link, str(viewer_count)), *[("-c", FLOOD, port)] * flood_count]
-    processes = [subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) for command in commands]
+    processes = [
+        subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) for command in commands
+    ]
     try:
         yield Viewers(processes[0])
     finally:

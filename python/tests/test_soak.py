@@ -29,7 +29,7 @@ import ripieno as rp
 from engines.launched import OPEN_MPI
 from page_viewers import watching_page
 from stand_in_engine import StandIn
-from watching import comes_true, open_descriptors
+from watching import comes_true, open_descriptors, under_load
 
 LAUNCHES = int(os.environ.get("RIPIENO_LAUNCHES", "6"))
 SOAK_S = float(os.environ.get("RIPIENO_SOAK_S", "0"))
@@ -233,7 +233,7 @@ def scripted(draw: random.Random, folder: Path) -> None:
     script = folder / "script.py"
     script.write_text("import ripieno as rp\nassert rp.init().allreduce(1) == 2\n")
     command = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
-    subprocess.run([*command, "-n", "2", str(script)], check=True, capture_output=True, timeout=120)
+    subprocess.run([*command, "-n", "2", str(script)], check=True, capture_output=True, timeout=under_load(120))
 
 
 def watched(draw: random.Random, folder: Path) -> None:
@@ -293,7 +293,7 @@ def dask_restarted(draw: random.Random, folder: Path) -> None:
     """Run jobs in a Dask cluster that starts again."""
     script = folder / "script.py"
     script.write_text(DASK_SCRIPT)
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=under_load(240))
     assert done.returncode == 0, done.stderr
 
 
@@ -301,7 +301,9 @@ def dask_restarted(draw: random.Random, folder: Path) -> None:
 def small_disk(place: Path) -> Iterator[None]:
     """Mount a file system of `DISK_BYTES`."""
     place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", place], check=True, capture_output=True)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", place], check=True, capture_output=True
+    )
     try:
         yield
     finally:
@@ -324,7 +326,7 @@ def spill(comm: rp.Communicator, folder: Path) -> int:
 
 
 def nearly_full(draw: random.Random, folder: Path) -> None:
-    """Write checkpoints, spilled data, models and tables to a disk that is nearly full, and then to the emptied disk."""
+    """Write checkpoints, spilled data and a model to a disk that is nearly full, and then to the emptied disk."""
     disk = folder / "disk"
     rows = np.random.default_rng(draw.randrange(100)).normal(size=(500, 40))
     model = rp.PCA(20).fit(rows)
@@ -403,4 +405,5 @@ def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys, monkeypatch):
     found = assert_bounded_growth(before, counts.total())
     if SOAK_S:
         with capsys.disabled():
-            print(f"\n{counts.total()} jobs in {SOAK_S:g} s: {dict(counts)}; nearly full disks: {dict(FULL_DISKS)}\n{found}")
+            print(f"\n{counts.total()} jobs in {SOAK_S:g} s: {dict(counts)}")
+            print(f"disks that are nearly full: {dict(FULL_DISKS)}\n{found}")
