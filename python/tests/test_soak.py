@@ -389,9 +389,10 @@ def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys, monkeypatch):
         shutil.rmtree(folder)
 
     # Each kind has modules to import, and pools to fill.
+    end = time.monotonic() + SOAK_S
     for kind in kinds:
         run_job(kind)
-    before, end = ResourceCounts.now(), time.monotonic() + SOAK_S
+    before = ResourceCounts.now()
     counts.clear()
     FULL_DISKS.clear()
     while time.monotonic() < end or counts.total() < 2:
