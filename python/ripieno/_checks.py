@@ -9,6 +9,8 @@ from ripieno.errors import InputError
 
 #: The largest count that the native module takes.
 COUNT_MAX = 2**63 - 1
+#: The most threads of a rank.
+THREADS_MAX = 4096
 
 
 def check_count(name: str, value: object, expected: str = "expected a whole number >= 1") -> None:
@@ -27,6 +29,11 @@ def whole_number(name: str, value: Any, least: int, most: int, expected: str | N
     if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) <= most:
         raise InputError(f"{name}={value!r}: {expected or f'expected a whole number, {least} … {most}'}")
     return int(value)
+
+
+def check_threads(value: object, name: str = "threads") -> None:
+    """Raise InputError unless a value is a number of threads, 1 … `THREADS_MAX`."""
+    whole_number(name, value, 1, THREADS_MAX)
 
 
 def number(name: str, value: Any, expected: str) -> float:

@@ -6,13 +6,17 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import ripieno as rp
+import scipy.sparse
 from ripieno import plan
 from ripieno._native import BlockFile
 from ripieno.cli import main
 from ripieno.files import npy
+from ripieno.keyed.emitter import Emitter
 from ripieno.lab import ClusterSpec
 from ripieno.launch.kubernetes import names
 from ripieno.launch.script import environment
@@ -30,8 +34,8 @@ def documented() -> dict[str, str]:
     return dict(re.findall(r"^\| (?!value|--)(.*?) \| (.*?) \|$", section, re.M))
 
 
-def on_rank(program: Callable[[rp.Communicator], object]) -> None:
-    with rp.launch(workers=1) as job:
+def on_rank(program: Callable[[rp.Communicator], object], **options: Any) -> None:
+    with rp.launch(workers=1, **options) as job:
         job.run(program)
 
 
@@ -47,6 +51,11 @@ def read_header(length: int) -> None:
 
 #: A call that exceeds each bound, or the words of a command with ``FILE`` for a table of 100,001 columns.
 BEYOND: dict[str, Callable[[], object] | list[str]] = {
+    "threads of a rank": lambda: rp.launch(workers=1, threads=10**9),
+    "starts of a fit (`n_init`)": lambda: rp.KMeans(2, n_init=10**9).fit(np.ones((3, 2))),
+    "factors of ALS (`rank`)": lambda: rp.ALS(rank=10**9).fit(scipy.sparse.eye(3)),
+    "bit strings of `EffectiveDiameter` (`n_strings`)": lambda: rp.EffectiveDiameter(n_strings=10**9).fit([[0, 1]]),
+    "event of `comm.emit`": lambda: on_rank(lambda comm: comm.emit({"text": "x" * (17 << 20)}), on_event=print),
     "ranks of a job": lambda: launched_by_variables(1_000_001),
     "pods of a manifest": lambda: names.check_number("--workers", 100_001, names.PODS_MAX),
     "hosts of an emulated cluster": lambda: ClusterSpec(3, 200),
@@ -75,6 +84,22 @@ BEYOND: dict[str, Callable[[], object] | list[str]] = {
 
 def test_every_bound_of_the_page_is_tested():
     assert documented().keys() == BEYOND.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    "exceed",
+    [
+        lambda: rp.KMeans(2, threads=10**9).fit(np.ones((3, 2))),
+        lambda: rp.MapReduce(len, threads=10**9),
+        lambda: Emitter(1, threads=10**9),
+        lambda: on_rank(lambda comm: comm.team(10**9)),
+        lambda: environment.from_environment({"RIPIENO_THREADS": "1000000000"}, threads=None),
+        lambda: environment.from_environment({}, threads=10**9),
+    ],
+)
+def test_every_number_of_threads_is_bounded(exceed):
+    with pytest.raises(rp.InputError, match=r"(?i)threads=1000000000: expected a whole number, 1 … 4096"):
+        exceed()
 
 
 @pytest.mark.parametrize("value", BEYOND)

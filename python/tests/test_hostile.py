@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import ripieno as rp
+from matplotlib import font_manager
 from ripieno.launch.job.local import LocalJob
 from varied import exhaustively
 from watching import comes_true, open_descriptors
@@ -231,6 +232,14 @@ def left_behind() -> tuple[list[str], list[str], int]:
         name for name in os.listdir("/dev/shm") if not name.startswith(("sem.", "vader_segment.", "sm_segment."))
     )
     return open_descriptors(), shared, threading.active_count()
+
+
+def test_fonts_that_matplotlib_keeps_open_are_no_leak():
+    before = left_behind()
+    font = font_manager.get_font(font_manager.findfont("DejaVu Sans"))
+    assert any(name.endswith(".ttf") for name in map(os.path.realpath, Path("/proc/self/fd").iterdir()))
+    assert left_behind() == before
+    font.clear()
 
 
 @pytest.mark.parametrize("seed", seeds() if ASKED else [*seeds()[:2], *exhaustively(*seeds()[2:])])

@@ -7,20 +7,29 @@ duration of mixed jobs. ``make soak`` and ``make soak-hour`` run many, and print
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import ripieno as rp
-from watching import comes_true, open_descriptors
+from engines.launched import OPEN_MPI
+from page_viewers import watching_page
+from stand_in_engine import StandIn
+from watching import comes_true, open_descriptors, under_load
 
 LAUNCHES = int(os.environ.get("RIPIENO_LAUNCHES", "6"))
 SOAK_S = float(os.environ.get("RIPIENO_SOAK_S", "0"))
@@ -33,6 +42,16 @@ EXTRA_MAPS_PER_LAUNCH, EXTRA_BYTES_PER_LAUNCH = 0.1, 2048
 EXTRA_MAPS, EXTRA_BYTES = 16, 8 << 20
 #: Joined threads leave the system's list a moment later.
 SETTLE_TIMEOUT_S = 20.0
+#: Size of the disk that a job fills.
+DISK_BYTES = 2 << 20
+
+
+@pytest.fixture(autouse=True)
+def temporary_folder(tmp_path, monkeypatch):
+    """Give the tested processes a temporary folder of their own, whose files are counted."""
+    (folder := tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
 
 
 @dataclass(frozen=True)
@@ -43,6 +62,7 @@ class ResourceCounts:
     threads: int
     children: int
     shared_files: tuple[str, ...]
+    temporary_files: tuple[str, ...]
     maps: int
     resident_bytes: int
 
@@ -57,6 +77,7 @@ class ResourceCounts:
             children=sum(descendants(task) for task in tasks),
             # Semaphores belong to other running tests.
             shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if not name.startswith("sem."))),
+            temporary_files=tuple(sorted(map(str, Path(tempfile.gettempdir()).rglob("*")))),
             maps=len(Path("/proc/self/maps").read_text().splitlines()),
             resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
         )
@@ -64,13 +85,19 @@ class ResourceCounts:
     @property
     def fixed(self) -> tuple[object, ...]:
         """Return the counts that must be equal after each job."""
-        return self.descriptors, self.threads, self.children, self.shared_files
+        return self.descriptors, self.threads, self.children, self.shared_files, self.temporary_files
 
-    def __str__(self) -> str:
-        return (
-            f"{len(self.descriptors)} descriptors, {self.threads} threads, {self.children} processes, "
-            f"{self.maps} maps, {self.resident_bytes / 2**20:.1f} MiB"
-        )
+    def rows(self) -> dict[str, str]:
+        """Return the counts as texts."""
+        return {
+            "descriptors": str(len(self.descriptors)),
+            "threads": str(self.threads),
+            "child processes": str(self.children),
+            "files in `/dev/shm`": str(len(self.shared_files)),
+            "files in the temporary folder": str(len(self.temporary_files)),
+            "memory maps": str(self.maps),
+            "resident memory": f"{self.resident_bytes / 2**20:.1f} MiB",
+        }
 
 
 def descendants(task: Path) -> int:
@@ -83,12 +110,13 @@ def descendants(task: Path) -> int:
 
 
 def assert_bounded_growth(before: ResourceCounts, job_count: int) -> str:
-    """Compare current resources with those before `job_count` jobs; return both as a sentence."""
+    """Compare current resources with those before `job_count` jobs; return both as a Markdown table."""
     now = ResourceCounts.now()
     assert now.fixed == before.fixed
     assert now.maps - before.maps <= EXTRA_MAPS + EXTRA_MAPS_PER_LAUNCH * job_count
     assert now.resident_bytes - before.resident_bytes <= EXTRA_BYTES + EXTRA_BYTES_PER_LAUNCH * job_count
-    return f"before {before}; now {now}; load {os.getloadavg()[0]:.1f}"
+    lines = [f"| {name} | {old} | {now.rows()[name]} |" for name, old in before.rows().items()]
+    return "\n".join(["| | before | after |", "|---|---|---|", *lines, f"Load {os.getloadavg()[0]:.1f}."])
 
 
 def sum_values(comm: rp.Communicator, values: np.ndarray) -> float:
@@ -134,7 +162,7 @@ def test_launches_leak_no_resources(capsys):
     found = assert_bounded_growth(before, LAUNCHES)
     if "RIPIENO_LAUNCHES" in os.environ:
         with capsys.disabled():
-            print(f"\n{LAUNCHES} launches: {found}")
+            print(f"\n{LAUNCHES} launches:\n{found}")
 
 
 def plain(draw: random.Random, folder: Path) -> None:
@@ -205,39 +233,178 @@ def scripted(draw: random.Random, folder: Path) -> None:
     script = folder / "script.py"
     script.write_text("import ripieno as rp\nassert rp.init().allreduce(1) == 2\n")
     command = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
-    subprocess.run([*command, "-n", "2", str(script)], check=True, capture_output=True, timeout=120)
+    subprocess.run([*command, "-n", "2", str(script)], check=True, capture_output=True, timeout=under_load(120))
 
 
-KINDS = (plain, raising, failing, surviving, shrinking, replicated, fitting, scripted)
+def watched(draw: random.Random, folder: Path) -> None:
+    """Run a job whose dashboard has 50 viewers, and a peer without its token."""
+    with ExitStack() as stack:
+        with rp.launch(workers=2, threads=1, dashboard=True) as job:
+            viewers = stack.enter_context(watching_page(job.dashboard.link, viewer_count=50, flood_count=1))
+            for _ in range(draw.randrange(1, 20)):
+                assert job.run(sum_values, np.ones(50_000)) == [2.0, 2.0]
+        assert min(updates for updates, _ in viewers.counts()) > 0
+        job.dashboard.close()
+
+
+def restarted(draw: random.Random, folder: Path) -> None:
+    """Run jobs in an engine whose processes are killed, and which starts again."""
+    engine = StandIn()
+    with engine.launch(2) as job:
+        assert job.run(sum_values, np.ones(1000)) == [2.0, 2.0]
+        for process in engine.run.processes:
+            process.kill()
+        with pytest.raises(rp.RankFailed):
+            job.run(sum_values, np.ones(1000))
+    with engine.launch(2) as job:
+        assert job.run(sum_values, np.ones(1000)) == [2.0, 2.0]
+
+
+def mpi_restarted(draw: random.Random, folder: Path) -> None:
+    """Run jobs in Open MPI, whose launcher ends with a rank and starts again."""
+
+    def launched() -> rp.Job:
+        return rp.launch(engine="mpirun", command="mpirun.openmpi", workers=2, slots=2, threads=1)
+
+    with launched() as job, pytest.raises(rp.RankFailed):
+        job.run(kill_one_rank, folder / "mark", draw.randrange(2))
+    with launched() as job:
+        assert job.run(sum_values, np.ones(1000)) == [2.0, 2.0]
+
+
+DASK_SCRIPT = """
+import numpy as np, ripieno as rp, sys
+from distributed import Client, LocalCluster
+
+def program(comm, values):
+    return float(comm.allreduce(values)[-1])
+
+if __name__ == "__main__":
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}
+    for _ in range(2):
+        with LocalCluster(**options, local_directory=sys.argv[1]) as cluster, Client(cluster) as client:
+            for _ in range(2):
+                with rp.launch(2, engine="dask", client=client, threads=1) as job:
+                    assert job.run(program, np.ones(1000)) == [2.0, 2.0]
+"""
+
+
+def dask_restarted(draw: random.Random, folder: Path) -> None:
+    """Run jobs in a Dask cluster that starts again."""
+    script = folder / "script.py"
+    script.write_text(DASK_SCRIPT)
+    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=under_load(240))
+    assert done.returncode == 0, done.stderr
+
+
+@contextmanager
+def small_disk(place: Path) -> Iterator[None]:
+    """Mount a file system of `DISK_BYTES`."""
+    place.mkdir()
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", place], check=True, capture_output=True
+    )
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def can_mount(folder: Path) -> bool:
+    """Return whether this process may mount file systems."""
+    try:
+        with small_disk(folder / "tried"):
+            return True
+    except subprocess.CalledProcessError:
+        return False
+
+
+def spill(comm: rp.Communicator, folder: Path) -> int:
+    """Combine keyed data that exceed the memory limit."""
+    rows = rp.KeyValues(np.arange(20_000), np.ones(20_000))
+    return len(comm.regroup(rows, combine="sum", memory_limit=1 << 16, spill_directory=folder).keys)
+
+
+def nearly_full(draw: random.Random, folder: Path) -> None:
+    """Write checkpoints, spilled data and a model to a disk that is nearly full, and then to the emptied disk."""
+    disk = folder / "disk"
+    rows = np.random.default_rng(draw.randrange(100)).normal(size=(500, 40))
+    model = rp.PCA(20).fit(rows)
+
+    def regroup() -> None:
+        with rp.launch(workers=2, threads=1) as job:
+            assert sum(job.run(spill, disk)) == 20_000
+
+    steps: list[Callable[[], object]] = [
+        lambda: rp.KMeans(200, workers=2, threads=1, max_iter=3, checkpoint=disk / "checkpoints").fit(rows),
+        regroup,
+        lambda: model.save(disk / "model", overwrite=True),
+    ]
+    with small_disk(disk):
+        filler = disk / "filler"
+        filler.write_bytes(bytes(DISK_BYTES - draw.randrange(1, 50) * 4096))
+        failed = 0
+        for step in draw.sample(steps, len(steps)):
+            try:
+                step()
+            except (OSError, rp.RipienoError) as error:
+                assert "No space left" in str(error) or "the disk is full" in str(error)
+                failed += 1
+        filler.unlink()
+        for step in steps:
+            step()
+        assert not list(disk.rglob("*.part"))
+    FULL_DISKS["writers that failed"] += failed
+    FULL_DISKS["writers"] += len(steps)
+
+
+#: Counts of the writers on disks that are nearly full.
+FULL_DISKS: Counter[str] = Counter()
+KINDS = (plain, raising, failing, surviving, shrinking, replicated, fitting, scripted, watched, restarted)
+
+
+def possible_kinds(folder: Path) -> tuple[Callable[[random.Random, Path], None], ...]:
+    """Return the kinds of jobs that are possible on this machine."""
+    others = {
+        mpi_restarted: shutil.which("mpirun.openmpi") is not None,
+        dask_restarted: importlib.util.find_spec("distributed") is not None,
+        nearly_full: can_mount(folder),
+    }
+    return (*KINDS, *(kind for kind, is_possible in others.items() if is_possible))
 
 
 @pytest.mark.exhaustive
-def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys):
-    draw, jobs_run = random.Random(0), 0
+def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys, monkeypatch):
+    draw, counts = random.Random(0), Counter()
+    for name, value in OPEN_MPI.items():
+        monkeypatch.setenv(name, value)
+    kinds = possible_kinds(tmp_path)
 
     def run_job(kind) -> None:
-        nonlocal jobs_run
-        jobs_run += 1
-        (folder := tmp_path / str(jobs_run)).mkdir()
+        counts[kind.__name__] += 1
+        (folder := tmp_path / f"{kind.__name__}-{counts[kind.__name__]}").mkdir()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             kind(draw, folder)
+        shutil.rmtree(folder)
 
     # Each kind has modules to import, and pools to fill.
-    for kind in KINDS:
+    end = time.monotonic() + SOAK_S
+    for kind in kinds:
         run_job(kind)
-    before, jobs_run, end = ResourceCounts.now(), 0, time.monotonic() + SOAK_S
-    tmp_path = tmp_path / "soak"
-    tmp_path.mkdir()
-    while time.monotonic() < end or jobs_run < 2:
-        kind = draw.choice(KINDS)
+    before = ResourceCounts.now()
+    counts.clear()
+    FULL_DISKS.clear()
+    while time.monotonic() < end or counts.total() < 2:
+        kind = draw.choice(kinds)
         run_job(kind)
         assert comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S), (
             kind,
             before,
             ResourceCounts.now(),
         )
-    found = assert_bounded_growth(before, jobs_run)
+    found = assert_bounded_growth(before, counts.total())
     if SOAK_S:
         with capsys.disabled():
-            print(f"\n{jobs_run} jobs of {len(KINDS)} kinds in {SOAK_S:g} s: {found}")
+            print(f"\n{counts.total()} jobs in {SOAK_S:g} s: {dict(counts)}")
+            print(f"disks that are nearly full: {dict(FULL_DISKS)}\n{found}")

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ripieno._checks import COUNT_MAX
+
 
 class Domain:
     """The values of a parameter. This class accepts any value: the estimator itself checks it.
@@ -48,18 +50,17 @@ class Domain:
 
 
 class Whole(Domain):
-    """Whole numbers >= `least`, and <= `most` if given."""
+    """Whole numbers >= `least`, and <= `most` if given. Otherwise they are below 2**63, as in the native module."""
 
     def __init__(self, least: int, most: int | None = None, also: tuple[str | None, ...] = ()) -> None:
-        super().__init__(
-            "int", f"a whole number >= {least}" if most is None else f"a whole number, {least} … {most}", also
-        )
+        expected = f"a whole number >= {least} and < 2**63" if most is None else f"a whole number, {least} … {most}"
+        super().__init__("int", expected, also)
         self.least, self.most = least, most
 
     def _has(self, value: Any) -> bool:
         if isinstance(value, bool) or not isinstance(value, Integral):
             return False
-        return self.least <= int(value) and (self.most is None or int(value) <= self.most)
+        return self.least <= int(value) <= (COUNT_MAX if self.most is None else self.most)
 
     def _plain(self, value: Any) -> Any:
         return int(value)
@@ -161,4 +162,6 @@ class Folder(Domain):
 #: Tolerances of convergence. An infinite tolerance ends a fit after its first iteration.
 TOLERANCE = Number(least=0, is_unbounded=True)
 COUNT = Whole(1)
+#: The most starts of a fit: each has a seed.
+STARTS_MAX = 1_000_000
 FLAG = Flag()

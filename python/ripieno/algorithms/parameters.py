@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, dataclass_transform, ge
 
 import numpy as np
 
+from ripieno._checks import THREADS_MAX
 from ripieno._types import OnFailure
 from ripieno.algorithms.domains import Domain, Folder, OneOf, Seed, Whole
 from ripieno.errors import InputError
@@ -191,7 +192,7 @@ class WorkerParameters:
         role="running",
     )
     threads: int | None = parameter(
-        Whole(1, also=(None,)),
+        Whole(1, THREADS_MAX, also=(None,)),
         "Threads per worker. Default: an even share of the machine's cores, or the cores of an engine's slot.",
         default=None,
         role="running",

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import log
+from ripieno._checks import THREADS_MAX
 from ripieno._types import OnFailure
 from ripieno.dashboard import shared_dashboard
 from ripieno.errors import InputError
@@ -115,7 +116,7 @@ long_workers_option = aliased_option(
 )
 threads_option = click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, THREADS_MAX),
     metavar="COUNT",
     help="Threads of each worker. Default: all cores, divided among the workers.",
 )

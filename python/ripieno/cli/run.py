@@ -10,6 +10,7 @@ from typing import Literal
 
 import click
 
+from ripieno._checks import THREADS_MAX
 from ripieno.errors import InputError
 from ripieno.launch.binding import BINDS, THREAD_AFFINITIES, Binding
 from ripieno.launch.engines import ENGINES
@@ -31,7 +32,7 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
 @click.option("-m", "module", is_flag=True, help="SCRIPT names a module, as in python -m.")
 @click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, THREADS_MAX),
     metavar="COUNT",
     help="Threads per rank. Default: an even share of the cores.",
 )

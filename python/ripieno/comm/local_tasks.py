@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeVar
 
 import ripieno._native as _native
-from ripieno._checks import check_count
+from ripieno._checks import check_threads
 from ripieno.comm.rank import CallBase
 from ripieno.errors import InputError
 
@@ -75,7 +75,7 @@ class LocalTasks(CallBase):
         """
         self._check_process()
         count = self.threads if threads is None else threads
-        check_count("threads", count)
+        check_threads(count)
         if model not in MODELS:
             raise InputError(f"model={model!r}: expected one of {', '.join(MODELS)}")
         return Team(int(count), model)

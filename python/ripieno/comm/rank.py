@@ -151,7 +151,10 @@ class CallBase:
             self._on_timeout_change()
 
     def emit(self, event: dict[str, Any]) -> None:
-        """Send a small dict to the process that launched the job (``on_event=``). Without a listener it is dropped."""
+        """Send a small dict to the process that launched the job (``on_event=``). Without a listener it is dropped.
+
+        An event of more than 16 MiB when pickled is an `InputError`.
+        """
         self._check_process()
         if not isinstance(event, Mapping):
             raise InputError(f"emit: a {type(event).__name__}: expected a dict")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno import log
-from ripieno._checks import check_count
+from ripieno._checks import check_threads
 from ripieno.errors import CollectiveMismatch, InputError
 from ripieno.keyed import agreement, columns, partitioners
 from ripieno.keyed.columns import KeyedSchema
@@ -48,7 +48,7 @@ class Emitter:
     """
 
     def __init__(self, world_size: int, combine: Combine = "sum", *, threads: int = 1, **options: Any) -> None:
-        check_count("threads", threads)
+        check_threads(threads)
         self.form: KeyedSchema | None = None
         self.row_count = 0
         self._world_size = world_size

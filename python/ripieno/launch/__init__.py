@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from ripieno._checks import check_count, whole_number
+from ripieno._checks import check_count, check_threads, whole_number
 from ripieno._types import OnFailure
 from ripieno.errors import InputError
 from ripieno.flight.trace import Trace
@@ -125,9 +125,10 @@ def launch(
     fill_standard_descriptors()
     if not isinstance(engine, Engine) and (not isinstance(engine, str) or engine not in ENGINES):
         raise InputError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}, or an Engine")
-    for name, value in (("workers", workers), ("threads", threads)):
-        if value is not None:
-            check_count(name, value)
+    if workers is not None:
+        check_count("workers", workers)
+    if threads is not None:
+        check_threads(threads)
     if on_event is not None and not callable(on_event):
         raise InputError(f"on_event: a {type(on_event).__name__}: expected a function of a dict")
     if trace is not None and not isinstance(trace, str | os.PathLike):

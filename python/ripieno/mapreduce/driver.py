@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ripieno._checks import check_count
+from ripieno._checks import check_count, check_threads
 from ripieno.checkpoints.iterations import CheckpointOptions
 from ripieno.errors import CommunicatorClosed, InputError
 from ripieno.files.sources import absolute, is_url
@@ -162,7 +162,8 @@ class MapReduce(StepProgress):
     ) -> None:
         if sum((job is not None, comm is not None, workers is not None or bool(options))) > 1:
             raise InputError("job=, comm= and workers= (with options of launch): expected one of them")
-        for what, count in (("threads", threads), ("every", every), ("keep", keep)):
+        check_threads(threads)
+        for what, count in (("every", every), ("keep", keep)):
             check_count(what, count)
         functions = {"map": map, "reduce": reduce, "collect": collect}
         for what, function in functions.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import cloudpickle
 import pytest
 import ripieno as rp
 from conformance import ENGINES
+from page_viewers import watching_page
 from varied import exhaustively
 from watching import open_descriptors
 
@@ -66,61 +66,13 @@ def test_the_page_shows_the_job(scheme: str):
     assert "CONSOLE" not in done.stderr
 
 
-# Processes without the token that hold as many connections as they get.
-FLOOD = """
-import socket, sys
-held = []
-while True:
-    try:
-        held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 0.2))
-    except OSError:
-        pass
-    held = held[-400:]
-"""
-# Pages without a browser: they receive events, or poll if there are too many pages, until the job is over. The output
-# is the number of updates and of refused connections of each.
-VIEWERS = """
-import json, sys, time, urllib.error, urllib.request
-from concurrent.futures import ThreadPoolExecutor
-
-link, count = sys.argv[1], int(sys.argv[2])
-
-def view(number):
-    updates, refused, is_over, path = 0, 0, False, "events"
-    while not is_over:
-        try:
-            with urllib.request.urlopen(link + path, timeout=10) as response:
-                for line in response:
-                    if line.strip():
-                        is_over = json.loads(line.removeprefix(b"data: ")).get("job", {}).get("state") == "over"
-                        updates += 1
-                    if is_over:
-                        break
-            time.sleep(2 if path == "state" and not is_over else 0)
-        except urllib.error.HTTPError:
-            path = "state"
-        except OSError:
-            refused += 1
-    return updates, refused
-
-with ThreadPoolExecutor(count) as pool:
-    print(json.dumps(list(pool.map(view, range(count)))))
-"""
-
-
 @pytest.mark.exhaustive
 def test_fifty_viewers_see_the_job_during_a_flood_without_the_token(capsys):
-    def python(code: str, *words: object) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", code, *map(str, words)]
-        return stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
-
     with ExitStack() as stack:
         with rp.launch(workers=3, dashboard=True) as job:
             job.announce("Demo", 30)
             link = job.dashboard.link
-            floods = [python(FLOOD, link.split(":")[2].split("/")[0]) for _ in range(4)]
-            viewers = python(VIEWERS, link, 49)
-            stack.callback(lambda: [each.kill() for each in (*floods, viewers)])
+            viewers = stack.enter_context(watching_page(link, viewer_count=49, flood_count=4))
             descriptors = []
             for _ in range(10):
                 job.run(iterate, 20)
@@ -130,11 +82,10 @@ def test_fifty_viewers_see_the_job_during_a_flood_without_the_token(capsys):
             looked_s = time.perf_counter() - begin_s
             with rp.launch(workers=2) as other:
                 assert other.run(lambda comm: comm.allreduce(1.0)) == [2.0, 2.0]
-        seen = json.loads(viewers.communicate(timeout=60)[0])
+        updates, refused = zip(*viewers.counts(), strict=True)
         job.dashboard.close()
 
     with capsys.disabled():
-        updates, refused = zip(*seen, strict=True)
         print(
             f"\n49 viewers and 4 floods: {min(updates)} .. {max(updates)} updates, {sum(refused)} refused connections, "
             f"browser {looked_s:.1f} s, at most {max(descriptors)} descriptors"

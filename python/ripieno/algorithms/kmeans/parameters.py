@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from numpy.typing import ArrayLike
 
 from ripieno._types import ThreadModel
-from ripieno.algorithms.domains import COUNT, TOLERANCE, OneOf, Whole
+from ripieno.algorithms.domains import COUNT, STARTS_MAX, TOLERANCE, OneOf, Whole
 from ripieno.algorithms.parameters import (
     FitParameters,
     ObservedParameters,
@@ -38,7 +38,7 @@ class CentroidParameters(RandomParameters, ObservedParameters, FitParameters):
         default="k-means||",
     )
     n_init: Literal["auto"] | int = parameter(
-        Whole(1, also=("auto",)),
+        Whole(1, STARTS_MAX, also=("auto",)),
         """Number of runs from different starts; the run of least inertia is kept. "auto" means 10 for "random" and
         callables with exact assignment, else 1.""",
         default="auto",
@@ -124,7 +124,7 @@ class MiniBatchParameters(CentroidParameters):
     _more_random_state = "It draws the start and the batches, for any number of workers alike."
 
     n_init: Literal["auto"] | int = parameter(
-        Whole(1, also=("auto",)),
+        Whole(1, STARTS_MAX, also=("auto",)),
         """Number of starts of `fit`; it continues from the start of least inertia. "auto" means 3 for "random" and
         callables, else 1.""",
         default="auto",

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ripieno._native import MOST_DIMENSIONS
 from ripieno._types import ThreadModel
-from ripieno.algorithms.domains import COUNT, TOLERANCE, Domain, Number, OneOf, Whole
+from ripieno.algorithms.domains import COUNT, STARTS_MAX, TOLERANCE, Domain, Number, OneOf, Whole
 from ripieno.algorithms.methods import MDS_METHODS, PRECOMPUTED, ROW_METRICS, SEQUENCE_METRICS
 from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
 
@@ -59,7 +59,7 @@ class MDSParameters(RandomParameters, ObservedParameters, FitParameters):
         has_option=False,
     )
     n_init: int | str = parameter(
-        Whole(1, also=("auto",)),
+        Whole(1, STARTS_MAX, also=("auto",)),
         """Number of random starts; the result of least stress is kept. "auto" means 4 with annealing from random
         positions, otherwise 1.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ripieno.algorithms.domains import COUNT, FLAG, Number, OneOf, Whole
 from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
+from ripieno.input.matrix.dataset import COLUMNS_MAX
 from ripieno.kernels.sgd import LOSSES
 
 
@@ -17,7 +18,7 @@ class SGDParameters(RandomParameters, ObservedParameters, FitParameters):
     It draws the rows of each step and the order of steps. Results are bitwise equal for the same number of workers."""
 
     n_features: int | None = parameter(
-        Whole(1, also=(None,)),
+        Whole(1, COLUMNS_MAX, also=(None,)),
         "Number of features to which columns are hashed, with signs; None disables hashing.",
         default=None,
         kw_only=False,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ripieno.algorithms.domains import COUNT, FLAG, TOLERANCE, Domain, Number, Whole
+from ripieno.algorithms.domains import COUNT, FLAG, STARTS_MAX, TOLERANCE, Domain, Number, Whole
 from ripieno.algorithms.parameters import FitParameters, RandomParameters, declared, parameter
+
+#: The most bit strings per vertex: 512 KiB of each vertex. The error is then 0.3 %.
+STRINGS_MAX = 65_536
 
 
 @declared
@@ -50,7 +53,7 @@ class DiameterParameters(RandomParameters, FitParameters):
         Number(above=0, most=1), "Share of the connected pairs, including each vertex with itself.", default=0.9
     )
     n_strings: int = parameter(
-        Whole(2),
+        Whole(2, STRINGS_MAX),
         """Number of bit strings per vertex, even; four times as many halve the error.
 
         The relative error is about 0.78 / sqrt(n_strings); work grows with it.""",
@@ -100,5 +103,7 @@ class SpectralClusteringParameters(EigenvectorParameters):
         options=("--components",),
     )
     n_init: int = parameter(
-        COUNT, "Number of runs of K-means from different starts; the run of least inertia is kept.", default=10
+        Whole(1, STARTS_MAX),
+        "Number of runs of K-means from different starts; the run of least inertia is kept.",
+        default=10,
     )

@@ -14,7 +14,7 @@ import numpy as np
 import ripieno.flight as flight
 from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.communicator import Communicator
-from ripieno.errors import CollectiveMismatch, CommunicatorClosed, RankFailed, SerializationError
+from ripieno.errors import CollectiveMismatch, CommunicatorClosed, InputError, RankFailed, SerializationError
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.limits import HEARTBEAT_S
@@ -24,6 +24,11 @@ from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
 from ripieno.launch.process.telemetry import Telemetry
 from ripieno.launch.racks import FIND, found_racks, rack_of_this_host
+from ripieno.units import bytes_text
+from ripieno.wire import packing
+
+#: The largest pickled event.
+EVENT_BYTES_MAX = 16 << 20
 
 # The collective that ends a program. No program makes this call, so ranks that still wait in another call get an error.
 _END = np.zeros(11, np.uint8)
@@ -135,6 +140,13 @@ def without_rank_0_values(request: RunRequest) -> RunRequest:
     return program, args, kwargs, event_options, keeps_checkpoints, directory
 
 
+def _check_size(event: dict[str, Any]) -> None:
+    """Raise InputError if an event is larger than `EVENT_BYTES_MAX`."""
+    size_bytes = packing.blob_bytes(packing.pack(event))
+    if size_bytes > EVENT_BYTES_MAX:
+        raise InputError(f"emit: an event of {bytes_text(size_bytes)}: expected at most {bytes_text(EVENT_BYTES_MAX)}")
+
+
 class Events:
     """Forwards events of a rank to the launcher, but only while the launcher listens: each event wakes it up.
 
@@ -154,8 +166,10 @@ class Events:
 
     def __call__(self, event: dict[str, Any]) -> None:
         if self.event_options.has_listener:
+            _check_size(event)
             self.send("event", event)
         elif self.event_options.pulse_s is not None and self._pulse is not None:
+            _check_size(event)
             self._pulse.event(event)
 
     @contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import ripieno.flight as flight
-from ripieno._checks import time_limit
+from ripieno._checks import check_threads, time_limit
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import InputError, RendezvousError
@@ -132,6 +132,8 @@ def from_environment(
     if threads is None:
         share = usable_cores() if place is None else place.threads(usable_cores())
         threads = launchers.number(variables, "RIPIENO_THREADS", share)
+        check_threads(threads, "RIPIENO_THREADS")
+    check_threads(threads)
     # Kubernetes sets MASTER_PORT=tcp://… in every pod beside a service named master.
     present = [name for name in VARIABLES if variables.get(name) and not variables[name].startswith("tcp://")]
     if place is None and present:
