@@ -120,6 +120,23 @@ def test_ranks_with_different_numbers_of_values_reconnect_and_keep_the_values():
             )
 
 
+def test_a_value_reaches_all_ranks_if_one_dies_while_it_is_stored(monkeypatch):
+    with rp.launch(workers=3, threads=1, on_failure="respawn") as job:
+        # The survivors have a connection for values, and their replacement has none.
+        job.broadcast(TABLE).release()
+        send = job._send
+
+        def kill_and_send(request):
+            monkeypatch.undo()
+            os.kill(job.pids[1], signal.SIGKILL)
+            send(request)
+
+        monkeypatch.setattr(job, "_send", kill_and_send)
+        with pytest.warns(RuntimeWarning, match="begins again on 3 ranks"):
+            late = job.broadcast("late")
+        assert job.run(lengths, late) == [[4]] * 3
+
+
 def nothing_is_mapped(comm):
     deadline = time.monotonic() + TIMEOUT_S
     while mapped():

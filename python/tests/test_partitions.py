@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from ripieno.cli import main
-from ripieno.comm.agreement import agreement
+from ripieno.comm.agreement import agreement, on_root
 from ripieno.files.sources import opened
 from ripieno.input import checksums, divide, open_partitions, splits
 from ripieno.input.dividing.replicas import place_replicas
@@ -305,6 +305,25 @@ def test_the_command_names_every_damaged_copy(text, tmp_path, capsys):
     assert output.out == "" and "2 of 3 partitions are damaged" in output.err
     for name, count in {"b/part-00000.txt on b": 1, "a/part-00001.txt on a": 1, "b/part-00001.txt on b": 1}.items():
         assert output.err.count(f"{name} is damaged: SHA-256") == count
+
+
+class Unpicklable(Exception):
+    def __reduce__(self):
+        raise TypeError("no pickle")
+
+
+def fail_on_root(comm):
+    def compute():
+        raise Unpicklable("mine")
+
+    with pytest.raises(rp.RipienoError, match=r"^Unpicklable: mine$") as caught:
+        on_root(comm, compute)
+    return type(caught.value.__cause__)
+
+
+def test_an_error_of_the_root_that_cannot_be_pickled_reaches_all_ranks(world):
+    cause, *others = world(2).run(fail_on_root)
+    assert cause.__name__ == "Unpicklable" and others == [type(None)]
 
 
 def test_no_reader_of_partitions_accepts_a_damaged_one(world, text, tmp_path):

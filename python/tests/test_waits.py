@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import threading
 
 import pytest
 import ripieno as rp
-from ripieno.launch.process import waits
+from ripieno.launch import limits
 from ripieno.launch.process.waits import RankPlace, WaitingRanks
 from ripieno.launch.script import environment
 
@@ -23,28 +24,42 @@ def rank():
 
 
 def test_a_question_of_an_earlier_program_has_no_answers(rank, monkeypatch):
-    monkeypatch.setattr(waits, "ANSWER_S", 0.0)
+    monkeypatch.setattr(limits, "OTHER_REPORTS_S", 0.0)
     ranks = WaitingRanks()
     assert ranks.take(0, "asked-at", rank.getsockname()) and ranks.take(0, "waits-long", None)
-    assert ranks.is_asking
+    assert ranks.wait_s(None) is not None
 
     ranks.forget()
     ranks.take(0, "place", RankPlace(0, "in recv, waiting 30.0 s for rank 1", 30.0, ""))
 
-    assert not ranks.is_asking and ranks.answers(always=True) == []
+    assert ranks.wait_s(None) is None and ranks.answers() == []
     ranks.ask()
     ranks.take(0, "place", RankPlace(0, "in recv, waiting 31.0 s for rank 1", 31.0, ""))
     assert ranks.answers()[0] == "rank 0: in recv, waiting 31.0 s for rank 1"
 
 
 def test_a_rank_that_does_not_read_questions_is_still_known(rank, monkeypatch):
-    monkeypatch.setattr(waits, "ANSWER_S", 0.0)
+    monkeypatch.setattr(limits, "OTHER_REPORTS_S", 0.0)
     ranks = WaitingRanks()
     ranks.take(0, "asked-at", rank.getsockname())
 
     for _ in range(QUESTIONS):
-        ranks.ask()
-        assert ranks.answers(always=True) == ["rank 0 does not answer: it runs code that holds the interpreter"]
+        assert explained(ranks) == ["rank 0 does not answer: it runs code that holds the interpreter"]
+
+
+def test_an_interrupt_is_explained_although_a_call_has_timed_out(rank):
+    ranks = WaitingRanks()
+    place = RankPlace(0, "in recv, waiting 3.0 s for rank 1", 3.0, "")
+    ranks.take(0, "asked-at", rank.getsockname())
+    ranks.take(0, "timed-out", place)
+    ranks.take(0, "place", place)
+    assert explained(ranks)[0] == "rank 0: in recv, waiting 3.0 s for rank 1"
+
+
+def explained(ranks):
+    """Return the answers of ranks which send nothing more."""
+    with selectors.DefaultSelector() as selector:
+        return list(ranks.explain(selector, selector.unregister, always=True))
 
 
 def stuck():

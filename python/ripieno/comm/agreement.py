@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from ripieno.errors import InputError
+import cloudpickle
+
+from ripieno.comm.rank import describe
+from ripieno.errors import InputError, RipienoError
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -42,7 +46,11 @@ def outcome_on_root(comm: Communicator, compute: Callable[[], R]) -> R | Excepti
     try:
         return compute()
     except Exception as error:
-        return error
+        if pickled_error(error) is not None:
+            return error
+        sendable = RipienoError(describe(error)[0])
+        sendable.__cause__ = error
+        return sendable
 
 
 def shared_outcome(comm: Communicator, outcome: R | Exception | None) -> R:
@@ -51,3 +59,22 @@ def shared_outcome(comm: Communicator, outcome: R | Exception | None) -> R:
     if isinstance(found, Exception):
         raise found
     return found
+
+
+def pickled_error(error: Exception) -> bytes | None:
+    """Return the pickled error, or None if it cannot be pickled and unpickled."""
+    try:
+        pickled = cloudpickle.dumps(error)
+    except Exception:
+        return None
+    # An exception whose __init__ takes other arguments than its args fails only when it is unpickled.
+    return pickled if unpickled_error(pickled) is not None else None
+
+
+def unpickled_error(pickled: bytes) -> Exception | None:
+    """Return the error that `pickled_error` has pickled, or None if this process cannot unpickle it."""
+    try:
+        error = pickle.loads(pickled)
+    except Exception:
+        return None
+    return error if isinstance(error, Exception) else None

@@ -10,7 +10,8 @@ import resource
 from ripieno.errors import InputError
 from ripieno.host import memory_limit_bytes, usable_cores
 
-# Maximum wait of ranks for each other, and of a launcher for a host. Importing the package from a network disk is slow.
+# Maximum wait of ranks for each other, and of a launcher for a host or for the start of a worker. Importing the package
+# from a network disk is slow.
 RENDEZVOUS_TIMEOUT_S = 60
 # A rank without heartbeats for this long has failed. It covers scheduling delays on an overloaded host.
 HEARTBEAT_S = 10.0
@@ -21,7 +22,7 @@ DELIVERY_HEARTBEATS = 3
 # A rank that others have accused has this long to send its own report, which explains more. A process that has closed
 # its connection has this long to end: the kernel needs some milliseconds, an engine up to two seconds to report it.
 OWN_REPORT_S = 2.0
-# After the failure is known, the other ranks have this long to report what they did. The caller waits meanwhile.
+# Ranks have this long to report what they did after a failure, or where they are. The caller waits meanwhile.
 OTHER_REPORTS_S = 1.0
 # A rank accused of missing heartbeats has this long to object. A live rank answers within milliseconds.
 OBJECTION_S = 0.3
@@ -31,23 +32,23 @@ STOPPED_S = 5.0
 EXIT_S = 10.0
 # A script that has succeeded has this long to join its threads and to free its memory.
 END_S = 60.0
-# After the required ranks of a script have ended, the other ranks have this long to end.
-OPTIONAL_RANKS_S = 5.0
 # Interval between two checks for stopped processes: no event reports them.
 POLL_S = 0.5
 
-# Workers may take this long to start on a busy machine. Then they have `RENDEZVOUS_TIMEOUT_S` to join.
-START_S = 60.0
+# Shortest and longest pause between two queries for a change that no event reports.
+PAUSE_S_MIN, PAUSE_S_MAX = 0.002, 0.2
 # A listener or scheduler that runs answers within this time, and a peer that it has accepted sends its first message.
 CONNECT_S = 10.0
+# A resource manager has this long to answer a query, to clean up after a job, or to let other jobs choose workers.
+MANAGER_S = 30.0
 # Tasks that an engine has not begun after this long wait for slots that others occupy.
 SLOTS_S = 10.0
-# At the end of a job its ranks have this long to exit, and the last data to leave their processes.
+# At the end of a job, or after the required ranks of a script have ended, the other ranks have this long to exit, the
+# last data to leave their processes, and an engine to cancel its tasks.
 SHUTDOWN_S = 5.0
 # Tasks of an engine that have not exited by themselves after this long are interrupted or cancelled, and killed after
-# as long again. The engine has `CANCEL_S` for both.
+# as long again.
 LEAVE_S = 2.0
-CANCEL_S = 5.0
 # If another thread's program is aborted, that thread has this long to end the workers, also those of an engine.
 CLOSING_S = 20.0
 # Timeout within a message between a launcher and a rank of the same machine.

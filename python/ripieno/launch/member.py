@@ -254,13 +254,12 @@ class _Relayed:
 
     def receive(self) -> tuple[str, Any]:
         kind, blob = self._channel.receive_blob()
-        if kind == "relay":
-            self._session.comm.broadcast(out=blob)
-            kind = "run"
-        elif kind == "relayed":
-            size_bytes = packing.read_blob(blob)
-            blob = empty(size_bytes, np.uint8)
-            self._session.comm.broadcast(out=blob)
+        if kind in ("relay", "relayed"):
+            if kind == "relayed":
+                blob = empty(packing.read_blob(blob), np.uint8)
+            # The time limit is for the calls of programs.
+            with self._session.comm.timeout(float("inf")):
+                self._session.comm.broadcast(out=blob)
             kind = "run"
         # As with local workers, arguments that several ranks receive are read-only.
         blob.flags.writeable = False

@@ -592,13 +592,13 @@ class Supervisor:
         if not self.policy.is_script:
             return False
         if self._rank_0_exited_at is not None:
-            return self._clock.is_past(self._rank_0_exited_at + limits.OPTIONAL_RANKS_S)
+            return self._clock.is_past(self._rank_0_exited_at + limits.SHUTDOWN_S)
         left = self.awaited
         if any(self._ranks[rank].stopped_at is None for rank in left):
             self._suspended_at = None
             return False
         self._suspended_at = self._clock.now if self._suspended_at is None else self._suspended_at
-        if not self._clock.is_past(self._suspended_at + limits.OPTIONAL_RANKS_S):
+        if not self._clock.is_past(self._suspended_at + limits.SHUTDOWN_S):
             return False
         if self._need_not_end(left):
             self.events.extend((Event.LEFT, rank) for rank in left)

@@ -9,7 +9,6 @@ import site
 import sys
 import sysconfig
 import threading
-import time
 import weakref
 from abc import ABC, abstractmethod
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any, ClassVar
 from ripieno._types import OnFailure
 from ripieno.errors import CommunicatorClosed, EngineError, InputError, RankFailed
 from ripieno.flight.trace import Trace
+from ripieno.launch.deadline import Deadline
 from ripieno.launch.engine.member_server import Invitation, Join, MemberServer, versions
 from ripieno.launch.engine.remote import RemoteChannel
 from ripieno.launch.job.job import EventListener
@@ -27,7 +27,7 @@ from ripieno.launch.job.process_job import ProcessJob
 from ripieno.launch.job.programs import RunRequest, without_rank_0_values
 from ripieno.launch.job.result_collector import RankConnection, try_send
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.limits import HEARTBEAT_S, RENDEZVOUS_TIMEOUT_S, SHUTDOWN_S
+from ripieno.launch.limits import SHUTDOWN_S
 from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.launch.process.interruption import deferred_interrupt, interruptible
 from ripieno.wire import packing
@@ -207,10 +207,16 @@ class EngineJob(ProcessJob[RemoteMember]):
                 f"replicas={replicas}: engines end all ranks with the first that dies; only local ones do not"
             )
         super().__init__(
-            workers, threads, replicas=1, on_event=on_event, trace=None, on_failure=on_failure, watch=watch
+            workers,
+            threads,
+            replicas=1,
+            on_event=on_event,
+            trace=None,
+            on_failure=on_failure,
+            watch=watch,
+            options=options,
         )
         self.engine = engine
-        self._options = options
         self._resources = _Resources()
         weakref.finalize(self, _end_members, self.members, self._resources, self._owner_pid)
         self._start_or_close()
@@ -220,22 +226,17 @@ class EngineJob(ProcessJob[RemoteMember]):
 
     def _join_limit_s(self) -> float:
         """Return how long tasks may take to join."""
-        return self._rendezvous_s()
+        return self._rendezvous_s
 
     @property
     def _place(self) -> str:
         return self.engine.NAME
 
-    def _rendezvous_s(self) -> float:
-        rendezvous_s: float = self._options.get("rendezvous_timeout_s", RENDEZVOUS_TIMEOUT_S)
-        return rendezvous_s
-
     def _start_members(self) -> None:
         token = secrets.token_bytes(32)
         host = self.engine.host()
         try:
-            heartbeat_s = self._options.get("heartbeat_timeout_s", HEARTBEAT_S)
-            server = MemberServer(host, token, tls=self._options.get("tls"), heartbeat_s=heartbeat_s)
+            server = MemberServer(host, token, tls=self._options.get("tls"), heartbeat_s=self._heartbeat_s)
             self._resources.server = server
         except OSError as error:
             raise EngineError(
@@ -249,20 +250,19 @@ class EngineJob(ProcessJob[RemoteMember]):
         server.close()
         for member in self.members:
             try_send(member, "welcome")
-        self._replies("ready", self._rendezvous_s())
+        self._replies("ready", self._rendezvous_s)
 
     def _accept_members(self, server: MemberServer, run: Run) -> list[RemoteMember]:
         """Return a member for every rank, all from one attempt."""
         join_limit_s = self._join_limit_s()
-        deadline = time.monotonic() + join_limit_s
+        deadline = Deadline(join_limit_s)
         attempts: dict[str, dict[int, RemoteMember]] = {}
         try:
             with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
                 selector.register(server, selectors.EVENT_READ)
                 selector.register(run, selectors.EVENT_READ)
                 while True:
-                    left_s = deadline - time.monotonic()
-                    if left_s <= 0:
+                    if not (left_s := deadline.left_s):
                         raise EngineError(self._missing_message(attempts, join_limit_s, server.shortage))
                     for key, _ in ready(left_s):
                         if key.fileobj is run:
@@ -387,10 +387,10 @@ class EngineJob(ProcessJob[RemoteMember]):
         """Ask the members to exit. A member with a broken connection assumes that the launching process died."""
         for member in self.members:
             try_send(member, "close")
-        deadline = time.monotonic() + SHUTDOWN_S
+        deadline = Deadline(SHUTDOWN_S)
         for member in self.members:
             with suppress(ConnectionClosed):
-                while (left_s := deadline - time.monotonic()) > 0:
+                while left_s := deadline.left_s:
                     member.channel.receive(left_s)
 
     def _end(self) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import select
 import socket
 import struct
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -20,13 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno.launch.deadline import pauses
 from ripieno.launch.limits import DELIVERY_HEARTBEATS, HEARTBEAT_S, MESSAGE_S, SHUTDOWN_S
 from ripieno.launch.process.channel import Channel, ConnectionClosed
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
-
-# Pause before a rejected member retries.
-RETRY_S = 0.02
 
 _HEADER = struct.Struct("<16sQ")  # kind, bytes of the blob
 
@@ -155,8 +152,7 @@ def connect(
     NotAuthentic
         If the listener does not know the token.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
+    for _ in pauses(timeout_s):
         end = socket.create_connection((host, port), timeout=timeout_s)
         try:
             tunneled = _native.introduce_member(end.fileno(), token, tls, timeout_s)
@@ -164,15 +160,14 @@ def connect(
         except PermissionError as error:
             end.close()
             raise NotAuthentic(f"{host}:{port} does not know this job's token") from error
-        except (ConnectionAbortedError, ConnectionResetError, BrokenPipeError):
+        except (ConnectionAbortedError, ConnectionResetError, BrokenPipeError) as error:
             # The server may abort connections while many unauthenticated peers connect.
             end.close()
-            if time.monotonic() + RETRY_S >= deadline:
-                raise
-            time.sleep(RETRY_S)
+            aborted = error
         except BaseException:
             end.close()
             raise
+    raise aborted
 
 
 class MemberAcceptor:

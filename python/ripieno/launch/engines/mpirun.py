@@ -18,6 +18,7 @@ from ripieno.host import usable_cores
 from ripieno.launch.engine.contract import Engine, Handover, Run
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines import started
+from ripieno.launch.limits import MANAGER_S
 
 _FAILURE = r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on (?P<cause>.*)"
 # Options of Open MPI that pass the invitation to all ranks, and allow more ranks than cores.
@@ -118,7 +119,7 @@ class _OpenMpiRun(started.StartedRun):
 
 def _is_hydra(command: str) -> bool:
     """Return whether the launcher is hydra rather than Open MPI's."""
-    version = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=started.ANSWER_S).stdout
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, timeout=MANAGER_S).stdout
     if "HYDRA" in version:
         return True
     if "Open MPI" in version or "OpenRTE" in version:

@@ -11,21 +11,18 @@ import os
 import re
 import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from typing import ClassVar
 
 from ripieno._checks import check_count
 from ripieno.errors import EngineError, TooFewSlots
+from ripieno.launch.deadline import Deadline, pauses
 from ripieno.launch.engine.contract import Engine, Handover, Run
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines import started
+from ripieno.launch.limits import MANAGER_S
 from ripieno.launch.script import launchers
 
-# Slurm does not report when CPUs become free: pause between two queries.
-_PAUSE_S = 0.1
-# How long nodes may take to clean up after a job of this user; the CPUs are free for this user afterwards.
-_COMPLETING_S = 30.0
 # srun may survive other errors. If it does not, it exits, and its last line is reported.
 _FAILURE = r"^srun: error: \S+: tasks? (?:(?P<rank>\d+)|[\d,-]+): (?P<cause>.*)"
 # Nodes of a partition (the default one has an asterisk) in one state: allocated, idle, other and total CPUs.
@@ -99,17 +96,17 @@ class SlurmEngine(Engine):
         TooFewSlots
             If fewer CPUs are free than the tasks need.
         """
-        began = time.monotonic()
+        immediate = Deadline(self._immediate_s)
         is_over = False
-        while (free := self._cpus()[0] // self.threads) < workers:
-            total = self.slots()
-            if total < workers or is_over:
-                raise TooFewSlots(self.NAME, workers, free, total, self._advice())
-            waited_s = time.monotonic() - began
+        # While nodes clean up after a job of this user, their CPUs are not free. Slurm does not report when they are.
+        for _ in pauses(MANAGER_S):
+            free, total = (cpus // self.threads for cpus in self._cpus())
+            if free >= workers or total < workers or is_over:
+                break
             # Nodes that were busy when they were counted may be free by now: the count that refuses comes last.
-            is_over = waited_s > self._immediate_s and (waited_s > _COMPLETING_S or not _is_completing())
-            if not is_over:
-                time.sleep(_PAUSE_S)
+            is_over = not immediate.left_s and not _is_completing()
+        if free < workers:
+            raise TooFewSlots(self.NAME, workers, free, total, self._advice())
         # Steps share the CPUs of an allocation only with --exact.
         own = ["--exact"] if _in_allocation() else []
         options = ["--kill-on-bad-exit", f"--immediate={self._immediate_s}", "--export=ALL"]
@@ -185,12 +182,10 @@ def _answer(command: Sequence[str]) -> str:
             [started.program(command[0], SlurmEngine.NAME), *command[1:]],
             capture_output=True,
             text=True,
-            timeout=started.ANSWER_S,
+            timeout=MANAGER_S,
         )
     except subprocess.TimeoutExpired:
-        raise EngineError(
-            f"{command[0]} has not answered for {started.ANSWER_S:g} s: is Slurm's controller up?"
-        ) from None
+        raise EngineError(f"{command[0]} has not answered for {MANAGER_S:g} s: is Slurm's controller up?") from None
     if done.returncode:
         raise EngineError(f"{' '.join(command)}: {done.stderr.strip()}")
     return done.stdout

@@ -21,7 +21,7 @@ from contextlib import suppress
 from ripieno.errors import EngineError, RendezvousError
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engine.member_server import Invitation
-from ripieno.launch.limits import CANCEL_S, LEAVE_S
+from ripieno.launch.limits import LEAVE_S, SHUTDOWN_S
 from ripieno.launch.member import serve
 from ripieno.launch.process import processes
 from ripieno.launch.script import environment, launchers
@@ -30,8 +30,6 @@ from ripieno.launch.script import environment, launchers
 VARIABLE = "RIPIENO_INVITATION"
 #: Environment variables that this module sets for the ranks.
 VARIABLES = (VARIABLE, *processes.THREAD_VARIABLES)
-# Timeout for queries to the launcher or to its resource manager.
-ANSWER_S = 20.0
 
 #: Returns the rank and the cause from a line of a launcher's output, or None if the line reports no failure.
 FailureParser = Callable[[str], tuple[int | None, str] | None]
@@ -93,8 +91,8 @@ class StartedRun(Run):
 
     def end(self) -> None:
         """Wait for the launcher; if it does not exit, ask it to end its ranks, then kill it."""
-        processes.end([self._process], grace_s=LEAVE_S, step_s=CANCEL_S)
-        self._watch.join(CANCEL_S)
+        processes.end([self._process], grace_s=LEAVE_S, step_s=SHUTDOWN_S)
+        self._watch.join(SHUTDOWN_S)
 
     def _listen(self) -> None:
         last = ""

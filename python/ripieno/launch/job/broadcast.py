@@ -84,7 +84,7 @@ class Broadcast(Generic[T]):
             return _store_value, (self._key, kind, self._value), {}
         return (
             _store_variable,
-            (self._key, kind, ForRank0(packed), self._options, job._broadcast_generation),
+            (self._key, kind, ForRank0(packed), self._options, _CurrentGeneration(job)),
             {},
         )
 
@@ -143,6 +143,16 @@ class RankBroadcast:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RankBroadcast, (self._kind, self.value)
+
+
+class _CurrentGeneration:
+    """The broadcast generation of a job at the time at which this is pickled: a restart may follow a replacement."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, (self._job._broadcast_generation,)
 
 
 def _restored(key: str) -> RankBroadcast:

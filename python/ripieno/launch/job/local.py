@@ -10,7 +10,6 @@ import secrets
 import socket
 import subprocess
 import sys
-import time
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
@@ -67,6 +66,7 @@ class LocalJob(ProcessJob[_Worker]):
     """A job with worker processes on this machine. If bound, each worker has its own cores."""
 
     _SURVIVES = True
+    _START_S = limits.RENDEZVOUS_TIMEOUT_S
 
     def __init__(
         self,
@@ -91,12 +91,11 @@ class LocalJob(ProcessJob[_Worker]):
             trace=trace,
             on_failure=on_failure,
             watch=watch,
+            options=options | ({} if trace is None else {"flight_folder": trace.folder}),
         )
-        options |= {} if trace is None else {"flight_folder": trace.folder}
         self._host = socket.gethostname()
         self._prefix_output = prefix_output
         self._binding = Binding() if binding is None else binding
-        self._options = options
         # Output pumps of the members that were started last.
         self._pumps: list[LinePump] = []
         # Processes without a rank, which replace lost members.
@@ -133,14 +132,10 @@ class LocalJob(ProcessJob[_Worker]):
         self._keep_spares()
         for member in self.members:
             try_send(member, "meet", (member.rank, self.workers))
-        self._replies("ready", self._rendezvous_s() + limits.START_S)
+        self._replies("ready", self._rendezvous_s + self._START_S)
 
     def _stop_limit_s(self, awaited: str) -> float:
-        heartbeat_s: float = self._options.get("heartbeat_timeout_s", limits.HEARTBEAT_S)
-        return limits.STOPPED_S if awaited == "ready" else heartbeat_s
-
-    def _start_limit_s(self) -> float:
-        return limits.START_S
+        return limits.STOPPED_S if awaited == "ready" else self._heartbeat_s
 
     def _keep_spares(self) -> None:
         """Keep the requested number of live spare processes."""
@@ -195,10 +190,6 @@ class LocalJob(ProcessJob[_Worker]):
     def _dismiss(self, member: _Worker) -> None:
         process.end([member.process], grace_s=0.0, step_s=0.0)
 
-    def _rendezvous_s(self) -> float:
-        rendezvous_s: float = self._options.get("rendezvous_timeout_s", limits.RENDEZVOUS_TIMEOUT_S)
-        return rendezvous_s
-
     def _start(self, name: str, numbers: Iterable[int], workers: list[_Worker]) -> None:
         """Start one worker per number, and append it to `workers`."""
         pump = LinePump(self._watch.output) if self._prefix_output else None
@@ -236,14 +227,7 @@ class LocalJob(ProcessJob[_Worker]):
     def _request_exit(self) -> None:
         for worker in (*self.members, *self._spares):
             try_send(worker, "close")
-        deadline = time.monotonic() + limits.SHUTDOWN_S
-        for worker in self.members:
-            if worker.is_stopped():
-                continue
-            try:
-                worker.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                break
+        process.still_running((each.process for each in self.members if not each.is_stopped()), limits.SHUTDOWN_S)
 
     def _end(self) -> None:
         _end_workers(self.members, self._spares, self._pumps, self._owner_pid)

@@ -19,6 +19,7 @@ from ripieno import log
 from ripieno._types import OnFailure
 from ripieno.errors import CallTimeout, CommunicatorClosed, RankFailed, RendezvousError, SerializationError
 from ripieno.flight.trace import Trace
+from ripieno.launch import limits
 from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
 from ripieno.launch.job.programs import RunRequest, current_directory
 from ripieno.launch.job.result_collector import RankConnection, ResultCollector, try_send
@@ -55,6 +56,8 @@ class ProcessJob(Job, Generic[M]):
 
     #: Whether the other members survive the death of a member.
     _SURVIVES = False
+    #: How long members may take to start, before they join.
+    _START_S = 0.0
 
     def __init__(
         self,
@@ -66,8 +69,14 @@ class ProcessJob(Job, Generic[M]):
         trace: Trace | None,
         on_failure: OnFailure = "raise",
         watch: JobWatch | None = None,
+        options: dict[str, Any],
     ) -> None:
         super().__init__(workers, threads, trace, on_event, replicas, watch)
+        # Options of the native communicator.
+        self._options = options
+        # How long live members may take to join.
+        self._rendezvous_s: float = options.get("rendezvous_timeout_s", limits.RENDEZVOUS_TIMEOUT_S)
+        self._heartbeat_s: float = options.get("heartbeat_timeout_s", limits.HEARTBEAT_S)
         self.members: list[M] = []
         self._on_failure = on_failure
         # Hosts of the lost ranks, by their initial numbers.
@@ -96,10 +105,6 @@ class ProcessJob(Job, Generic[M]):
     @abstractmethod
     def _end(self) -> None:
         """End all members in any state and release all resources. Repeated calls have no effect."""
-
-    @abstractmethod
-    def _rendezvous_s(self) -> float:
-        """Return how long live members may take to join."""
 
     def _replace_lost(self, lost: list[M]) -> bool:
         """Replace lost members or renumber the others, as configured; return False if all must be restarted.
@@ -196,7 +201,7 @@ class ProcessJob(Job, Generic[M]):
             with suppress(RankFailed, RendezvousError):
                 for member in self.members:
                     try_send(member, "meet", (member.rank, len(self.members)))
-                self._replies("ready", self._rendezvous_s() + self._start_limit_s())
+                self._replies("ready", self._rendezvous_s + self._START_S)
                 self._state = JobState.READY
                 self._report_joined()
                 self._resend_broadcasts(self._has_replacements)
@@ -214,10 +219,6 @@ class ProcessJob(Job, Generic[M]):
     def _report_joined(self) -> None:
         """Report that the members have joined."""
         self._watch.begins(type(self).__name__, self._place, self.threads, [member.host for member in self.members])
-
-    def _start_limit_s(self) -> float:
-        """Return how long members may take to start, before they join."""
-        return 0.0
 
     def _restart_members(self) -> None:
         """End the members and start new ones, which receive the values that `broadcast` has sent before."""
@@ -392,13 +393,13 @@ class ProcessJob(Job, Generic[M]):
 
     def _explain(self, interrupt: KeyboardInterrupt, selector: selectors.BaseSelector) -> None:
         """Add to an interrupt which ranks wait for which, and where the others are in the program."""
-        self._waiting_ranks.ask()
-        while self._waiting_ranks.is_asking:
-            for key, _ in selector.select(self._waiting_ranks.wait_s(None)):
-                if key.data is None or self._collector.receive(key.data, key.fileobj)[0]:
-                    selector.unregister(key.fileobj)
-            for line in self._waiting_ranks.answers(always=True):
-                interrupt.add_note(line)
+
+        def receive(key: selectors.SelectorKey) -> None:
+            if key.data is None or self._collector.receive(key.data, key.fileobj)[0]:
+                selector.unregister(key.fileobj)
+
+        for line in self._waiting_ranks.explain(selector, receive, always=True):
+            interrupt.add_note(line)
 
     def _listen(self, *, passes_events: bool = True) -> None:
         """Receive messages until the supervisor has decided."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ripieno.errors import RipienoError
-from ripieno.launch.limits import START_S
+from ripieno.launch.limits import RENDEZVOUS_TIMEOUT_S
 from ripieno.launch.process import processes
 
 #: A process id or an exit status, in a status pipe.
@@ -161,8 +161,10 @@ class _ForkServer:
                 # If the server has ended, its end of the status pipe closes, too.
                 with suppress(BrokenPipeError, ConnectionResetError):
                     socket.send_fds(self._control, [b"f"], [request, channel, stdin, *outputs, folder, reported])
-            if not _readable(status, START_S):
-                raise RipienoError(f"no worker process was started within {START_S:.0f} s: is the machine overloaded?")
+            if not _readable(status, RENDEZVOUS_TIMEOUT_S):
+                raise RipienoError(
+                    f"no worker process was started within {RENDEZVOUS_TIMEOUT_S:.0f} s: is the machine overloaded?"
+                )
             pid = os.read(status, NUMBER.size)
             if not pid:
                 ending = processes.ending(processes.wait_for_end(self._process, processes.STEP_S))

@@ -13,7 +13,6 @@ import site
 import subprocess
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 from ripieno.errors import RipienoError
+from ripieno.launch.deadline import Deadline
 
 # A child is ended in steps: request, SIGTERM, SIGKILL. This is the time for each step.
 STEP_S = 1.0
@@ -150,9 +150,9 @@ def _end_gently(processes: list[Child], grace_s: float, step_s: float) -> list[C
     """Return the processes that are left after the wait and SIGTERM."""
     # A stopped process does not exit during the wait.
     _terminate(process for process in processes if is_stopped(process.pid))
-    remaining = _running(processes, grace_s)
+    remaining = still_running(processes, grace_s)
     _terminate(remaining)
-    return _running(remaining, step_s)
+    return still_running(remaining, step_s)
 
 
 def _terminate(processes: Iterable[Child]) -> None:
@@ -226,12 +226,13 @@ def ending(status: int | None) -> str:
     return f"killed by {name}{hint}"
 
 
-def _running(processes: Iterable[Child], timeout_s: float) -> list[Child]:
-    deadline = time.monotonic() + timeout_s
+def still_running(processes: Iterable[Child], timeout_s: float) -> list[Child]:
+    """Wait at most `timeout_s` for the end of processes, and return those that still run."""
+    deadline = Deadline(timeout_s)
     remaining = []
     for process in processes:
         try:
-            process.wait(max(0.0, deadline - time.monotonic()))
+            process.wait(deadline.left_s)
         except subprocess.TimeoutExpired:
             remaining.append(process)
     return remaining

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, replace
 from typing import NoReturn, TypedDict
 
-import cloudpickle
-
 import ripieno.flight as flight
+from ripieno.comm.agreement import pickled_error, unpickled_error
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
 from ripieno.errors import RankFailed
@@ -56,7 +54,8 @@ class FailureReport:
     def of(cls, error: BaseException, rank: int, host: str) -> FailureReport:
         """Return the report of `rank` about `error`."""
         cause, text = describe(error)
-        pickled = _pickled(error)
+        # SystemExit and KeyboardInterrupt would end the caller instead of reporting an error.
+        pickled = pickled_error(error) if isinstance(error, Exception) else None
         if pickled is not None and len(pickled) > EXCEPTION_BYTES_MAX:
             size, most = bytes_text(len(pickled)), bytes_text(EXCEPTION_BYTES_MAX)
             cause, pickled = f"{type(error).__name__} of {size}, expected at most {most}: {cause}", None
@@ -83,7 +82,7 @@ class FailureReport:
         if self.victim is not None:
             raise self.victim
         failed = RankFailed(self.rank, self.host, self.cause, self.traceback)
-        error = None if self.pickled is None else _unpickled(self.pickled)
+        error = None if self.pickled is None else unpickled_error(self.pickled)
         if error is None:
             raise failed
         raise error from failed
@@ -99,23 +98,3 @@ def other_rank(error: BaseException) -> RankFailed | None:
         seen.add(id(link))
         link = link.__cause__ or link.__context__
     return None
-
-
-def _pickled(error: BaseException) -> bytes | None:
-    # SystemExit and KeyboardInterrupt would end the caller instead of reporting an error.
-    if not isinstance(error, Exception):
-        return None
-    try:
-        pickled = cloudpickle.dumps(error)
-    except Exception:
-        return None
-    # An exception whose __init__ takes other arguments than its args fails only when it is unpickled.
-    return pickled if _unpickled(pickled) is not None else None
-
-
-def _unpickled(pickled: bytes) -> Exception | None:
-    try:
-        error = pickle.loads(pickled)
-    except Exception:
-        return None
-    return error if isinstance(error, Exception) else None

@@ -7,12 +7,13 @@ not take part in calls, so it answers while the program waits or computes, unles
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +23,8 @@ import ripieno.flight as flight
 from ripieno.comm import mailbox
 from ripieno.comm.rank import describe
 from ripieno.errors import CallTimeout, InputError, RipienoError
+from ripieno.launch import limits
+from ripieno.launch.deadline import Deadline
 from ripieno.launch.process.channel import ConnectionClosed
 
 if TYPE_CHECKING:
@@ -30,8 +33,6 @@ if TYPE_CHECKING:
 #: Environment variable: a wait of so many seconds is reported; 0 reports none.
 VARIABLE = "RIPIENO_WAIT_NOTICE_S"
 NOTICE_S = 30.0
-#: The launcher waits this long for the answers of the ranks.
-ANSWER_S = 1.0
 #: A rank checks for a long wait at intervals of a third of that time, and of a tenth of the time limit of its calls,
 #: within these bounds in seconds.
 CHECK_S_MIN, CHECK_S_MAX = 0.01, 3600.0
@@ -202,7 +203,7 @@ class WaitingRanks:
     def __init__(self) -> None:
         self._addresses: dict[int, Any] = {}
         self._places: dict[int, RankPlace] = {}
-        self._deadline_s: float | None = None
+        self._deadline: Deadline | None = None
         self._timed_out: RankPlace | None = None
 
     def take(self, number: int, kind: str, value: Any) -> bool:
@@ -222,7 +223,7 @@ class WaitingRanks:
 
     def ask(self) -> None:
         """Ask all ranks where they are, unless answers are awaited."""
-        if self._deadline_s is not None:
+        if self._deadline is not None:
             return
         self._places.clear()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as own:
@@ -236,49 +237,54 @@ class WaitingRanks:
                     # The rank has ended.
                     del self._addresses[rank]
         if self._addresses:
-            self._deadline_s = time.monotonic() + ANSWER_S
+            self._deadline = Deadline(limits.OTHER_REPORTS_S)
+
+    def explain(
+        self,
+        selector: selectors.BaseSelector,
+        receive: Callable[[selectors.SelectorKey], None],
+        *,
+        always: bool = False,
+    ) -> Iterator[str]:
+        """Ask all ranks, and yield the answers as lines. `receive` handles a ready object of `selector`."""
+        self.ask()
+        while self._deadline is not None:
+            for key, _ in selector.select(self.wait_s(None)):
+                receive(key)
+            yield from self._lines(always=always)
 
     def forget(self) -> None:
         """Drop the question that an earlier program has left."""
-        self._deadline_s = self._timed_out = None
+        self._deadline = self._timed_out = None
 
     def wait_s(self, other_s: float | None) -> float | None:
         """Return how long to wait for a message: until all answers are due, or `other_s`."""
-        if self._deadline_s is None:
-            return other_s
-        left_s = max(self._deadline_s - time.monotonic(), 0.0)
-        return left_s if other_s is None else min(left_s, other_s)
+        limits_s = [each for each in (self._deadline and self._deadline.left_s, other_s) if each is not None]
+        return min(limits_s, default=None)
 
-    @property
-    def is_asking(self) -> bool:
-        """Whether answers are awaited."""
-        return self._deadline_s is not None
-
-    def answers(self, *, always: bool = False) -> list[str]:
+    def answers(self) -> list[str]:
         """Return the answers as lines once all have arrived or are overdue; before, and without a question, none.
 
-        If no rank waits, there are no lines, unless `always` requests the stacks.
+        If no rank waits, there are no lines.
 
         Raises
         ------
         CallTimeout
             A call of a rank has exceeded its time limit.
         """
-        if self._timed_out is not None and (self._deadline_s is None or self._has_all()):
+        if self._timed_out is not None and self._has_all():
             timed_out, self._timed_out = self._timed_out, None
             raise CallTimeout(line_of(timed_out), "\n".join(self._lines(always=True)))
-        return self._lines(always=always)
+        return self._lines(always=False)
 
     def _has_all(self) -> bool:
-        """Return whether all answers have arrived, or are overdue."""
-        return len(self._places) >= len(self._addresses) or time.monotonic() >= (self._deadline_s or 0.0)
+        """Return whether no answer is awaited any more."""
+        return self._deadline is None or len(self._places) >= len(self._addresses) or not self._deadline.left_s
 
     def _lines(self, *, always: bool) -> list[str]:
-        if self._deadline_s is None:
+        if self._deadline is None or not self._has_all():
             return []
-        if not self._has_all():
-            return []
-        self._deadline_s = None
+        self._deadline = None
         places = [self._places[number] for number in sorted(self._places)]
         waiting = [place for place in places if place.wait is not None]
         if not waiting and not always:

@@ -81,14 +81,16 @@ class ScriptDriver:
                 while supervisor.verdict is None:
                     self._wait_once(ready)
             except KeyboardInterrupt:
-                self._explain_interrupt()
+                for line in self._waiting_ranks.explain(self._selector, self._receive):
+                    self._print(f"ripieno: {line}")
                 raise
         return self._culprit()
 
     def _wait_once(self, ready: Wait) -> None:
         """Print waits, and handle what has happened until the next deadline."""
         supervisor = self._supervisor
-        self._print_waits()
+        for line in self._waiting_ranks.answers():
+            self._print(f"ripieno: {line}")
         for key, _ in ready(self._waiting_ranks.wait_s(supervisor.wait_s(time.monotonic()))):
             supervisor.set_time(time.monotonic())
             self._receive(key)
@@ -97,18 +99,6 @@ class ScriptDriver:
         supervisor.tick(now)
         self._watch.states(supervisor)
         self._report_news()
-
-    def _explain_interrupt(self) -> None:
-        """Print which ranks wait for which, and where the others are."""
-        self._waiting_ranks.ask()
-        while self._waiting_ranks.is_asking:
-            for key, _ in self._selector.select(self._waiting_ranks.wait_s(None)):
-                self._receive(key)
-            self._print_waits()
-
-    def _print_waits(self) -> None:
-        for line in self._waiting_ranks.answers():
-            self._print(f"ripieno: {line}")
 
     def _receive(self, key: selectors.SelectorKey) -> None:
         """Handle one message of a rank, the end of its channel, or the end of its process."""

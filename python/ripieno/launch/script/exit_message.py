@@ -11,14 +11,10 @@ import sys
 from contextlib import suppress
 
 from ripieno.errors import RankFailed, RendezvousError
+from ripieno.launch.limits import SHUTDOWN_S
 from ripieno.launch.process import processes
 from ripieno.launch.process.report import other_rank
 from ripieno.launch.script import launchers
-
-# How long a rank that ends because of another rank waits until the launcher ends it.
-LAUNCHER_S = 1.0
-# How long a rank with an error common to all ranks waits for the rank that prints it, which may have started later.
-FIRST_RANK_S = 5.0
 
 
 def is_reported_by_another(error: BaseException) -> bool:
@@ -30,7 +26,7 @@ def is_reported_by_another(error: BaseException) -> bool:
     if place.rank == (0 if failed.rank != 0 else 1):
         sentence = str(RankFailed(failed.rank, failed.host, failed.cause))
         print(f"ripieno: rank {place.rank} ends: {sentence}", file=sys.stderr, flush=True)
-    _leave_to_launcher(LAUNCHER_S)
+    _leave_to_launcher(processes.STEP_S)
     return True
 
 
@@ -38,7 +34,8 @@ def is_reported_by_first() -> bool:
     """Return whether the first rank of this host reports an error common to the host, after giving it time to do so."""
     if is_first_on_host():
         return False
-    _leave_to_launcher(FIRST_RANK_S)
+    # The first rank may have started later.
+    _leave_to_launcher(SHUTDOWN_S)
     return True
 
 

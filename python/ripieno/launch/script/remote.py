@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ripieno.errors import InputError
 from ripieno.launch.encryption import TLS_VARIABLE
-from ripieno.launch.limits import OPTIONAL_RANKS_S, RENDEZVOUS_TIMEOUT_S
+from ripieno.launch.limits import RENDEZVOUS_TIMEOUT_S, SHUTDOWN_S
 from ripieno.launch.process import processes as process
 
 #: Batch mode: without a terminal a password cannot be entered.
@@ -126,7 +126,7 @@ def ranks_on(
             with _environment({**world, "RANK": "0", "RIPIENO_TOKEN": token}):
                 yield
         finally:
-            process.end(ranks, grace_s=OPTIONAL_RANKS_S)
+            process.end(ranks, grace_s=SHUTDOWN_S)
 
 
 def _start(

@@ -16,7 +16,6 @@ import shutil
 import socket
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -24,14 +23,11 @@ from pathlib import Path
 from ripieno.errors import RendezvousError
 from ripieno.files import disk
 from ripieno.files.owners import ANY_ACCESS, access_problem
+from ripieno.launch.deadline import pauses
+from ripieno.launch.limits import SHUTDOWN_S
 
 logger = logging.getLogger("ripieno.launch")
 
-# Pauses between two reads of the directory: a shared file system does not notify of new files.
-_FIRST_PAUSE_S = 0.002
-_LONGEST_PAUSE_S = 0.2
-# Longer than another job takes to remove an unused folder.
-_REMOVAL_S = 5.0
 _SECRET_BYTES = 32
 # Names of a job's entries in a shared directory: its token, under its identity, and the folder of the native exchange.
 _TOKEN = re.compile("token-[0-9a-f]{16}")
@@ -57,8 +53,8 @@ def directory_of_job(path: Path) -> Iterator[None]:
 
 def _locked_folder(path: Path) -> int:
     """Return a descriptor of the folder, created if missing. If the file system has locks, rank 0 holds one on it."""
-    deadline = time.monotonic() + _REMOVAL_S
-    while True:
+    # Another job may remove the folder, which takes it less than this time.
+    for _ in pauses(SHUTDOWN_S):
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
         try:
@@ -73,9 +69,6 @@ def _locked_folder(path: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
-            if time.monotonic() > deadline:
-                raise _in_use_error(path) from None
-            time.sleep(_FIRST_PAUSE_S)
             continue
         except OSError:
             # A network file system may not support locks on folders. Then folders without a token are never removed.
@@ -84,6 +77,7 @@ def _locked_folder(path: Path) -> int:
             if os.path.samestat(path.lstat(), os.fstat(descriptor)):
                 return descriptor
         os.close(descriptor)
+    raise _in_use_error(path)
 
 
 def check_private(path: Path) -> None:
@@ -230,9 +224,8 @@ def _in_use_error(path: Path) -> RendezvousError:
 
 
 def _await_token(path: Path, rank: int, timeout_s: float, *, own: bool) -> str:
-    deadline = time.monotonic() + timeout_s
-    pause_s = _FIRST_PAUSE_S
-    while True:
+    # A shared file system does not notify of new files.
+    for _ in pauses(timeout_s):
         is_visible = _is_listed(path.parent)
         if is_visible and own:
             with suppress(FileNotFoundError):
@@ -240,14 +233,11 @@ def _await_token(path: Path, rank: int, timeout_s: float, *, own: bool) -> str:
         token = _token_in(path) if is_visible and _is_listed(path) else None
         if token:
             return token
-        if time.monotonic() > deadline:
-            raise RendezvousError(
-                f"rank {rank} on {socket.gethostname()}: rank 0 did not write the job's token to {path} within "
-                f"{timeout_s:g} s: it did not start, or its host does not share this directory; set RIPIENO_DIRECTORY "
-                "to one that all hosts share, or RIPIENO_TOKEN, MASTER_ADDR and MASTER_PORT"
-            )
-        time.sleep(pause_s)
-        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+    raise RendezvousError(
+        f"rank {rank} on {socket.gethostname()}: rank 0 did not write the job's token to {path} within "
+        f"{timeout_s:g} s: it did not start, or its host does not share this directory; set RIPIENO_DIRECTORY to one "
+        "that all hosts share, or RIPIENO_TOKEN, MASTER_ADDR and MASTER_PORT"
+    )
 
 
 def _is_listed(path: Path) -> bool:

@@ -24,11 +24,8 @@ from ripieno.launch.engine.contract import Engine, Handover
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.dask.job import DaskJob
 from ripieno.launch.engines.dask.run import RESTART_S, DaskRun
-from ripieno.launch.limits import CONNECT_S
+from ripieno.launch.limits import CONNECT_S, MANAGER_S
 from ripieno.launch.process.processes import in_this_process
-
-# Maximum wait for the lock while other jobs select workers.
-LOCK_S = 30.0
 
 _KEYS = "ripieno-rank-"
 _ADVICE = "a rank takes a worker; wait until other jobs and tasks have ended, request fewer ranks or add workers"
@@ -137,9 +134,9 @@ class DaskEngine(Engine):
         """Hold the cluster's lock, so that no other job selects workers."""
         lock = Lock("ripieno-choosing", scheduler_rpc=self._client.scheduler, loop=self._client.loop)
         try:
-            if not lock.acquire(timeout=LOCK_S):
+            if not lock.acquire(timeout=MANAGER_S):
                 raise EngineError(
-                    f"another job has been choosing Dask workers for {LOCK_S:g} s; if its process has died, its "
+                    f"another job has been choosing Dask workers for {MANAGER_S:g} s; if its process has died, its "
                     "lock ends after distributed.scheduler.locks.lease-timeout: try again then"
                 )
             try:

@@ -17,7 +17,7 @@ from distributed import Client, Future, get_worker, secede
 from ripieno.errors import EngineError
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engine.member_server import Invitation
-from ripieno.launch.limits import CANCEL_S, LEAVE_S, SLOTS_S
+from ripieno.launch.limits import LEAVE_S, SHUTDOWN_S, SLOTS_S
 from ripieno.launch.member import serve
 
 # A nanny needs this long to restart a worker, because it first retries without success for a few seconds.
@@ -85,7 +85,7 @@ class DaskRun(Run):
         self._is_over = True
         try:
             with self._change:
-                self._change.wait_for(lambda: not self._unfinished, CANCEL_S)
+                self._change.wait_for(lambda: not self._unfinished, SHUTDOWN_S)
                 stuck = [self.places[rank] for rank in self._unfinished]
             # A stopped process receives nothing, and Dask notices after minutes. Its nanny can end it.
             if stuck and self._client.status == "running":

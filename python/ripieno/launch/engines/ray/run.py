@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -16,6 +15,7 @@ from ray.util.placement_group import PlacementGroup, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ripieno._version import __version__
+from ripieno.launch.deadline import pauses
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engine.member_server import Invitation
 from ripieno.launch.engines.ray.session import one_line
@@ -94,9 +94,9 @@ class RayRun(Run):
             remove_placement_group(self._group)
         wait(self._serving, LEAVE_S)
         # Ray does not report when a node has released a bundle. A job that requests it earlier waits for a second.
-        deadline = time.monotonic() + LEAVE_S
-        while any(self._group.id.hex() in name for name in ray.cluster_resources()) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        for _ in pauses(LEAVE_S):
+            if not any(self._group.id.hex() in name for name in ray.cluster_resources()):
+                break
 
     def _served(self, rank: int, serving: Future[None]) -> None:
         error = serving.exception()

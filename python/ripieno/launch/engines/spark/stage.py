@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,13 +14,10 @@ from pyspark import InheritableThread
 from pyspark.sql import SparkSession
 
 from ripieno.errors import EngineError, TooFewSlots
+from ripieno.launch.deadline import Deadline, pauses
 from ripieno.launch.engine.contract import Run
 from ripieno.launch.engines.spark.internals import running_tasks, slots
-from ripieno.launch.limits import CANCEL_S, LEAVE_S
-
-# Spark does not report when tasks begin or end, so its status is polled at this interval.
-POLL_S = 0.05
-
+from ripieno.launch.limits import LEAVE_S, PAUSE_S_MAX, SHUTDOWN_S
 
 _FAILED_TASK = re.compile(r"(?:ResultTask|ShuffleMapTask)\((\d+), (\d+)\) finished unsuccessfully\.\s*(.*)", re.DOTALL)
 _JAVA_CLASS = re.compile(r"^(?:\w+\.)+\w+: ")
@@ -81,14 +77,15 @@ class StageRun(Run):
         TooFewSlots
             If other jobs have taken the slots meanwhile: no task has run for longer than `timeout_s`.
         """
-        waiting_since = time.monotonic()
-        while not self._has_ended.wait(POLL_S):
+        deadline = Deadline(timeout_s)
+        # Spark does not report when tasks begin.
+        while not self._has_ended.wait(PAUSE_S_MAX / 4):
             found = running_tasks(self._context, self._stages())
             if (True, self._workers) in found:
                 return
             if not found or any(count for _, count in found):
-                waiting_since = time.monotonic()
-            elif time.monotonic() - waiting_since > timeout_s:
+                deadline = Deadline(timeout_s)
+            elif not deadline.left_s:
                 self.end()
                 raise too_few(self._workers, *slots(self._context))
 
@@ -119,7 +116,7 @@ class StageRun(Run):
         # The driver's JVM may have ended already.
         with suppress(Py4JError, OSError):
             self._context.cancelJobGroup(self._group)
-        self._has_ended.wait(CANCEL_S)
+        self._has_ended.wait(SHUTDOWN_S)
 
 
 def failure_of(error: Exception) -> tuple[int | None, str]:
@@ -142,15 +139,14 @@ def _cause(text: str) -> str:
 
 def await_slots(context: Any, workers: int, timeout_s: float) -> None:
     """Return when `workers` slots are free; raise `TooFewSlots` after `timeout_s`. Executors may register meanwhile."""
-    deadline = time.monotonic() + timeout_s
-    while True:
+    for _ in pauses(timeout_s):
         free, total = slots(context)
         if free >= workers:
             return
         # The number of slots of a local master is constant.
-        if time.monotonic() > deadline or (total < workers and is_local(context.master)):
-            raise too_few(workers, free, total)
-        time.sleep(POLL_S)
+        if total < workers and is_local(context.master):
+            break
+    raise too_few(workers, free, total)
 
 
 def is_local(master: str) -> bool:

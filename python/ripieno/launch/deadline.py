@@ -1,0 +1,30 @@
+"""`Deadline`: the end of a wait; `pauses`: repeated attempts, for changes that no event reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ripieno.launch.limits import PAUSE_S_MAX, PAUSE_S_MIN
+
+
+class Deadline:
+    """The time `timeout_s` seconds after now."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._at = time.monotonic() + timeout_s
+
+    @property
+    def left_s(self) -> float:
+        """Return the seconds until the deadline; 0.0 afterwards."""
+        return max(0.0, self._at - time.monotonic())
+
+
+def pauses(timeout_s: float) -> Iterator[None]:
+    """Yield at once, after pauses that become longer, and for the last time after `timeout_s`."""
+    deadline, pause_s = Deadline(timeout_s), PAUSE_S_MIN
+    yield
+    while (left_s := deadline.left_s) > 0.0:
+        time.sleep(min(pause_s, left_s))
+        pause_s = min(2 * pause_s, PAUSE_S_MAX)
+        yield
