@@ -70,6 +70,8 @@ def measured(report: Measurements, effort: Effort) -> None:
                 row=f"splits: {name}",
                 ours=each,
                 peers={"pyarrow.csv": peer},
+                limit_s=None,
+                limit="",
                 work=(QUICK_BYTES if effort.quick else SIZE_BYTES) / 1e6,
                 rate_unit="MB/s",
             )
