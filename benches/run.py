@@ -1,7 +1,7 @@
 """Measurements of Ripieno's performance targets, each figure compared with its peer and its limit.
 
-benches/run.py [aggregate|als|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|linear|
-                logistic|networkx|objects|own-rows|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|
+benches/run.py [aggregate|als|csv|faults|host|cluster|dashboard|encryption|jvm|mds|memory|replicas|kmeans|
+                linear|logistic|networkx|objects|own-rows|pagerank|regroup|seeding|sgd|shuffle|spark|unauthenticated|torch|
                 vertices|wordcount|all] [--case NAME]… [--quick] [--json FILE]
 """
 
@@ -20,6 +20,7 @@ import als  # noqa: E402
 import click  # noqa: E402
 import cluster  # noqa: E402
 import command  # noqa: E402
+import csv_splits  # noqa: E402
 import dashboard  # noqa: E402
 import encryption  # noqa: E402
 import faults  # noqa: E402
@@ -52,6 +53,7 @@ from ripieno.bench.toolchain import Skipped  # noqa: E402
 NAMES = (
     "aggregate",
     "als",
+    "csv",
     "faults",
     "host",
     "cluster",
@@ -142,6 +144,7 @@ def _cases(
     """Return the measurements by name, and the names that together form the whole."""
     undivided: dict[str, Measured] = {
         "aggregate": aggregate.measured,
+        "csv": csv_splits.measured,
         "als": lambda report, effort: als.measured(report, effort, data=data),
         "linear": lambda report, effort: linear.measured(report, effort, draw=draw),
         "logistic": lambda report, effort: logistic.measured(report, effort, data=data, draw=draw),

@@ -318,7 +318,7 @@ PICKLE: int
 HEAD: int
 BLOB: int
 #: The signature of Python integers in a sum.
-INTEGER_SIGNATURE: str
+NUMBER_SIGNATURE: str
 
 def send_object(comm: Communicator, value: object, to: int, signature: str, /) -> Any: ...
 def receive_object(comm: Communicator, source: int, signature: str, /) -> tuple[bool, Any]: ...

@@ -275,6 +275,14 @@ def test_aggregates_of_files_are_timed_against_polars_and_duckdb_with_equal_resu
 
 
 @pytest.mark.exhaustive
+def test_splits_of_csv_are_timed_against_pyarrow_with_equal_counts(tmp_path):
+    figures = reports_of("csv", tmp_path)["figures"]
+
+    assert [figure["row"] for figure in figures] == ["splits: 1", "splits: 8"]
+    assert all(set(figure["peers"]) == {"pyarrow.csv"} for figure in figures)
+
+
+@pytest.mark.exhaustive
 def test_words_are_counted_against_polars_and_duckdb_with_equal_counts(tmp_path):
     figures = reports_of("wordcount", tmp_path)["figures"]
 

@@ -113,7 +113,11 @@ def test_ranks_choose_columns_together(world):
         own = HOUSES[comm.rank :: comm.world_size]
         model = rp.LinearRegression().fit(own, "price", comm=comm, rows="own", ignore=["name", "kind"])
         with pytest.raises(rp.InputError, match="ignore='town'"):
-            rp.PCA(1).fit(own, comm=comm, rows="own", ignore=["town"] if comm.rank == 0 else ["name", "kind"])
+            rp.PCA(1).fit(own, comm=comm, rows="own", ignore=["town"])
+        ignored = ("name", "kind", "price") if comm.rank == 0 else ["name", "kind", "rooms"]
+        with pytest.raises(rp.CollectiveMismatch, match=r"ignore=\('name', 'kind', 'price'\).*rank 1.*'rooms'"):
+            rp.PCA(1).fit(own, comm=comm, rows="own", ignore=ignored)
+        rp.PCA(1).fit(own, comm=comm, rows="own", columns=["rooms", "area"] if comm.rank else ("rooms", "area"))
         return model.coef_
 
     for coef in world(2).run(program):

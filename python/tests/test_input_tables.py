@@ -6,6 +6,7 @@ import csv
 import gzip
 import pickle
 import re
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,10 +23,11 @@ from hypothesis import strategies as st
 from ripieno.cli import main
 from ripieno.graph import graph
 from ripieno.input import TableFiles, cutting, divide, splits
-from ripieno.input.columns import TableOptions, arrays
+from ripieno.input.columns import COLUMNS, TableOptions, arrays
 from ripieno.input.columns.libsvm import LibsvmText
 from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.matrix import dataset, open_source
+from scipy import sparse
 from varied import exhaustively
 
 COUNTS = range(1, 21)
@@ -644,3 +646,36 @@ def test_the_page_says_which_formats_each_reader_takes():
             no_suffix = {""} if "no suffix" in kind else set()
             listed[name] |= {*re.findall(r"(?<![\w`])\.\w+", kind.split(":")[0]), *no_suffix} if cell != "no" else set()
     assert listed == readers
+
+
+def test_whole_numbers_of_matrices_stay_exact(tmp_path):
+    large = 2**53 + 1
+    name = tmp_path / "a.mtx"
+    name.write_text(f"%%MatrixMarket matrix coordinate integer skew-symmetric\n3 3 1\n2 1 {large}\n")
+    assert splits(name)[0].read().to_pydict() == {"row": [1, 0], "col": [0, 1], "weight": [large, -large]}
+    name.write_text(f"%%MatrixMarket matrix coordinate unsigned-integer general\n3 3 1\n2 1 {2**64 - 1}\n")
+    assert splits(name)[0].read()["weight"].to_pylist() == [2**64 - 1]
+    name.write_text(f"%%MatrixMarket matrix coordinate integer general\n3 3 1\n2 1 {2**63}\n")
+    with pytest.raises(rp.InputError, match=r"a\.mtx: an entry is out of the range of int64"):
+        splits(name)[0].read()
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+def test_entries_of_a_sparse_archive_are_read_by_range(form, tmp_path):
+    matrix = sparse.random(30, 20, 0.5, form, random_state=1)
+    matrix.data = np.arange(matrix.nnz) + 2**53
+    sparse.save_npz(tmp_path / "m.npz", matrix)
+    source, entries = COLUMNS[".npz"].described(str(tmp_path / "m.npz")), matrix.tocoo()
+    parts = [source.read(source.size * at // 3, source.size * (at + 1) // 3, source.own) for at in range(3)]
+    found = pa.concat_tables(parts).to_pydict()
+    assert found["weight"] == entries.data.tolist()
+    assert (found["row"], found["col"]) == (entries.row.tolist(), entries.col.tolist())
+
+
+def test_a_part_of_an_archive_takes_memory_in_proportion(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", source=np.arange(10**6), target=np.zeros(10**6))
+    source = COLUMNS[".npz"].open(str(tmp_path / "a.npz"), TableOptions())
+    tracemalloc.start()
+    last = source.read(source.size * 15 // 16, source.size, source.own)
+    assert (last["source"][-1].as_py(), len(last)) == (10**6 - 1, 62_500) and tracemalloc.get_traced_memory()[1] < 8e6
+    tracemalloc.stop()

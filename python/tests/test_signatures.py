@@ -15,11 +15,19 @@ WIDE, TALL = np.zeros((2, 3)), np.zeros((3, 2))
 
 #: By name: a call with this rank's value, the values of ranks 0 and 1, and the error's text on each.
 CASES = {
-    "keys": (lambda c, v: c.allreduce(v), ({"a": 1, "b": 10}, {"x": 1, "y": 10}), ("'a': int, 'b': int", "'x': int")),
-    "kinds": (lambda c, v: c.allreduce(v), ((1.0, 2.0), [1.0, 2.0]), ("(float64, float64)", "[float64, float64]")),
+    "keys": (
+        lambda c, v: c.allreduce(v),
+        ({"a": 1, "b": 10}, {"x": 1, "y": 10}),
+        ("'a': number, 'b': number", "'x': number"),
+    ),
+    "kinds": (lambda c, v: c.allreduce(v), ((1.0, 2.0), [1.0, 2.0]), ("(number, number)", "[number, number]")),
     "fields": (lambda c, v: c.allreduce(v), (Pair(1, 2), Swapped(1, 2)), ("Pair(sums=", "Swapped(counts=")),
-    "depths": (lambda c, v: c.allreduce(v), (((1, 2), 3), (1, (2, 3))), ("((int, int), int)", "(int, (int, int))")),
-    "emptiness": (lambda c, v: c.allreduce(v), ((), (1,)), ("()", "(int,)")),
+    "depths": (
+        lambda c, v: c.allreduce(v),
+        (((1, 2), 3), (1, (2, 3))),
+        ("((number, number), number)", "(number, (number, number))"),
+    ),
+    "emptiness": (lambda c, v: c.allreduce(v), ((), (1,)), ("()", "(number,)")),
     "parts": (
         lambda c, v: c.allreduce(v),
         ((np.zeros(2), np.zeros(4)), (np.zeros(3), np.zeros(3))),
@@ -30,9 +38,9 @@ CASES = {
         ((np.zeros(2), np.zeros(2, "i8")), (np.zeros(2, "i8"), np.zeros(2))),
         ("(float64 of shape (2,), int64", "(int64 of shape (2,), float64"),
     ),
-    "number": (lambda c, v: c.allreduce(v), (1.0, np.ones(1)), ("shape ()", "allreduce(float64 × 1, sum, ")),
-    "whole number": (lambda c, v: c.allreduce(v), (1, np.int64(1)), ("sum, int", "sum, shape ()")),
-    "product": (lambda c, v: c.allreduce(v, "prod"), ((1, 2), [1, 2]), ("(int, int)", "[int, int]")),
+    "number": (lambda c, v: c.allreduce(v), (1.0, np.ones(1)), ("sum, number", "allreduce(float64 × 1, sum, ")),
+    "whole number": (lambda c, v: c.allreduce(v), (1, np.int64(1)), ("sum, number", "sum, shape ()")),
+    "product": (lambda c, v: c.allreduce(v, "prod"), ((1, 2), [1, 2]), ("(number, number)", "[number, number]")),
     "boolean": (
         lambda c, v: c.allreduce(v, "or"),
         (np.ones(2, bool), np.ones(2, "u1")),

@@ -74,3 +74,42 @@ def numpy_numbers(comm):
 
 def test_numpy_numbers_keep_numpy_arithmetic(world):
     world(2).run(numpy_numbers)
+
+
+def mixed_numbers(comm):
+    def on_ranks(*values):
+        return values[comm.rank % len(values)]
+
+    def combined(*values, op="sum"):
+        found = comm.allreduce(on_ranks(*values), op)
+        assert found == comm.allreduce([on_ranks(*values)], op)[0] or found != found
+        assert repr(found) == repr(comm.allreduce({"n": on_ranks(*values), "a": np.ones(2)}, op)["n"])
+        return comm.allgather(repr(found))
+
+    return [
+        combined(0, 1.5, 2.25),
+        combined(2**53 + 1, 0.0, 0),
+        combined(True, 2, 1.0),
+        combined(-0.0, -0.0),
+        combined(False, 7, True, op="max"),
+        combined(True, True, op="min"),
+        combined(3, 2.5, -1, op="max"),
+        combined(3, 2.5, -(2**63), op="min"),
+        combined(-(2**63), -np.inf, -np.inf, op="max"),
+        combined(1, np.nan, 2.0, op="max"),
+        combined(1, np.nan, 2.0, op="min"),
+        combined(-1.5, -2.5, -0.5, op="max"),
+        combined(3, 0.5, 2, op="prod"),
+        combined(2**70, 1e300, 2**70, op="prod"),
+        [repr(comm.scan(on_ranks(1, 2, 0.5))), repr(comm.exscan(on_ranks(1, 2, 0.5)))],
+        comm.reduce(on_ranks(1, np.float64(0.5), np.bool_(True))),
+    ]
+
+
+def test_whole_numbers_and_floats_of_different_ranks_are_combined_as_floats(world):
+    found = world(3).run(mixed_numbers)
+    results = ["3.75", repr(float(2**53 + 1)), "4.0", "-0.0", "7", "True", "3.0", repr(-(2.0**63)), repr(-(2.0**63))]
+    results += ["nan", "nan", "-0.5", "3.0", "inf"]
+    assert [found[0][at] for at in range(len(results))] == [[text] * 3 for text in results]
+    assert [each[-2] for each in found] == [["1", "0"], ["3", "1"], ["3.5", "3"]]
+    assert [each[-1] for each in found] == [2.5, None, None]

@@ -43,7 +43,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<plain_calls::PlainCalls>()?;
     module.add_function(wrap_pyfunction!(handle::wait_any, module)?)?;
     block_files::register(module)?;
-    module.add("INTEGER_SIGNATURE", plain_leaves::INTEGER_SIGNATURE)?;
+    module.add("NUMBER_SIGNATURE", plain_leaves::NUMBER_SIGNATURE)?;
     frames::register(module)?;
     objects::register(module)?;
     broadcasts::register(module)?;

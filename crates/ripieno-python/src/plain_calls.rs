@@ -5,7 +5,7 @@
 
 use crate::arrays::{ArrayBytes, MAX_SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
-use crate::plain_leaves::{INTEGER_SIGNATURE, Leaf, copied, signature_of};
+use crate::plain_leaves::{Leaf, NUMBER_SIGNATURE, copied, signature_of};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
@@ -41,8 +41,8 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: WholeBuffer })
     }
 
-    /// Return the allreduce of a float, a Python integer (sums only), a short array, or a tuple or list of these. The
-    /// value stays unchanged.
+    /// Return the allreduce of a Python number (no product), a short array, or a tuple or list of these. The value stays
+    /// unchanged.
     #[pyo3(signature = (value, op=None, /))]
     fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
         let found = match op.map_or(Some(Op::Sum), arithmetic) {
@@ -117,8 +117,8 @@ impl PlainCalls {
         task: &CollectiveTask<'_>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let py = value.py();
-        let is_sum = task.op() == Some(Op::Sum);
-        if let Some(leaf) = Leaf::of(value, is_sum) {
+        let Some(op) = task.op() else { return Ok(None) };
+        if let Some(leaf) = Leaf::of(value, op) {
             return self.leaf(py, &leaf, task).map(Some);
         }
         let items: Vec<Bound<'py, PyAny>> = match (value.cast_exact::<PyTuple>(), value.cast_exact::<PyList>()) {
@@ -126,7 +126,7 @@ impl PlainCalls {
             (_, Ok(list)) if list.len() <= MAX_LEAVES => list.iter().collect(),
             _ => return Ok(None),
         };
-        let leaves: Option<Vec<Leaf>> = items.iter().map(|item| Leaf::of(item, is_sum)).collect();
+        let leaves: Option<Vec<Leaf>> = items.iter().map(|item| Leaf::of(item, op)).collect();
         let are_short = |leaves: &[Leaf]| leaves.iter().map(Leaf::length_bytes).sum::<usize>() <= MAX_SHORT_BYTES;
         let Some(leaves) = leaves.filter(|leaves| !leaves.is_empty() && are_short(leaves)) else { return Ok(None) };
         let is_tuple = value.is_instance_of::<PyTuple>();
@@ -147,11 +147,7 @@ impl PlainCalls {
             self.perform(bytes, array, task)?;
             return Ok(copy);
         }
-        let shape = if matches!(leaf, Leaf::Integer(_)) {
-            ElementShape::Described(INTEGER_SIGNATURE)
-        } else {
-            ElementShape::Axes(&[])
-        };
+        let shape = ElementShape::Described(NUMBER_SIGNATURE);
         let mut line = Vec::new();
         leaf.put(&mut line);
         self.run(py, task, ElementType { element: leaf.element(), shape }, BufferMemory::Write(&mut line))?;

@@ -4,37 +4,37 @@ use crate::arrays::{ArrayBytes, empty};
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
 use pyo3::prelude::*;
-use pyo3::types::{PyFloat, PyInt, PyType};
-use ripieno::Element;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyType};
+use ripieno::{Element, Op};
 use std::fmt::Write;
 
-/// Signature of Python integers. They are summed exactly in two words, like in `ripieno.wire.integers`.
-pub const INTEGER_SIGNATURE: &str = "int";
-/// Mask of the lower word.
-const LOW_WORD_MASK: i64 = u32::MAX as i64;
+/// Signature of Python numbers of any type, which have the words of `ripieno.wire.numbers`.
+pub const NUMBER_SIGNATURE: &str = "number";
+/// Size of the words of a number.
+const NUMBER_BYTES: usize = 32;
+/// Bits of the lower word of a whole number in sums.
+const HALF_BITS: u32 = 36;
+const LOW_WORD_MASK: i64 = (1 << HALF_BITS) - 1;
 
 /// A number or an array.
 pub enum Leaf<'a, 'py> {
-    /// A Python float or, with its class, a NumPy float.
-    Float(f64, Option<Bound<'py, PyType>>),
-    /// A Python integer, for sums.
-    Integer(i64),
+    /// A Python number and the operation, which is no product.
+    Number(Number<'py>, Op),
     /// A short array.
     Array(ArrayBytes, &'a Bound<'py, PyUntypedArray>),
 }
 
+/// A Python integer, or a Python float or, with its class, a NumPy float.
+pub enum Number<'py> {
+    Whole(i64),
+    Float(f64, Option<Bound<'py, PyType>>),
+}
+
 impl<'a, 'py> Leaf<'a, 'py> {
-    /// Convert `value` to a leaf, if it is one. Integers are leaves of sums only.
-    pub fn of(value: &'a Bound<'py, PyAny>, is_sum: bool) -> Option<Leaf<'a, 'py>> {
-        if let Ok(number) = value.cast::<PyFloat>() {
-            let class = number.get_type();
-            if class.is(dtype::<f64>(value.py()).typeobj()) {
-                return Some(Leaf::Float(number.value(), Some(class)));
-            }
-            return number.is_exact_instance_of::<PyFloat>().then(|| Leaf::Float(number.value(), None));
-        }
-        if let Ok(number) = value.cast_exact::<PyInt>() {
-            return number.extract().ok().filter(|_| is_sum).map(Leaf::Integer);
+    /// Convert `value` to a leaf of this operation, if it is one. Factors of products are not, except for arrays.
+    pub fn of(value: &'a Bound<'py, PyAny>, op: Op) -> Option<Leaf<'a, 'py>> {
+        if let Some(number) = Number::of(value) {
+            return (op != Op::Prod).then_some(Leaf::Number(number, op));
         }
         let (bytes, array) = ArrayBytes::plain_to_read(value).filter(|(bytes, _)| bytes.is_short())?;
         Some(Leaf::Array(bytes, array))
@@ -43,8 +43,8 @@ impl<'a, 'py> Leaf<'a, 'py> {
     /// Return the type of its elements.
     pub fn element(&self) -> Element {
         match self {
-            Leaf::Float(..) => Element::F64,
-            Leaf::Integer(_) => Element::I64,
+            Leaf::Number(_, Op::Sum) => Element::F64,
+            Leaf::Number(..) => Element::I64,
             Leaf::Array(bytes, _) => bytes.element,
         }
     }
@@ -52,20 +52,16 @@ impl<'a, 'py> Leaf<'a, 'py> {
     /// Return the size of its elements in bytes.
     pub fn length_bytes(&self) -> usize {
         match self {
-            Leaf::Float(..) => 8,
-            Leaf::Integer(_) => 16,
+            Leaf::Number(..) => NUMBER_BYTES,
             Leaf::Array(bytes, _) => bytes.read().len(),
         }
     }
 
     /// Append its elements to `line`.
     pub fn put(&self, line: &mut Vec<u8>) {
-        match *self {
-            Leaf::Float(number, _) => line.extend(number.to_ne_bytes()),
-            Leaf::Integer(number) => {
-                line.extend((number & LOW_WORD_MASK).to_ne_bytes());
-                line.extend((number >> LOW_WORD_MASK.count_ones()).to_ne_bytes());
-            }
+        match self {
+            Leaf::Number(number, Op::Sum) => line.extend(number.addends().as_flattened()),
+            Leaf::Number(number, op) => line.extend(number.ordered(*op).map(i64::to_ne_bytes).as_flattened()),
             Leaf::Array(bytes, _) => line.extend_from_slice(bytes.read()),
         }
     }
@@ -73,32 +69,26 @@ impl<'a, 'py> Leaf<'a, 'py> {
     /// Append the signature that ranks compare, in the notation of `ripieno.wire.signatures`.
     fn add_signature(&self, signature: &mut String) {
         match self {
-            Leaf::Integer(_) => signature.push_str(INTEGER_SIGNATURE),
+            Leaf::Number(..) => signature.push_str(NUMBER_SIGNATURE),
             Leaf::Array(_, array) if array.ndim() > 0 => {
                 let axes: Vec<String> = array.shape().iter().map(usize::to_string).collect();
                 let comma = if axes.len() == 1 { "," } else { "" };
                 // Writing to a string cannot fail.
                 let _ = write!(signature, "{} of shape ({}{comma})", self.element().name(), axes.join(", "));
             }
-            Leaf::Float(..) | Leaf::Array(..) => signature.push_str(self.element().name()),
+            Leaf::Array(..) => signature.push_str(self.element().name()),
         }
     }
 
     /// Remove the elements of a leaf like this one from the front of `line`, and return its value.
     pub fn take(&self, py: Python<'py>, line: &mut &[u8]) -> PyResult<Bound<'py, PyAny>> {
         let mut next = |count: usize| line.split_off(..count).expect("a line has the elements of all its leaves");
-        let mut word = || <[u8; 8]>::try_from(next(8)).expect("a word has eight bytes");
         match self {
-            Leaf::Float(_, class) => {
-                let number = f64::from_ne_bytes(word());
-                match class {
-                    Some(class) => class.call1((number,)),
-                    None => Ok(PyFloat::new(py, number).into_any()),
-                }
-            }
-            Leaf::Integer(_) => {
-                let [low, high] = [word(), word()].map(|word| i128::from(i64::from_ne_bytes(word)));
-                Ok((low + (high << LOW_WORD_MASK.count_ones())).into_pyobject(py)?.into_any())
+            Leaf::Number(number, op) => {
+                let mut words = [[0; 8]; 4];
+                words.as_flattened_mut().copy_from_slice(next(NUMBER_BYTES));
+                let class = if let Number::Float(_, class) = number { class.as_ref() } else { None };
+                if *op == Op::Sum { total(py, words, class) } else { extremum(py, words, class, *op) }
             }
             Leaf::Array(bytes, array) => {
                 let array = empty(py, bytes.element, array.shape())?;
@@ -109,6 +99,77 @@ impl<'a, 'py> Leaf<'a, 'py> {
             }
         }
     }
+}
+
+impl<'py> Number<'py> {
+    fn of(value: &Bound<'py, PyAny>) -> Option<Number<'py>> {
+        if let Ok(number) = value.cast::<PyFloat>() {
+            let class = number.get_type();
+            if class.is(dtype::<f64>(value.py()).typeobj()) {
+                return Some(Number::Float(number.value(), Some(class)));
+            }
+            return number.is_exact_instance_of::<PyFloat>().then(|| Number::Float(number.value(), None));
+        }
+        value.cast_exact::<PyInt>().ok()?.extract().ok().map(Number::Whole)
+    }
+
+    /// Return the words for sums: the float, the halves of the whole number, and the count of floats.
+    fn addends(&self) -> [[u8; 8]; 4] {
+        let words = match *self {
+            // -0.0 changes no float that is added to it. The halves have fewer bits than a float.
+            Number::Whole(number) => [-0.0, (number & LOW_WORD_MASK) as f64, (number >> HALF_BITS) as f64, 0.0],
+            Number::Float(number, _) => [number, 0.0, 0.0, 1.0],
+        };
+        words.map(f64::to_ne_bytes)
+    }
+
+    /// Return the words for minima and maxima: the whole number, the bits of the float in ascending order, the kind, and
+    /// whether the number is whole.
+    fn ordered(&self, op: Op) -> [i64; 4] {
+        let (sign, absent, beyond) = if op == Op::Max { (1, i64::MIN, i64::MAX) } else { (-1, i64::MAX, i64::MIN) };
+        match *self {
+            Number::Whole(number) => [number, absent, sign, sign],
+            Number::Float(number, _) if number.is_nan() => [absent, beyond, 2 * sign, 0],
+            Number::Float(number, _) => [absent, ascending(number.to_bits() as i64), 2 * sign, 0],
+        }
+    }
+}
+
+/// Map the bits of floats to integers in the order of the floats, and back.
+fn ascending(bits: i64) -> i64 {
+    if bits < 0 { bits ^ i64::MAX } else { bits }
+}
+
+/// Return the sum that words represent.
+fn total<'py>(py: Python<'py>, words: [[u8; 8]; 4], class: Option<&Bound<'py, PyType>>) -> PyResult<Bound<'py, PyAny>> {
+    let [fraction, low, high, float_count] = words.map(f64::from_ne_bytes);
+    let whole = (low as i128) + ((high as i128) << HALF_BITS);
+    if float_count == 0.0 {
+        return Ok(whole.into_pyobject(py)?.into_any());
+    }
+    float(py, if whole == 0 { fraction } else { fraction + whole as f64 }, class)
+}
+
+/// Return the minimum or maximum that words represent.
+fn extremum<'py>(
+    py: Python<'py>,
+    words: [[u8; 8]; 4],
+    class: Option<&Bound<'py, PyType>>,
+    op: Op,
+) -> PyResult<Bound<'py, PyAny>> {
+    let [whole, bits, kind, is_whole] = words.map(i64::from_ne_bytes);
+    let fraction = f64::from_bits(ascending(bits) as u64);
+    match kind.abs() {
+        0 => Ok(PyBool::new(py, whole != 0).to_owned().into_any()),
+        1 => Ok(whole.into_pyobject(py)?.into_any()),
+        _ if is_whole == 0 || fraction.is_nan() => float(py, fraction, class),
+        _ if op == Op::Max => float(py, fraction.max(whole as f64), class),
+        _ => float(py, fraction.min(whole as f64), class),
+    }
+}
+
+fn float<'py>(py: Python<'py>, number: f64, class: Option<&Bound<'py, PyType>>) -> PyResult<Bound<'py, PyAny>> {
+    class.map_or_else(|| Ok(PyFloat::new(py, number).into_any()), |class| class.call1((number,)))
 }
 
 /// Return the signature of leaves in a tuple or a list.

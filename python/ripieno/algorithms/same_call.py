@@ -138,7 +138,8 @@ def same_call(fit: Fit) -> Fit:
             for name in ("_splits_read", "_row_runs", "_row_order"):
                 self.__dict__.pop(name, None)
             title = f"{type(self).__name__}.{fit.__name__}"
-            rows, passed, has_splits = _agreed_call(comm, self, title, rows, passed, refusal)
+            chosen = {name: _as_names(choice.get(name)) for name in choice_names}
+            rows, passed, has_splits = _agreed_call(comm, self, title, rows, passed, chosen, refusal)
             self._check_parameters()
             if has_splits:
                 passed, rows = _read_splits(comm, self, rows, passed, is_graph=names[0] == "graph"), "own"
@@ -152,12 +153,24 @@ def same_call(fit: Fit) -> Fit:
     return cast(Fit, wrapped)
 
 
+def _as_names(columns: Any) -> Any:
+    """Return names of columns as a tuple, empty without names, so that equal choices have equal digests."""
+    return tuple(columns or ()) if isinstance(columns, list | tuple | None) else columns
+
+
 def _agreed_call(
-    comm: Communicator, estimator: Any, name: str, rows: Any, passed: dict[str, Any], refusal: str | None
+    comm: Communicator,
+    estimator: Any,
+    name: str,
+    rows: Any,
+    passed: dict[str, Any],
+    choice: Mapping[str, Any],
+    refusal: str | None,
 ) -> tuple[Rows, dict[str, Any], bool]:
     """Return whether rows are own or shared, the arguments of this rank, and whether any rank passes splits.
 
-    `refusal` is the reason why this rank cannot read its rows, if that is known already.
+    `choice` has the names of columns that the call chooses. `refusal` is the reason why this rank cannot read its rows,
+    if that is known already.
     """
     first = next(iter(passed))
     splits = None
@@ -169,7 +182,7 @@ def _agreed_call(
     row_parameters: Sequence[str] = getattr(estimator, "_row_parameters", ())
     parameters = {name: getattr(estimator, name) for name in names_of(type(estimator), "model", "saving")}
     arguments = {key: value for key, value in passed.items() if key == first or key in _ROW_ARGUMENTS}
-    parameters |= {key: value for key, value in passed.items() if key not in arguments}
+    parameters |= {key: value for key, value in passed.items() if key not in arguments} | choice
     arguments |= {key: parameters.pop(key) for key in row_parameters}
     has_splits, is_compared = splits is not None, comm.world_size > 1
     mine = Call(

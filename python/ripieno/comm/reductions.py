@@ -17,7 +17,7 @@ from ripieno.errors import InputError
 from ripieno.keyed import collectives
 from ripieno.keyed.collectives import KEYED
 from ripieno.keyed.options import refuse_options
-from ripieno.wire import integers, signatures
+from ripieno.wire import numbers, signatures
 from ripieno.wire.arrays import (
     check_combinable,
     check_fits,
@@ -120,8 +120,8 @@ class Reductions(CallBase):
         ----------
         value : array, number, or tuple, list, dict of these; KeyValues; Table
             Same kinds of containers, keys, shapes and dtypes on every rank; otherwise `CollectiveMismatch` lists the
-            differences. All parts of one dtype are sent together. Key-values and tables may differ between ranks: every
-            rank gets one row per key, or one partition per id, from all ranks.
+            differences. Python numbers may differ in type. All parts of one dtype are sent together. Key-values and
+            tables may differ between ranks: every rank gets one row per key, or one partition per id, from all ranks.
         op : {"sum", "prod", "min", "max", "and", "or", "xor"} or callable, optional
             The combination of two elements, by default "sum". "and", "or", "xor" apply to the bits of integers, and to
             booleans. Functions of Python and NumPy stand for the operation: ``sum``, ``np.add`` and ``operator.add``
@@ -145,9 +145,11 @@ class Reductions(CallBase):
 
         Notes
         -----
-        Sums and products of Python integers are exact, however large they become. Each number must be smaller than
-        2**72, and True counts as 1. For other operations they are int64. NumPy arrays and numbers keep their dtype, and
-        overflow as in NumPy.
+        Python numbers may be whole on some ranks and floats on others: the result is a float on every rank if one rank
+        has a float. Sums and products of whole numbers are exact, however large they become. Each must be smaller than
+        2**72, and True counts as 1. For other operations they are int64. Bits of booleans and of integers are not
+        combined with each other. NumPy arrays and numbers have a dtype, the same on all ranks, and overflow as in
+        NumPy; only a NumPy float64 is a Python float, too.
 
         Floats are combined in their own dtype and rounded after each of the p - 1 combinations of an element. A sum is
         within (p - 1) half units in the last place of the sum of the absolute values. float16 and bfloat16 are combined
@@ -539,10 +541,7 @@ class Reductions(CallBase):
         check_op(op)
         if out is not None:
             return self._reduced_into(check_combinable(out, op, what), what, value, args)
-        if type(value) is int and op == "sum":
-            words = integers.words(value, what)
-            return NativeCalls([(what, words, *args, signatures.INTEGER)], lambda: integers.number(words))
-        if is_tree(value) or integers.is_exact_integer(value, op):
+        if is_tree(value) or numbers.is_number(value, op):
             return self._reduced_leaves(what, value, op, args)
         result = native_copy(reducible(value, op, what))
         return NativeCalls(
@@ -556,23 +555,23 @@ class Reductions(CallBase):
         return NativeCalls([(what, native_elements(out)[0], *args, signatures.of_array(out))], lambda: out)
 
     def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls[Any]:
-        """Return the same as `_reduced`, for Python integers, tuples, lists and dicts."""
+        """Return the same as `_reduced`, for Python numbers, tuples, lists and dicts."""
         leaves, names = [], []
 
         def visit(leaf: Any) -> None:
-            if integers.is_exact_integer(leaf, op):
-                leaves.append(integers.words(leaf, what))
-                names.append(signatures.INTEGER)
+            if numbers.is_number(leaf, op):
+                leaves.append(numbers.words(leaf, op, what))
+                names.append(signatures.NUMBER)
             else:
                 leaves.append(reducible(leaf, op, what))
                 names.append(signatures.of_leaf(leaves[-1]))
 
         map_leaves(value, visit)
         signature = signatures.of_tree(value, iter(names))
-        gathered = [index for index, name in enumerate(names) if name is signatures.INTEGER and op == "prod"]
+        gathered = [index for index, name in enumerate(names) if name is signatures.NUMBER and op == "prod"]
         lines, parts = packed_leaves([leaf for index, leaf in enumerate(leaves) if index not in gathered])
         calls = [(what, native_elements(each)[0], *args, signature) for each in lines]
-        factors = np.empty((self.world_size, len(gathered), integers.WORDS), np.int64)
+        factors = np.empty((self.world_size, len(gathered), numbers.WORDS))
         if gathered:
             factors[self.rank] = [leaves[index] for index in gathered]
             counts = [factors[0].size] * self.world_size
@@ -586,10 +585,10 @@ class Reductions(CallBase):
             products = iter(factors[self._ranks_of(what)].swapaxes(0, 1))
 
             def restore(leaf: Any) -> Any:
-                if not integers.is_exact_integer(leaf, op):
+                if not numbers.is_number(leaf, op):
                     return like(leaf, next(results))
-                result = integers.product(next(products)) if op == "prod" else integers.number(next(results))
-                return np.int64(result) if isinstance(leaf, np.bool_) else result
+                result = numbers.product(next(products)) if op == "prod" else numbers.number(next(results), op)
+                return np.asarray(result)[()] if isinstance(leaf, np.generic) else result
 
             return map_leaves(value, restore)
 

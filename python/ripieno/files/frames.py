@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 
+#: The kinds of dtypes of real numbers.
+NUMBERS = "biuf"
 _UNNAMED = re.compile(r"__index_level_\d+__")
 
 
@@ -124,3 +126,19 @@ def list_matrix(column: pa.ChunkedArray, width: int, where: str, first: int = 0)
         raise InputError(f"{where}, row {first + wrong[0]}: {what}, expected lists of {width} values")
     values: NDArray[Any] = lists.flatten().to_numpy(zero_copy_only=False)
     return values.reshape(len(lists), width)
+
+
+def arrow_type_of(dtype: np.dtype[Any]) -> pa.DataType:
+    """Return the Arrow type of values of a dtype; binary if they are no numbers and no text."""
+    if dtype.kind == "U":
+        return pa.string()
+    if dtype.kind not in NUMBERS:
+        return pa.binary()
+    return pa.float64() if dtype.itemsize > 8 else pa.from_numpy_dtype(dtype.newbyteorder("="))
+
+
+def arrow_array(values: NDArray[Any]) -> pa.Array:
+    """Return a one-dimensional array as Arrow values, without a copy if they are contiguous, aligned and native."""
+    kind = arrow_type_of(values.dtype)
+    dtype = values.dtype if values.dtype.kind not in NUMBERS else np.dtype(kind.to_pandas_dtype())
+    return pa.array(np.require(values, dtype, ["C", "ALIGNED"]), kind)

@@ -7,6 +7,7 @@ Source: Boisvert, Pozo and Remington, "The Matrix Market exchange formats: initi
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import dataclass
 from typing import IO, Any
@@ -21,7 +22,10 @@ BANNER = b"%%matrixmarket"
 SUFFIX = ".mtx"
 #: The number of values of an entry, by layout; without the value of a pattern.
 LAYOUTS = {"coordinate": 3, "array": 1}
-FIELDS = ("real", "integer", "unsigned-integer", "pattern")
+#: The types of the values, by field.
+FIELDS: dict[str, type[np.number[Any]]] = {
+    "real": np.float64, "integer": np.int64, "unsigned-integer": np.uint64, "pattern": np.int64
+}  # fmt: skip
 #: The sign of the entries that each symmetry implies.
 SYMMETRIES = {"general": 0, "symmetric": 1, "skew-symmetric": -1, "hermitian": 1}
 LINE_BYTES_MAX = 1 << 20
@@ -37,6 +41,11 @@ class MatrixInfo:
     layout: str
     field: str
     symmetry: str
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the values."""
+        return np.dtype(FIELDS[self.field])
 
 
 def is_matrix_market(path: str) -> bool:
@@ -59,13 +68,15 @@ def read_info(path: str) -> MatrixInfo:
         return _info(path, file)
 
 
-def read_matrix(path: str) -> Any:
-    """Return the matrix, including entries that symmetry implies: a coo_matrix, or an array, of float64.
+def read_matrix(path: str, start: int = 0, stop: int | None = None) -> Any:
+    """Return the matrix, including entries that symmetry implies: a coo_matrix, or an array, of the type of its field.
+
+    With `start` and `stop`, a coo_matrix has only these entries of the file, and the ones that they imply.
 
     Raises
     ------
     InputError
-        The file is damaged.
+        The file is damaged, or a whole number is out of the range of its type.
     """
     from scipy.sparse import coo_matrix
 
@@ -73,20 +84,14 @@ def read_matrix(path: str) -> Any:
         info = _info(path, file)
         text = b"".join(held(path, iter(lambda: file.read(READ_BYTES), b"")))
     width = LAYOUTS[info.layout] - (info.field == "pattern")
-    with warnings.catch_warnings():
-        # NumPy warns if it stops before the end of the text.
-        warnings.simplefilter("error", DeprecationWarning)
-        try:
-            values = np.fromstring(text, sep=" ")
-        except (DeprecationWarning, ValueError):
-            raise InputError(f"{path} is damaged: an entry is no number") from None
+    values = _values(path, text, info.dtype)
     if len(values) != info.stored_count * width:
         found = len(values) / width
         raise InputError(f"{path} is damaged: {info.stored_count:,} entries in its line of sizes, but {found:,g} below")
     sign = SYMMETRIES[info.symmetry]
     if info.layout == "array":
         return _dense(values, info.shape, sign)
-    entries = values.reshape(-1, width)
+    entries = values.reshape(-1, width)[start:stop]
     ends = entries[:, :2].astype(np.int64) - 1
     if not (np.array_equal(ends + 1, entries[:, :2]) and (ends >= 0).all() and (ends < info.shape).all()):
         raise InputError(f"{path} is damaged: an entry lies outside the matrix")
@@ -96,6 +101,23 @@ def read_matrix(path: str) -> Any:
         ends = np.concatenate([ends, ends[mirrored, ::-1]])
         data = np.concatenate([data, sign * data[mirrored]])
     return coo_matrix((data, (ends[:, 0], ends[:, 1])), info.shape)
+
+
+def _values(path: str, text: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
+    with warnings.catch_warnings():
+        # NumPy warns if it stops before the end of the text.
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            values = np.fromstring(text, dtype, sep=" ")
+        except (DeprecationWarning, ValueError):
+            kind = "number" if dtype.kind == "f" else "whole number, as its banner says"
+            raise InputError(f"{path} is damaged: an entry is no {kind}") from None
+    # NumPy replaces larger numbers by the limit.
+    for limit in (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else ():
+        count = np.count_nonzero(values == limit) if limit else 0
+        if count and count != len(re.findall(rb"(?<![-\d])%d(?!\d)" % limit, text)):
+            raise InputError(f"{path}: an entry is out of the range of {dtype}")
+    return values
 
 
 def _info(path: str, file: IO[bytes]) -> MatrixInfo:
@@ -116,6 +138,7 @@ def _info(path: str, file: IO[bytes]) -> MatrixInfo:
         or field not in FIELDS
         or symmetry not in SYMMETRIES
         or (layout, field) == ("array", "pattern")
+        or (field, symmetry) == ("unsigned-integer", "skew-symmetric")
     ):
         raise InputError(
             f"{path}: a MatrixMarket file of {layout} {field} {symmetry}: expected coordinate or array, "
@@ -135,11 +158,11 @@ def _info(path: str, file: IO[bytes]) -> MatrixInfo:
     return MatrixInfo((rows, columns), count, layout, field, symmetry)
 
 
-def _dense(values: NDArray[np.float64], shape: tuple[int, int], sign: int) -> NDArray[np.float64]:
+def _dense(values: NDArray[Any], shape: tuple[int, int], sign: int) -> NDArray[Any]:
     """Return a matrix that is stored column by column. A symmetric matrix is stored as its lower triangle."""
     if not sign:
         return values.reshape(shape, order="F")
-    matrix = np.zeros(shape)
+    matrix = np.zeros(shape, values.dtype)
     columns, rows = np.triu_indices(shape[0], k=0 if sign > 0 else 1)
     matrix[columns, rows] = sign * values
     matrix[rows, columns] = values

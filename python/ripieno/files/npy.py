@@ -12,6 +12,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from typing import IO, Any
 
 import numpy as np
@@ -28,8 +29,8 @@ _BROKEN_HEADER = (SyntaxError, tokenize.TokenError, KeyError, MemoryError, Overf
 # The longest header that NumPy reads by default.
 _HEADER_BYTES_MAX = 10_000
 _PIECE_BYTES = 1 << 20
-#: SciPy's sparse matrix formats that can be read.
-SPARSE_FORMATS = ("csr", "csc", "coo")
+#: SciPy's sparse matrix formats that can be read, and their members with the indices of entries.
+_INDICES = {"coo": ("row", "col"), "csr": ("indices", "indptr"), "csc": ("indices", "indptr")}
 
 
 def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -58,8 +59,10 @@ def read_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]
     return shape, fortran, dtype
 
 
-def read_array(stream: IO[bytes]) -> NDArray[Any]:
-    """Return the array. Arrays of objects are rejected.
+def read_array(stream: IO[bytes], start: int = 0, stop: int | None = None) -> NDArray[Any]:
+    """Return the array, or only its rows `start .. stop`. Arrays of objects are rejected.
+
+    The stream is read to the end of the array, so that the checksum of a member of an archive is verified.
 
     Raises
     ------
@@ -72,18 +75,25 @@ def read_array(stream: IO[bytes]) -> NDArray[Any]:
     if not dtype.itemsize:
         raise ValueError(f"its type, {dtype}, takes no bytes")
     # Python integers do not overflow.
-    count_bytes = dtype.itemsize
-    for length in shape:
-        count_bytes *= length
-    if count_bytes > (bound_bytes := held_bytes_max()):
+    count_bytes = prod(shape, start=dtype.itemsize)
+    begin, end = 0, count_bytes
+    if (start or stop is not None) and not (fortran and len(shape) > 1):
+        first, last, _ = slice(start, stop).indices(shape[0])
+        begin, end = (each * (count_bytes // max(1, shape[0])) for each in (first, last))
+        shape, start, stop = (last - first, *shape[1:]), 0, None
+    if end - begin > (bound_bytes := held_bytes_max()):
         raise ValueError(f"its header states {count_bytes:,} bytes, more than the {bound_bytes:,} that fit into memory")
-    found = bytearray()
-    while len(found) < count_bytes:
-        piece = stream.read(min(_PIECE_BYTES, count_bytes - len(found)))
+    found, at = bytearray(), 0
+    while at < count_bytes:
+        piece = stream.read(min(_PIECE_BYTES, count_bytes - at))
         if not piece:
-            raise ValueError(f"{len(found)} bytes of values, expected {count_bytes}")
-        found += piece
-    return np.frombuffer(found, dtype).reshape(shape, order="F" if fortran else "C")
+            raise ValueError(f"{at} bytes of values, expected {count_bytes}")
+        found += piece[max(0, begin - at) : max(0, end - at)]
+        at += len(piece)
+    # The checksum is compared at the end of the member.
+    stream.read(1)
+    array = np.frombuffer(found, dtype).reshape(shape, order="F" if fortran else "C")
+    return array[start:stop] if array.ndim else array
 
 
 @contextmanager
@@ -101,10 +111,17 @@ def opened_archive(path: str, fault: str = "is not a readable .npz file") -> Ite
             raise InputError(f"{path} {fault}: {error}") from error
 
 
-def read_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
-    """Return the array with this name in an .npz archive. Errors are as in `BROKEN_ARCHIVE`."""
+def read_member(archive: zipfile.ZipFile, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+    """Return the array with this name in an .npz archive, or some of its rows. Errors are as in `BROKEN_ARCHIVE`."""
     with archive.open(f"{name}.npy") as stream:
-        return read_array(stream)
+        return read_array(stream, start, stop)
+
+
+def member_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    """Return the shape and the type of the array with this name. Errors are as in `BROKEN_ARCHIVE`."""
+    with archive.open(f"{name}.npy") as stream:
+        shape, _, dtype = read_header(stream)
+    return shape, dtype
 
 
 def member_names(archive: zipfile.ZipFile) -> list[str]:
@@ -123,9 +140,56 @@ def check_sparse_format(archive: zipfile.ZipFile) -> str:
     """Return the format of a sparse matrix saved by SciPy. Raise `ValueError` if the format is not supported."""
     text = read_member(archive, "format").item()
     kind = text.decode() if isinstance(text, bytes) else str(text)
-    if kind not in SPARSE_FORMATS:
-        raise ValueError(f"a sparse matrix in {kind} format, expected {', '.join(SPARSE_FORMATS)}")
+    if kind not in _INDICES:
+        raise ValueError(f"a sparse matrix in {kind} format, expected {', '.join(_INDICES)}")
     return kind
+
+
+def sparse_shape(archive: zipfile.ZipFile) -> tuple[int, int]:
+    """Return the shape of a sparse matrix saved by SciPy.
+
+    Raises
+    ------
+    ValueError
+        The shape is invalid, or the values are no real numbers.
+    """
+    sizes, (_, dtype) = read_member(archive, "shape"), member_header(archive, "data")
+    if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 0 or dtype.kind not in "biuf":
+        raise ValueError(f"shape {sizes.tolist()} and values of type {dtype}, expected rows, columns and numbers")
+    return int(sizes[0]), int(sizes[1])
+
+
+def read_entries(archive: zipfile.ZipFile, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return rows, columns and values of the stored entries `start .. stop` of a sparse matrix saved by SciPy.
+
+    Raises
+    ------
+    ValueError
+        These entries are no part of a matrix. Other errors are as in `BROKEN_ARCHIVE`.
+    """
+    kind, shape = check_sparse_format(archive), sparse_shape(archive)
+    data = read_member(archive, "data", start, stop)
+    if kind == "coo":
+        ends = [_indices(archive, name, start, stop) for name in _INDICES[kind]]
+    else:
+        minor, pointers = _indices(archive, "indices", start, stop), _indices(archive, "indptr").astype(np.int64)
+        lengths = np.diff(pointers)
+        count = member_header(archive, "indices")[0][0]
+        if len(pointers) != shape[kind == "csc"] + 1 or pointers[0] or (lengths < 0).any() or pointers[-1] != count:
+            raise ValueError(f"pointers to rows that do not ascend from 0 to its {count:,} entries")
+        major = np.searchsorted(pointers, np.arange(start, start + len(minor)), "right") - 1
+        ends = [major, minor] if kind == "csr" else [minor, major]
+    for each, size in zip(ends, shape, strict=True):
+        if len(each) != len(data) or (len(each) and not 0 <= each.min() <= each.max() < size):
+            raise ValueError(f"{len(each):,} indices of {len(data):,} entries, expected an index below {size} for each")
+    return ends[0], ends[1], data
+
+
+def _indices(archive: zipfile.ZipFile, name: str, start: int = 0, stop: int | None = None) -> NDArray[Any]:
+    part = read_member(archive, name, start, stop)
+    if part.ndim != 1 or part.dtype.kind not in "iu":
+        raise ValueError(f"indices of type {part.dtype} and shape {part.shape}, expected whole numbers in a row")
+    return part
 
 
 def read_sparse(archive: zipfile.ZipFile) -> Any:
@@ -140,17 +204,8 @@ def read_sparse(archive: zipfile.ZipFile) -> Any:
     from scipy.sparse import coo_matrix, csc_matrix, csr_matrix
 
     kind = check_sparse_format(archive)
-    data = read_member(archive, "data")
-    sizes = read_member(archive, "shape")
-    if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 0 or data.dtype.kind not in "biuf":
-        raise ValueError(f"shape {sizes.tolist()} and values of type {data.dtype}, expected rows, columns and numbers")
-    shape = (int(sizes[0]), int(sizes[1]))
-    parts: list[Any] = [
-        read_member(archive, name) for name in (("row", "col") if kind == "coo" else ("indices", "indptr"))
-    ]
-    for part in parts:
-        if part.ndim != 1 or part.dtype.kind not in "iu":
-            raise ValueError(f"indices of type {part.dtype} and shape {part.shape}, expected whole numbers in a row")
+    shape, data = sparse_shape(archive), read_member(archive, "data")
+    parts: list[Any] = [_indices(archive, name) for name in _INDICES[kind]]
     if kind == "coo":
         return coo_matrix((data, (parts[0], parts[1])), shape)
     entries: Any = (data, parts[0], parts[1])

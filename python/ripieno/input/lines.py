@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import IO
 
+import numpy as np
+
 from ripieno.errors import InputError
 from ripieno.files.sources import EmptyFile
 
@@ -100,10 +102,10 @@ def record_start(file: IO[bytes], at: int, body: int) -> int:
         return body
     left, is_inside = at - 1 - body, False
     while left and (block := file.read(min(left, PIECE_BYTES))):
-        is_inside ^= block.count(b'"') % 2 == 1
+        is_inside ^= has_open_quote(block)
         left -= len(block)
     while piece := file.readline(PIECE_BYTES):
-        is_inside ^= piece.count(b'"') % 2 == 1
+        is_inside ^= has_open_quote(piece)
         if piece.endswith(b"\n") and not is_inside:
             break
     return file.tell()
@@ -120,17 +122,22 @@ def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int)
     file.seek(start)
     begin = start
     while begin < stop and (text := whole_lines(path, file, min(least_bytes, stop - begin))):
-        parts, is_inside, size = [text], text.count(b'"') % 2 == 1, len(text)
+        parts, is_inside, size = [text], has_open_quote(text), len(text)
         while is_inside:
             more = line(path, file, size)
             if not more:
                 raise InputError(NO_END.format(path=path, begin=begin))
             parts.append(more)
             size += len(more)
-            is_inside ^= more.count(b'"') % 2 == 1
+            is_inside ^= has_open_quote(more)
         text = b"".join(parts)
         yield begin, text
         begin += len(text)
+
+
+def has_open_quote(text: bytes) -> bool:
+    """Return whether the number of quotes in a text is odd. NumPy counts many quotes faster than Python."""
+    return b'"' in text and np.count_nonzero(np.frombuffer(text, np.uint8) == ord('"')) % 2 == 1
 
 
 def count(text: bytes) -> int:

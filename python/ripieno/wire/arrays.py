@@ -16,7 +16,7 @@ from numpy.typing import DTypeLike, NDArray
 import ripieno._native as _native
 from ripieno._checks import text, whole_number
 from ripieno.errors import InputError
-from ripieno.wire.integers import check_int64, is_exact_integer
+from ripieno.wire.numbers import check_int64
 from ripieno.wire.operations import ARITHMETIC, BITWISE, PAIRWISE, PRODUCT, named, named_for_booleans
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -400,7 +400,7 @@ def packed_leaves(leaves: list[NDArray[Any]]) -> tuple[list[NDArray[Any]], list[
 
 def identity_like(leaf: Any, op: str) -> Any:
     """Return the identity of `op` in the form of `leaf`, a number or an array."""
-    if is_exact_integer(leaf, op):
+    if op in ("sum", "prod") and isinstance(leaf, int | np.bool_):
         return int(op == "prod")
     return like(leaf, np.full_like(leaf, identity(op, np.asarray(leaf).dtype)))
 

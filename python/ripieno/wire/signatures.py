@@ -24,8 +24,8 @@ def of_object(call: str) -> str:
     return f"{OBJECT_PART} in {call}"
 
 
-#: The signature of an integer that is combined exactly.
-INTEGER = _native.INTEGER_SIGNATURE
+#: The signature of a Python number, of any type.
+NUMBER = _native.NUMBER_SIGNATURE
 
 
 def of_array(array: NDArray[Any]) -> str | None:

@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
-from ripieno.files.npy import check_member, member_names, opened_archive, read_array, read_header, read_member
+from ripieno.files.frames import NUMBERS, arrow_array, arrow_type_of
+from ripieno.files.npy import (
+    check_member,
+    member_header,
+    member_names,
+    opened_archive,
+    read_array,
+    read_header,
+    read_member,
+)
 from ripieno.files.sources import EmptyFile, File, check_memory, held, input_errors, is_url, opened, size_bytes
 from ripieno.input.columns.source import ColumnSource, FormatOptions, TableOptions, TableSplits, WholeColumns
 from ripieno.input.columns.sparse import SparseColumns
@@ -104,7 +113,8 @@ class StoredArray:
             The file is damaged, or too short.
         """
         if self.member is not None:
-            return self._unpacked()[start:stop]
+            with opened_archive(self.path, "is damaged") as archive, archive.open(self.member) as stream:
+                return read_array(stream, start, stop)
         # In column-major order, the values of a row are spread over the whole file.
         first, last = (0, self.shape[0]) if self.fortran else (start, stop)
         shape, at = (last - first, *self.shape[1:]), self.offset + first * self.row_bytes
@@ -149,11 +159,6 @@ class StoredArray:
 
     def _too_short(self, start: int, stop: int) -> InputError:
         return InputError(f"{self.path} is shorter than it should be: rows {start:,} … {stop:,} are incomplete")
-
-    def _unpacked(self) -> NDArray[Any]:
-        assert self.member is not None
-        with opened_archive(self.path, "is damaged") as archive, archive.open(self.member) as stream:
-            return read_array(stream)
 
 
 @dataclass(frozen=True)
@@ -247,8 +252,6 @@ class Binary(ArraySplits):
         return cls(0, options.record.dtype, (options.record.count(file), *options.record.shape))
 
 
-#: The kinds of dtypes of real numbers.
-NUMBERS = "biuf"
 #: Kinds of types that are columns of tables.
 COLUMN_KINDS = NUMBERS + "US"
 
@@ -274,8 +277,7 @@ class MarketArray:
 
     path: str
     shape: tuple[int, int]
-
-    stored: ClassVar[np.dtype[Any]] = np.dtype(np.float64)
+    stored: np.dtype[Any]
 
     @classmethod
     def open(cls, path: str) -> Self:
@@ -283,7 +285,7 @@ class MarketArray:
         info = matrix_market.read_info(path)
         if info.layout != "array":
             raise InputError(f"{path} is a sparse matrix, which is not read here: expected dense rows")
-        return cls(path, info.shape)
+        return cls(path, info.shape, info.dtype)
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Return rows `start .. stop`."""
@@ -378,29 +380,35 @@ class ArchiveColumns(WholeColumns):
     def open(cls, path: str, options: TableOptions) -> Self:
         """Read the headers of the arrays."""
         with opened_archive(path) as archive:
-            own = pa.schema([_field(archive, name) for name in member_names(archive)])
-        return cls(path, own, size_bytes(path))
+            headers = {name: member_header(archive, name) for name in member_names(archive)}
+        kinds = [arrow_type_of(dtype) if len(shape) == 1 else pa.binary() for shape, dtype in headers.values()]
+        return cls(path, pa.schema(list(zip(headers, kinds, strict=True))), size_bytes(path))
 
     @classmethod
     def described(cls, path: str) -> ColumnSource:
         """Open an archive of arrays, or of a sparse matrix that SciPy has saved."""
         return SparseColumns.find(path) or cls.open(path, TableOptions())
 
-    def _table(self, names: Sequence[str]) -> pa.Table:
+    def _count(self, names: Sequence[str]) -> int:
         with opened_archive(self.path) as archive:
-            arrays = (read_member(archive, name) for name in names)
-            columns = list(held(self.path, arrays, lambda array: array.nbytes))
-        for name, column in zip(names, columns, strict=True):
-            if column.ndim != 1 or column.dtype.kind not in COLUMN_KINDS:
+            headers = [member_header(archive, name) for name in names]
+        for name, (shape, dtype) in zip(names, headers, strict=True):
+            if len(shape) != 1 or dtype.kind not in COLUMN_KINDS:
                 raise InputError(
-                    f"{self.path}: array {name!r} has shape {column.shape} and type {column.dtype}: expected one "
-                    "dimension, and numbers or text"
+                    f"{self.path}: array {name!r} has shape {shape} and type {dtype}: expected one dimension, and "
+                    "numbers or text"
                 )
-            if len(column) != len(columns[0]):
+            if shape != headers[0][0]:
                 raise InputError(
-                    f"{self.path}: array {name!r} has {len(column):,} values, {names[0]!r} has {len(columns[0]):,}: "
+                    f"{self.path}: array {name!r} has {shape[0]:,} values, {names[0]!r} has {headers[0][0][0]:,}: "
                     "expected equal lengths"
                 )
+        return headers[0][0][0]
+
+    def _table(self, names: Sequence[str], start: int, stop: int) -> pa.Table:
+        with opened_archive(self.path) as archive:
+            arrays = (read_member(archive, name, start, stop) for name in names)
+            columns = list(held(self.path, arrays, lambda array: array.nbytes))
         return pa.table([arrow_array(column) for column in columns], list(names))
 
 
@@ -412,28 +420,6 @@ class ArchiveSplits(TableSplits):
     unit = "bytes"
     source = ArchiveColumns
     suffixes = source.suffixes
-
-
-def arrow_type_of(dtype: np.dtype[Any]) -> pa.DataType:
-    """Return the Arrow type of values of a dtype; binary if they are no numbers and no text."""
-    if dtype.kind == "U":
-        return pa.string()
-    if dtype.kind not in NUMBERS:
-        return pa.binary()
-    return pa.float64() if dtype.itemsize > 8 else pa.from_numpy_dtype(dtype.newbyteorder("="))
-
-
-def arrow_array(values: NDArray[Any]) -> pa.Array:
-    """Return a one-dimensional array as Arrow values, without a copy if they are contiguous, aligned and native."""
-    kind = arrow_type_of(values.dtype)
-    dtype = values.dtype if values.dtype.kind not in NUMBERS else np.dtype(kind.to_pandas_dtype())
-    return pa.array(np.require(values, dtype, ["C", "ALIGNED"]), kind)
-
-
-def _field(archive: zipfile.ZipFile, name: str) -> pa.Field:
-    with archive.open(f"{name}.npy") as stream:
-        shape, _, dtype = read_header(stream)
-    return pa.field(name, arrow_type_of(dtype) if len(shape) == 1 else pa.binary())
 
 
 def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:

@@ -247,22 +247,25 @@ class ColumnSource(ABC):
 
 @dataclass(frozen=True)
 class WholeColumns(ColumnSource):
-    """A file that is read as a whole: a range of its stored bytes has the same part of its rows."""
+    """A file that is read to its end: a range of its stored bytes has the same part of its rows, which are returned."""
 
     counted = False
 
     @abstractmethod
-    def _table(self, names: Sequence[str]) -> pa.Table:
-        """Return all rows of some columns."""
+    def _count(self, names: Sequence[str]) -> int:
+        """Return the number of rows of some columns."""
+
+    @abstractmethod
+    def _table(self, names: Sequence[str], start: int, stop: int) -> pa.Table:
+        """Return rows `start .. stop` of some columns."""
 
     def _batches(self, start: int, stop: int, schema: pa.Schema, hint: str) -> Iterator[pa.Table]:
-        table = self._table(schema.names)
-        first, last = (len(table) * at // self.size for at in (start, stop))
-        yield table.slice(first, last - first)
+        count = self._count(schema.names)
+        yield self._table(schema.names, *(count * at // self.size for at in (start, stop)))
 
     def describe(self, start: int, row: int) -> str:
-        """Return the position of the `row`-th row of a range, as text. The file is read for this."""
-        return f"{self.path}, row {len(self._table(self.own.names[:1])) * start // self.size + row}"
+        """Return the position of the `row`-th row of a range, as text."""
+        return f"{self.path}, row {self._count(self.own.names[:1]) * start // self.size + row}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Provide sparse matrices: MatrixMarket of layout coordinate, and results of scipy.sparse.save_npz.
 
-A file is read as a whole. Its entries are columns of rows, columns and weights.
+Its entries are columns of rows, columns and weights.
 """
 
 from __future__ import annotations
@@ -14,9 +14,21 @@ import pyarrow as pa
 
 from ripieno.errors import InputError
 from ripieno.files import matrix_market
-from ripieno.files.npy import check_sparse_format, member_names, opened_archive, read_member, read_sparse
+from ripieno.files.frames import arrow_array, arrow_type_of
+from ripieno.files.npy import (
+    check_sparse_format,
+    member_header,
+    member_names,
+    opened_archive,
+    read_entries,
+    read_sparse,
+    sparse_shape,
+)
 from ripieno.files.sources import File, size_bytes, suffix
 from ripieno.input.columns.source import TableOptions, TableSplits, WholeColumns
+
+#: The end of errors about archives.
+FAULT = "is no sparse matrix of SciPy"
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,8 @@ class SparseColumns(WholeColumns):
     """Entries of a sparse matrix: `row` and `col` from 0, and `weight` unless the header states that all are 1."""
 
     shape: tuple[int, ...] = ()
+    #: The number of entries in the file, without those that symmetry implies.
+    count: int = 0
 
     suffixes = (matrix_market.SUFFIX,)
 
@@ -38,21 +52,24 @@ class SparseColumns(WholeColumns):
     @classmethod
     def find(cls, path: str) -> Self | None:
         """Return the matrix, or None if a file has a dense matrix or other arrays."""
-        has_values = True
         if File(path, 0).inner_suffix == ".npz":
             with opened_archive(path) as archive:
-                if not {"format", "shape"} <= set(member_names(archive)):
-                    return None
+                names = set(member_names(archive))
+            if not {"format", "shape"} <= names:
+                return None
+            with opened_archive(path, FAULT) as archive:
                 check_sparse_format(archive)
-                shape = tuple(read_member(archive, "shape").tolist())
+                shape = sparse_shape(archive)
+                (count, *_), dtype = member_header(archive, "data")
         else:
             info = matrix_market.read_info(path)
             if info.layout != "coordinate":
                 return None
-            shape, has_values = info.shape, info.field != "pattern"
+            shape, count = info.shape, info.stored_count
+            dtype = None if info.field == "pattern" else info.dtype
         ends = [pa.field("row", pa.int64()), pa.field("col", pa.int64())]
-        own = pa.schema([*ends, pa.field("weight", pa.float64())] if has_values else ends)
-        return cls(path, own, size_bytes(path), shape=shape)
+        own = pa.schema(ends if dtype is None else [*ends, pa.field("weight", arrow_type_of(dtype))])
+        return cls(path, own, size_bytes(path), shape=shape, count=count)
 
     def matrix(self) -> Any:
         """Return the matrix, in a format of SciPy.
@@ -64,13 +81,21 @@ class SparseColumns(WholeColumns):
         """
         if suffix(self.path) != ".npz":
             return matrix_market.read_matrix(self.path)
-        with opened_archive(self.path, "is no sparse matrix of SciPy") as archive:
+        with opened_archive(self.path, FAULT) as archive:
             return read_sparse(archive)
 
-    def _table(self, names: Sequence[str]) -> pa.Table:
-        entries = self.matrix().tocoo()
-        columns = (entries.row.astype(np.int64), entries.col.astype(np.int64), entries.data.astype(np.float64))
-        return pa.table(columns[: len(self.own)], schema=self.own).select(list(names))
+    def _count(self, names: Sequence[str]) -> int:
+        return self.count
+
+    def _table(self, names: Sequence[str], start: int, stop: int) -> pa.Table:
+        if suffix(self.path) == ".npz":
+            with opened_archive(self.path, FAULT) as archive:
+                rows, columns, values = read_entries(archive, start, stop)
+        else:
+            entries = matrix_market.read_matrix(self.path, start, stop)
+            rows, columns, values = entries.row, entries.col, entries.data
+        parts = (rows.astype(np.int64), columns.astype(np.int64), values)
+        return pa.table([arrow_array(part) for part in parts[: len(self.own)]], schema=self.own).select(list(names))
 
 
 @dataclass(frozen=True)
