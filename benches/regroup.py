@@ -95,12 +95,16 @@ def measured(report: Measurements, effort: Effort, *, rows: RegroupRows | None =
     keys, values = rows.of_all()
     right = _right(keys, values)
     peers = _peers(report, keys, values)
-    for name, peer in peers.items():
-        _check(name, right, *_columns(peer()))
+    for name, peer in list(peers.items()):
+        if (difference := _difference(right, *_columns(peer()))) is not None:
+            report.remark(f"{name} is left out: {difference}")
+            del peers[name]
     ours: list[RegroupRun] = []
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     with rp.launch(workers=rows.rank_count) as job:
-        _check("Ripieno", right, *(np.concatenate(column) for column in zip(*job.run(_sums, rows), strict=True)))
+        found = (np.concatenate(column) for column in zip(*job.run(_sums, rows), strict=True))
+        if (difference := _difference(right, *found)) is not None:
+            raise RuntimeError(f"Ripieno: {difference}, so there is no figure")
         for _ in range(effort.runs(RUN_COUNT)):
             ours.append(_slowest(job.run(_run, rows)))
             for name, peer in peers.items():
@@ -120,12 +124,14 @@ def _right(keys: Column, values: Column) -> tuple[Column, Column, Column]:
     return present, np.bincount(keys, values)[present], counts[present]
 
 
-def _check(name: str, right: Sequence[Column], keys: Column, sums: Column, counts: Column | None = None) -> None:
+def _difference(right: Sequence[Column], keys: Column, sums: Column, counts: Column | None = None) -> str | None:
+    """Return how a result differs from NumPy's, or None."""
     order = np.argsort(keys)
     if not np.array_equal(keys[order], right[0]) or not np.allclose(sums[order], right[1], rtol=DIFFERENCE, atol=0):
-        raise RuntimeError(f"{name}: the sums by key differ from NumPy's, so there is no figure")
+        return "the sums by key differ from NumPy's"
     if counts is not None and not np.array_equal(counts[order], right[2]):
-        raise RuntimeError(f"{name}: the counts by key differ from NumPy's, so there is no figure")
+        return "the counts by key differ from NumPy's"
+    return None
 
 
 def _peers(report: Measurements, keys: Column, values: Column) -> dict[str, Callable[[], Any]]:
@@ -246,8 +252,11 @@ def _add_spark(
         words = [sys.executable, Path(__file__).with_name("regroup_spark.py"), folder, str(run_count)]
         output = processes.run(words, environment={"PYSPARK_PYTHON": sys.executable}, timeout_s=SPARK_TIMEOUT_S)
         seconds = json.loads(output.splitlines()[-1])
-        for name in seconds:
-            _check(name, right, *_columns(parquet.read_table(Path(folder) / f"sums-{name}.parquet")))
+        for name in list(seconds):
+            sums = _columns(parquet.read_table(Path(folder) / f"sums-{name}.parquet"))
+            if (difference := _difference(right, *sums)) is not None:
+                report.remark(f"PySpark, {name}, is left out: {difference}")
+                del seconds[name]
     peer_samples = {f"PySpark, {name}": Samples(tuple(times)) for name, times in seconds.items()}
     where = f"; beside Spark local[{rows.rank_count}]"
     report.figures.append(_figure(rows, where, ours, peer_samples, SPARK_TARGETS, copy_s))

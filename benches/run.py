@@ -7,6 +7,7 @@ benches/run.py [aggregate|als|csv|faults|host|cluster|dashboard|encryption|jvm|m
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -49,6 +50,7 @@ from effort import Effort, Measured  # noqa: E402
 from ripieno.bench import figures, table  # noqa: E402
 from ripieno.bench.figures import Measurements  # noqa: E402
 from ripieno.bench.toolchain import Skipped  # noqa: E402
+from ripieno.errors import RipienoError  # noqa: E402
 
 NAMES = (
     "aggregate",
@@ -113,7 +115,10 @@ def main(
     gap: Path | None,
     target: Path | None,
 ) -> None:
-    """Measure NAME. Peers that are not installed are left out, with a hint on how to install them."""
+    """Measure NAME. Peers that are not installed are left out, with a hint on how to install them.
+
+    If a measurement fails, the others are still measured and written, and the exit status is 1.
+    """
     names = NAMES if name == "all" else (name,)
     if listing:
         for each in names:
@@ -125,7 +130,7 @@ def main(
     console.print("  ".join(f"{key} {value}" for key, value in machine.items()))
     if quick:
         console.print("quick: unoptimized or too short, so these figures are not measurements", style="yellow")
-    reports, effort = [], Effort(quick, repetitions)
+    reports, effort, has_failed = [], Effort(quick, repetitions), False
     for each, measured in chosen.items():
         report = Measurements(each)
         for one in measured:
@@ -133,9 +138,14 @@ def main(
                 one(report, effort)
             except Skipped as skipped:
                 report.remark(str(skipped))
+            except (RuntimeError, RipienoError) as error:
+                has_failed = True
+                report.remark(f"a measurement failed: {error}")
         table.show(console, report)
         reports.append(report)
     command.write(target, {"reports": [report.as_json() for report in reports]}, quick=quick)
+    if has_failed:
+        sys.exit(1)
 
 
 def _cases(

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from ripieno.bench import model, threads
 from ripieno.bench.cases import BenchCase
+from ripieno.bench.figures import FigureCount, Measurements
 from ripieno.cli import main
 from ripieno.features import hog_vectors
 from ripieno.lab import why_not
@@ -167,6 +172,49 @@ def test_shuffles_are_measured_with_and_without_local_reduction_and_to_one_host(
     (bytes_sent,) = report["counts"]
     # An eighth, plus sizes, which are noticeable with small data.
     assert 1 / 8 < bytes_sent["value"] < 1 / 6
+
+
+@pytest.fixture
+def bench_module(monkeypatch):
+    """Return a function that imports a module of the benchmarks, which may change the environment."""
+    monkeypatch.syspath_prepend(BENCHES)
+    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+    return import_module
+
+
+@pytest.mark.exhaustive
+def test_a_peer_with_another_result_is_left_out_with_a_remark(bench_module, monkeypatch):
+    regroup, effort = bench_module("regroup"), bench_module("effort")
+
+    def peers(report, keys, values):
+        sums = {"key": np.unique(keys), "value": np.bincount(keys, values)[np.unique(keys)]}
+        columns = {name: pa.chunked_array([column]) for name, column in sums.items()}
+        return {"right": lambda: columns, "wrong": lambda: columns | {"value": columns["key"]}}
+
+    monkeypatch.setattr(regroup, "_peers", peers)
+    report = Measurements("regroup")
+    regroup.measured(report, effort.Effort(quick=True, repetitions=1))
+
+    assert {name for figure in report.figures for name in figure.peers} == {"right"}
+    assert "wrong is left out: the sums by key differ from NumPy's" in report.remarks
+
+
+def test_a_measurement_that_fails_keeps_the_others_and_fails_the_run(bench_module, monkeypatch, tmp_path):
+    run = bench_module("run")
+
+    def failing(report, effort):
+        raise RuntimeError("our sums differ")
+
+    def passing(report, effort):
+        report.counts.append(FigureCount("sums", "wrong ones", 0, "", 0))
+
+    monkeypatch.setattr(run, "_chosen", lambda *_, **__: [failing, passing])
+    done = CliRunner().invoke(run.main, ["regroup", "--quick", "--json", str(tmp_path / "figures.json")])
+
+    assert done.exit_code == 1
+    (report,) = json.loads((tmp_path / "figures.json").read_text())["reports"]
+    assert report["remarks"] == ["a measurement failed: our sums differ"] and len(report["counts"]) == 1
 
 
 def test_an_unknown_case_is_reported_with_the_existing_cases():

@@ -10,16 +10,17 @@ import sys
 import ripieno as rp
 
 rp.KMeans
-assert not {"pandas", "scipy.stats", "sklearn.metrics"} & sys.modules.keys()
+assert not {"numpy.f2py", "numpy.testing", "pandas", "scipy.stats", "sklearn.metrics"} & sys.modules.keys()
 
 import sklearn.utils.fixes
 
 assert sklearn.utils.fixes.pd.DataFrame is sys.modules["pandas"].DataFrame
 
+import numpy as np
 import pandas
 import scipy.stats
 
-assert type(pandas) is type(scipy.stats) is type(sys)
+assert type(np.testing) is type(np.f2py) is type(pandas) is type(scipy.stats) is type(sys)
 assert scipy.stats.mode([1, 2, 2]).mode == 2
 assert sklearn.utils.fixes._mode([1, 2, 2]).mode == 2
 """

@@ -58,6 +58,8 @@ class _Server:
         self._watch = select.poll()
         self._watch.register(fd, select.POLLIN)
         self._watch.register(self._woken, select.POLLIN)
+        # Collections during imports would free little.
+        gc.disable()
         gc.freeze()
 
     def serve(self) -> tuple[int, str, list[str]] | None:
@@ -87,7 +89,6 @@ class _Server:
                 import_module(name)
         if missing:
             # Collections in the workers do not touch the objects of the modules, whose memory stays shared.
-            gc.collect()
             gc.freeze()
 
     def _fork(
@@ -95,6 +96,7 @@ class _Server:
     ) -> int | None:
         pid = os.fork()
         if pid == 0:
+            gc.enable()
             self._become_worker(channel, (stdin, stdout, stderr), folder)
             for name in set(os.environ) - set(environment):
                 del os.environ[name]
