@@ -16,7 +16,7 @@ import pytest
 import ripieno as rp
 from ripieno.algorithms.parameters import compared_parameters, parameters_of
 from ripieno.checkpoints import iterations
-from ripieno.checkpoints.folder import Checkpoints
+from ripieno.checkpoints.folder import FILE, Checkpoints
 from ripieno.comm.communicator import Communicator
 from test_survivors import FITS, ClusteringInBlocks, fitted
 from varied import exhaustively
@@ -181,6 +181,16 @@ def test_without_every_a_folder_is_written_once_a_second_at_most(tmp_path, monke
     seldom, numbers[:] = list(numbers), []
     model = fitted("kmeans", checkpoint=tmp_path / "often", every=3)
     assert seldom == [1] and numbers == list(range(3, model.n_iter_, 3))
+
+
+def test_a_fit_with_a_torn_checkpoint_resumes_from_the_one_before(tmp_path):
+    fitted("kmeans", checkpoint=tmp_path, every=3, keep=2)
+    kept = tmp_path / "kmeans" / FILE
+    kept.write_bytes(kept.read_bytes()[:-1])
+    with pytest.warns(UserWarning, match="checkpoint is torn: .* an older one is used"):
+        again = fitted("kmeans", checkpoint=tmp_path, every=3, keep=2)
+    assert again.resumed_from_ == (again.n_iter_ - 1) // 3 * 3 - 3
+    assert np.array_equal(again.cluster_centers_, fitted("kmeans").cluster_centers_)
 
 
 def test_runs_from_several_starts_are_counted_together(tmp_path, monkeypatch):

@@ -304,7 +304,7 @@ def test_a_checkpoint_of_another_fit_is_refused(world, tmp_path, workers):
     np.testing.assert_array_equal(again.coef_, first.coef_)
     further = clone(first).set_params(max_iter=100).fit(X, LABELS[2])
     assert further.objective_ < first.objective_ and further.resumed_from_ == 3
-    (tmp_path / "logistic" / "manifest").write_text("ripieno checkpoint 1 nonsense")
+    (tmp_path / "logistic" / "checkpoint").write_text("ripieno checkpoint 2\nnonsense")
     with pytest.raises(rp.CheckpointError, match="is torn"):
         clone(first).fit(X, LABELS[2])
 

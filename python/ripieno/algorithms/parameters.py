@@ -249,6 +249,13 @@ class FitParameters(WorkerParameters):
         default=None,
         role="saving",
     )
+    keep: int = parameter(
+        Whole(1),
+        """Number of saved states to keep in the `checkpoint` folder. If the last one is damaged, a fit resumes from the
+        one before, with a warning.""",
+        default=1,
+        role="saving",
+    )
 
 
 @declared

@@ -192,7 +192,7 @@ class IterativeEstimator(FitParameters, WorkerEstimator):
             name: plain_fact(declarations[name].domain.fact(getattr(self, name)))
             for name in compared_parameters(type(self))
         }
-        return CheckpointOptions(absolute(self.checkpoint), every, facts=facts)
+        return CheckpointOptions(absolute(self.checkpoint), every, int(self.keep), facts=facts)
 
 
 class ObservedEstimator(ObservedParameters, WorkerEstimator):

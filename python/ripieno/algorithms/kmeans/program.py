@@ -217,7 +217,7 @@ def _checkpoint(comm: Communicator, rows: WeightedRows, options: KMeansOptions, 
         # The labels of divided centroids are saved by row number.
         numbers = rows.numbers(np.arange(len(rows))) if divided else None
         facts = data_facts(comm, "rows", rows.points, rows.weights, numbers)
-        return facts | {"centroids": "divided" if divided else "whole"}
+        return {"centroids": "divided" if divided else "whole"} | facts
 
     if not divided:
         return KMeansCheckpoint(comm, NAME, settings, shared=True, data=data)
