@@ -59,7 +59,7 @@ def start_of(ratings):
     """Return the first item factors of a fit."""
     seed = int(np.random.RandomState(3).randint(SEED_LIMIT))
     counts = np.diff(csr_matrix(ratings.T).indptr)
-    options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NO_CHECKPOINTS, True)
+    options = ALSOptions(RANK, False, REG, ALPHA, "cholesky", 1, seed, None, NO_CHECKPOINTS)
     none = np.empty(0)
     side = RatingSide(counts, np.array([0, len(counts)]), range(len(counts)), none, none, none)
     return initial_item_factors(options, side).astype(np.float64)
@@ -425,7 +425,7 @@ def test_a_checkpoint_of_another_fit_is_refused_and_a_larger_max_iter_resumes(wo
         assert more.item_factors_.tobytes() == model_of(max_iter=7).fit(RATINGS).item_factors_.tobytes()
         with pytest.raises(rp.CheckpointError, match=r"another fit: reg was 0.1 in the checkpoint and is 0.2 now"):
             model_of(checkpoint=folder, reg=0.2, engine=world(workers)).fit(RATINGS)
-        with pytest.raises(rp.CheckpointError, match="the digest of the ratings was"):
+        with pytest.raises(rp.CheckpointError, match="the digest of ratings was"):
             model_of(checkpoint=folder, engine=world(workers)).fit(_with(1.25))
         with pytest.raises(rp.CheckpointError, match="after 6 iterations, and max_iter=4 is lower"):
             model_of(checkpoint=folder, engine=world(workers)).fit(RATINGS)

@@ -10,7 +10,6 @@ import io
 import json
 import os
 import pickle
-import shutil
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from malice import Marker, npy, zipped
 from ripieno import flight
 from ripieno.algorithms.als.table import opened
 from ripieno.algorithms.result_folder import ResultFolder
-from ripieno.checkpoints.folder import MANIFEST, CheckpointContents, Checkpoints
+from ripieno.checkpoints.folder import FILE, CheckpointContents, Checkpoints
 from ripieno.cli import main
 from ripieno.cli.options import read_numbers
 from ripieno.files.sources import File
@@ -133,14 +132,10 @@ def checkpoint() -> list[bytes]:
     kept = Checkpoints(Path("kept"), "job", "program")
     kept.save(CheckpointContents(3, ROWS, {"seed": 7, "words": ["a", (1, 2.5)]}))
     kept.close()
-    return [(Path("kept") / "job" / MANIFEST).read_bytes()]
+    return [(Path("kept") / "job" / FILE).read_bytes()]
 
 
 def restored(path: Path) -> object:
-    # A damaged manifest may reference fewer blobs, and unreferenced blobs are removed.
-    for blob in Path("kept", "job").iterdir():
-        if blob.name != MANIFEST:
-            shutil.copy(blob, path.parent)
     kept = Checkpoints(path.parent.parent, "job", "program")
     try:
         return kept.load()
@@ -227,7 +222,7 @@ READERS = [
     FileReader("ratings.csv", lambda: [b"user,item,rating\na,1,2.5\nb,2,3\na,2,4\n"], triples),
     FileReader("ratings.arrow", lambda: [arrow(user=["a", "b"], item=[1, 2], rating=[0.5, 2.0])], triples),
     FileReader("partitions.json", partition_file, open_partitions),
-    FileReader(f"job/{MANIFEST}", checkpoint, restored),
+    FileReader(f"job/{FILE}", checkpoint, restored),
     FileReader("model.json", result, described),
     FileReader("centers.npy", lambda: [saved(np.save, ROWS)], array_of_result),
     FileReader("racks.toml", lambda: [b'[racks]\nnorth = ["host1", "host2*"]\nsouth = ["host3"]\n'], rack_of_this_host),

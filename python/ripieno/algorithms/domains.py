@@ -38,6 +38,10 @@ class Domain:
         """Return a valid value in the Python type that workers and checkpoints use."""
         return value if self._is_word(value) else self._plain(value)
 
+    def fact(self, value: Any) -> Any:
+        """Return what a checkpoint compares of a valid value."""
+        return self.plain(value)
+
     def _is_word(self, value: Any) -> bool:
         # A value may be an array, which has no truth value.
         return (value is None or isinstance(value, str)) and value in self.also
@@ -150,6 +154,10 @@ class Seed(Domain):
         if isinstance(value, Integral) and not isinstance(value, bool):
             return 0 <= int(value) <= self.MOST
         return value is np.random or isinstance(value, np.random.RandomState)
+
+    def fact(self, value: Any) -> int | None:
+        """Return the seed if it is a number. A fit with another source of seeds resumes with any seed."""
+        return int(value) if isinstance(value, Integral) else None
 
 
 class Folder(Domain):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, dataclass_transform, get_args
@@ -61,6 +61,8 @@ class Parameter:
         Further names in commands that are accepted but not shown.
     has_option
         Whether commands have an option for it.
+    may_change
+        Whether a fit may resume from a checkpoint with another value. Parameters of other roles always may.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Parameter:
     options: tuple[str, ...]
     aliases: tuple[str, ...]
     has_option: bool
+    may_change: bool
 
     @property
     def entry(self) -> str:
@@ -105,9 +108,11 @@ def parameter(
     options: tuple[str, ...] = (),
     aliases: tuple[str, ...] = (),
     has_option: bool = True,
+    may_change: bool = False,
 ) -> Any:
     """Declare a parameter in the body of a `declared` class. `Parameter` describes the arguments."""
-    return Parameter("", "", domain, inspect.cleandoc(text), default, kw_only, role, options, aliases, has_option)
+    text = inspect.cleandoc(text)
+    return Parameter("", "", domain, text, default, kw_only, role, options, aliases, has_option, may_change)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(parameter,))
@@ -175,6 +180,13 @@ def names_of(estimator: type, *roles: Role) -> list[str]:
     return [name for name, each in parameters_of(estimator).items() if each.role in roles]
 
 
+def compared_parameters(estimator: type) -> list[str]:
+    """Return the names of the parameters that a checkpoint compares, besides parameters with one entry per row."""
+    rows: Sequence[str] = getattr(estimator, "_row_parameters", ())
+    declarations = parameters_of(estimator)
+    return [name for name in names_of(estimator, "model") if not declarations[name].may_change and name not in rows]
+
+
 def check_parameters(estimator: object, declaring: type | None = None) -> None:
     """Raise InputError if a parameter of an estimator, or of one of its classes, is not in its domain."""
     for name, each in parameters_of(declaring or type(estimator)).items():
@@ -224,8 +236,8 @@ class FitParameters(WorkerParameters):
         """Folder for saved state, accessible to rank 0. A later fit of the same data with the same parameters resumes
         from it, with any number of workers.
 
-        The running fit saves there, at most once a second. The page on failures names the parameters that may differ,
-        such as `max_iter`.""",
+        The running fit saves there, at most once a second. Some parameters, such as `max_iter`, may differ: the page on
+        failures lists them.""",
         default=None,
         role="saving",
     )
@@ -236,6 +248,13 @@ class FitParameters(WorkerParameters):
 
         `n_iter_` counts iterations alike. Each save to the folder costs a disk write.""",
         default=None,
+        role="saving",
+    )
+    keep: int = parameter(
+        Whole(1),
+        """Number of saved states to keep in the `checkpoint` folder. If the last one is damaged, a fit resumes from the
+        one before, with a warning.""",
+        default=1,
         role="saving",
     )
 

@@ -14,6 +14,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
@@ -342,6 +343,18 @@ def value_of(value: Any, *, compared: bool = True) -> Value:
     except _NotComparable:
         digest = None
     return Value(_text(value), digest, is_empty)
+
+
+def plain_fact(value: Any) -> bool | int | float | str | None:
+    """Return a number or text that is equal for equal values of a parameter, for checkpoints."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, Integral | Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    described = value_of(value)
+    return f"{described.text}, digest {described.digest}"
 
 
 def _text(value: Any) -> str:

@@ -18,9 +18,11 @@ from ripieno.algorithms.parameters import (
     ObservedParameters,
     WorkerParameters,
     check_parameters,
+    compared_parameters,
     parameters_of,
 )
 from ripieno.algorithms.reported import MeasuredProgram, RankFacts
+from ripieno.algorithms.same_call import plain_fact
 from ripieno.checkpoints.iterations import CheckpointOptions
 from ripieno.errors import InputError
 from ripieno.files.sources import absolute
@@ -182,8 +184,15 @@ class IterativeEstimator(FitParameters, WorkerEstimator):
 
     def _checkpoint_options(self) -> CheckpointOptions:
         """Return the checkpoint settings for the workers; raise InputError if they are invalid."""
-        folder = None if self.checkpoint is None else absolute(self.checkpoint)
-        return CheckpointOptions(folder, None if self.every is None else int(self.every))
+        every = None if self.every is None else int(self.every)
+        if self.checkpoint is None:
+            return CheckpointOptions(every=every)
+        declarations = parameters_of(type(self))
+        facts = {
+            name: plain_fact(declarations[name].domain.fact(getattr(self, name)))
+            for name in compared_parameters(type(self))
+        }
+        return CheckpointOptions(absolute(self.checkpoint), every, int(self.keep), facts=facts)
 
 
 class ObservedEstimator(ObservedParameters, WorkerEstimator):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -44,12 +44,15 @@ class CheckpointOptions:
         Number of checkpoints to keep in the folder.
     trusted
         Whether to load them even if other users own the folder or can write to it.
+    facts
+        Parameters that identify the fit, by name. A checkpoint with other values is refused.
     """
 
     folder: str | None = None
     every: int | None = None
     keep: int = 1
     trusted: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 NO_CHECKPOINTS = CheckpointOptions()
@@ -72,8 +75,8 @@ class IterationCheckpoint:
         Checkpoint settings.
     shared
         Whether all ranks have the same state.
-    facts
-        Called if there is a folder; returns the facts that identify the fit, by name. Rank 0's facts are used.
+    data
+        Called if there is a folder; returns the facts that identify the data, by name. Rank 0's facts are used.
     program
         Fingerprint of the code; by default the name.
     objects
@@ -105,7 +108,7 @@ class IterationCheckpoint:
         options: CheckpointOptions,
         *,
         shared: bool,
-        facts: Callable[[], Mapping[str, Any]] = dict,
+        data: Callable[[], Mapping[str, Any]] = dict,
         program: str | None = None,
         objects: bool = False,
         in_memory: bool = True,
@@ -128,7 +131,7 @@ class IterationCheckpoint:
         self.folder = None if options.folder is None else Path(options.folder, name)
         self._disk: Checkpoints | None = None
         if self.folder is not None:
-            self._facts = dict(facts())
+            self._facts = dict(options.facts) | dict(data())
             self._on_root(lambda: self._open(options, name, program or name, objects))
 
     def _open(self, options: CheckpointOptions, name: str, program: str, objects: bool) -> None:

@@ -1,22 +1,23 @@
 """Encode the values of a checkpoint as JSON with blobs.
 
-Numbers, strings, lists, tuples and dicts are JSON. Arrays are .npy files, which hold no code. Keyed data consists of
-arrays. Other objects are pickles, and loading a pickle can run any code: load only checkpoints that you would run as
-programs.
+A value is a list of its kind and its content. Numbers and strings are JSON; the content of lists, tuples and dicts is a
+list of values. Arrays are .npy files, which hold no code; their content is the number of the blob. Keyed data consists
+of arrays. Other objects are pickles, and loading a pickle can run any code: load only checkpoints that you would run
+as programs.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, BinaryIO
 
 import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.errors import SerializationError
+from ripieno.errors import CheckpointError, SerializationError
 from ripieno.files.npy import read_array
 from ripieno.keyed import Groups, KeyValues, Table
 from ripieno.keyed.columns import Strings
@@ -29,14 +30,12 @@ _KEYED: dict[str, tuple[type, Callable[[Any], tuple[Any, ...]]]] = {
     "table": (Table, lambda table: (dict(table), table.combiner.function or table.combiner.name)),
 }
 
-#: Suffix of files that may run code when they are loaded.
-PICKLE = ".pickle"
-#: A file of a checkpoint: the suffix of its name, and its content in pieces.
-Blob = tuple[str, list[Any]]
+#: The content of a blob, in pieces.
+Blob = list[Any]
 
 
-def encode(value: Any, keep: Callable[[Blob], str], *, objects: bool = True) -> Any:
-    """Return `value` as JSON. `keep` stores a blob and returns its name.
+def encode(value: Any, keep: Callable[[Blob], int], *, objects: bool = True) -> Any:
+    """Return `value` as JSON. `keep` stores a blob and returns its number.
 
     Raises
     ------
@@ -51,51 +50,49 @@ def encode(value: Any, keep: Callable[[Blob], str], *, objects: bool = True) -> 
     if kind is dict:
         return ["dict", [[encode(part, keep, objects=objects) for part in item] for item in value.items()]]
     if (kind is np.ndarray or isinstance(value, np.generic)) and _has_npy(value.dtype):
-        return ["array" if kind is np.ndarray else "scalar", keep((".npy", _npy(np.asarray(value))))]
+        return ["array" if kind is np.ndarray else "scalar", keep(_npy(np.asarray(value)))]
     for name, (keyed, parts_of) in _KEYED.items():
         if kind is keyed:
             return [name, encode(tuple(parts_of(value)), keep, objects=objects)]
     if not objects:
         raise SerializationError(f"a {kind.__name__} cannot be kept in a checkpoint of arrays and numbers: {value!r}")
     try:
-        return ["pickle", keep((PICKLE, [cloudpickle.dumps(value, protocol=5)]))]
+        return ["pickle", keep([cloudpickle.dumps(value, protocol=5)])]
     except Exception as error:
         message = f"a {kind.__name__} cannot be kept in a checkpoint: {type(error).__name__}: {error}"
         raise SerializationError(message) from error
 
 
-def decode(encoded: Any, blob: Callable[[str], bytes]) -> Any:
-    """Return the value that `encode` received. `blob` returns the content of a blob by name."""
-    kind, content = encoded
-    if kind == "value":
-        return content
-    if kind in ("list", "tuple"):
-        parts = [decode(each, blob) for each in content]
-        return parts if kind == "list" else tuple(parts)
-    if kind == "dict":
-        return {decode(key, blob): decode(each, blob) for key, each in content}
-    if kind in ("array", "scalar"):
-        array = read_array(io.BytesIO(blob(content)))
-        return array if kind == "array" else array[()]
-    if kind in _KEYED:
-        return _KEYED[kind][0](*decode(content, blob))
-    return pickle.loads(blob(content))
+def decode(encoded: Any, blob: Callable[[int], BinaryIO], *, objects: bool = True) -> Any:
+    """Return the value that `encode` received. `blob` returns a file at the begin of a blob.
 
+    Raises
+    ------
+    CheckpointError
+        It holds a pickle, and `objects` is false.
+    """
 
-def blob_names(encoded: Any) -> Iterator[str]:
-    """Yield the names of the blobs that an encoded value refers to."""
-    kind, content = encoded
-    if kind in ("array", "scalar", "pickle"):
-        yield content
-    elif kind in ("list", "tuple"):
-        for each in content:
-            yield from blob_names(each)
-    elif kind == "dict":
-        for key, each in content:
-            yield from blob_names(key)
-            yield from blob_names(each)
-    elif kind in _KEYED:
-        yield from blob_names(content)
+    def value_of(encoded: Any) -> Any:
+        kind, content = encoded
+        if kind == "value":
+            return content
+        if kind in ("list", "tuple"):
+            parts = [value_of(each) for each in content]
+            return parts if kind == "list" else tuple(parts)
+        if kind == "dict":
+            return {value_of(key): value_of(each) for key, each in content}
+        if kind in ("array", "scalar"):
+            array = read_array(blob(content))
+            return array if kind == "array" else array[()]
+        if kind in _KEYED:
+            return _KEYED[kind][0](*value_of(content))
+        if kind != "pickle":
+            raise ValueError(f"the kind {kind!r} is not known")
+        if not objects:
+            raise CheckpointError("holds a pickle, which could run code, where arrays and numbers belong")
+        return pickle.load(blob(content))
+
+    return value_of(encoded)
 
 
 def _has_npy(dtype: np.dtype[Any]) -> bool:

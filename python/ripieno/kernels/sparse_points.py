@@ -48,14 +48,14 @@ class SparsePoints:
     dtype = np.dtype(np.float64)
 
     def __init__(self, matrix: csr_matrix) -> None:
-        self._matrix = matrix
+        self.matrix = matrix
         self.shape = (int(matrix.shape[0]), int(matrix.shape[1]))
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> NDArray[np.float64]:
-        dense: NDArray[np.float64] = self._matrix[rows].toarray().astype(np.float64, copy=False)
+        dense: NDArray[np.float64] = self.matrix[rows].toarray().astype(np.float64, copy=False)
         return dense
 
     @cached_property
@@ -64,38 +64,38 @@ class SparsePoints:
 
     def _rows(self, weights: NDArray[np.float64] | None) -> SparseRows:
         return SparseRows(
-            starts=self._matrix.indptr.astype(np.int64, copy=False),
-            columns=self._matrix.indices.astype(np.int32, copy=False),
-            values=self._matrix.data.astype(np.float64, copy=False),
+            starts=self.matrix.indptr.astype(np.int64, copy=False),
+            columns=self.matrix.indices.astype(np.int32, copy=False),
+            values=self.matrix.data.astype(np.float64, copy=False),
             column_count=self.shape[1],
             weights=self._ones if weights is None else weights,
         )
 
     def first_non_finite(self) -> tuple[int, int] | None:
         """Return row and column of the first NaN or infinity, or None."""
-        found = np.flatnonzero(~np.isfinite(self._matrix.data))
+        found = np.flatnonzero(~np.isfinite(self.matrix.data))
         if not len(found):
             return None
-        row = int(np.searchsorted(self._matrix.indptr, found[0], side="right")) - 1
-        return row, int(self._matrix.indices[found[0]])
+        row = int(np.searchsorted(self.matrix.indptr, found[0], side="right")) - 1
+        return row, int(self.matrix.indices[found[0]])
 
     def products(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the product of the rows with vectors (d, k): (n, k)."""
-        found: NDArray[np.float64] = self._matrix @ vectors
+        found: NDArray[np.float64] = self.matrix @ vectors
         return found
 
     def combinations(self, factors: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the sums of the rows times factors (n, k): (d, k)."""
-        found: NDArray[np.float64] = self._matrix.T @ factors
+        found: NDArray[np.float64] = self.matrix.T @ factors
         return found
 
     def sums(self) -> NDArray[np.float64]:
         """Return the sum of each column, (d,)."""
-        return np.bincount(self._matrix.indices, self._matrix.data, self.shape[1]).astype(np.float64, copy=False)
+        return np.bincount(self.matrix.indices, self.matrix.data, self.shape[1]).astype(np.float64, copy=False)
 
     def squared_deviations(self, mean: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the sum of the squared deviations of each column from its mean, (d,)."""
-        columns, values = self._matrix.indices, self._matrix.data
+        columns, values = self.matrix.indices, self.matrix.data
         # The sum assumes that all entries are zero; correct it for stored entries.
         corrections = np.square(values - mean[columns]) - np.square(mean[columns])
         sums: NDArray[np.float64] = np.bincount(columns, corrections, self.shape[1]) + len(self) * np.square(mean)
@@ -127,8 +127,8 @@ class SparsePoints:
     def distances(self, centroids: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the distance of every point to every centroid, (n, k)."""
         norms = np.bincount(
-            np.repeat(np.arange(len(self)), np.diff(self._matrix.indptr)), np.square(self._matrix.data), len(self)
+            np.repeat(np.arange(len(self)), np.diff(self.matrix.indptr)), np.square(self.matrix.data), len(self)
         )
-        squares = norms[:, None] - 2 * (self._matrix @ centroids.T) + np.square(centroids).sum(axis=1)
+        squares = norms[:, None] - 2 * (self.matrix @ centroids.T) + np.square(centroids).sum(axis=1)
         distances: NDArray[np.float64] = np.sqrt(np.maximum(squares, 0))
         return distances

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -137,7 +136,6 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
             solver=self._chosen_solver(),
             seed=self._seed(comm),
             exchange=None if self.exchange == "auto" else self.exchange,
-            has_seed=isinstance(self.random_state, Integral),
         )
         if rows == "own" and comm is not None:
             source, user_ids, item_ids = self._encode_own(ratings, comm)

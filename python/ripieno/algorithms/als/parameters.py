@@ -41,6 +41,7 @@ class ALSParameters(RandomParameters, ObservedParameters, FitParameters):
         COUNT,
         """Number of iterations. Each solves for the factors of all users, then for the factors of all items.""",
         default=10,
+        may_change=True,
     )
     solver: str = parameter(
         OneOf("auto", "cholesky", "cg"),
@@ -61,4 +62,5 @@ class ALSParameters(RandomParameters, ObservedParameters, FitParameters):
         """How factors reach the workers: all factors to all workers (allgather), only needed factors (needed), or the
         cheaper of the two (auto).""",
         default="auto",
+        may_change=True,
     )

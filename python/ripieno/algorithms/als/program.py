@@ -27,10 +27,10 @@ from ripieno.algorithms.als.exchange import FactorExchange, FactorTransfer
 from ripieno.algorithms.als.ratings import PartitionedRatings, RatingSide, load
 from ripieno.algorithms.als.table import NumberedRatings, OwnRatings, RatingFiles
 from ripieno.algorithms.clock import IterationClock
+from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
-from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -46,7 +46,7 @@ CG_STEPS = 3
 
 @dataclass(frozen=True)
 class ALSOptions:
-    """Options of the workers, see `ripieno.ALS`; `seed` is None in `facts` if the user passed none."""
+    """Options of the workers, see `ripieno.ALS`."""
 
     rank: int
     implicit: bool
@@ -57,20 +57,6 @@ class ALSOptions:
     seed: int
     exchange: str | None
     checkpoint_options: CheckpointOptions
-    has_seed: bool
-
-    def facts(self, ratings: PartitionedRatings, digest: int) -> dict[str, Any]:
-        """Return the facts that identify a checkpoint's fit."""
-        return {
-            "rank": self.rank,
-            "implicit": self.implicit,
-            "reg": self.reg,
-            "alpha": self.alpha,
-            "solver": self.solver,
-            "random_state": self.seed if self.has_seed else None,
-            "the number of ratings": ratings.rating_count,
-            "the digest of the ratings": digest,
-        }
 
 
 @dataclass(frozen=True)
@@ -114,7 +100,7 @@ def fit(
         NAME,
         options.checkpoint_options,
         shared=False,
-        facts=lambda: options.facts(ratings, digest(comm, ratings.users)),
+        data=lambda: _facts(comm, ratings.users),
     ) as checkpoint:
         saved, done = checkpoint.load(), checkpoint.done
         checkpoint.check_iteration_limit(done, options.max_iter - 1, f"max_iter={options.max_iter}")
@@ -143,19 +129,17 @@ def fit(
     )
 
 
+def _facts(comm: Communicator, users: RatingSide) -> dict[str, Any]:
+    """Return the facts that identify the ratings of all ranks."""
+    numbers = np.repeat(np.arange(users.own.start, users.own.stop), np.diff(users.starts))
+    return data_facts(comm, "ratings", np.column_stack([numbers, users.columns]), users.values)
+
+
 def own_factors(ratings: PartitionedRatings, saved: list[tuple[Factors, Factors]]) -> tuple[Factors, Factors]:
     """Return saved factors of a rank's users and items, from the factors of consecutive users and items."""
     users, items = (np.concatenate(each) for each in zip(*saved, strict=True))
     own_users, own_items = ratings.users.own, ratings.items.own
     return users[own_users.start : own_users.stop], items[own_items.start : own_items.stop]
-
-
-def digest(comm: Communicator, users: RatingSide) -> int:
-    """Return a digest of all ratings; it does not depend on their distribution among ranks."""
-    rows = np.repeat(np.arange(users.own.start, users.own.stop), np.diff(users.starts))
-    pairs = mixed((rows << 32) | users.columns.astype(np.int64)).view(np.int64)
-    own = mixed(pairs + users.values.view(np.int32)).view(np.int64).sum()
-    return int(comm.allreduce(np.array([own]))[0])
 
 
 def initial_factors(options: ALSOptions, ratings: PartitionedRatings) -> tuple[Factors, Factors]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,7 +81,6 @@ class FruchtermanReingold(LayoutParameters, VertexEstimator, ObservedEstimator):
             known=self._known_positions(graph) if isinstance(self.init, Mapping) else None,
             fixed=np.array([vertex_id("fixed", vertex, graph) for vertex in self.fixed], np.int64),
             seed=self._own_seed(comm),
-            has_seed=isinstance(self.random_state, Integral),
         )
         return (options,)
 

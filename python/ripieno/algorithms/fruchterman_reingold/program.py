@@ -12,7 +12,6 @@ hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986.
 
 from __future__ import annotations
 
-import hashlib
 import math
 import time
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from scipy.sparse import coo_matrix
 
 import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import IterationClock
+from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.methods import BARNES_HUT, EXACT, MAX_EXACT_VERTEX_COUNT
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
@@ -62,8 +62,6 @@ class LayoutOptions:
         Ids of vertices that do not move.
     seed
         Seed of the random positions.
-    has_seed
-        Whether the user passed the seed.
     checkpoint_options
         Checkpoint settings.
     """
@@ -78,7 +76,6 @@ class LayoutOptions:
     known: tuple[NDArray[np.int64], Reals] | None
     fixed: NDArray[np.int64]
     seed: int
-    has_seed: bool
     checkpoint_options: CheckpointOptions
 
     @property
@@ -148,7 +145,7 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         NAME,
         options.checkpoint_options,
         shared=True,
-        facts=lambda: _facts(options, approximation, ids, matrix),
+        data=lambda: data_facts(comm, "vertices", own, ids[first:last]),
     ) as checkpoint:
         for saved in checkpoint.load():
             current, step, cooling = saved
@@ -187,29 +184,6 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         edge_count=int(matrix.nnz),
         record=iteration_log.record(load_s),
     )
-
-
-def _facts(options: LayoutOptions, approximation: str, ids: NDArray[np.int64], matrix: Any) -> dict[str, Any]:
-    """Return the facts that identify a checkpoint's fit."""
-    starts = [] if options.known is None else [*options.known]
-    starts += [] if options.init is None else [options.init]
-    return {
-        "dim": options.dim,
-        "k": options.k,
-        "iterations": options.iterations,
-        "approximation": approximation,
-        "theta": options.theta if approximation == BARNES_HUT else None,
-        "random_state": options.seed if options.has_seed else None,
-        "the digest of the graph": _digest(ids, matrix.indptr, matrix.indices, matrix.data),
-        "the digest of init and fixed": _digest(*starts, options.fixed),
-    }
-
-
-def _digest(*arrays: NDArray[Any]) -> str:
-    found = hashlib.blake2b(digest_size=8)
-    for array in arrays:
-        found.update(np.ascontiguousarray(array).data)
-    return found.hexdigest()
 
 
 class _ExactRepulsion:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -144,7 +143,6 @@ class KMeans(
             KMeansOptions,
             init=self.init if isinstance(self.init, str) else "array",
             starts=self._starts(source, comm),
-            has_seed=isinstance(self.random_state, Integral) or not isinstance(self.init, str),
         )
         parts = self._run_fit(program.fit, source, weights, options, comm=comm, rows=rows)
         own_parts = parts if comm is None or rows != "own" else [parts[comm.rank]]

@@ -164,7 +164,7 @@ def lloyd(
     on_iteration: Callable[[int, PassTotals, float], None],
     done: int = 0,
     labels: NDArray[np.int32] | None = None,
-    save: Callable[[int, float, NDArray[np.int32]], None] | None = None,
+    save: Callable[[int, NDArray[np.int32]], None] | None = None,
 ) -> Clustering:
     """Iterate until no label changes, the centroids' squared shift is within `tol`, or `max_iter` is reached.
 
@@ -198,7 +198,7 @@ def lloyd(
         if not totals.has_changed or squared_shift <= tol:
             break
         if save is not None and iteration < max_iter:
-            save(iteration, totals.inertia, labels)
+            save(iteration, labels)
     if totals.has_changed or len(moved.numbers):
         # The centroids have moved since the labels were computed.
         return clustering_at(store, iteration, labels, distances)

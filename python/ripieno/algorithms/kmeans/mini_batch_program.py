@@ -10,13 +10,14 @@ Source: Sculley, "Web-scale k-means clustering", WWW 2010, algorithm 1; the stop
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
+from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.kmeans.program import check_cluster_count, labeled_rows, to_kernel_types
 from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
@@ -61,18 +62,6 @@ class MiniBatchOptions:
     max_no_improvement: int | None
     checkpoint_options: CheckpointOptions
 
-    def facts(self, rows: WeightedRows) -> dict[str, Any]:
-        """Return the facts that identify a checkpoint's fit."""
-        facts = asdict(self)
-        for name in ("max_iter", "checkpoint_options", "starts"):
-            del facts[name]
-        return facts | {
-            "n_init": 0 if isinstance(self.starts, MiniBatchState) else len(self.starts),
-            "the number of rows": rows.total,
-            "the number of columns": rows.points.shape[1],
-            "the type of values": rows.points.dtype.str,
-        }
-
 
 @dataclass(frozen=True)
 class MiniBatchPart:
@@ -108,7 +97,11 @@ def fit(
     tol = options.tol and options.tol * mean_variance(comm, rows)
     trend = _InertiaTrend(batch_size, rows.total, options.max_no_improvement)
     with IterationCheckpoint(
-        comm, NAME, options.checkpoint_options, shared=True, facts=lambda: options.facts(rows)
+        comm,
+        NAME,
+        options.checkpoint_options,
+        shared=True,
+        data=lambda: data_facts(comm, "rows", rows.points, rows.weights),
     ) as checkpoint:
         saved, done = checkpoint.load(), checkpoint.done
         if saved:

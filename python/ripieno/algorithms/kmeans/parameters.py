@@ -60,7 +60,7 @@ class KMeansParameters(VerboseParameters, CentroidParameters):
       not ruled out), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
       "compute_s" and "communication_s", and, for divided centroids, "stages" (rank 0's seconds by stage)."""
 
-    max_iter: int = parameter(COUNT, "Maximum number of iterations per run.", default=300)
+    max_iter: int = parameter(COUNT, "Maximum number of iterations per run.", default=300, may_change=True)
     tol: float = parameter(
         TOLERANCE,
         """A run ends when the squared Frobenius norm of the centroids' shift is at most `tol` times the mean variance
@@ -75,6 +75,7 @@ class KMeansParameters(VerboseParameters, CentroidParameters):
         With "bsp" the threads enter once and are busy until the fit ends: they spin while the worker communicates.
         Without bounds they run both phases of an iteration as one task.""",
         default="fork-join",
+        may_change=True,
     )
     assign: Literal["exact", "near"] = parameter(
         OneOf("exact", "near"),
@@ -94,6 +95,7 @@ class KMeansParameters(VerboseParameters, CentroidParameters):
         label (for uint8, a sixty-fourth). They take at most 4 bytes per coordinate of the rows. `report_` gives their
         size and the share of pairs compared.""",
         default="auto",
+        may_change=True,
     )
     centroids: Literal["auto", "whole", "divided"] = parameter(
         OneOf("auto", "whole", "divided"),
@@ -105,12 +107,14 @@ class KMeansParameters(VerboseParameters, CentroidParameters):
         covers a single run. With `init="k-means++"` or an array, each worker holds all initial centroids before it
         divides them.""",
         default="auto",
+        may_change=True,
     )
     algorithm: Literal["lloyd", "elkan"] = parameter(
         OneOf("lloyd", "elkan"),
         "Accepted for programs that use scikit-learn. Both give the same result; `bounds` selects the computation.",
         default="lloyd",
         has_option=False,
+        may_change=True,
     )
 
 
@@ -138,6 +142,7 @@ class MiniBatchParameters(CentroidParameters):
         COUNT,
         "Maximum number of passes over all rows: ``max_iter * n_samples // batch_size`` batches.",
         default=100,
+        may_change=True,
     )
     batch_size: int = parameter(
         COUNT, "Rows of a batch over all workers, drawn with replacement; at most `n_samples`.", default=1024

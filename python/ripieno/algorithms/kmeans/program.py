@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -13,12 +12,13 @@ from numpy.typing import NDArray
 
 import ripieno.kernels as kernels
 from ripieno.algorithms.clock import IterationClock, by_rank
+from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.kmeans import lloyd
 from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.divided_store import DividedStore, PassProgress
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.algorithms.kmeans.placement import choose_placement
-from ripieno.algorithms.kmeans.rows import WeightedRows, fingerprint, load, mean_variance, take
+from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance, take
 from ripieno.algorithms.kmeans.run_log import RunLog
 from ripieno.algorithms.kmeans.saved import BestRun, DividedCheckpoint, History, KMeansCheckpoint, KMeansFitState
 from ripieno.algorithms.kmeans.seeding import seed_centroids, seed_rows
@@ -52,23 +52,7 @@ class KMeansOptions:
     bounds: str = "auto"
     assign: str = "exact"
     checkpoint_options: CheckpointOptions = NO_CHECKPOINTS
-    has_seed: bool = True
     centroids: str = "whole"
-
-    def facts(self, rows: WeightedRows) -> dict[str, Any]:
-        """Return the facts that identify a checkpoint's fit."""
-        starts = [start if isinstance(start, int) else _digest(start) for start in self.starts]
-        return {
-            "n_clusters": self.n_clusters,
-            "init": self.init,
-            "n_init": len(self.starts),
-            "tol": self.tol,
-            "assign": self.assign,
-            "the starts": starts if self.has_seed else None,
-            "the number of rows": rows.total,
-            "the number of columns": rows.points.shape[1],
-            "the type of values": rows.points.dtype.str,
-        }
 
 
 @dataclass(frozen=True)
@@ -229,19 +213,19 @@ def _checkpoint(comm: Communicator, rows: WeightedRows, options: KMeansOptions, 
     """Return the checkpoint of the fit."""
     settings = options.checkpoint_options
 
-    def facts() -> dict[str, Any]:
-        facts = options.facts(rows)
-        if not divided:
-            return facts | {"centroids": "whole"}
-        return facts | {"some of the rows": fingerprint(comm, rows), "centroids": "divided"}
+    def data() -> dict[str, Any]:
+        # The labels of divided centroids are saved by row number.
+        numbers = rows.numbers(np.arange(len(rows))) if divided else None
+        facts = data_facts(comm, "rows", rows.points, rows.weights, numbers)
+        return {"centroids": "divided" if divided else "whole"} | facts
 
     if not divided:
-        return KMeansCheckpoint(comm, NAME, settings, shared=True, facts=facts)
+        return KMeansCheckpoint(comm, NAME, settings, shared=True, data=data)
     if settings.folder is not None and len(options.starts) > 1:
         raise InputError(f"n_init={len(options.starts)}: expected 1 for a checkpoint of divided centroids")
     if settings.every is not None and settings.folder is None:
         raise InputError(f"every={settings.every}: divided centroids are saved only in a folder: expected checkpoint=")
-    return DividedCheckpoint(comm, NAME, settings, shared=True, facts=facts, rows=rows)
+    return DividedCheckpoint(comm, NAME, settings, shared=True, data=data, rows=rows)
 
 
 def _best_run(
@@ -257,17 +241,13 @@ def _best_run(
     saved = checkpoint.progress(options.max_iter)
     best, best_saved = None, None
 
-    def whole(centroids: NDArray[Any], iteration_count: int) -> lloyd.Clustering:
-        """Return the result of a run that ended with these centroids."""
-        passes = passes_of(rows, len(centroids), comm.threads, assign=options.assign, bounds="none")
-        return lloyd.clustering_at(WholeCentroids(comm, rows, centroids, passes, IterationClock()), iteration_count)
-
-    if saved is not None and saved.before is not None:
-        checkpoint.check(saved, whole(saved.before, 0).inertia, is_near=options.assign == "near")
+    if saved is not None and saved.best is not None:
         best_saved = saved.best
-        if best_saved is not None:
-            clustering = whole(best_saved.centroids, len(best_saved.history))
-            best = KMeansRun(clustering, [], best_saved.history, 0.0, [])
+        centroids = best_saved.centroids
+        passes = passes_of(rows, len(centroids), comm.threads, assign=options.assign, bounds="none")
+        store = WholeCentroids(comm, rows, centroids, passes, IterationClock())
+        clustering = lloyd.clustering_at(store, len(best_saved.history))
+        best = KMeansRun(clustering, [], best_saved.history, 0.0, [])
     for number in range(0 if saved is None else saved.run, len(options.starts)):
         saved_run = saved if saved is not None and saved.run == number else None
         run = _run(comm, rows, number, options, tol, checkpoint, divided, saved_run, best_saved, emit)
@@ -276,10 +256,6 @@ def _best_run(
             best_saved = BestRun(number, run.clustering.centroids, run.clustering.inertia, run.history)
     assert best is not None, "there is a run for each start"
     return best, None if saved is None else saved.iteration
-
-
-def _digest(array: NDArray[Any]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=8).hexdigest()
 
 
 def _seeding_progress(
@@ -339,10 +315,10 @@ def _run(
             labels = whole.labels_at(saved.before)
         store = whole
 
-    def save(iteration: int, inertia: float, labels: NDArray[np.int32]) -> None:
+    def save(iteration: int, labels: NDArray[np.int32]) -> None:
         centroids, before, last_labels = store.saved(labels)
         history = run_log.history
-        saved = KMeansFitState(number, iteration, centroids, before, last_labels, inertia, history, best)
+        saved = KMeansFitState(number, iteration, centroids, before, last_labels, history, best)
         checkpoint.save_progress(saved)
 
     clustering = lloyd.lloyd(

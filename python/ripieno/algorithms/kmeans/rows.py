@@ -6,7 +6,6 @@ numbers only, so they do not depend on the number of workers.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +25,6 @@ BLOCK_ROWS = 4096
 #: Up to this count, each rank sends its lowest keys without a preceding count, which would cost more.
 MAX_UNFILTERED_KEY_COUNT = 4096
 PHILOX_WORDS = 4
-#: `fingerprint` is a hash of this number of rows, drawn with this seed.
-FINGERPRINT_ROWS, FINGERPRINT_SEED = 1024, 1 << 36
 
 
 @dataclass(frozen=True)
@@ -151,13 +148,6 @@ def take(comm: Communicator, rows: WeightedRows, numbers: NDArray[np.int64]) -> 
     """Return rows by global number from any rank: (m, d) in the centroids' type, equal on every rank."""
     (points,) = values_at(comm, rows, numbers, rows.points)
     return points.astype(kernels.centroid_dtype(points.dtype), copy=False)
-
-
-def fingerprint(comm: Communicator, rows: WeightedRows) -> str:
-    """Return a hash of a sample of the rows, equal on all ranks."""
-    sampled = np.random.default_rng(FINGERPRINT_SEED).integers(rows.total, size=min(rows.total, FINGERPRINT_ROWS))
-    (values,) = values_at(comm, rows, sampled, rows.points)
-    return hashlib.blake2b(values.tobytes(), digest_size=8).hexdigest()
 
 
 def sampling_keys(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:

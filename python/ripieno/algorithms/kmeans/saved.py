@@ -27,11 +27,6 @@ from ripieno.files.results import explain
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Largest relative difference in inertia of the same rows on other processors or worker counts.
-INERTIA_RTOL = 1e-5
-#: The same limit for near assignment, which restarts its groups.
-NEAR_INERTIA_RTOL = 0.05
-
 #: Per iteration: inertia, squared shift, part compared, recall and gap.
 History = list[tuple[float, float, float, float, float]]
 
@@ -60,8 +55,6 @@ class KMeansFitState:
         Whole centroids before it.
     labels : (n,) int32
         Labels of this worker's rows in it, for divided centroids.
-    inertia
-        Inertia before it.
     history
         Measures of each iteration.
     best
@@ -73,7 +66,6 @@ class KMeansFitState:
     centroids: NDArray[Any] | DividedCentroids
     before: NDArray[Any] | None
     labels: NDArray[np.int32] | None
-    inertia: float
     history: History
     best: BestRun | None = None
 
@@ -99,12 +91,6 @@ class KMeansCheckpoint(IterationCheckpoint):
             self._iterations = self.done
             return state
         return None
-
-    def check(self, saved: KMeansFitState, inertia: float, *, is_near: bool) -> None:
-        """Raise CheckpointError if the rows have another inertia at the saved centroids."""
-        tolerance = NEAR_INERTIA_RTOL if is_near else INERTIA_RTOL
-        if not np.isclose(inertia, saved.inertia, rtol=tolerance, atol=0.0):
-            raise self.other_fit(f"its rows had the inertia {saved.inertia!r}, and these have {inertia!r}")
 
     def save_progress(self, state: KMeansFitState) -> None:
         """Save the state after an iteration if it is due."""

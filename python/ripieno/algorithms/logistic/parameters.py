@@ -63,8 +63,9 @@ class LogisticParameters(ObservedParameters, FitParameters):
         Number(above=0),
         "The fit ends when no entry of the gradient of the penalized mean loss is larger than this.",
         default=1e-4,
+        may_change=True,
     )
-    max_iter: int = parameter(COUNT, "Maximum number of iterations.", default=100)
+    max_iter: int = parameter(COUNT, "Maximum number of iterations.", default=100, may_change=True)
     warm_start: bool = parameter(
-        FLAG, "Whether to start from the result of the last fit.", default=False, has_option=False
+        FLAG, "Whether to start from the result of the last fit.", default=False, has_option=False, may_change=True
     )

@@ -11,7 +11,6 @@ Lin, Weng and Keerthi, "Trust region Newton method for large-scale logistic regr
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +20,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
 from ripieno.algorithms.class_scores import weight_count
+from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
@@ -30,7 +30,7 @@ from ripieno.algorithms.row_sample import sample_positions
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement, on_root
-from ripieno.errors import CheckpointError, InputError
+from ripieno.errors import InputError
 from ripieno.input.matrix import Dataset, InMemorySparse, LocalRows, RowsInMemory
 from ripieno.input.matrix.sparse_files import LibsvmFiles
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 NAME = "logistic"
-#: Largest relative difference in mean loss of the same rows. The summation order depends on the number of workers.
-LOSS_RTOL = 1e-9
 #: Smallest penalty of the preconditioner, relative to the largest second derivative.
 MIN_RELATIVE_PENALTY = 1e-10
 #: Request codes of rank 0, in the first entry of its broadcast.
@@ -123,16 +121,18 @@ def fit(
     iteration_log = IterationLog(comm, emit)
     load_s = time.perf_counter() - begin
     k = weight_count(len(classes))
-    facts = {"classes": classes.tolist(), "rows": total, "columns": len(columns)}
-    facts |= {"solver": options.solver, "C": options.strength, "fit_intercept": options.fit_intercept}
-    facts |= {"l1_ratio": options.l1_ratio, "class_weight": _listed(options.class_weight)}
-    with IterationCheckpoint(comm, NAME, options.checkpoint_options, shared=False, facts=lambda: facts) as checkpoint:
+
+    def data() -> dict[str, Any]:
+        return {"classes": classes.tolist()} | data_facts(comm, "rows", rows.points, rows.classes, rows.sample_weight)
+
+    with IterationCheckpoint(comm, NAME, options.checkpoint_options, shared=False, data=data) as checkpoint:
         # Only rank 0 has an iterate to save.
         saved = next((Iterate(**state) for state in checkpoint.load() if state is not None), None)
         function = DistributedObjective(comm, rows, k, weight, options, iteration_log, checkpoint)
-        if comm.rank > 0:
-            function.serve_requests()
+        failure = function.serve_requests() if comm.rank > 0 else None
         found = on_root(comm, lambda: _minimize(function, start, options, saved))
+        if failure is not None:
+            raise failure
     coef = found.at.reshape(rows.column_count + 1, k)
     return LogisticPart(
         coef=coef,
@@ -271,21 +271,17 @@ class DistributedObjective:
         if self._checkpoint.is_due(count, last=last):
             self._checkpoint.save(count, state)
 
-    def check(self, saved: Iterate, current: Iterate) -> None:
-        """Raise CheckpointError if the rows have another value at the saved iterate."""
-        if not np.isclose(current.value, saved.value, rtol=LOSS_RTOL, atol=0.0):
-            raise self._checkpoint.other_fit(
-                f"its rows had a mean loss of {saved.value!r}, and these have {current.value!r}"
-            )
-
     def end(self) -> None:
         """Notify the other ranks that no request follows."""
         self._request[0] = END
         self._comm.broadcast(out=self._request)
 
-    def serve_requests(self) -> None:
-        """Serve the requests of rank 0 until `END`."""
-        clock = self._iteration_log.clock
+    def serve_requests(self) -> Exception | None:
+        """Serve the requests of rank 0 until `END`; return an error of a checkpoint.
+
+        If rank 0 cannot save, it sends `END`, and then all ranks raise its error.
+        """
+        clock, failure = self._iteration_log.clock, None
         while True:
             with clock.communicating():
                 self._comm.broadcast(out=self._request)
@@ -294,11 +290,12 @@ class DistributedObjective:
                     objective=float(self._request[2]) * self.objective_scale, gradient=float(self._request[3])
                 )
             if self._request[0] == END:
-                return
+                return failure
             if self._request[0] in (CHECKPOINT, LAST_CHECKPOINT):
-                # After an error, rank 0 sends END, and then all ranks raise it.
-                with suppress(CheckpointError):
+                try:
                     self._save(int(self._request[4]), None, last=self._request[0] == LAST_CHECKPOINT)
+                except Exception as error:
+                    failure = error
                 continue
             if self._request[0] == SAMPLE:
                 self._reduce_sample_hessian()
@@ -357,8 +354,6 @@ def _minimize(
     try:
         first = first_iterate(function, _start_weights(function, start) if saved is None else saved.at)
         if saved is not None:
-            # The saved value may be rounded differently, because the earlier fit may have summed in another order.
-            function.check(saved, first)
             function.resume_after(saved.iteration_count)
 
         def on_iteration(iterate: Iterate) -> None:
@@ -388,11 +383,6 @@ def _unwrapped(source: Any) -> Any:
     return source.source if isinstance(source, LocalRows) else source
 
 
-def _listed(class_weight: dict[Any, float] | str | None) -> list[Any] | str | None:
-    """Return weights of classes as lists, which a checkpoint can store."""
-    return [list(each) for each in sorted(class_weight.items())] if isinstance(class_weight, dict) else class_weight
-
-
 def _load_sparse(
     comm: Communicator,
     source: Any,
@@ -412,9 +402,9 @@ def _load_sparse(
     else:
         own = _own_weights(weights, sum(counts[: comm.rank]), counts[comm.rank], sum(counts))
     numbers = np.searchsorted(classes, share.labels)
-    own, weight = _weighted_by_class(comm, own, numbers, classes, options)
+    factors, weight = _class_factors(comm, own, numbers, classes, options)
     k = weight_count(len(classes))
-    return SparseRows(matrix, numbers, own, k, comm.threads), classes, columns, weight, sum(counts)
+    return SparseRows(matrix, numbers, own, factors, k, comm.threads), classes, columns, weight, sum(counts)
 
 
 def _load_dense(
@@ -428,8 +418,9 @@ def _load_dense(
     rows, targets = load_targets(comm, source, labels, weights)
     classes = checked_classes(comm, targets[:, 0], classes, "y")
     numbers = np.searchsorted(classes, targets[:, 0])
-    own, weight = _weighted_by_class(comm, rows.row_weights, numbers, classes, options)
-    points = DenseRows(rows.points, numbers, own, weight_count(len(classes)))
+    own = rows.row_weights
+    factors, weight = _class_factors(comm, own, numbers, classes, options)
+    points = DenseRows(rows.points, numbers, own, factors, weight_count(len(classes)))
     return points, classes, range(points.column_count), weight, rows.total
 
 
@@ -442,14 +433,14 @@ def _own_weights(weights: Reals | None, offset: int, count: int, total: int) -> 
     return weights[offset : offset + count]
 
 
-def _weighted_by_class(
+def _class_factors(
     comm: Communicator, own: Reals, numbers: NDArray[np.int64], classes: NDArray[Any], options: LogisticOptions
-) -> tuple[Reals, float]:
-    """Return the weights of this worker's rows times the weights of their classes, and the total of all ranks."""
+) -> tuple[Reals | None, float]:
+    """Return the factor of the weights of each class, or None, and the total weight of the rows of all ranks."""
     # Without rows, bincount returns integers.
     totals: Reals = comm.allreduce(np.bincount(numbers, own, len(classes)).astype(np.float64))
     if options.class_weight is None:
-        return own, float(totals.sum())
+        return None, float(totals.sum())
     if options.class_weight == "balanced":
         # A class whose rows have no weight keeps it.
         factors = totals.sum() / (len(classes) * np.where(totals, totals, 1.0))
@@ -461,4 +452,4 @@ def _weighted_by_class(
     total = float(totals @ factors)
     if not total:
         raise InputError("class_weight: all rows have weight 0: expected a factor > 0 for at least one class")
-    return own * factors[numbers], total
+    return factors, total

@@ -27,11 +27,14 @@ Reals = NDArray[np.float64]
 
 
 class LogisticRows(Protocol):
-    """Rows, each with a class and a weight.
+    """Rows, each with a class and a weight: the weight of the sample, times the factor of its class if there is one.
 
     `loss` stores the class probabilities of all rows in `probabilities`, (n, k). `curvature` uses them.
     """
 
+    points: Any
+    classes: NDArray[Any]
+    sample_weight: Reals
     column_count: int
     entry_count: int
     probabilities: Reals
@@ -79,7 +82,17 @@ def sample_stride(row_count: int, entry_count: int, column_count: int, k: int) -
 class SparseRows:
     """Rows of a CSR matrix."""
 
-    def __init__(self, matrix: csr_matrix, classes: NDArray[np.int64], weights: Reals, k: int, threads: int) -> None:
+    def __init__(
+        self,
+        matrix: csr_matrix,
+        classes: NDArray[np.int64],
+        sample_weight: Reals,
+        factors: Reals | None,
+        k: int,
+        threads: int,
+    ) -> None:
+        weights = _weights(sample_weight, factors, classes)
+        self.points, self.sample_weight = matrix, sample_weight
         self.column_count = int(matrix.shape[1])
         self._rows: NativeSparseRows = kernels.SparseRows(
             starts=matrix.indptr.astype(np.int64, copy=False),
@@ -88,9 +101,8 @@ class SparseRows:
             column_count=self.column_count,
             weights=weights,
         )
-        self._matrix = matrix
         self._weights = weights
-        self._classes = classes.astype(np.int32)
+        self.classes = classes.astype(np.int32)
         self.entry_count = int(matrix.nnz)
         self.probabilities = np.empty((len(classes), k))
         self._threads = threads
@@ -98,7 +110,7 @@ class SparseRows:
     def loss(self, coef: Reals, gradient: Reals) -> float:
         """Return the loss and write its gradient, as described in `LogisticRows`."""
         return kernels.logistic_loss(
-            self._rows, self._classes, coef, self.probabilities, gradient, threads=self._threads
+            self._rows, self.classes, coef, self.probabilities, gradient, threads=self._threads
         )
 
     def curvature(self, direction: Reals, product: Reals) -> None:
@@ -108,24 +120,26 @@ class SparseRows:
     def sample(self, stride: int, constant: float) -> HessianSample:
         """Return every `stride`-th row, as described in `LogisticRows`."""
         return HessianSample(
-            self._matrix[::stride].toarray(), self._weights[::stride], self.probabilities[::stride], constant
+            self.points[::stride].toarray(), self._weights[::stride], self.probabilities[::stride], constant
         )
 
     def scored(self, positions: NDArray[np.int64], coef: Reals) -> tuple[NDArray[np.int64], Reals]:
         """Return the class numbers and scores of some rows, as described in `LogisticRows`."""
-        return self._classes[positions].astype(np.int64), np.asarray(self._matrix[positions] @ coef[:-1]) + coef[-1]
+        return self.classes[positions].astype(np.int64), np.asarray(self.points[positions] @ coef[:-1]) + coef[-1]
 
 
 class DenseRows:
     """Rows of an array."""
 
-    def __init__(self, points: NDArray[Any], classes: NDArray[np.int64], weights: Reals, k: int) -> None:
+    def __init__(
+        self, points: NDArray[Any], classes: NDArray[np.int64], sample_weight: Reals, factors: Reals | None, k: int
+    ) -> None:
         self.column_count = int(points.shape[1])
-        self._points = points
-        self._weights = weights
+        self.points, self.sample_weight = points, sample_weight
+        self._weights = _weights(sample_weight, factors, classes)
         # Target probabilities of each row.
         self._targets = (classes[:, None] == (np.arange(k) if k > 1 else 1)).astype(np.float64)
-        self._classes = classes
+        self.classes = classes
         self.entry_count = points.size
         self.probabilities = np.empty((len(classes), k))
 
@@ -135,7 +149,7 @@ class DenseRows:
         gradient[:] = 0
         for rows, block in self._blocks():
             scores = block @ coef[:-1] + coef[-1]
-            losses, probabilities = _losses_and_probabilities(scores, self._targets[rows], self._classes[rows])
+            losses, probabilities = _losses_and_probabilities(scores, self._targets[rows], self.classes[rows])
             total += float(self._weights[rows] @ losses)
             self.probabilities[rows] = probabilities
             errors = (probabilities - self._targets[rows]) * self._weights[rows, None]
@@ -155,17 +169,21 @@ class DenseRows:
 
     def sample(self, stride: int, constant: float) -> HessianSample:
         """Return every `stride`-th row, as described in `LogisticRows`."""
-        return HessianSample(self._points[::stride], self._weights[::stride], self.probabilities[::stride], constant)
+        return HessianSample(self.points[::stride], self._weights[::stride], self.probabilities[::stride], constant)
 
     def scored(self, positions: NDArray[np.int64], coef: Reals) -> tuple[NDArray[np.int64], Reals]:
         """Return the class numbers and scores of some rows, as described in `LogisticRows`."""
-        return self._classes[positions], self._points[positions] @ coef[:-1] + coef[-1]
+        return self.classes[positions], self.points[positions] @ coef[:-1] + coef[-1]
 
     def _blocks(self) -> Iterator[tuple[slice, Reals]]:
         step = max(1, BLOCK_VALUES // self.column_count)
-        for begin in range(0, len(self._points), step):
+        for begin in range(0, len(self.points), step):
             rows = slice(begin, begin + step)
-            yield rows, self._points[rows].astype(np.float64, copy=False)
+            yield rows, self.points[rows].astype(np.float64, copy=False)
+
+
+def _weights(sample_weight: Reals, factors: Reals | None, classes: NDArray[np.int64]) -> Reals:
+    return sample_weight if factors is None else sample_weight * factors[classes]
 
 
 def _losses_and_probabilities(scores: Reals, targets: Reals, classes: NDArray[np.int64]) -> tuple[Reals, Reals]:

@@ -49,6 +49,8 @@ class RowBlock:
     dissimilarities : (m, n) int16 or float32
         Dissimilarities, divided by `scale`.
     weights : (m, n) float32, or None for ones
+    source
+        The rows from which the dissimilarities are computed; by default the dissimilarities.
     counts
         Rows of each rank.
     first
@@ -61,6 +63,7 @@ class RowBlock:
 
     dissimilarities: NDArray[Any]
     weights: NDArray[np.float32] | None
+    source: NDArray[Any]
     counts: tuple[int, ...]
     first: int
     scale: float
@@ -84,12 +87,13 @@ def load_square(comm: Communicator, source: Source | Sequences, weights: Source 
         On every rank, with the same message: a value is not finite or is negative, a diagonal entry is not zero, or the
         matrix is not square or symmetric; the same for the weights. A sequence is invalid.
     """
+    points = None
     if isinstance(source, Sequences):
         values, counts, first = edit_distances(comm, source, metric)
     elif metric == PRECOMPUTED:
         share, counts, first = _read_square(comm, source)
     else:
-        values, counts, first = _compute_distances(comm, source, metric)
+        values, points, counts, first = _compute_distances(comm, source, metric)
     own_weights = None if weights is None else _read_weights(comm, weights, counts, first)
     if metric == PRECOMPUTED and not isinstance(source, Sequences):
         # Checked after the weights are read, because entries with weight 0 are not checked.
@@ -97,7 +101,7 @@ def load_square(comm: Communicator, source: Source | Sequences, weights: Source 
             share = replace(share, points=_clear_missing(share.points, own_weights))
         _check_square(comm, share, counts, first)
         values = share.points
-    return _scaled(comm, values, own_weights, counts, first)
+    return _scaled(comm, values, own_weights, points, counts, first)
 
 
 def read_rows(comm: Communicator, source: Source, width: int, what: str) -> RowShare:
@@ -185,7 +189,9 @@ def _check_square(comm: Communicator, share: RowShare, counts: tuple[int, ...], 
     _check_symmetric(comm, share.points, counts, "X")
 
 
-def _compute_distances(comm: Communicator, source: Source, metric: str) -> tuple[NDArray[Any], tuple[int, ...], int]:
+def _compute_distances(
+    comm: Communicator, source: Source, metric: str
+) -> tuple[NDArray[Any], NDArray[Any], tuple[int, ...], int]:
     rows = load(comm, source)
     counts = tuple(comm.allgather(len(rows)))
     points = rows.points if rows.points.dtype == np.float32 else rows.points.astype(np.float64)
@@ -208,7 +214,7 @@ def _compute_distances(comm: Communicator, source: Source, metric: str) -> tuple
                 f"metric={metric!r}: the distance of the rows {rows.offset + row} and {column} is "
                 f"{found[row, column]}, expected a finite number"
             )
-    return found, counts, rows.offset
+    return found, points, counts, rows.offset
 
 
 def _read_weights(comm: Communicator, source: Source, counts: tuple[int, ...], first: int) -> NDArray[np.float32]:
@@ -261,6 +267,7 @@ def _scaled(
     comm: Communicator,
     values: NDArray[Any],
     weights: NDArray[np.float32] | None,
+    source: NDArray[Any] | None,
     counts: tuple[int, ...],
     first: int,
 ) -> RowBlock:
@@ -273,7 +280,8 @@ def _scaled(
             scale = float(np.ldexp(1.0, exponent))
             values = values / scale
         values = np.ascontiguousarray(values, np.float32)
-    return RowBlock(values, weights, counts, first, scale, largest / scale)
+    source = values if source is None else source
+    return RowBlock(values, weights, source, counts, first, scale, largest / scale)
 
 
 def _largest_weighted(values: NDArray[Any], weights: NDArray[np.float32] | None) -> float:

@@ -67,7 +67,9 @@ class MDSParameters(RandomParameters, ObservedParameters, FitParameters):
         default="auto",
         aliases=("--starts",),
     )
-    max_iter: int = parameter(COUNT, "Maximum number of iterations per start and per temperature.", default=300)
+    max_iter: int = parameter(
+        COUNT, "Maximum number of iterations per start and per temperature.", default=300, may_change=True
+    )
     eps: float = parameter(
         TOLERANCE,
         """A start or temperature ends when the stress falls by less than this share of the squared distances.
@@ -75,6 +77,7 @@ class MDSParameters(RandomParameters, ObservedParameters, FitParameters):
         This is scikit-learn's rule. With annealing, the share refers to the squared dissimilarities.""",
         default=1e-6,
         options=("--tol",),
+        may_change=True,
     )
     cooling: float = parameter(
         Number(above=0, below=1), """Ratio of consecutive temperatures for "da-smacof".""", default=0.95
@@ -87,4 +90,5 @@ class MDSParameters(RandomParameters, ObservedParameters, FitParameters):
         distant tasks. With "bsp" the threads enter once and are busy until the fit ends: they spin while the worker
         communicates, and each prepares its own copy of the positions.""",
         default="fork-join",
+        may_change=True,
     )

@@ -13,16 +13,16 @@ data via interpolation", HPDC 2010, section 3.2.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import ripieno.kernels.pairs as pairs
+from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.mds.dissimilarities import RowBlock, Source, load_square, read_rows
 from ripieno.algorithms.mds.majorization import Majorization, MajorizationStep, Reals
@@ -87,24 +87,6 @@ class MDSOptions:
     order: NDArray[np.int64] | None = None
     thread_model: str = "fork-join"
 
-    def facts(self, rows: RowBlock) -> dict[str, object]:
-        """Return the facts that identify a checkpoint's fit."""
-        facts: dict[str, object] = {
-            "points": rows.total,
-            "n_components": self.n_components,
-            "method": self.method,
-            "metric": self.metric,
-            "weights": rows.weights is not None,
-            "n_init": self.n_init,
-            "seed": self.seed if self.init is None or self.method == DA_SMACOF else None,
-        }
-        if self.order is not None:
-            facts["order"] = hashlib.sha256(self.order.tobytes()).hexdigest()
-        if self.method == DA_SMACOF or self.n_init > 1:
-            # The completed starts and temperatures depend on these parameters.
-            facts |= {"max_iter": self.max_iter, "eps": self.eps, "cooling": self.cooling}
-        return facts
-
 
 @dataclass(frozen=True)
 class MDSPart:
@@ -145,7 +127,7 @@ def fit(
     load_s = time.perf_counter() - begin
     descent = _Descent(comm, rows, options, iteration_log)
     with IterationCheckpoint(
-        comm, NAME, options.checkpoint_options, shared=True, facts=lambda: options.facts(rows)
+        comm, NAME, options.checkpoint_options, shared=True, data=lambda: _facts(comm, rows, options)
     ) as checkpoint:
         found = descent.run(checkpoint)
     best = found.best
@@ -162,6 +144,14 @@ def fit(
         record=iteration_log.record(load_s),
         own_points=slice(rows.first, rows.first + len(rows)),
     )
+
+
+def _facts(comm: Communicator, rows: RowBlock, options: MDSOptions) -> dict[str, Any]:
+    """Return the facts that identify the points, and the options that determine completed starts and temperatures."""
+    facts = data_facts(comm, "points", rows.source, rows.first + np.arange(len(rows)), rows.weights)
+    if options.method == DA_SMACOF or options.n_init > 1:
+        facts |= {"max_iter": options.max_iter, "eps": options.eps}
+    return facts
 
 
 class _Descent:
@@ -190,10 +180,6 @@ class _Descent:
                 drawn = next(starts)
             self._iteration_log.iterations_before = self.resumed_from = saved.all_iterations
         step = self._majorization.step(state.at, self._shift(state.level))
-        if saved is not None and not saved.is_at(step.errors):
-            raise checkpoint.other_fit(
-                f"its positions had the stress {saved.errors / 2!r}, and have {step.errors / 2!r} here"
-            )
         if self._options.method == DA_SMACOF:
             # At coinciding positions, the errors equal the squared dissimilarities.
             self._size = self._majorization.step(np.zeros_like(state.at)).errors

@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: Largest relative difference in stress of the same dissimilarities on other processors.
-STRESS_RTOL = 1e-5
-
 
 @dataclass(frozen=True)
 class MdsFitState:
@@ -57,7 +54,3 @@ class MdsFitState:
     def parts(self) -> dict[str, Any]:
         """Return the fields by name, as a checkpoint stores them."""
         return vars(self) | {"best": self.best and self.best.parts()}
-
-    def is_at(self, errors: float) -> bool:
-        """Return whether these are the errors of the dissimilarities at its positions."""
-        return bool(np.isclose(errors, self.errors, rtol=STRESS_RTOL, atol=0.0))

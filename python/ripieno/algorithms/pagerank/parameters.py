@@ -33,8 +33,11 @@ class PageRankParameters(VerboseParameters, FitParameters):
         "The fit ends when the total change of the ranks is below `tol` times the number of vertices, or zero.",
         default=1e-12,
         aliases=("--tolerance",),
+        may_change=True,
     )
-    max_iter: int = parameter(COUNT, "Maximum number of iterations.", default=1000, aliases=("--max-iterations",))
+    max_iter: int = parameter(
+        COUNT, "Maximum number of iterations.", default=1000, aliases=("--max-iterations",), may_change=True
+    )
     personalization: Probabilities | None = parameter(
         WEIGHTS,
         "Distribution of jump targets: a weight >= 0 per vertex, 0 for missing vertices. None: uniform.",

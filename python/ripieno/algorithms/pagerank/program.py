@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.vertices.facts import facts
+from ripieno.algorithms.data_facts import edge_facts
 from ripieno.algorithms.vertices.values import check_weights
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
@@ -47,12 +47,6 @@ class PageRankOptions:
     personalization: VertexWeights | None
     dangling: VertexWeights | None
     checkpoint_options: CheckpointOptions
-
-    def facts(self) -> dict[str, Any]:
-        """Return the facts that identify a checkpoint's fit, besides the graph."""
-        distributions = {name: getattr(self, name) for name in ("personalization", "dangling")}
-        lists = {name: pair and [each.tolist() for each in pair] for name, pair in distributions.items()}
-        return {"damping": self.damping, **lists}
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,7 @@ def fit(
         NAME,
         options.checkpoint_options,
         shared=False,
-        facts=lambda: facts(comm, local, **options.facts()),
+        data=lambda: edge_facts(comm, local.edges, local.vertices.total),
     ) as checkpoint:
         saved, resume_at = checkpoint.load(), None
         if saved:

@@ -39,7 +39,9 @@ class PCAParameters(RandomParameters, ObservedParameters, FitParameters):
         kw_only=False,
         options=("--components",),
     )
-    whiten: bool = parameter(FLAG, "Whether transformed rows are scaled to variance 1 along each axis.", default=False)
+    whiten: bool = parameter(
+        FLAG, "Whether transformed rows are scaled to variance 1 along each axis.", default=False, may_change=True
+    )
     svd_solver: str = parameter(
         OneOf("auto", "covariance", "tsqr", "randomized", "arpack", "covariance_eigh", "full"),
         """Method of the fit.
@@ -60,4 +62,5 @@ class PCAParameters(RandomParameters, ObservedParameters, FitParameters):
         """Number of refinements of the random subspace; "auto" means 7 for fewer than a tenth of all components, else
         4.""",
         default="auto",
+        may_change=True,
     )

@@ -21,6 +21,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from scipy.special import gammaln
 
 from ripieno import log
+from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear import tsqr
@@ -289,8 +290,9 @@ def _by_subspace(
         iterations = ITERATIONS_FOR_FEW if requested < FEW_COMPONENTS_SHARE * component_limit else ITERATIONS
     size = min(requested + options.oversamples, component_limit)
     subspace = np.random.default_rng(options.seed).normal(size=(columns.count, size))
-    facts = {"n_components": requested, "rows": row_count, "columns": columns.count, "size": size, "seed": options.seed}
-    with IterationCheckpoint(comm, NAME, options.checkpoint_options, shared=True, facts=lambda: facts) as checkpoint:
+    with IterationCheckpoint(
+        comm, NAME, options.checkpoint_options, shared=True, data=lambda: data_facts(comm, "rows", columns.points)
+    ) as checkpoint:
         for saved in checkpoint.load():
             subspace = saved
         done = checkpoint.done

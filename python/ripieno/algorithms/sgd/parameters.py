@@ -43,7 +43,7 @@ class SGDParameters(RandomParameters, ObservedParameters, FitParameters):
         default=0.1,
     )
     batch_size: int = parameter(COUNT, "Rows per step, over all workers.", default=64)
-    max_iter: int = parameter(COUNT, "Maximum number of epochs.", default=20)
+    max_iter: int = parameter(COUNT, "Maximum number of epochs.", default=20, may_change=True)
     tol: float | None = parameter(
         Number(least=0, also=(None,)),
         """The fit ends after `n_iter_no_change` consecutive epochs that do not lower the best earlier mean loss by this

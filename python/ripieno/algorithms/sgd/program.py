@@ -13,15 +13,17 @@ section 1.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 import ripieno._native as _native
 import ripieno.kernels.sgd as kernels
 from ripieno.algorithms.class_scores import weight_count
+from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
@@ -80,17 +82,6 @@ class SgdOptions:
     seed: int
     checkpoint_options: CheckpointOptions
 
-    def facts(self, rows: sgd_rows.SgdRows) -> dict[str, Any]:
-        """Return the facts that identify a checkpoint's fit."""
-        facts = asdict(self)
-        for name in ("max_iter", "checkpoint_options"):
-            del facts[name]
-        return facts | {
-            "the number of rows": rows.total,
-            "the number of features": rows.feature_count,
-            "classes": rows.classes.tolist(),
-        }
-
 
 @dataclass(frozen=True)
 class FeatureState:
@@ -137,6 +128,15 @@ class FeatureOwners:
     places: NDArray[np.int32]
 
 
+def _facts(comm: Communicator, rows: sgd_rows.SgdRows) -> dict[str, Any]:
+    """Return the facts that identify the rows of all ranks."""
+    matrix = csr_matrix(
+        (rows.matrix.data, rows.features[rows.matrix.indices], rows.matrix.indptr),
+        shape=(rows.matrix.shape[0], rows.feature_count),
+    )
+    return {"classes": rows.classes.tolist()} | data_facts(comm, "rows", matrix, rows.labels)
+
+
 def fit(
     comm: Communicator,
     source: InMemorySparse | LibsvmFiles | LocalRows,
@@ -171,7 +171,7 @@ def fit(
     descent = kernels.DescentOptions(loss=options.loss, eta0=options.eta0, rows_per_step=rows.total / step_count)
     losses: list[float] = []
     with IterationCheckpoint(
-        comm, NAME, options.checkpoint_options, shared=False, facts=lambda: options.facts(rows)
+        comm, NAME, options.checkpoint_options, shared=False, data=lambda: _facts(comm, rows)
     ) as checkpoint:
         saved = checkpoint.load()
         if saved:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.vertices.facts import partitioned_facts
+from ripieno.algorithms.data_facts import edge_facts
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Edges, Graph, PartitionedGraph, most_frequent
 from ripieno.graph.edges import matrix_edges
@@ -59,7 +59,11 @@ def fit(comm: Communicator, graph: Graph, max_iter: int, checkpoint_options: Che
     parts = _with_neighbors(comm, graph)
     vertices = labels = parts.vertices
     with IterationCheckpoint(
-        comm, NAME, checkpoint_options, shared=False, facts=lambda: partitioned_facts(comm, parts)
+        comm,
+        NAME,
+        checkpoint_options,
+        shared=False,
+        data=lambda: edge_facts(comm, matrix_edges(*parts.matrix), parts.vertex_count),
     ) as checkpoint:
         saved, done = checkpoint.load(), checkpoint.done
         has_changed = True

@@ -40,7 +40,9 @@ class ShortestPathsParameters(SourceParameters):
 class CommunityParameters(FitParameters):
     """Parameters of `CommunityDetection`."""
 
-    max_iter: int = parameter(COUNT, "Maximum number of iterations. Labels may alternate without end.", default=10)
+    max_iter: int = parameter(
+        COUNT, "Maximum number of iterations. Labels may alternate without end.", default=10, may_change=True
+    )
 
 
 @declared
@@ -50,7 +52,10 @@ class DiameterParameters(RandomParameters, FitParameters):
     _more_random_state = "With an int, the result does not depend on the number of workers."
 
     share: float = parameter(
-        Number(above=0, most=1), "Share of the connected pairs, including each vertex with itself.", default=0.9
+        Number(above=0, most=1),
+        "Share of the connected pairs, including each vertex with itself.",
+        default=0.9,
+        may_change=True,
     )
     n_strings: int = parameter(
         Whole(2, STRINGS_MAX),
@@ -60,7 +65,7 @@ class DiameterParameters(RandomParameters, FitParameters):
         default=64,
         aliases=("--strings",),
     )
-    max_iter: int = parameter(COUNT, "Maximum number of steps.", default=1000)
+    max_iter: int = parameter(COUNT, "Maximum number of steps.", default=1000, may_change=True)
 
 
 @declared
@@ -78,6 +83,7 @@ class EigenvectorParameters(RandomParameters, FitParameters):
         COUNT,
         "Maximum number of products of the matrix with a block of vectors; all vectors stay in memory.",
         default=200,
+        may_change=True,
     )
 
 
@@ -106,4 +112,5 @@ class SpectralClusteringParameters(EigenvectorParameters):
         Whole(1, STARTS_MAX),
         "Number of runs of K-means from different starts; the run of least inertia is kept.",
         default=10,
+        may_change=True,
     )

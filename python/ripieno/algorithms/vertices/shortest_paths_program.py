@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ripieno.algorithms.vertices.facts import partitioned_facts
+from ripieno.algorithms.data_facts import edge_facts
 from ripieno.algorithms.vertices.values import check_edge_weights
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, PartitionedGraph
-from ripieno.graph.edges import Redistribution
+from ripieno.graph.edges import Redistribution, matrix_edges
 from ripieno.kernels.lookup import columns_of_ids, positions_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def fit(
         NAME,
         checkpoint_options,
         shared=False,
-        facts=lambda: partitioned_facts(comm, parts, source=source, delta=delta),
+        data=lambda: edge_facts(comm, matrix_edges(*parts.matrix), parts.vertex_count),
     ) as checkpoint:
         saved, steps = checkpoint.load(), checkpoint.done
         if saved:

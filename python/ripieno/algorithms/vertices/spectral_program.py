@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.vertices.facts import facts
+from ripieno.algorithms.data_facts import edge_facts
 from ripieno.algorithms.vertices.values import VertexValues, check_weights
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
@@ -110,7 +110,7 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
         NAME,
         options.checkpoint_options,
         shared=False,
-        facts=lambda: facts(comm, local, count=count, tol=options.tol, seed=options.seed),
+        data=lambda: edge_facts(comm, local.edges, local.vertices.total),
     ) as checkpoint:
         saved = checkpoint.load()
         if saved:
