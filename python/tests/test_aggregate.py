@@ -85,7 +85,10 @@ def assert_same(found: pa.Table, wanted: pa.Table) -> None:
 
 @pytest.mark.parametrize("nulls", [True, False])
 @pytest.mark.parametrize("keys", KEYS, ids=" ".join)
-def test_blocks_of_rows_aggregate_as_in_duckdb(keys, nulls):
+def test_blocks_of_rows_aggregate_as_in_duckdb(keys, nulls, monkeypatch):
+    # Blocks have several slices. Arrow combines those in which keys repeat.
+    monkeypatch.setattr("ripieno.keyed.aggregation._TRIAL_ROWS", 20)
+    monkeypatch.setattr("ripieno.keyed.aggregation._SLICE_ROWS", 50)
     table = rows(0, nulls=nulls)
     aggregation = Aggregation(keys, AGGREGATIONS, table.schema)
     for start in range(0, len(table), 150):
@@ -93,13 +96,28 @@ def test_blocks_of_rows_aggregate_as_in_duckdb(keys, nulls):
     assert_same(aggregation.result(), expected(table, keys))
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_nulls_and_large_numbers_may_begin_in_any_block(threads, monkeypatch):
+    monkeypatch.setattr("ripieno.keyed.aggregation._TRIAL_ROWS", 20)
+    kinds = [("city", pa.string()), ("whole", pa.int64()), ("huge", pa.uint64()), ("price", pa.float64())]
+    plain = {"city": ["Bonn", "Köln"] * 20, "whole": range(40), "huge": range(40), "price": np.arange(40) / 4}
+    large = plain | {"whole": [-(2**62), 2**62] * 20, "huge": [2**58] * 40}
+    with_nulls = plain | {"city": ["Bonn", None] * 20, "price": [None, 0.5] * 20, "whole": [7, 5, None, 3] * 10}
+    blocks = [pa.table(each, pa.schema(kinds)) for each in (plain, large, with_nulls, plain)]
+    aggregations = {f"{name}_{op}": (name, op) for name, _ in kinds[1:] for op in ("sum", "mean", "max", "count")}
+    del aggregations["whole_sum"]
+    aggregation = Aggregation(["city"], aggregations, blocks[0].schema, threads=threads)
+    for block in blocks:
+        aggregation.add(block)
+    assert_same(aggregation.result(), expected(pa.concat_tables(blocks), ["city"], aggregations))
+
+
 def of_ranks(comm, keys, everywhere):
     # Rank 1 has no rows, and rank 0 has no nulls.
     table = rows(comm.rank, 0 if comm.rank == 1 else 300, nulls=comm.rank > 0)
-    aggregation = Aggregation(keys, AGGREGATIONS, table.schema)
+    aggregation = Aggregation(keys, AGGREGATIONS, table.schema, world_size=comm.world_size)
     aggregation.add(table)
-    has_null_keys = any(comm.allgather(aggregation.has_null_keys))
-    return aggregated(comm, aggregation, has_null_keys=has_null_keys, everywhere=everywhere)
+    return aggregated(comm, aggregation, everywhere=everywhere)
 
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])

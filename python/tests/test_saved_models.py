@@ -50,6 +50,21 @@ def test_a_model_is_replaced_only_if_requested(tmp_path):
     assert json.loads((tmp_path / "model/model.json").read_text())["parameters"]["n_components"] == 2
 
 
+def test_parameters_that_json_cannot_hold_are_restored(tmp_path):
+    model = rp.LogisticRegression(C=np.inf, class_weight={"a": 2.0, "b": np.float32(0.5)}).fit(X, LABELS)
+    model.save(tmp_path / "names")
+    assert rp.LogisticRegression.load(tmp_path / "names").get_params() == model.get_params()
+
+    model.set_params(class_weight={0: 2.0, np.int64(2): 0.25}).fit(X, np.arange(60) % 3)
+    model.save(tmp_path / "numbers")
+    text = (tmp_path / "numbers/model.json").read_text()
+    parameters = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))["parameters"]
+    assert parameters["C"] == "inf" and parameters["class_weight"] == [[0, 2.0], [2, 0.25]]
+    restored = rp.LogisticRegression.load(tmp_path / "numbers")
+    assert restored.get_params() == model.get_params()
+    assert np.array_equal(restored.fit(X, np.arange(60) % 3).coef_, model.coef_)
+
+
 def test_a_model_that_is_not_fitted_writes_nothing(tmp_path):
     with pytest.raises(ValueError, match="not fitted"):
         rp.PCA(2).save(tmp_path / "model")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 from importlib import import_module
@@ -134,6 +135,28 @@ def test_the_page_of_commands_matches_help():
     assert described["ripieno run"].startswith("Usage: ripieno run ")
     assert re.search(r"-h, --help +Show this message and exit", described["ripieno lab up"])
     assert all(f"## {name}\n\n```text\n{text}\n```" in tool.commands_page() for name, text in described.items())
+
+
+def test_a_page_of_a_notebook_has_every_kind_of_output(tmp_path):
+    printed = {"output_type": "stream", "name": "stdout", "text": ["1\n", "2\n"]}
+    value = {"output_type": "execute_result", "data": {"text/plain": "3", "text/html": "<b>3</b>"}, "metadata": {}}
+    picture = {"output_type": "display_data", "data": {"image/png": ""}, "metadata": {}}
+    error = {"output_type": "error", "traceback": ["\x1b[31mKeyError\x1b[0m: 4"]}
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title"]},
+        {"cell_type": "code", "source": ["f()"], "outputs": [printed, value]},
+        {"cell_type": "code", "source": "g()", "outputs": [picture]},
+        {"cell_type": "code", "source": "h()", "outputs": [error]},
+        {"cell_type": "raw", "source": "as it is"},
+    ]
+    (tmp_path / "notebook.ipynb").write_text(json.dumps({"cells": cells}))
+    assert _pages_tool().content_of(tmp_path / "notebook.ipynb").split("\n\n") == [
+        "# Title",
+        "```python\nf()\n```", "```text\n1\n2\n3\n```",
+        "```python\ng()\n```",
+        "```python\nh()\n```", "```text\nKeyError: 4\n```",
+        "```text\nas it is\n```\n",
+    ]  # fmt: skip
 
 
 def test_links_of_pages_from_elsewhere_match_the_site():

@@ -64,8 +64,17 @@ def _of_cell(cell: Mapping[str, Any]) -> str:
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         return source
-    printed = "".join(line for output in cell["outputs"] for line in output["text"])
-    return f"```python\n{source}\n```" + (f"\n\n```text\n{printed}```" if printed else "")
+    if cell["cell_type"] != "code":
+        return f"```text\n{source}\n```"
+    printed = "".join(map(_text_of, cell["outputs"]))
+    return f"```python\n{source}\n```" + (f"\n\n```text\n{printed.rstrip()}\n```" if printed else "")
+
+
+def _text_of(output: Mapping[str, Any]) -> str:
+    """Return the text of an output of a notebook: printed, the value of a cell, or the traceback of an error."""
+    if output["output_type"] == "error":
+        return re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(output["traceback"])) + "\n"
+    return "".join(output["text"] if output["output_type"] == "stream" else output["data"].get("text/plain", ""))
 
 
 def commands_page() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -23,6 +24,8 @@ from ripieno.files.results import ResultPath, check_new_folder, new_folder, save
 from ripieno.files.sources import PathLike
 
 Value = TypeVar("Value")
+#: Floats that JSON has no numbers for, by their strings in model.json.
+_NOT_FINITE = {repr(number): number for number in (math.inf, -math.inf, math.nan)}
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,19 @@ class ResultFolder:
         report = _read(name, json.load)
         if not isinstance(report, dict):
             raise InputError(f"{name} is damaged: expected an object")
+        parameters = report.get("parameters")
+        if isinstance(parameters, dict):
+            report["parameters"] = {name: _restored(value) for name, value in parameters.items()}
         return cls(path, report)
+
+    @staticmethod
+    def text(description: Mapping[str, Any]) -> str:
+        """Return the contents of model.json.
+
+        JSON has no infinity and no NaN: they are the strings "inf", "-inf" and "nan". A dict is a list of pairs, unless
+        all of its keys are strings.
+        """
+        return json.dumps(_as_json(description), indent=2, allow_nan=False) + "\n"
 
     @property
     def algorithm(self) -> str:
@@ -75,6 +90,8 @@ class ResultFolder:
             The entry is missing or has another type.
         """
         value = self.description.get(name)
+        if kind is float:
+            value = _restored(value)
         if not isinstance(value, kind):
             raise InputError(f"{self.path}/model.json: {name!r} is {value!r}, expected a {kind.__name__}")
         return value
@@ -144,7 +161,7 @@ class FromResult(BaseEstimator):
         description = {
             "algorithm": self._command,
             "ripieno_version": __version__,
-            "parameters": {name: plain for name, value in parameters.items() if _is_plain(plain := _unboxed(value))},
+            "parameters": {name: value for name, value in parameters.items() if _is_plain(value)},
             "column_names": list(getattr(self, "feature_names_in_", [])) or None,
             "column_count": self.n_features_in_,
             **facts,
@@ -152,7 +169,7 @@ class FromResult(BaseEstimator):
         with new_folder(folder, names) as part:
             for name, array in arrays.items():
                 save_array(part / f"{name}.npy", array)
-            disk.write_text(part / "model.json", json.dumps(description, indent=2) + "\n")
+            disk.write_text(part / "model.json", ResultFolder.text(description))
 
     @classmethod
     def load(cls, folder: PathLike) -> Self:
@@ -204,9 +221,27 @@ class FromResult(BaseEstimator):
         """Set the fitted attributes from the contents of the folder."""
 
 
-def _unboxed(value: object) -> object:
-    return value.item() if isinstance(value, np.generic) else value
-
-
 def _is_plain(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float | str)
+    """Return whether model.json stores the value of a parameter: a number, a string, or a dict of these."""
+    if isinstance(value, dict):
+        return all(_is_plain(each) for pair in value.items() for each in pair)
+    return value is None or isinstance(value, bool | int | float | str | np.bool_ | np.number | np.str_)
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value in the form of model.json; see `ResultFolder.text`."""
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value):
+            return {name: _as_json(each) for name, each in value.items()}
+        return [[_as_json(key), _as_json(each)] for key, each in value.items()]
+    return list(map(_as_json, value)) if isinstance(value, list | tuple) else value
+
+
+def _restored(value: Any) -> Any:
+    """Return the value of a parameter or number from its form in model.json."""
+    if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+        return {key: _restored(each) for key, each in value}
+    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -187,10 +186,12 @@ class FitRun:
 
     def write_folder(self, arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> None:
         """Write arrays and model.json as a whole or not at all."""
+        from ripieno.algorithms.result_folder import ResultFolder
+
         with new_folder(self.out, self._replaceable) as folder:
             for name, array in arrays.items():
                 save_array(folder / f"{name}.npy", array)
-            disk.write_text(folder / "model.json", json.dumps(description, indent=2) + "\n")
+            disk.write_text(folder / "model.json", ResultFolder.text(description))
 
     def end(self, write_page: Callable[[Path], None], result: str) -> None:
         """Write report.html into the folder, and print its path, or after a failure a warning and the folder."""

@@ -9,12 +9,14 @@ from ripieno.comm.gathers import Gathers
 from ripieno.comm.keyed_data import KeyedData
 from ripieno.comm.reductions import Reductions
 from ripieno.errors import CollectiveMismatch
+from ripieno.keyed.regroup import regroup
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from ripieno.keyed import KeyValues
     from ripieno.keyed.aggregation import Aggregation
+    from ripieno.keyed.emitter import Emitter
     from ripieno.keyed.frame import KeyedFrame
 
 
@@ -56,25 +58,23 @@ class Frames(KeyedData, Gathers, Reductions):
         ...     job.run(program)[0]
         {'city': ['Bonn', 'Köln'], 'km': [1.5, 4.0]}
         """
-        has_nulls = any(frame.to_arrow()[name].null_count for name in frame.keys)
         call = f"keys {frame.keys}, {dict(aggregations)}, everywhere={everywhere}"
-        summary = self._allgather_values("aggregate", (call, len(frame), frame.to_arrow().schema, has_nulls))
+        summary = self._allgather_values("aggregate", (call, len(frame), frame.to_arrow().schema))
         # A rank without rows adopts the columns of the first rank that has rows.
         first = next((rank for rank, each in enumerate(summary) if each[1]), 0)
-        for rank, (other_call, row_count, schema, _) in enumerate(summary):
+        for rank, (other_call, row_count, schema) in enumerate(summary):
             if other_call != summary[first][0] or (row_count and not schema.equals(summary[first][2])):
                 described = [
                     f"rank {each}: {summary[each][0]} of {_columns(summary[each][2])}" for each in (first, rank)
                 ]
                 raise CollectiveMismatch(f"aggregate: {'; '.join(described)}: expected the same on all ranks")
         own = frame if len(frame) else frame.of_columns(summary[first][2])
-        aggregation = own.aggregation(aggregations, threads=self.threads)
-        has_null_keys = any(each[3] for each in summary)
-        table = aggregated(self, aggregation, has_null_keys=has_null_keys, everywhere=everywhere)
+        aggregation = own.aggregation(aggregations, threads=self.threads, world_size=self.world_size)
+        table = aggregated(self, aggregation, everywhere=everywhere)
         return own.of_table(table, frame.keys)
 
 
-def aggregated(comm: Frames, aggregation: Aggregation, *, has_null_keys: bool, everywhere: bool = False) -> pa.Table:
+def aggregated(comm: Frames, aggregation: Aggregation, *, everywhere: bool = False) -> pa.Table:
     """Return the result of an aggregation over all ranks.
 
     Parameters
@@ -82,20 +82,22 @@ def aggregated(comm: Frames, aggregation: Aggregation, *, has_null_keys: bool, e
     comm : Communicator
         Every rank calls this function, with the same aggregations.
     aggregation : Aggregation
-        The rows of this rank.
-    has_null_keys : bool
-        Whether the keys of any rank have nulls.
+        The rows of this rank. It is empty afterwards.
     everywhere : bool
         Whether every rank gets all keys. By default each key goes to its owner only.
     """
-    if has_null_keys:
-        aggregation.use_composite_keys()
+    from ripieno.keyed.aggregation import Facts, combined_locally
 
-    def combine_at_owner(rows: KeyValues, op: Any) -> KeyValues:
-        combined: KeyValues = comm.regroup(rows, combine=op)
+    aggregation.adopt(Facts.joined(comm._allgather_values("aggregate", aggregation.facts)))
+
+    def combine_at_owner(emitter: Emitter, op: Any) -> KeyValues:
+        combined: KeyValues = regroup(comm, emitter)[0]
         return combined
 
-    return aggregation.result(comm.allreduce if everywhere else combine_at_owner, combine_at_owner)
+    def combine_everywhere(emitter: Emitter, op: Any) -> KeyValues:
+        return comm.allreduce(combined_locally(emitter), op=op)
+
+    return aggregation.result(combine_everywhere if everywhere else combine_at_owner, combine_at_owner)
 
 
 def _columns(schema: Any) -> str:

@@ -85,10 +85,9 @@ def aggregate(
     own = share(cut, comm)
     schema = common_empty(own, comm).schema
     with agreement(comm):
-        aggregation = Aggregation(by, aggregations, schema, threads=comm.threads)
+        aggregation = Aggregation(by, aggregations, schema, threads=comm.threads, world_size=comm.world_size)
         for split in own:
             for block in split.blocks(BLOCK_BYTES):
                 aggregation.add(as_schema(block, schema))
-    has_null_keys = any(comm.allgather(aggregation.has_null_keys))
     with agreement(comm):
-        return KeyedFrame.of_table(aggregated(comm, aggregation, has_null_keys=has_null_keys), by)
+        return KeyedFrame.of_table(aggregated(comm, aggregation), by)

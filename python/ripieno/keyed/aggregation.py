@@ -1,13 +1,18 @@
-"""Aggregate rows of tables by key, block by block: each block becomes one row of partial results for each of its keys.
+"""Aggregate rows of tables by key, slice by slice, into one row of partial results for each key.
 
-Partial results are sums, minima and maxima of 64-bit numbers, so equal keys of blocks and of ranks combine by the
-operations of keyed data. A sum of integers is kept as a high and a low part, so it is exact, and an overflow is found.
-Floats are compared in the order of SQL, where NaN follows all numbers: as integers that have the same order.
+Partial results are sums, minima and maxima of 64-bit numbers, so equal keys of slices and of ranks combine by the
+operations of keyed data. Floats are compared in the order of SQL, where NaN follows all numbers: as integers that have
+the same order. A slice in which keys repeat is first combined by Arrow, in one pass over its key columns.
+
+The first rows are stored in the smallest form. Three facts make it larger: a null in a key, a null in a column, and
+integers whose sum may exceed 64 bits. Such a sum is stored as a high and a low part, so it is exact, and an overflow is
+found. All ranks adopt the facts of all ranks before their rows meet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,18 +23,21 @@ from numpy.typing import NDArray
 from ripieno.errors import InputError
 from ripieno.keyed import arrow, columns, composite
 from ripieno.keyed.columns import Keys, Strings
+from ripieno.keyed.emitter import Emitter
 from ripieno.keyed.key_values import KeyValues
 
 #: Aggregations of a column. "count" counts values that are present, "nulls" the missing ones.
 OPERATIONS = ("sum", "mean", "min", "max", "count", "nulls", "distinct")
 
-#: Combines the values of equal keys by an operation, on this rank or over all ranks.
-Combining = Callable[[KeyValues, Any], KeyValues]
+#: Combines the values of equal keys by an operation, on this rank or over all ranks. The emitter is empty afterwards.
+Combining = Callable[[Emitter, Any], KeyValues]
 
 _LOW_BITS = 32
 _LOW_MASK = (1 << _LOW_BITS) - 1
-#: Stored partial results are combined when their rows exceed this number and twice the rows of the last result.
-_PENDING_ROWS = 1 << 18
+#: Rows of a slice. Sums of floats depend on it, not on the number of threads.
+_SLICE_ROWS = 1 << 17
+#: Rows of the first slice of a table. If Arrow combines it to at most half of its rows, it combines the others, too.
+_TRIAL_ROWS = 1 << 15
 
 
 class _Part(NamedTuple):
@@ -55,6 +63,46 @@ class _Request(NamedTuple):
     op: str
 
 
+class Facts(NamedTuple):
+    """The facts about added rows that decide the form in which they are stored.
+
+    Attributes
+    ----------
+    has_null_keys : bool
+        Whether a key has a null.
+    with_nulls : frozenset of str
+        Columns of values with a null.
+    bounds : dict of str to int
+        For each column of integers, a bound of the magnitude of their sum.
+    """
+
+    has_null_keys: bool
+    with_nulls: frozenset[str]
+    bounds: dict[str, int]
+
+    @classmethod
+    def joined(cls, facts: Sequence[Facts]) -> Facts:
+        """Return the facts about the rows of all."""
+        bounds = {column: sum(each.bounds[column] for each in facts) for column in facts[0].bounds}
+        with_nulls: frozenset[str] = frozenset().union(*(each.with_nulls for each in facts))
+        return cls(any(each.has_null_keys for each in facts), with_nulls, bounds)
+
+
+class _Form(NamedTuple):
+    """The form of stored rows.
+
+    Attributes
+    ----------
+    is_plain : bool
+        Whether the key is one column that is stored as it is.
+    parts : tuple of _Part
+        The stored partial results. A missing "valid" equals the rows, and a missing "high" means that "low" is the sum.
+    """
+
+    is_plain: bool
+    parts: tuple[_Part, ...]
+
+
 class Aggregation:
     """Aggregations of the rows that were added, by key. Keys with nulls are keys.
 
@@ -68,17 +116,23 @@ class Aggregation:
         The columns of the tables.
     threads : int
         Threads that combine rows.
+    world_size : int
+        The ranks that own keys.
 
     Attributes
     ----------
-    is_plain : bool
-        Whether the key is one column that is stored as it is, because no null is in it.
-    has_null_keys : bool
-        Whether a key of the added rows has a null.
+    facts : Facts
+        Facts about the added rows.
     """
 
     def __init__(
-        self, keys: Sequence[str], aggregations: Mapping[str, Any], schema: pa.Schema, *, threads: int = 1
+        self,
+        keys: Sequence[str],
+        aggregations: Mapping[str, Any],
+        schema: pa.Schema,
+        *,
+        threads: int = 1,
+        world_size: int = 1,
     ) -> None:
         self._keys = list(keys)
         if not self._keys:
@@ -95,50 +149,49 @@ class Aggregation:
             check_column(schema, column)
         self._types = {column: plain_type(schema.field(column).type) for column in used}
         self._parts = list(dict.fromkeys([_ROWS, *(part for each in self._requests for part in self._parts_of(each))]))
-        self._threads = threads
-        self._pending: list[tuple[Keys, _Parts]] = []
-        self._combined_rows = 0
-        self.has_null_keys = False
-        self.is_plain = len(self._kinds) == 1 and _is_plain(self._kinds[0])
+        self._threads, self._world_size = threads, world_size
+        sums = [part.column for part in self._parts if part.kind == "low" and part.column is not None]
+        self.facts = Facts(False, frozenset(), dict.fromkeys(sums, 0))
+        self._form, self._emitters = self._form_of(self.facts), dict[tuple[str, str], Emitter]()
         # Different values are the keys of an aggregation without results.
         self._distinct = {
-            column: Aggregation([*keys, column], {}, schema, threads=threads)
+            column: Aggregation([*keys, column], {}, schema, threads=threads, world_size=world_size)
             for column in dict.fromkeys(each.column for each in self._requests if each.op == "distinct")
             if column is not None
         }
 
     def add(self, table: pa.Table) -> None:
         """Aggregate the rows of a table."""
-        if not table.num_rows:
-            return
         for each in self._distinct.values():
             each.add(table)
         keys = [single_chunk(table[name]) for name in self._keys]
-        if any(each.null_count for each in keys):
-            self.has_null_keys = True
-            self.use_composite_keys()
-        numbers: _Parts = {_ROWS: np.ones(table.num_rows, np.int64)}
-        for column in self._types:
-            numbers |= self._numbers(column, single_chunk(table[column]))
-        self._pending.append(self._completed(*self._combine(self._encoded(keys), numbers, self._locally)))
-        if sum(columns.key_count(each) for each, _ in self._pending) > max(_PENDING_ROWS, 2 * self._combined_rows):
-            self._pending = [self._merged()]
-            self._combined_rows = columns.key_count(self._pending[0][0])
+        values = {column: single_chunk(table[column]) for column in self._types}
+        if table.num_rows:
+            with_nulls = frozenset(column for column, given in values.items() if given.null_count)
+            bounds = {column: _bound(values[column]) for column in self.facts.bounds}
+            found = Facts(any(each.null_count for each in keys), with_nulls, bounds)
+            self.adopt(Facts.joined([self.facts, found]))
+            for rows in self._combined_slices(keys, values):
+                self._store(*rows)
 
-    def use_composite_keys(self) -> None:
-        """Store keys in the form that also has nulls, as all ranks must do if one does."""
-        if self.is_plain:
-            self._pending = [(composite.encoded(self._decoded(keys)), parts) for keys, parts in self._pending]
-            self.is_plain = False
+    def adopt(self, facts: Facts) -> None:
+        """Store rows as these facts about the rows of all ranks demand."""
+        self.facts, form = facts, self._form_of(facts)
+        if form != self._form and self._emitters:
+            keys, parts = self._taken(combined_locally)
+            decoded = self._decoded(keys)
+            self._form = form
+            self._store(decoded, parts)
+        self._form = form
 
     def result(self, combine: Combining | None = None, combine_at_owner: Combining | None = None) -> pa.Table:
-        """Return one row for each key.
+        """Return one row for each key. No rows can be added afterwards.
 
         Parameters
         ----------
         combine, combine_at_owner : callable, optional
             Combine rows over all ranks, to the result of this call, and to the owner of each key. Every rank calls them
-            in the same order. By default the result has the rows of this rank.
+            in the same order, after all have adopted the facts of all. By default the result has the rows of this rank.
 
         Returns
         -------
@@ -150,8 +203,8 @@ class Aggregation:
         InputError
             A sum of integers exceeds 64 bits.
         """
-        combine = combine or self._locally
-        keys, parts = self._combine(*self._merged(), _in_order(combine))
+        combine = combine or combined_locally
+        keys, parts = self._taken(combine)
         decoded = dict(zip(self._keys, self._decoded(keys), strict=True))
         table = dict(decoded)
         counts: dict[str | None, pa.Array] = {
@@ -165,21 +218,22 @@ class Aggregation:
     def _distinct_counts(
         self, keys: Keys, found: Aggregation, combine: Combining, combine_at_owner: Combining
     ) -> pa.Array:
-        """Return the number of different values for each key."""
-        pairs, _ = found._combine(*found._merged(), combine_at_owner)
+        """Return the number of different values for each key, in the order of `keys`."""
+        pairs, _ = found._taken(combine_at_owner)
         *own, values = found._decoded(pairs)
-        names = [f"key {at}" for at in range(len(own))]
-        table = pa.table([*own, values], names=[*names, "value"])
-        counted = Aggregation(names, {"count": ("value", "count")}, table.schema, threads=self._threads)
-        if not self.is_plain:
-            counted.use_composite_keys()
-        counted.add(table)
-        counted_keys, parts = counted._combine(*counted._merged(), _in_order(combine))
-        assert _are_equal(counted_keys, keys), "every key has at least one pair"
-        return pa.array(np.ascontiguousarray(parts[_Part("value", "valid")]))
+        emitter = self._emitter("sum", self._encoded(own), _are_valid(values))
+        counted = combine(emitter, "sum")
+        if not _are_equal(counted.key_column, keys):
+            order = KeyValues.of_columns(keys, np.arange(columns.key_count(keys))).sorted()
+            counted = counted.sorted()
+            assert _are_equal(counted.key_column, order.key_column), "every key has at least one pair"
+            counts = np.empty_like(counted.values)
+            counts[order.values] = counted.values
+            return pa.array(counts)
+        return pa.array(counted.values)
 
     def _parts_of(self, request: _Request) -> list[_Part]:
-        """Return the partial results that a column of the result needs."""
+        """Return the partial results that a column of the result may need."""
         _, column, op = request
         if column is None or op == "distinct":
             return []
@@ -197,83 +251,152 @@ class Aggregation:
             return [_Part(column, "sum"), valid]
         return [_Part(column, "high"), _Part(column, "low"), valid]
 
-    def _numbers(self, column: str, given: pa.Array) -> _Parts:
-        """Return the numbers of a block to combine. A part that follows from others is missing."""
-        wanted = {part.kind for part in self._parts if part.column == column}
-        found: _Parts = {}
-        is_valid = given.is_valid().to_numpy(zero_copy_only=False) if given.null_count else None
-        if is_valid is not None and "valid" in wanted:
-            found[_Part(column, "valid")] = is_valid.astype(np.int64)
-        if not wanted & {"sum", "high", "min", "max"}:
-            return found
-        numbers = _as_numbers(given)
-        if "sum" in wanted:
-            found[_Part(column, "sum")] = numbers
-        if "high" in wanted:
-            if _may_overflow(numbers):
-                found[_Part(column, "high")], found[_Part(column, "low")] = _split(numbers)
+    def _form_of(self, facts: Facts) -> _Form:
+        """Return the smallest form that stores rows with these facts."""
+
+        def is_needed(part: _Part) -> bool:
+            column = str(part.column)
+            if part.kind == "high":
+                is_large = self._types[column] == pa.uint64()
+                return facts.bounds[column] > int(np.iinfo(np.uint64 if is_large else np.int64).max)
+            return part.kind != "valid" or column in facts.with_nulls
+
+        is_plain = len(self._kinds) == 1 and _is_plain(self._kinds[0]) and not facts.has_null_keys
+        return _Form(is_plain, tuple(filter(is_needed, self._parts)))
+
+    def _combined_slices(
+        self, keys: list[pa.Array], values: dict[str, pa.Array]
+    ) -> Iterator[tuple[list[pa.Array], _Parts]]:
+        """Return keys and partial results of the rows of a table, combined if keys repeat."""
+        row_count, trial = len(keys[0]), slice(0, _TRIAL_ROWS)
+        slices = [trial, *(slice(at, at + _SLICE_ROWS) for at in range(_TRIAL_ROWS, row_count, _SLICE_ROWS))]
+
+        def rows_of(rows: slice) -> tuple[list[pa.Array], _Parts]:
+            own = {name: each[rows] for name, each in values.items()}
+            parts: _Parts = {_ROWS: np.ones(len(keys[0][rows]), np.int64)}
+            for part in self._form.parts:
+                if part.column is not None:
+                    parts[part] = self._numbers(part, own[part.column])
+            return [each[rows] for each in keys], parts
+
+        def combined(rows: slice) -> tuple[list[pa.Array], _Parts]:
+            return self._combined_by_arrow(*rows_of(rows))
+
+        # Arrow has no groups of float16.
+        if pa.float16() in self._kinds:
+            yield from map(rows_of, slices)
+            return
+        first = combined(slices[0])
+        yield first
+        repeats = 2 * len(first[0][0]) <= min(row_count, _TRIAL_ROWS)
+        if not repeats:
+            yield from map(rows_of, slices[1:])
+        elif self._threads == 1:
+            yield from map(combined, slices[1:])
+        else:
+            with ThreadPoolExecutor(self._threads) as pool:
+                yield from pool.map(combined, slices[1:])
+
+    def _combined_by_arrow(self, keys: list[pa.Array], parts: _Parts) -> tuple[list[pa.Array], _Parts]:
+        """Combine the rows of a slice with equal keys."""
+        names = [f"key {at}" for at in range(len(keys))]
+        given = dict(zip(names, keys, strict=True))
+        wanted: list[tuple[Any, str]] = [([], "count_all")]
+        for at, (part, numbers) in enumerate(parts.items()):
+            if part != _ROWS:
+                given[str(at)] = pa.array(numbers)
+                wanted.append((str(at), part.op))
+        found = pa.table(given).group_by(names, use_threads=False).aggregate(wanted)
+
+        def combined(at: int, part: _Part) -> NDArray[Any]:
+            name = "count_all" if part == _ROWS else f"{at}_{part.op}"
+            numbers: NDArray[Any] = found[name].to_numpy()
+            return numbers
+
+        own = [single_chunk(found[name]) for name in names]
+        return own, {part: combined(at, part) for at, part in enumerate(parts)}
+
+    def _numbers(self, part: _Part, column: pa.Array) -> NDArray[Any]:
+        """Return a partial result of each row of a column."""
+        if part.kind == "valid":
+            return _are_valid(column).astype(np.int64)
+        numbers = _as_numbers(column)
+        if part.op in ("min", "max"):
+            ordered = _ordered(numbers)
+            if not column.null_count:
+                return ordered
+            return np.where(_are_valid(column), ordered, _identity(ordered.dtype, part.op))
+        if part.kind == "sum" or not self._is_split(part.column):
+            return numbers
+        return _split(numbers)[part.kind == "low"]
+
+    def _is_split(self, column: str | None) -> bool:
+        return _Part(column, "high") in self._form.parts
+
+    def _store(self, keys: list[pa.Array], parts: _Parts) -> None:
+        """Add partial results, stored in any form, to those of equal keys."""
+        encoded = self._encoded(keys)
+        numbers = {part: self._converted(part, parts) for part in self._form.parts}
+        for group, members in self._groups().items():
+            values = np.stack([numbers[each] for each in members], axis=1)
+            if group in self._emitters:
+                self._emitters[group].add(KeyValues.of_columns(encoded, values))
             else:
-                found[_Part(column, "low")] = numbers
-        ordered = _ordered(numbers) if wanted & {"min", "max"} else numbers
-        for op in wanted & {"min", "max"}:
-            identity = _identity(ordered.dtype, op)
-            found[_Part(column, op)] = ordered if is_valid is None else np.where(is_valid, ordered, identity)
-        return found
+                self._emitters[group] = self._emitter(group[0], encoded, values)
 
-    def _completed(self, keys: Keys, parts: _Parts) -> tuple[Keys, _Parts]:
-        """Return the partial results of a block with the parts that follow from others."""
-        for part in self._parts:
-            if part.kind == "valid" and part not in parts:
-                parts[part] = parts[_ROWS]
-            low = _Part(part.column, "low")
-            if part.kind == "high" and part not in parts:
-                parts[part], parts[low] = _split(parts[low])
-        return keys, {part: parts[part] for part in self._parts}
+    def _converted(self, part: _Part, parts: _Parts) -> NDArray[Any]:
+        """Return a partial result, of rows that were stored in a form without it."""
+        if part.kind == "valid" and part not in parts:
+            return parts[_ROWS]
+        if part.kind in ("high", "low") and self._is_split(part.column) and _Part(part.column, "high") not in parts:
+            return _split(parts[_Part(part.column, "low")])[part.kind == "low"]
+        return parts[part]
 
-    def _merged(self) -> tuple[Keys, _Parts]:
-        """Return the partial results of all rows, one row for each key."""
-        if not self._pending:
-            dtypes = {part: self._dtype(part) for part in self._parts}
-            empty = self._encoded([pa.array([], kind) for kind in self._kinds])
-            return empty, {part: np.empty(0, dtype) for part, dtype in dtypes.items()}
-        if len(self._pending) == 1:
-            return self._pending[0]
-        parts = {part: np.concatenate([each[part] for _, each in self._pending]) for part in self._parts}
-        return self._combine(columns.joined_keys([keys for keys, _ in self._pending]), parts, self._locally)
+    def _groups(self) -> dict[tuple[str, str], list[_Part]]:
+        """Return the stored partial results by operation and dtype. Those of a group are combined together."""
+        groups: dict[tuple[str, str], list[_Part]] = {}
+        for part in self._form.parts:
+            groups.setdefault((part.op, self._dtype(part)), []).append(part)
+        return groups
 
-    def _dtype(self, part: _Part) -> Any:
+    def _dtype(self, part: _Part) -> str:
         if part.kind == "sum":
-            return np.float64
-        is_unsigned = part.kind in ("min", "max") and self._types[str(part.column)] == pa.uint64()
-        return np.uint64 if is_unsigned else np.int64
+            return "float64"
+        is_whole = part.kind in ("min", "max") or (part.kind == "low" and not self._is_split(part.column))
+        return "uint64" if is_whole and self._types[str(part.column)] == pa.uint64() else "int64"
 
-    @staticmethod
-    def _combine(keys: Keys, parts: _Parts, combine: Combining) -> tuple[Keys, _Parts]:
-        """Combine the rows of equal keys. Parts with one operation and dtype are combined together."""
-        together: dict[tuple[str, str], list[_Part]] = {}
-        for part, numbers in parts.items():
-            together.setdefault((part.op, numbers.dtype.name), []).append(part)
-        combined, found = keys, _Parts()
-        for (op, _), members in sorted(together.items()):
-            rows = combine(KeyValues.of_columns(keys, np.stack([parts[each] for each in members], axis=1)), op)
-            assert not found or _are_equal(rows.key_column, combined), "equal rows are combined in one order"
-            combined = rows.key_column
-            found |= {part: rows.values[:, at] for at, part in enumerate(members)}
-        return combined, found
+    def _emitter(self, op: Any, keys: Keys, values: NDArray[Any]) -> Emitter:
+        emitter = Emitter(self._world_size, op, threads=self._threads)
+        emitter.add(KeyValues.of_columns(keys, values))
+        return emitter
 
-    def _locally(self, rows: KeyValues, op: Any) -> KeyValues:
-        combined: KeyValues = rows.combined(op, threads=self._threads)
-        return combined
+    def _taken(self, combine: Combining) -> tuple[Keys, _Parts]:
+        """Return the keys and the stored partial results, combined. No rows are stored afterwards."""
+        if not self._emitters:
+            empty = {part: np.empty(0, self._dtype(part)) for part in self._form.parts}
+            self._store([pa.array([], kind) for kind in self._kinds], empty)
+        groups = self._groups()
+        rows = [combine(self._emitters[group], group[0]) for group in groups]
+        self._emitters = {}
+        if not all(_are_equal(each.key_column, rows[0].key_column) for each in rows[1:]):
+            rows = [each.sorted() for each in rows]
+            assert all(_are_equal(each.key_column, rows[0].key_column) for each in rows), "the keys are the same"
+        parts: Iterable[tuple[_Part, NDArray[Any]]] = (
+            (part, each.values[:, at])
+            for members, each in zip(groups.values(), rows, strict=True)
+            for at, part in enumerate(members)
+        )
+        return rows[0].key_column, dict(parts)
 
     def _encoded(self, keys: list[pa.Array]) -> Keys:
-        if not self.is_plain:
+        if not self._form.is_plain:
             return composite.encoded(keys)
         if composite.is_text(keys[0].type):
             return columns.keys_of(keys[0].cast(_large(keys[0].type)))
         return _as_numbers(keys[0]).astype(np.int64, copy=False)
 
     def _decoded(self, keys: Keys) -> list[pa.Array]:
-        if not self.is_plain:
+        if not self._form.is_plain:
             assert isinstance(keys, Strings), "composite keys are bytes"
             return composite.decoded(keys, self._kinds)
         if isinstance(keys, Strings):
@@ -284,7 +407,7 @@ class Aggregation:
         """Return a column of the result."""
         if column is None:
             return pa.array(np.ascontiguousarray(parts[_ROWS]))
-        valid = parts[_Part(column, "valid")]
+        valid = self._converted(_Part(column, "valid"), parts)
         if op in ("count", "nulls"):
             return pa.array(np.ascontiguousarray(valid if op == "count" else parts[_ROWS] - valid))
         missing = valid == 0
@@ -293,16 +416,31 @@ class Aggregation:
         if _Part(column, "sum") in parts:
             total = parts[_Part(column, "sum")]
         else:
-            high, low = parts[_Part(column, "high")], parts[_Part(column, "low")]
-            high, low = high + (low >> _LOW_BITS), low & _LOW_MASK
-            if op == "mean":
-                total = high * float(1 << _LOW_BITS) + low
-            else:
-                is_unsigned = pa.types.is_unsigned_integer(self._types[column]) or self._types[column] == pa.bool_()
-                total = _joined(high, low, column, is_unsigned=is_unsigned, keys=keys)
+            total = self._whole_total(column, op, parts, keys)
         if op == "mean":
             total = total / np.maximum(valid, 1)
         return pa.array(np.ascontiguousarray(total), mask=missing)
+
+    def _whole_total(self, column: str, op: str, parts: _Parts, keys: Mapping[str, pa.Array]) -> NDArray[Any]:
+        """Return the sums of a column of integers, as floats for a mean."""
+        is_unsigned = pa.types.is_unsigned_integer(self._types[column]) or self._types[column] == pa.bool_()
+        low = parts[_Part(column, "low")]
+        if not self._is_split(column):
+            total: NDArray[Any] = low.astype(np.float64 if op == "mean" else np.uint64 if is_unsigned else np.int64)
+            return total
+        high = parts[_Part(column, "high")]
+        high, low = high + (low >> _LOW_BITS), low & _LOW_MASK
+        if op == "mean":
+            total = high * float(1 << _LOW_BITS) + low
+            return total
+        return _joined(high, low, column, is_unsigned=is_unsigned, keys=keys)
+
+
+def combined_locally(emitter: Emitter, op: Any = None) -> KeyValues:
+    """Return the rows of this rank, combined. The emitter is empty afterwards."""
+    combined = emitter.combined()
+    assert isinstance(combined, KeyValues), "only concat makes groups"
+    return combined
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
@@ -373,15 +511,15 @@ def _is_plain(kind: pa.DataType) -> bool:
     return is_whole or pa.types.is_temporal(kind) or composite.is_text(kind)
 
 
-def _in_order(combine: Combining) -> Combining:
-    """Return a function that combines rows, and sorts the result by key."""
-    return lambda rows, op: combine(rows, op).sorted()
-
-
 def _are_equal(one: Keys, other: Keys) -> bool:
     if isinstance(one, Strings) and isinstance(other, Strings):
         return np.array_equal(one.used, other.used) and np.array_equal(np.diff(one.offsets), np.diff(other.offsets))
     return np.array_equal(np.asarray(one), np.asarray(other))
+
+
+def _are_valid(column: pa.Array) -> NDArray[np.bool_]:
+    are_valid: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
+    return are_valid
 
 
 def _large(kind: pa.DataType) -> pa.DataType:
@@ -428,10 +566,10 @@ def _identity(dtype: np.dtype[Any], op: str) -> Any:
     return np.iinfo(dtype).max if op == "min" else np.iinfo(dtype).min
 
 
-def _may_overflow(numbers: NDArray[Any]) -> bool:
-    """Return whether a sum of some of these integers may exceed 64 bits."""
-    largest = max(abs(int(numbers.min())), abs(int(numbers.max())))
-    return largest * len(numbers) > np.iinfo(numbers.dtype).max
+def _bound(column: pa.Array) -> int:
+    """Return a bound of the magnitude of the sum of any of these integers."""
+    numbers = _as_numbers(column)
+    return max(abs(int(numbers.min())), abs(int(numbers.max()))) * len(numbers)
 
 
 def _split(numbers: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
