@@ -136,8 +136,8 @@ test-frameworks: frameworks ## Run the tests of PyTorch and XGBoost on Ripieno
 	$(PYTHON) -m pytest python/tests/frameworks
 
 # The target fails if a test fails without a reason in tools/peers/known.json.
-test-peers: setup ## Run the tests of mpi4py and scikit-learn against Ripieno
-	$(PYTHON) tools/peers/run.py mpi4py scikit-learn
+test-peers: frameworks ## Run the tests of mpi4py, PyTorch, scikit-learn and networkx against Ripieno
+	$(PYTHON) tools/peers/run.py mpi4py torch torch-gloo scikit-learn networkx
 
 # A failed test prints the command that repeats it.
 soak: setup ## Run long seeded tests of random faults, simulated and real

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import ripieno as rp
 from ripieno.errors import InputError, RankFailed, SerializationError, UnsupportedError
 
 
@@ -88,9 +89,16 @@ def test_an_exception_reaches_the_caller_with_the_worker(executor):
     with pytest.raises(ZeroDivisionError) as caught:
         next(results)
     assert isinstance(caught.value.__cause__, RankFailed)
-    with pytest.raises(SerializationError):
-        executor.submit(abs, threading.Lock()).result()
+    for argument, error in [(threading.Lock(), SerializationError), (_Unpicklable(), KeyboardInterrupt)]:
+        for _ in range(3):  # more often than the pool has threads
+            with pytest.raises(error):
+                executor.submit(abs, argument).result()
     assert executor.submit(abs, -1).result() == 1
+
+
+class _Unpicklable:
+    def __reduce__(self):
+        raise KeyboardInterrupt
 
 
 def test_results_are_late(executor, pipe):
@@ -143,6 +151,34 @@ def test_a_failed_initializer_or_a_dead_worker_breaks_the_pool(futures, function
     with pytest.raises(BrokenExecutor):
         executor.submit(abs, 1)
     executor.shutdown()
+
+
+def test_calls_end_with_the_program(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import atexit\n"
+        "from ripieno.mpi.futures import MPIPoolExecutor\n"
+        "executor, later = MPIPoolExecutor(1), MPIPoolExecutor(1)\n"
+        "atexit.register(later.submit, abs, -3)\n"
+        "atexit.register(executor.submit, abs, -2)\n"
+        "executor.submit(abs, -1).add_done_callback(lambda future: print(future.result()))\n"
+    )
+
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+
+    assert done.stdout == "1\n"
+    assert done.stderr.count("RuntimeError: the program has ended") == 2
+
+
+def test_a_module_of_a_program_has_the_world_of_the_program(tmp_path: Path, mpi, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "module_of_ranks.py").write_text(
+        "from ripieno import mpi\ndef total(comm):\n    return mpi.COMM_WORLD.allreduce(comm.rank + 1)\n"
+    )
+    import module_of_ranks
+
+    with rp.launch(workers=2) as job:
+        assert job.run(module_of_ranks.total) == [3, 3]
 
 
 def test_a_world_of_one_rank_is_its_own_worker(futures):

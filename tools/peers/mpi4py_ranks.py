@@ -1,17 +1,11 @@
-"""Run tests of mpi4py on the ranks of one world: ``ripieno run -n N mpi4py_ranks.py TREE LOG MODULE [FIRST]``.
+"""Run tests of mpi4py on the ranks of one world: ``ripieno run -n N mpi4py_ranks.py TREE LOG FIRST MODULE…``.
 
-Rank 0 appends one line of JSON to LOG per test: before the test its name, and after it the worst outcome of all ranks.
-The program ends after a test that failed, because messages of it may be left, or ranks may be at different calls. The
-caller continues with the next test in a new world.
+The outcomes are logged as `outcomes.run_all` describes.
 """
 
 from __future__ import annotations
 
-import io
-import json
-import signal
 import sys
-import traceback
 import types
 import unittest
 from collections.abc import Iterator
@@ -19,30 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
+import outcomes
+from outcomes import Outcome
 
 TEST_LIMIT_S = 180
-#: Outcomes, from the best to the worst.
-OUTCOMES = ("passed", "skipped", "refused", "failed")
 
 
 def main() -> None:
-    tree, log, module, first = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    tree, log, first, modules = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     comm = _use_ripieno(tree)
-    # The outcomes travel apart from the messages and collectives of the tests.
-    apart = comm.Dup()
-    signal.signal(signal.SIGALRM, _end)
-    with log.open("a") as lines:
-        tests = list(_tests(unittest.defaultTestLoader.loadTestsFromName(module)))
-        for name in {module.partition(".")[0], "mpi4py.util.pool"} & sys.modules.keys():
-            # The workers of a pool import neither the tests nor this mpi4py.
-            cloudpickle.register_pickle_by_value(sys.modules[name])
-        for index, test in enumerate(tests[first:], first):
-            _write(lines, comm.rank, {"index": index, "of": len(tests), "test": test.id()})
-            outcomes = apart.allgather(_run(test))
-            outcome, text = max(outcomes, key=lambda each: OUTCOMES.index(each[0]))
-            _write(lines, comm.rank, {"index": index, "outcome": outcome, "text": text})
-            if outcome == "failed" or (outcome == "refused" and len({each for each, _ in outcomes}) > 1):
-                return
+    tests = list(_tests(unittest.defaultTestLoader.loadTestsFromNames(modules)))
+    for name in {*(module.partition(".")[0] for module in modules), "mpi4py.util.pool"} & sys.modules.keys():
+        # The workers of a pool import neither the tests nor this mpi4py.
+        cloudpickle.register_pickle_by_value(sys.modules[name])
+    names = [test.id() for test in tests]
+    outcomes.run_all(
+        names, lambda index: _run(tests[index]), log, first, comm.Dup(), TEST_LIMIT_S, are_apart=comm.size == 1
+    )
 
 
 def _use_ripieno(tree: Path) -> Any:
@@ -70,29 +57,15 @@ def _use_ripieno(tree: Path) -> Any:
     return mpi.COMM_WORLD
 
 
-def _run(test: unittest.TestCase) -> tuple[str, str]:
+def _run(test: unittest.TestCase) -> Outcome:
     result = unittest.TestResult()
-    out, err = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = io.StringIO(), io.StringIO()
-    signal.alarm(TEST_LIMIT_S)
-    try:
-        unittest.TestSuite([test]).run(result)
-    except TimeoutError:
-        return "failed", traceback.format_exc()
-    finally:
-        signal.alarm(0)
-        sys.stdout, sys.stderr = out, err
+    unittest.TestSuite([test]).run(result)
     problems = [text for _, text in result.errors + result.failures]
     if problems:
-        is_refused = all("UnsupportedError:" in text for text in problems)
-        return "refused" if is_refused else "failed", problems[0]
+        return outcomes.of_problem(max(problems, key=lambda text: "UnsupportedError:" not in text))
     if result.skipped:
         return "skipped", result.skipped[0][1]
     return "passed", ""
-
-
-def _end(*_: object) -> None:
-    raise TimeoutError(f"the test took longer than {TEST_LIMIT_S} s")
 
 
 def _tests(suite: Any) -> Iterator[unittest.TestCase]:
@@ -101,12 +74,6 @@ def _tests(suite: Any) -> Iterator[unittest.TestCase]:
         return
     for each in suite:
         yield from _tests(each)
-
-
-def _write(lines: Any, rank: int, entry: dict[str, Any]) -> None:
-    if rank == 0:
-        lines.write(json.dumps(entry) + "\n")
-        lines.flush()
 
 
 main()

@@ -1,6 +1,6 @@
 """Run the tests of other projects against Ripieno, and print how many pass.
 
-    python tools/peers/run.py mpi4py scikit-learn            of all projects
+    python tools/peers/run.py mpi4py torch torch-gloo scikit-learn networkx            of all projects
     python tools/peers/run.py mpi4py --ranks 2 --only test_cco_buf test_group
     python tools/peers/run.py mpi4py --tree FOLDER           of a checkout instead of the package index
 
@@ -26,11 +26,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import outcomes
+
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = ROOT / "target/peers"
 KNOWN = Path(__file__).with_name("known.json")
-#: Time limit of one world.
-WORLD_LIMIT_S = 900
+#: Time limit of one world, which runs many tests. Each test has a limit of its own.
+WORLD_LIMIT_S = 7200
 OUTCOMES = ("passed", "skipped", "refused", "documented", "failed")
 
 #: Test names, with the outcome and its reason.
@@ -51,7 +53,8 @@ class Suite(NamedTuple):
     local_parts : frozenset of str
         Parts whose results do not depend on the number of ranks.
     run : callable
-        Returns the outcomes of the tests of a part, from the folder of the sources, the part and the number of ranks.
+        Returns the outcomes of the tests of some parts, from the folder of the sources, the parts and the number of
+        ranks.
     ranks : tuple of int
         Numbers of ranks.
     """
@@ -60,7 +63,7 @@ class Suite(NamedTuple):
     sha256: str | None
     parts: Callable[[Path], list[str]]
     local_parts: frozenset[str]
-    run: Callable[[Path, str, int], Results]
+    run: Callable[[Path, list[str], int], Results]
     ranks: tuple[int, ...]
 
 
@@ -83,10 +86,10 @@ def main() -> None:
         counts = options.ranks or suite.ranks
         for count in counts:
             began_s = time.monotonic()
-            results: Results = {}
-            for part in options.only or suite.parts(tree):
-                if count == counts[0] or part not in suite.local_parts:
-                    results |= suite.run(tree, part, count)
+            parts = options.only or suite.parts(tree)
+            results = suite.run(
+                tree, [part for part in parts if count == counts[0] or part not in suite.local_parts], count
+            )
             elapsed_s = round(time.monotonic() - began_s)
             results = {name: judged(name, *outcome, known) for name, outcome in results.items()}
             totals = Counter(outcome for outcome, _ in results.values())
@@ -124,33 +127,35 @@ def fetch(suite: Suite) -> Path:
     return tree
 
 
-def run_on_ranks(script: str, tree: Path, part: str, rank_count: int) -> Results:
-    """Return the outcome of every test of a part. After a failure that ended a world, the next one continues.
-
-    Each rank runs `script` of this folder with the arguments: sources, log, part, first test.
-    """
-    log = FETCHED / f"log-{rank_count}.jsonl"
-    results: Results = {}
-    first, total = 0, 1
+def run_mpi4py(tree: Path, parts: list[str], rank_count: int) -> Results:
+    """Return the outcome of every test of some modules. After a failure that ended a world, the next one continues."""
+    log = FETCHED / f"mpi4py-{rank_count}.log"
+    log.write_text("")
+    script, first, total = Path(__file__).with_name("mpi4py_ranks.py"), 0, 1
     while first < total:
-        log.write_text("")
-        path = Path(__file__).with_name(script)
-        command = [sys.executable, "-m", "ripieno", "run", "-n", rank_count, path, tree.resolve(), log, part, first]
+        command = [sys.executable, "-m", "ripieno", "run", "-n", rank_count, script, tree.resolve(), log, first, *parts]
         try:
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=WORLD_LIMIT_S)
             last_words = done.stderr[-1000:]
         except subprocess.TimeoutExpired:
             last_words = f"the world took longer than {WORLD_LIMIT_S} s"
-        entries = [json.loads(line) for line in log.read_text().splitlines()]
-        begun = [entry for entry in entries if "test" in entry]
-        if not begun:
-            results[part] = ("failed", last_words)
-            break
-        ended = {entry["index"]: (entry["outcome"], entry["text"]) for entry in entries if "outcome" in entry}
-        for entry in begun:
-            results[entry["test"]] = ended.get(entry["index"], ("failed", last_words))
-        first, total = begun[-1]["index"] + 1, begun[-1]["of"]
-    return results
+        first = outcomes.following(log, last_words)
+        total = outcomes.read(log)[0]["of"]
+    return results_of(log)
+
+
+def run_torch(tree: Path, parts: list[str], rank_count: int) -> Results:
+    """Return the outcome of every test of PyTorch with a backend."""
+    log, script = FETCHED / f"{parts[0]}-{rank_count}.log", Path(__file__).with_name("torch_ranks.py")
+    done = subprocess.run([sys.executable, script, str(rank_count), log, *parts], capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{script}: {done.stderr[-2000:]}")
+    return results_of(log)
+
+
+def results_of(log: Path) -> Results:
+    """Return the outcomes in a log."""
+    return {each["test"]: (each["outcome"], each["text"]) for each in outcomes.read(log)}
 
 
 def judged(name: str, outcome: str, text: str, known: dict[str, list[str]]) -> tuple[str, str]:
@@ -162,16 +167,23 @@ def judged(name: str, outcome: str, text: str, known: dict[str, list[str]]) -> t
     return outcome, text
 
 
-def run_by_pytest(plugin: str, tree: Path, part: str, rank_count: int) -> Results:
-    """Return the outcome of every test of an installed module, run in one process with a plugin of this folder."""
-    log = FETCHED / "log.jsonl"
+def run_by_pytest(
+    plugins: list[str], variables: dict[str, str], tree: Path, parts: list[str], rank_count: int
+) -> Results:
+    """Return the outcome of every test of installed modules, run in one process with plugins of this folder."""
+    log = FETCHED / f"{parts[0].partition('.')[0]}.log"
     log.write_text("")
-    environment = os.environ | {"RIPIENO_PEERS_LOG": str(log), "PYTHONPATH": str(Path(__file__).parent)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", plugin, "-p", "no:cacheprovider", "--pyargs", part]
+    folder = str(Path(__file__).parent)
+    environment = os.environ | variables | {"RIPIENO_PEERS_LOG": str(log)}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+    options = ["-q", "-c", os.devnull, "-p", "no:cacheprovider"]
+    for plugin in ("pytest_log", *plugins):
+        options += ["-p", plugin]
+    command = [sys.executable, "-m", "pytest", *options, "--pyargs", *parts]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     if done.returncode not in (0, 1) or not entries:
-        return {part: ("failed", done.stdout[-1000:])}
+        raise SystemExit(f"pytest {' '.join(parts)}: expected outcomes:\n{done.stdout[-1000:]}")
     return {entry["test"]: (entry["outcome"], entry["text"]) for entry in entries}
 
 
@@ -184,15 +196,24 @@ MPI4PY_LOCAL = (
     "address buffer cffi ctypes datatype doc environ errorcode handle info mpiabi mpiapi mpimem msgspec objmodel"
     " op package status subclass toplevel util_dtlib"
 )
+NETWORKX = (
+    "algorithms.link_analysis algorithms.components algorithms.shortest_paths algorithms.tests.test_cluster"
+    " classes utils"
+)
 SUITES = {
     "mpi4py": Suite(
         "mpi4py==4.1.2",
         "56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02",
         mpi4py_parts,
         frozenset(f"test_{name}" for name in MPI4PY_LOCAL.split()),
-        partial(run_on_ranks, "mpi4py_ranks.py"),
+        run_mpi4py,
         (1, 2, 3, 4),
     ),
+    **{
+        # Both run the tests that PyTorch has for Gloo; PyTorch's own backend is the comparison.
+        title: Suite(None, None, lambda tree, backend=backend: [backend], frozenset(), run_torch, (2, 3, 4))
+        for title, backend in (("torch", "ripieno"), ("torch-gloo", "gloo"))
+    },
     "scikit-learn": Suite(
         None,
         None,
@@ -202,7 +223,16 @@ SUITES = {
             "sklearn.linear_model.tests.test_base",
         ],
         frozenset(),
-        partial(run_by_pytest, "sklearn_classes"),
+        partial(run_by_pytest, ["sklearn_classes"], {}),
+        (1,),
+    ),
+    "networkx": Suite(
+        None,
+        None,
+        lambda tree: [f"networkx.{name}" for name in NETWORKX.split()],
+        frozenset(),
+        # Functions without an implementation of ours run in networkx, and small graphs run here, too.
+        partial(run_by_pytest, [], {"NETWORKX_TEST_BACKEND": "ripieno", "NETWORKX_FALLBACK_TO_NX": "True"}),
         (1,),
     ),
 }

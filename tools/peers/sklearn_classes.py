@@ -6,9 +6,6 @@ The tests import the classes from their packages, so the plugin replaces them th
 from __future__ import annotations
 
 import functools
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import ripieno as rp
@@ -39,13 +36,3 @@ def without(estimator: Any, ignored: tuple[str, ...]) -> Any:
 for package, estimators in REPLACED.items():
     for estimator, ignored in estimators:
         setattr(package, estimator.__name__, without(estimator, ignored))
-
-
-def pytest_runtest_logreport(report: Any) -> None:
-    """Append the outcome of a test to the log that the caller names."""
-    if report.when == "call" or report.outcome != "passed":
-        text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
-        outcome = "passed" if hasattr(report, "wasxfail") else report.outcome
-        name = report.nodeid.rpartition("/")[2]
-        with Path(os.environ["RIPIENO_PEERS_LOG"]).open("a") as log:
-            log.write(json.dumps({"test": name, "outcome": outcome, "text": text}) + "\n")

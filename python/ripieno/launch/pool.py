@@ -137,12 +137,14 @@ def serve(comm: Communicator, root: int, siblings: Communicator | None = None) -
     siblings : Communicator, optional
         The communicator of all workers; by default a new one.
     """
-    with _pair(comm, root, comm.rank) as pair:
+    with ExitStack() as stack:
+        pair = stack.enter_context(_pair(comm, root, comm.rank))
         if siblings is None:
-            siblings = comm.group([rank for rank in range(comm.world_size) if rank != root])
-        with _among(siblings):
-            while (call := pair.recv(0)) is not None:
-                pair.send(_reply(call, siblings), 0)
+            others = [rank for rank in range(comm.world_size) if rank != root]
+            siblings = stack.enter_context(comm.group(others))
+        stack.enter_context(_among(siblings))
+        while (call := pair.recv(0)) is not None:
+            pair.send(_reply(call, siblings), 0)
 
 
 def _pair(comm: Communicator, root: int, worker: int) -> Communicator:

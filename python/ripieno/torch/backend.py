@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ripieno._types import OpName
 from ripieno.comm.communicator import Communicator
-from ripieno.errors import InputError
 from ripieno.torch.sparse import sparse_sum
 from ripieno.torch.tensors import InPlace, array_of, copy_parts, length, moved, op_of
 from ripieno.torch.work import RipienoWork, WorkThreads
@@ -207,7 +206,9 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
         return self._started("recv", [handle], places.put_back, tensors)
 
     def recv_anysource(self, tensors: list[Tensor], tag: int) -> RipienoWork:
-        raise InputError("recv without src=: a Python backend of PyTorch cannot query the sender; pass src=")
+        places = InPlace(tensors)
+        handle = self._comm.recv_async(out=places.arrays[0], tag=tag or None, envelope=True)
+        return self._started("recv", [handle], places.put_back, tensors, lambda: handle.wait().source)
 
     def barrier(self, opts: Any = None) -> RipienoWork:
         return self._started("barrier", [self._comm.barrier_async()], _nothing, [])
@@ -230,16 +231,22 @@ class RipienoBackend(dist.distributed_c10d.C10DBackend):
             for work in works:
                 work.end()
 
-        return self._started("coalesced calls", [], finish, result)
+        handles = [handle for work in works for handle in work.handles]
+        return self._started("coalesced calls", handles, finish, result)
 
     # Shared by all calls
 
     def _started(
-        self, what: str, handles: Sequence[Handle[Any]], finish: Callable[[], None], result: Sequence[Tensor]
+        self,
+        what: str,
+        handles: Sequence[Handle[Any]],
+        finish: Callable[[], None],
+        result: Sequence[Tensor],
+        sender: Callable[[], int] | None = None,
     ) -> RipienoWork:
         if what not in ("send", "recv"):
             self._sequence_number += 1
-        work = RipienoWork(f"{what} in process group {self._name}", handles, finish, result, self._threads)
+        work = RipienoWork(f"{what} in process group {self._name}", handles, finish, result, self._threads, sender)
         self._threads.limit(work, self._limit_s)
         if self._coalesced is not None:
             self._coalesced.append(work)

@@ -19,6 +19,7 @@ from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.launch import init
 from ripieno.torch.backend import RipienoBackend
+from ripieno.torch.work import complete_wrappers
 
 # Store, rank and world size.
 Meeting = tuple[dist.Store, int, int]
@@ -36,6 +37,7 @@ def register() -> None:
     """
     dist.Backend.register_backend(_NAME, _create, extended_api=True, devices=["cpu"])
     if _NAME not in _HANDLERS:
+        complete_wrappers()
         dist.register_rendezvous_handler(_NAME, _rendezvous)
         # ``init_process_group("ripieno")`` reads the environment, which has no variables in programs of a job.
         by_environment = _HANDLERS["env"]

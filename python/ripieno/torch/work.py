@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
 import itertools
 import threading
@@ -9,6 +10,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
+from ripieno.errors import InputError
 from ripieno.wire.calls import Handle
 
 # PyTorch passes this value if the caller sets no timeout.
@@ -37,6 +40,8 @@ class RipienoWork(dist.Work):
         The tensors with the result afterwards.
     threads
         Threads of the process group.
+    sender
+        Returns the rank of the sender after a receive from any rank.
     """
 
     def __init__(
@@ -46,13 +51,15 @@ class RipienoWork(dist.Work):
         finish: Callable[[], None],
         result: Sequence[torch.Tensor],
         threads: WorkThreads,
+        sender: Callable[[], int] | None = None,
     ) -> None:
         super().__init__()
         self.what = what
-        self._handles = handles
+        self.handles = handles
         self._finish = finish
         self._result = list(result)
         self._threads = threads
+        self._sender = sender
         self._future: Future[list[torch.Tensor]] | None = None
         self._lock = threading.Lock()
         self._has_ended = False
@@ -70,7 +77,15 @@ class RipienoWork(dist.Work):
         self.end()
 
     def is_completed(self) -> bool:
-        return self._has_ended or all(handle.done for handle in self._handles)
+        """Return whether the call has ended; its result is then in place."""
+        if not self._has_ended and self.has_arrived():
+            with suppress(Exception):  # `wait` raises it
+                self.end()
+        return self._has_ended
+
+    def has_arrived(self) -> bool:
+        """Return whether all parts have ended."""
+        return self._has_ended or all(handle.done for handle in self.handles)
 
     def is_success(self) -> bool:
         return self._has_ended and self._error is None
@@ -81,7 +96,19 @@ class RipienoWork(dist.Work):
     def result(self) -> list[torch.Tensor]:
         return self._result
 
+    def _source_rank(self) -> int:
+        """Return the rank of the sender in the process group, after the end of a receive from any rank."""
+        if self._sender is None:
+            raise InputError(f"{self.what}: only a receive from any rank has a source")
+        self.end()
+        return self._sender()
+
+    source_rank = _source_rank
+
     def get_future(self) -> Future[list[torch.Tensor]]:
+        if _asking.is_active:
+            _asking.found = self
+            return _asking.answer
         if self._future is None:
             self._future = Future()
             self._threads.fulfil(self, self._future)
@@ -92,7 +119,7 @@ class RipienoWork(dist.Work):
         with self._lock:
             if not self._has_ended:
                 try:
-                    for handle in self._handles:
+                    for handle in self.handles:
                         handle.wait()
                     with torch.no_grad():
                         self._finish()
@@ -113,6 +140,52 @@ class RipienoWork(dist.Work):
         reason = f"{self.what} has taken longer than its timeout of {limit_s:g} s"
         self._late = TimeoutError(f"{reason}: the process group is aborted")
         return reason
+
+
+class _Asking(threading.local):
+    """The question of a thread which work a work of PyTorch stands for.
+
+    PyTorch wraps the works of a backend that is written in Python. A wrapper passes only `wait` and `get_future` on.
+    """
+
+    def __init__(self) -> None:
+        self.is_active = False
+        self.found: RipienoWork | None = None
+        self.answer: Future[list[torch.Tensor]] = Future()
+
+    def about(self, work: dist.Work) -> RipienoWork | None:
+        """Return the work inside of a wrapper; None for works of other backends."""
+        self.is_active, self.found = True, None
+        try:
+            work.get_future()
+        except RuntimeError:
+            return None  # a work of another backend, without a future
+        finally:
+            self.is_active = False
+        return self.found
+
+
+_asking = _Asking()
+
+
+def _passed_on(name: str) -> Callable[[dist.Work], Any]:
+    """Return the method of this name that wrappers of `RipienoWork` pass on, too."""
+    original = getattr(dist.Work, name)
+
+    @functools.wraps(original)
+    def method(self: dist.Work) -> Any:
+        if isinstance(self, RipienoWork):
+            return original(self)
+        own = _asking.about(self)
+        return original(self) if own is None else getattr(own, name)()
+
+    return method
+
+
+def complete_wrappers() -> None:
+    """Let PyTorch's wrappers of `RipienoWork` pass on the other methods, too. Called once."""
+    for name in ("is_completed", "is_success", "exception", "result", "synchronize", "source_rank", "_source_rank"):
+        setattr(dist.Work, name, _passed_on(name))
 
 
 class WorkThreads:
@@ -225,5 +298,5 @@ class WorkThreads:
                         self._abort(reason)
 
     def _drop_ended(self) -> None:
-        while self._limits and ((work := self._limits[0][3]()) is None or work.is_completed()):
+        while self._limits and ((work := self._limits[0][3]()) is None or work.has_arrived()):
             heapq.heappop(self._limits)

@@ -410,17 +410,42 @@ def mismatched(comm):
 
 
 def refused(comm):
-    """Return the errors of unsupported calls of the backend."""
+    """Return the error of an unsupported call of the backend."""
     from ripieno.errors import InputError
 
-    events = []
     with group():
-        for call in (
-            lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG),
-            lambda: dist.recv(torch.ones(2)),
-        ):
-            try:
-                call()
-            except InputError as error:
-                events.append(str(error))
-    return events
+        try:
+            dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG)
+        except InputError as error:
+            return str(error)
+    return None
+
+
+def from_any(comm, tag):
+    """Return, on rank 0, the ranks from which messages came, and their contents."""
+    with group():
+        tensor, found = torch.full((2,), float(comm.rank)), []
+        if comm.rank > 0:
+            dist.send(tensor, 0, tag=tag)
+        else:
+            for _ in range(comm.world_size - 1):
+                source = dist.recv(tensor, tag=tag)
+                found.append((source, tensor.tolist()))
+        return sorted(found)
+
+
+def polled(comm):
+    """Return, on rank 0, the state of a receive before and after its message was sent."""
+    with group():
+        tensor = torch.ones(2)
+        if comm.rank > 0:
+            dist.barrier()
+            dist.send(tensor, 0)
+            return None
+        tensor = torch.zeros(2)
+        work = dist.irecv(tensor, 1)
+        before = work.is_completed(), work.is_success()
+        dist.barrier()
+        while not work.is_completed():
+            pass
+        return before, tensor.tolist(), work.is_success(), work.exception(), work.result()[0] is tensor

@@ -301,7 +301,9 @@ def _ready(channel: ProgramSource, session: RankSession) -> None:
 def _serve_one(channel: ProgramSource, session: RankSession) -> bool:
     """Handle one message; return False if it ends the service. Drop the request and its result before returning."""
     try:
-        kind, value = channel.receive()
+        # Modules of the program may call `init` when unpickling imports them.
+        with running(session.comm):
+            kind, value = channel.receive()
         if kind == "close":
             return False
         if kind == "meet":

@@ -6,7 +6,6 @@ Without it, a pool starts processes of this machine.
 
 from __future__ import annotations
 
-import atexit
 import os
 import queue
 import sys
@@ -34,7 +33,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ripieno import mpi
-from ripieno.errors import InputError, RipienoError, SerializationError, UnsupportedError
+from ripieno.errors import InputError, UnsupportedError
 from ripieno.host import usable_cores
 from ripieno.launch import pool
 from ripieno.launch.pool import Workers
@@ -66,8 +65,10 @@ _APPLIED = ("path", "wdir", "env")
 
 #: The ranks that all pools of this process share, if it runs under ``-m ripieno.mpi.futures``.
 _shared: list[Workers] = []
-#: Pools whose threads run.
-_live: set[_Pool] = set()
+#: Pools that have not been forgotten: those with threads among them.
+_live: weakref.WeakSet[_Pool] = weakref.WeakSet()
+#: Whether the program has ended, so that no thread can start.
+_has_ended = False
 
 
 class MPIPoolExecutor(Executor):
@@ -154,7 +155,7 @@ class MPIPoolExecutor(Executor):
         BrokenExecutor
             If the initializer failed, a worker has died, or the workers could not start.
         RuntimeError
-            After `shutdown`.
+            After `shutdown`, and in functions that `atexit` calls.
         """
         future: Future[R] = Future()
         with self._lock:
@@ -237,6 +238,8 @@ class MPIPoolExecutor(Executor):
         """Return the pool, whose threads run. The caller holds the lock."""
         if self._is_shut_down:
             raise RuntimeError("this executor was shut down: expected an open one")
+        if _has_ended:
+            raise RuntimeError("the program has ended, and with it all executors: submit calls before its end")
         if self._pool is None:
             self._pool = _Pool(self._workers(), self._preparation)
             weakref.finalize(self, self._pool.close).atexit = False
@@ -363,9 +366,9 @@ class _Pool:
         self._size = 0
         self._lock = threading.Lock()
         self._cause = ""
-        _live.add(self)
         self.thread = threading.Thread(target=self._run, name="ripieno-pool", daemon=True)
         self.thread.start()
+        _live.add(self)
 
     def wait(self) -> int:
         """Return the number of workers when they are ready; 0 after a failure."""
@@ -403,7 +406,6 @@ class _Pool:
             self._break(error)
         finally:
             self._is_ready.set()
-            _live.discard(self)
 
     def _serve(self, workers: Workers) -> None:
         while self._serve_one(workers):
@@ -417,23 +419,24 @@ class _Pool:
             return False
         future, call = item
         worker = workers.free.get()
-        if not future.set_running_or_notify_cancel():
-            workers.free.put(worker)
-            return True
         try:
-            packed = pool.packed_call(*call)
-        except SerializationError as error:
+            if not future.set_running_or_notify_cancel():
+                return True
+            try:
+                packed = pool.packed_call(*call)
+            except BaseException as error:
+                future.set_exception(error)
+                return True
+            try:
+                worker.begin(packed)
+                reply = worker.end()
+            except Exception as error:
+                self._break(error)
+                future.set_exception(BrokenExecutor(self._cause))
+                return False
+        finally:
+            # Also after a failure: the next call of the worker raises, instead of waiting for a free worker.
             workers.free.put(worker)
-            future.set_exception(error)
-            return True
-        try:
-            worker.begin(packed)
-            reply = worker.end()
-        except RipienoError as error:
-            self._break(error)
-            future.set_exception(BrokenExecutor(self._cause))
-            return False
-        workers.free.put(worker)
         try:
             future.set_result(pool.result_of(reply))
         except BaseException as error:
@@ -510,12 +513,18 @@ def _prepare(
         os.chdir(wdir)
 
 
-@atexit.register
 def _close_all() -> None:
     """End all pools after their last calls."""
+    global _has_ended
+    _has_ended = True
     for each in list(_live):
         each.close()
         each.thread.join()
+
+
+# Earlier than functions of `atexit`, as for the executors of Python: threads can still start, so a pool that is still
+# starting makes its calls.
+threading._register_atexit(_close_all)  # type: ignore[attr-defined]
 
 
 if not TYPE_CHECKING:

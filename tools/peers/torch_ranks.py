@@ -1,0 +1,137 @@
+"""Run tests of PyTorch: ``python torch_ranks.py WORLD_SIZE LOG BACKEND``.
+
+BACKEND is "ripieno", or "gloo" for the comparison. Both run the tests that PyTorch has for Gloo. The outcomes are
+logged as `outcomes.run_all` describes. The ranks are forked from this process, because importing PyTorch anew for each
+world would take most of the time.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import tempfile
+import traceback
+import unittest
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+# PyTorch selects its tests by these.
+os.environ |= {"BACKEND": "gloo", "WORLD_SIZE": sys.argv[1]}
+
+import outcomes
+import ripieno as rp
+import ripieno.torch
+import torch
+import torch.distributed as dist
+from outcomes import Outcome
+from torch.testing._internal import common_utils
+from torch.testing._internal.common_distributed import TEST_SKIPS
+from torch.testing._internal.distributed import distributed_test
+
+TEST_LIMIT_S = 120
+#: How long ranks may run after the first one has ended.
+END_LIMIT_S = 2 * TEST_LIMIT_S
+
+
+class Tests(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
+    """The tests, which start no processes."""
+
+    world_size = int(sys.argv[1])
+    apart: rp.Communicator
+
+    def _barrier(self, *_: Any, **__: Any) -> None:
+        self.apart.barrier()
+
+
+NAMES = unittest.defaultTestLoader.getTestCaseNames(Tests)
+
+
+def main() -> None:
+    log, backend = Path(sys.argv[2]), sys.argv[3]
+    log.write_text("")
+    first = 0
+    while first < len(NAMES):
+        with tempfile.TemporaryDirectory(prefix="ripieno-peers-", ignore_cleanup_errors=True) as folder:
+            ranks = [os.fork() or _rank(rank, Path(folder), log, backend, first) for rank in range(Tests.world_size)]
+            _await(ranks)
+        first = outcomes.following(log, "a rank has died, or did not end")
+
+
+def _await(ranks: list[int]) -> None:
+    """Wait for the ends of processes; kill those that run long after the first one has ended."""
+    descriptors = {os.pidfd_open(rank): rank for rank in ranks}
+    ends, limit_ms = select.poll(), None
+    for descriptor in descriptors:
+        ends.register(descriptor, select.POLLIN)
+    while descriptors:
+        ended = [descriptor for descriptor, _ in ends.poll(limit_ms)]
+        for descriptor in ended or list(descriptors):
+            rank = descriptors.pop(descriptor)
+            if not ended:
+                os.kill(rank, signal.SIGKILL)
+            os.waitpid(rank, 0)
+            ends.unregister(descriptor)
+            os.close(descriptor)
+        limit_ms = 1000 * END_LIMIT_S
+
+
+def _rank(rank: int, folder: Path, log: Path, backend: str, first: int) -> int:
+    """Run the tests as a rank; do not return."""
+    try:
+        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": sys.argv[1]}
+        os.environ |= {**place, "RIPIENO_DIRECTORY": str(folder)}
+        comm = rp.init()
+        Tests.rank, Tests.apart = comm.rank, comm.group(range(comm.world_size))
+        os.environ |= {"TEMP_DIR": str(folder), "MASTER_ADDR": "127.0.0.1"}
+        if comm.rank == 0:
+            (folder / "test_dir").mkdir()
+        ripieno.torch.register()
+        distributed_test.BACKEND = backend
+        names = [f"{backend}.{name}" for name in NAMES]
+        outcomes.run_all(
+            names,
+            lambda index: _run(NAMES[index], backend, folder),
+            log,
+            first,
+            Tests.apart,
+            TEST_LIMIT_S,
+            are_apart=True,
+        )
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        # Calls of a failed test may be unfinished.
+        os._exit(0)
+
+
+def _run(name: str, backend: str, folder: Path) -> Outcome:
+    test: Any = Tests(name)
+    test.file_name = str(folder / name)
+    timeout = timedelta(seconds=distributed_test.CUSTOM_PG_TIMEOUT.get(name, TEST_LIMIT_S))
+    place = {"world_size": test.world_size, "rank": test.rank}
+    try:
+        dist.init_process_group(backend, init_method=test.init_method, timeout=timeout, **place)
+        common_utils.set_rng_seed()
+        torch.manual_seed(0)
+        getattr(test, name)()
+        test._barrier()
+    except unittest.SkipTest as skip:
+        return "skipped", str(skip)
+    except SystemExit as end:
+        found = [skip.message for skip in TEST_SKIPS.values() if skip.exit_code == end.code]
+        return ("skipped", found[0]) if found else ("failed", f"exit {end.code}")
+    except TimeoutError:
+        raise
+    except Exception:
+        return outcomes.of_problem(traceback.format_exc())
+    finally:
+        with suppress(Exception):
+            dist.destroy_process_group()
+    return "passed", ""
+
+
+main()
