@@ -78,6 +78,7 @@ RETIRED_TERMS = [
 MODULES_OF = {
     "launch": (
         "limits",
+        "deadline",
         "replicas",
         "supervisor",
         "racks",

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 import ripieno as rp
 from injected_faults import strike_once
+from ripieno.comm.broadcast_variables import BroadcastOptions
+from ripieno.launch.limits import HEARTBEAT_S
 from stand_in_engine import StandIn
 from varied import exhaustively
 from watching import comes_true, gone_within, open_descriptors
@@ -221,6 +223,28 @@ def test_a_rank_that_computes_is_waited_for_while_another_dies(tmp_path):
         pids = job.pids
         with pytest.warns(RuntimeWarning):
             assert job.run(program) == pids[1:]
+
+
+def wait_for_a_dead_root(comm):
+    """Let rank 1 wait for a value of rank 0, which dies, and of which rank 2 knows nothing."""
+    with comm.broadcast_variable(0 if comm.rank == 0 else None) as connected:
+        assert connected.value == 0
+    comm.barrier()
+    if comm.world_size == 3:
+        if comm.rank == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif comm.rank == 1:
+            return comm._begin_variable(comm._server(), None, 0, BroadcastOptions("csb"), False, False).value
+        comm.barrier()
+    return comm.world_size
+
+
+def test_a_rank_does_not_wait_for_values_of_a_rank_whose_program_has_ended():
+    with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
+        started = time.monotonic()
+        with pytest.warns(RuntimeWarning, match="begins again on 2 ranks"):
+            assert job.run(wait_for_a_dead_root) == [2, 2]
+        assert time.monotonic() - started < HEARTBEAT_S
 
 
 def test_additions_to_accumulators_count_once(tmp_path):

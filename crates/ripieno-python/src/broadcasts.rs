@@ -141,7 +141,12 @@ impl Broadcasts {
         Ok(self.variable(self.inner.fetch(root, file.take()?)))
     }
 
-    /// Serve the ranks that are still fetching values, for a limited time. Then stop.
+    /// Begin to close: serve the ranks that still fetch values, as long as bytes move. Do not wait for the end.
+    fn begin_close(&self) {
+        self.inner.begin_close();
+    }
+
+    /// Serve the ranks that still fetch values, as long as bytes move. Then stop.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.inner.close());
     }

@@ -22,8 +22,6 @@ use std::time::{Duration, Instant};
 const INTERRUPT_CHECK: Duration = Duration::from_millis(100);
 /// Maximum interval between two checks of the thread.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum time that a closing rank continues to serve values. Without progress, it stops after a heartbeat timeout.
-const LINGER: Duration = Duration::from_secs(10);
 /// Maximum bytes of a value that are copied before finished blocks are served.
 const FILL_BYTES_MAX: usize = 4 << 20;
 
@@ -233,9 +231,15 @@ impl Broadcasts {
         Variable { shared: self.shared.clone(), memory: self.memory.clone(), number, meter, start }
     }
 
-    /// Serve the ranks that are still fetching values, for a limited time. Then end the thread.
-    pub fn close(&self) {
+    /// Begin to close: serve the ranks that still fetch values until none is left, or until no byte has moved for a
+    /// heartbeat timeout. Ranks that wait for a value of which this rank knows nothing then no longer wait for this rank.
+    pub fn begin_close(&self) {
         self.shared.submit(Command::Close);
+    }
+
+    /// Close as described in [`begin_close`](Self::begin_close), and wait for the end.
+    pub fn close(&self) {
+        self.begin_close();
         if let Some(thread) = lock(&self.thread).take() {
             // A panic of the thread has already been reported, and leaves nothing to close.
             let _ = thread.join();
@@ -396,19 +400,19 @@ impl Drop for EndGuard<'_> {
 fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShared) {
     let _ends = EndGuard(shared);
     let started = shared.started;
-    let mut closes_at: Option<Duration> = None;
+    let mut is_closing = false;
     let mut progress_at = started.elapsed();
     loop {
         for command in shared.take_commands() {
-            execute(&mut driver, started.elapsed(), command, &mut closes_at);
+            is_closing |= matches!(command, Command::Close);
+            execute(&mut driver, started.elapsed(), command);
         }
         let has_moved = driver.turn(started.elapsed(), &mut mesh);
         shared.publish(driver.take_events());
-        if has_moved || closes_at.is_none() {
+        if has_moved || !is_closing {
             progress_at = started.elapsed();
         }
-        let ends_at = closes_at.map(|at| at.min(progress_at + mesh.heartbeat_timeout()));
-        if ends_at.is_some_and(|at| driver.is_idle() || started.elapsed() >= at) {
+        if is_closing && (driver.is_idle() || started.elapsed() >= progress_at + mesh.heartbeat_timeout()) {
             return;
         }
         if has_moved {
@@ -425,7 +429,7 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShare
     }
 }
 
-fn execute(driver: &mut Driver<HostMemory>, now: Duration, command: Command, closes_at: &mut Option<Duration>) {
+fn execute(driver: &mut Driver<HostMemory>, now: Duration, command: Command) {
     match command {
         Command::Offer { value, manifest, digests, order, meter } => {
             let number = driver.offer(now, value, manifest, digests, order);
@@ -444,10 +448,7 @@ fn execute(driver: &mut Driver<HostMemory>, now: Duration, command: Command, clo
         Command::SendMessage { number, to, bytes } => driver.send_message(number, to, bytes),
         Command::StartFetch(number) => driver.request(now, number),
         Command::Release(number) => driver.release(number),
-        Command::Close => {
-            driver.release_all();
-            *closes_at = Some(now + LINGER);
-        }
+        Command::Close => driver.release_all(),
     }
 }
 

@@ -420,8 +420,8 @@ class BroadcastVariables(Gathers):
         Notes
         -----
         The call itself is collective and raises the errors of collectives. The transfer continues if a rank dies and
-        calls of the communicator fail. Closing the communicator waits, at most 10 s, until every rank has closed it or
-        released the values of this root.
+        calls of the communicator fail. Closing the communicator waits until every rank has closed it or released the
+        values of this root, at most a heartbeat timeout after the last byte.
 
         With "shared-file" the call returns when the root has written the value. It raises `BroadcastError` on all ranks
         if the value cannot be written. From a folder, each rank maps a file, eight ranks at a time, and verifies the

@@ -172,9 +172,12 @@ class CallBase:
         flight.write_file(native)
 
     def _withdraw(self) -> None:
-        """Mark the program as ended: ranks that call `shrink` after a failure do not wait for this rank."""
+        """Mark the program as ended: others do not wait for this rank in `shrink`, nor for values unknown to it."""
         if self._native_or_none is not None:
             self._native_or_none.withdraw()
+        for each in members_of(self):
+            if each._broadcasts is not None:
+                each._broadcasts.native.begin_close()
         if self._agreements is not None and self._agreements.world is not self:
             self._agreements.world._withdraw()
 

@@ -49,6 +49,11 @@ pub enum SwarmMessage {
         /// Silent sources of the sender's running fetches.
         sources: Vec<SilentSource>,
     },
+    /// To the tracker: the sender receives bytes from a source again that it has reported as silent.
+    Resumed {
+        /// The source.
+        source: usize,
+    },
     /// To the tracker that assigns sources block by block: the sender had these blocks before it joined.
     Found {
         /// The blocks.
@@ -161,6 +166,7 @@ impl SwarmMessage {
             Join | Rejoin { .. }
                 | Ask { .. }
                 | Stalled { .. }
+                | Resumed { .. }
                 | Found { .. }
                 | Fetched { .. }
                 | Corrupt { .. }

@@ -210,7 +210,9 @@ impl Recorder {
     /// Let other threads know that the program waits for `peer` since `since`.
     fn stall(&mut self, ticket: OpenRecord, peer: Option<usize>, since: Duration) {
         self.stalled = Some(ticket);
-        self.gauge.set_stall(Some(Stall { record: self.ring[self.slot(ticket.0)], peer, since }));
+        // Newer records may have overwritten the record of a call that began long ago.
+        let stall = self.record(ticket).map(|record| Stall { record: *record, peer, since });
+        self.gauge.set_stall(stall);
     }
 
     /// Let other threads know that the program does not wait.

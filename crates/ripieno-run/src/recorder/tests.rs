@@ -246,3 +246,13 @@ fn of_several_calls_in_flight_the_longest_wait_is_known_until_it_ends() {
     recorder.end_wait(second, ms(30));
     assert_eq!(stalled(&recorder), None);
 }
+
+#[test]
+fn a_wait_of_a_call_whose_record_was_overwritten_shows_no_other_call() {
+    let mut recorder = Recorder::new(1);
+    let first = begin(&mut recorder, 0);
+    begin(&mut recorder, 1);
+    recorder.enter(first, None);
+    recorder.begin_wait(first, &[from(1)], ms(2));
+    assert_eq!(recorder.gauge.stalled(ms(50)).map(|record| record.sequence), None);
+}

@@ -250,7 +250,7 @@ class RankSession:
             self._directory = directory
 
     def close(self) -> None:
-        """Close the communicator. Values stored here remain available to other ranks for at most 10 s."""
+        """Close the communicator. Values stored here remain available as long as other ranks fetch them."""
         self.comm.close()
         while self.comm._lasting:
             self.comm._lasting.pop()[1].close()

@@ -259,8 +259,8 @@ class WaitingRanks:
 
     def wait_s(self, other_s: float | None) -> float | None:
         """Return how long to wait for a message: until all answers are due, or `other_s`."""
-        limits_s = [each for each in (self._deadline and self._deadline.left_s, other_s) if each is not None]
-        return min(limits_s, default=None)
+        own_s = None if self._deadline is None else self._deadline.left_s
+        return min((each for each in (own_s, other_s) if each is not None), default=None)
 
     def answers(self) -> list[str]:
         """Return the answers as lines once all have arrived or are overdue; before, and without a question, none.

@@ -141,7 +141,7 @@ impl SwarmMember {
     pub(super) fn handle(&mut self, now: Duration, event: SwarmEvent, out: &mut Vec<Action>) -> bool {
         match event {
             SwarmEvent::Received { from, message } => self.receive(now, from, message, out),
-            SwarmEvent::Arrived { block, until_bytes } => self.record_progress(now, block, until_bytes),
+            SwarmEvent::Arrived { block, until_bytes } => self.record_progress(now, block, until_bytes, out),
             SwarmEvent::Checked { block, from, is_valid } => self.check(now, block, from, is_valid, out),
             SwarmEvent::Sent { to, block } => {
                 self.uploads.sent(to, block);
@@ -229,17 +229,17 @@ impl SwarmMember {
     }
 
     /// Record that `until_bytes` bytes of a requested block have arrived in total.
-    fn record_progress(&mut self, now: Duration, block: usize, until_bytes: usize) {
+    fn record_progress(&mut self, now: Duration, block: usize, until_bytes: usize, out: &mut Vec<Action>) {
         let received = self.partial.entry(block).or_default();
         if until_bytes > *received {
             *received = until_bytes;
             self.last_received = now;
-            self.end_silence(now, block);
+            self.end_silence(now, block, out);
         }
     }
 
     fn check(&mut self, now: Duration, block: usize, from: usize, is_valid: bool, out: &mut Vec<Action>) {
-        self.end_silence(now, block);
+        self.end_silence(now, block, out);
         let Some(fetch) = self.fetches.remove(&block) else { return };
         let manifest = self.manifest.expect("a member that fetches has the manifest");
         self.last_received = now;
@@ -403,6 +403,10 @@ impl SwarmMember {
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) -> bool {
         match (self.phase, self.queried_since) {
             (Phase::Receiving | Phase::Done, Some(queried_since)) => now >= queried_since + self.timing.answer_timeout,
+            (Phase::Receiving, None) if now >= self.next_report() + self.timing.stall_timeout => {
+                self.restart_silences(now);
+                false
+            }
             (Phase::Receiving, None) if now >= self.next_report() => {
                 self.query_tracker(now, out);
                 false

@@ -4,7 +4,7 @@
 //! a source soon after its bytes stop. Under other disciplines a source may serve other members first, so a member
 //! waits until no source sends anything.
 
-use super::{SilentSource, SwarmMember};
+use super::{Action, SilentSource, SwarmMember, SwarmMessage, send};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -30,10 +30,18 @@ impl SwarmMember {
     }
 
     /// Record that bytes of `block` arrived from its source.
-    pub(super) fn end_silence(&mut self, now: Duration, block: usize) {
-        if let Some(source) = self.source_of(block) {
-            self.silences.insert(source, Silence { since: now, has_sent: true, report_count: 0 });
+    pub(super) fn end_silence(&mut self, now: Duration, block: usize, out: &mut Vec<Action>) {
+        let Some(source) = self.source_of(block) else { return };
+        let before = self.silences.insert(source, Silence { since: now, has_sent: true, report_count: 0 });
+        if self.is_streamed() && before.is_some_and(|silence| silence.report_count > 0) {
+            send(out, self.tracker, SwarmMessage::Resumed { source });
         }
+    }
+
+    /// Restart the observation of all sources: this process was suspended, and has missed what they sent.
+    pub(super) fn restart_silences(&mut self, now: Duration) {
+        self.last_received = now;
+        self.silences.values_mut().for_each(|silence| silence.since = now);
     }
 
     /// Return the time at which the member queries the tracker if nothing arrives.
@@ -77,5 +85,50 @@ impl SwarmMember {
             false => self.timing.stall_timeout * next,
         };
         silence.since + after
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::*;
+    use alloc::vec;
+
+    /// Return a member of a chain that fetches from rank 0, and the time of its next tick.
+    fn receiver() -> (SwarmMember, Duration) {
+        let timing = SwarmTiming { stall_timeout: Duration::from_secs(1), answer_timeout: Duration::from_secs(8) };
+        let mut member = SwarmMember::new(2, 0, None, timing, Duration::ZERO);
+        let manifest = BlockManifest::new(1000, Some(100), Discipline::Chain, 3);
+        let admitted = SwarmMessage::Admitted { manifest, sources: vec![0], neighbors: Vec::new() };
+        handle(&mut member, Duration::ZERO, SwarmEvent::Received { from: 0, message: admitted });
+        let at = member.next_tick().expect("the member fetches");
+        (member, at)
+    }
+
+    fn handle(member: &mut SwarmMember, now: Duration, event: SwarmEvent) -> Vec<SwarmMessage> {
+        let mut out = Vec::new();
+        member.handle(now, event, &mut out);
+        let messages = out.into_iter().filter_map(|action| match action {
+            Action::SendMessage { to: 0, message } => Some(message),
+            _ => None,
+        });
+        messages.filter(|message| message.is_for_tracker()).collect()
+    }
+
+    #[test]
+    fn a_silent_source_is_reported_and_so_is_its_return() {
+        let (mut member, at) = receiver();
+        let sources = vec![SilentSource { rank: 0, silence: at }];
+        assert_eq!(handle(&mut member, at, SwarmEvent::Tick), [SwarmMessage::Stalled { sources }]);
+        let arrived = SwarmEvent::Arrived { block: 0, until_bytes: 10 };
+        assert_eq!(handle(&mut member, at, arrived), [SwarmMessage::Resumed { source: 0 }]);
+        assert_eq!(handle(&mut member, at, SwarmEvent::Arrived { block: 0, until_bytes: 20 }), []);
+    }
+
+    #[test]
+    fn a_member_that_was_suspended_reports_no_source() {
+        let (mut member, at) = receiver();
+        let resumed = at + Duration::from_secs(5);
+        assert_eq!(handle(&mut member, resumed, SwarmEvent::Tick), []);
+        assert!(member.next_tick().expect("the member fetches") > resumed);
     }
 }

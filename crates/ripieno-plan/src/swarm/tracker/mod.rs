@@ -168,6 +168,7 @@ impl Tracker {
             SwarmMessage::Rejoin { manifest, have } => self.rejoin(from, manifest, *have, out),
             SwarmMessage::Ask { part, failed_source } => self.assign_other_source(from, part, failed_source, out),
             SwarmMessage::Stalled { sources } => self.handle_stall(now, from, sources, out),
+            SwarmMessage::Resumed { source } => _ = record.silent_sources.remove(&source),
             SwarmMessage::Found { have } => self.add_found_blocks(from, &have, out),
             SwarmMessage::Fetched { block, source, bytes_per_s } => {
                 self.handle_fetched(from, block, source, bytes_per_s, out)
