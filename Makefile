@@ -158,7 +158,7 @@ fuzz: setup ## Fuzz the parsers of untrusted bytes with RIPIENO_FUZZ_INPUTS inpu
 	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
 	    -p ripieno-run -p ripieno-net -p ripieno --lib damaged -- --nocapture
 	RIPIENO_FUZZ_INPUTS=$$(( $${RIPIENO_FUZZ_INPUTS:-1000000} / 100 )) $(PYTHON) -m pytest -q -m '' --timeout 36000 \
-	    python/tests/test_damaged_files.py
+	    python/tests/test_damaged_files.py python/tests/test_reference_readers.py
 
 soak-hour: setup ## Run jobs with all kinds of endings for an hour, and check that nothing leaks
 	RIPIENO_SOAK_S=3600 $(PYTHON) -m pytest -q -m '' --timeout 7200 python/tests/test_soak.py -k kinds

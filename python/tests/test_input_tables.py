@@ -27,6 +27,7 @@ from ripieno.input.columns import COLUMNS, TableOptions, arrays
 from ripieno.input.columns.libsvm import LibsvmText
 from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.matrix import dataset, open_source
+from ripieno.input.matrix.sparse_files import SparseFiles
 from scipy import sparse
 from varied import exhaustively
 
@@ -211,6 +212,10 @@ def test_names_of_folders_are_columns_of_tables(tmp_path):
     memory.rm("/keyed", recursive=True)
     rows = open_source(TableFiles(hive, ignore=["town"])).read_share(0, 1).points
     np.testing.assert_array_equal(rows, [[1, 2, 2023], [3, 4, 2024], [5, 6, 2024]])
+    (tmp_path / "numbers" / "year=2024").mkdir(parents=True)
+    (tmp_path / "numbers" / "year=2024" / "part.csv").write_text("x\n1\n3\n")
+    assert SparseFiles.find([tmp_path / "numbers"]) is None
+    assert open_source(tmp_path / "numbers").read_share(0, 1).points.tolist() == [[1, 2024], [3, 2024]]
     assert len(rp.Graph(hive).read_share(0, 1)) == 3
     with pytest.raises(rp.InputError, match=r"column 'town': .* expected real numbers"):
         open_source(hive)
@@ -623,6 +628,9 @@ def test_folders_are_read_recursively_unless_files_lie_beside_them(tmp_path):
     (tmp_path / "sales" / "2025" / "region=1").rmdir()
     assert sum(len(split.read()) for split in splits(tmp_path / "sales")) == 2
     assert len(splits(f"file://{tmp_path}/sales")) == 2
+    # A link to a folder that contains it has no other files.
+    (tmp_path / "sales" / "2025" / "loop").symlink_to("..")
+    assert len(splits(tmp_path / "sales")) == 2
 
     (tmp_path / "sales" / "all.csv").write_text("x\n4\n")
     with pytest.raises(rp.InputError, match=r"expected .*sales/\*\.\* for the files, or .*sales/\*\*/\*\.\* for all"):

@@ -374,7 +374,8 @@ def test_paths_are_relative_to_the_directory_of_the_call(tmp_path, monkeypatch):
     (tmp_path / "r.csv").write_text("user,item,rating\n1,2,3\n")
     monkeypatch.chdir(tmp_path)
     expected = str(tmp_path / "x.npy")
-    for name in ("x.npy", "~/x.npy", f"file://{expected}", "../" + tmp_path.name + "/x.npy"):
+    urls = (f"file://{expected}", f"file://localhost{tmp_path}/%78.npy")
+    for name in ("x.npy", "~/x.npy", *urls, "../" + tmp_path.name + "/x.npy"):
         assert open_source(name).names == [expected]
         assert [part.path for part in rp.input.splits(name)] == [expected]
     assert rp.Graph("g.txt").names == [str(tmp_path / "g.txt")]

@@ -22,6 +22,13 @@ fn lines_of_every_form_are_read() {
         ("# by SNAP\n%\n\n1\t2\n 3  4 \r\n5 6", ThirdField::Rejected, edges(&[(1, 2), (3, 4), (5, 6)], &[], &[])),
         ("7\t1,2, 3\n8\t\n9\t4, \n", ThirdField::Rejected, edges(&[(7, 1), (7, 2), (7, 3), (9, 4)], &[], &[8])),
         ("1 2 0.5\n2\t1\t-3e1\r\n", ThirdField::Weight, edges(&[(1, 2), (2, 1)], &[0.5, -30.0], &[])),
+        ("1 2 0.5 1234567\n2 1 3 x\r\n", ThirdField::Weight, edges(&[(1, 2), (2, 1)], &[0.5, 3.0], &[])),
+        ("1 2 {}\n2\t1\t{}\r\n", ThirdField::Rejected, edges(&[(1, 2), (2, 1)], &[], &[])),
+        (
+            "1 2 {'color': 'a b', 'weight': 0.5}\n2 1 {'weight': 3, 'x': 1}\n",
+            ThirdField::Weight,
+            edges(&[(1, 2), (2, 1)], &[0.5, 3.0], &[]),
+        ),
         ("1 2 0.5 x\n2 1\n", ThirdField::Ignored, edges(&[(1, 2), (2, 1)], &[], &[])),
         ("4611686018427387903 0\n", ThirdField::Rejected, edges(&[(4611686018427387903, 0)], &[], &[])),
     ] {
@@ -46,6 +53,9 @@ fn an_invalid_line_is_reported() {
         ("99999999999999999999999 1", ThirdField::Rejected, Reason::IdTooLarge),
         ("1 2", ThirdField::Weight, Reason::NotAWeight),
         ("1 2 nan", ThirdField::Weight, Reason::NotAWeight),
+        ("1 2 {}", ThirdField::Weight, Reason::NotAWeight),
+        ("1 2 {'weight': nan}", ThirdField::Weight, Reason::NotAWeight),
+        ("1 2 {'weight': 3}", ThirdField::Rejected, Reason::ThirdField),
         ("1 2,3 4", ThirdField::Weight, Reason::NotAWeight),
     ] {
         let good = match third {

@@ -165,7 +165,7 @@ def _agreed_call(
     name: str,
     rows: Any,
     passed: dict[str, Any],
-    choice: Mapping[str, Any],
+    choice: dict[str, Any],
     refusal: str | None,
 ) -> tuple[Rows, dict[str, Any], bool]:
     """Return whether rows are own or shared, the arguments of this rank, and whether any rank passes splits.

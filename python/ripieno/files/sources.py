@@ -368,6 +368,8 @@ def expand_keyed(name: PathLike, kinds: Collection[str] | None = None) -> list[t
     if os.path.exists(name) or not glob.has_magic(name):
         return [(name, ())]
     paths = sorted(path for path in glob.glob(name, recursive=True) if _is_explicit(path, name))
+    if "**" in name:
+        paths = [path for path in paths if not any(map(_is_loop, PurePath(path).parents))]
     if not paths:
         raise InputError(f"{name}: no file matches")
     return [(path, ()) for path in paths]
@@ -375,7 +377,14 @@ def expand_keyed(name: PathLike, kinds: Collection[str] | None = None) -> list[t
 
 def _listed(folder: str) -> list[tuple[str, bool]]:
     with os.scandir(folder) as entries:
-        return [(entry.path, entry.is_dir()) for entry in entries]
+        return [(entry.path, entry.is_dir()) for entry in entries if not (entry.is_symlink() and _is_loop(entry.path))]
+
+
+def _is_loop(path: PathLike) -> bool:
+    """Return whether a path is a link to a folder that contains it."""
+    return os.path.islink(path) and PurePath(os.path.realpath(PurePath(path).parent)).is_relative_to(
+        os.path.realpath(path)
+    )
 
 
 def _walk(
@@ -494,7 +503,9 @@ def _size_bytes(path: str) -> int:
 
 def _remote(url: str, kinds: Collection[str] | None = None) -> list[File]:
     if url.startswith("file://"):
-        url = "file://" + absolute(url.removeprefix("file://"))
+        local = url.removeprefix("file://").removeprefix("localhost")
+        # URLs have escaped characters, as in a%20b, but the names of files may have a %, too.
+        url = "file://" + absolute(local if os.path.lexists(local) else unquote(local))
     with input_errors(url):
         system, name = file_system(url)
         if "file" in (system.protocol if isinstance(system.protocol, tuple) else (system.protocol,)):

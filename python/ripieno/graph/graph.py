@@ -114,7 +114,8 @@ class Graph:
         otherwise True.
     weighted : bool, optional
         True: edges have weights, in the third column or in a column named weight. False: weights are ignored. By
-        default weights are used if a name marks them; a third column without a name is an error.
+        default weights are used if a name marks them; a third column without a name is an error. In text, the weight
+        may be an attribute that networkx writes, and fields behind it are skipped, such as the times of KONECT.
     vertex_count : int, optional
         Vertices 0 … vertex_count - 1 exist, also without edges. By default a vertex exists if it has an edge or a line
         in an adjacency list, or if the matrix or networkx graph contains it.

@@ -1,7 +1,8 @@
 //! Parser of edges in text form: a byte loop over lines without copies and without backtracking.
 //!
 //! Lines are `source target`, `source target weight`, or lists `source<TAB>target,target,…`; a tab without a following
-//! field is an empty list. Empty lines and lines that start with `#` or `%` are skipped.
+//! field is an empty list. Fields behind a weight are skipped, such as the times of KONECT. networkx writes attributes:
+//! `source target {}` or `source target {'weight': 3.5}`. Empty lines and lines that start with `#` or `%` are skipped.
 //! Cost: a few instructions per byte.
 
 use std::fmt;
@@ -16,7 +17,7 @@ pub enum ThirdField {
     Rejected,
     /// The field and all following ones are skipped.
     Ignored,
-    /// The weight of the edge, which is required.
+    /// The weight of the edge, which is required. All following fields are skipped.
     Weight,
 }
 
@@ -153,8 +154,12 @@ impl TextCursor<'_> {
         let begin = self.at;
         self.skip_blanks();
         match third {
-            ThirdField::Weight => edges.weights.push(self.weight()?),
+            ThirdField::Weight => {
+                edges.weights.push(self.weight()?);
+                self.skip_line();
+            }
             ThirdField::Ignored if self.at > begin => self.skip_line(),
+            ThirdField::Rejected if self.at > begin && self.text[self.at..].starts_with(b"{}") => self.at += 2,
             _ => {}
         }
         self.skip_blanks();
@@ -184,8 +189,19 @@ impl TextCursor<'_> {
     }
 
     fn weight(&mut self) -> Result<f64, Reason> {
+        const KEY: &[u8] = b"'weight': ";
+        let has_attributes = self.peek() == Some(b'{');
+        while has_attributes && !self.text[self.at..].starts_with(KEY) {
+            if self.at_line_end() {
+                return Err(Reason::NotAWeight);
+            }
+            self.at += 1;
+        }
+        self.at += if has_attributes { KEY.len() } else { 0 };
         let begin = self.at;
-        while self.peek().is_some_and(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n')) {
+        let ends =
+            |byte| matches!(byte, b' ' | b'\t' | b'\r' | b'\n') || (has_attributes && matches!(byte, b',' | b'}'));
+        while self.peek().is_some_and(|byte| !ends(byte)) {
             self.at += 1;
         }
         let field = str::from_utf8(&self.text[begin..self.at]).map_err(|_| Reason::NotAWeight)?;

@@ -381,6 +381,8 @@ class ArchiveColumns(WholeColumns):
         """Read the headers of the arrays."""
         with opened_archive(path) as archive:
             headers = {name: member_header(archive, name) for name in member_names(archive)}
+        if not headers:
+            raise EmptyFile(f"{path} is empty: it holds no array")
         kinds = [arrow_type_of(dtype) if len(shape) == 1 else pa.binary() for shape, dtype in headers.values()]
         return cls(path, pa.schema(list(zip(headers, kinds, strict=True))), size_bytes(path))
 

@@ -27,6 +27,13 @@ class ParquetColumns(GroupedColumns):
     kind = "Parquet"
 
     @classmethod
+    def group_bytes(cls, path: str) -> list[int]:
+        """Return the size of each row group when decoded. PyArrow ends the process on some damaged chunks, not here."""
+        with cls._opened(path) as file:
+            data = file.metadata
+            return [max(1, data.row_group(at).total_byte_size) for at in range(data.num_row_groups)]
+
+    @classmethod
     def chunks(cls, path: str) -> tuple[list[list[tuple[int, int]]], int]:
         """Return the first byte and the length of each column of each row group, and the length of the footer."""
         with cls._opened(path) as file:
@@ -72,10 +79,14 @@ class Parquet(TableSplits):
     suffixes = source.suffixes
 
     def cut(self, file: File, count: int) -> list[Range]:
-        """Return ranges of row groups, as even in bytes as the groups allow."""
-        sizes = [sum(length for _, length in group) for group in ParquetColumns.chunks(file.path)[0]]
+        """Return ranges of row groups, as even in decoded bytes as the groups allow."""
+        sizes = ParquetColumns.group_bytes(file.path)
         number_at = {end: number for number, end in enumerate(accumulate(sizes, initial=0))}
-        return [(number_at[start], number_at[stop], stop - start) for start, stop in grouped(sizes, sum(sizes), count)]
+        scale = file.size_bytes / max(1, sum(sizes))
+        return [
+            (number_at[start], number_at[stop], round((stop - start) * scale))
+            for start, stop in grouped(sizes, sum(sizes), count)
+        ]
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the range from the first to the last page of the row groups, and the range of the footer."""

@@ -52,6 +52,7 @@ class SparseColumns(WholeColumns):
     @classmethod
     def find(cls, path: str) -> Self | None:
         """Return the matrix, or None if a file has a dense matrix or other arrays."""
+        has_values = True
         if File(path, 0).inner_suffix == ".npz":
             with opened_archive(path) as archive:
                 names = set(member_names(archive))
@@ -65,10 +66,10 @@ class SparseColumns(WholeColumns):
             info = matrix_market.read_info(path)
             if info.layout != "coordinate":
                 return None
-            shape, count = info.shape, info.stored_count
-            dtype = None if info.field == "pattern" else info.dtype
+            shape, count, dtype = info.shape, info.stored_count, info.dtype
+            has_values = info.field != "pattern"
         ends = [pa.field("row", pa.int64()), pa.field("col", pa.int64())]
-        own = pa.schema(ends if dtype is None else [*ends, pa.field("weight", arrow_type_of(dtype))])
+        own = pa.schema([*ends, pa.field("weight", arrow_type_of(dtype))] if has_values else ends)
         return cls(path, own, size_bytes(path), shape=shape, count=count)
 
     def matrix(self) -> Any:
