@@ -307,9 +307,8 @@ impl<P: Point> PairBlock<'_, P> {
                     }
                     let lower = self.lower[panel * WIDTH * count + row..].iter_mut().step_by(count);
                     lower.zip(&bounds[..lanes]).for_each(|(lower, &bound)| *lower = bound);
-                    // NaN is not below the limit.
                     let limit = rows[row].limit;
-                    if line.values().iter().fold(false, |any, &score| any | !(score < limit)) {
+                    if line.values().iter().fold(false, |any, &score| any | (score >= limit) | score.is_nan()) {
                         for (lane, &score) in line.values()[..lanes].iter().enumerate() {
                             self.consider(row, &mut rows[row], panel * WIDTH + lane, score);
                         }
