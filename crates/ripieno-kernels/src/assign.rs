@@ -17,6 +17,7 @@ mod bytes;
 mod groups;
 mod means;
 mod near;
+mod pair_bounds;
 mod probing;
 mod regions;
 

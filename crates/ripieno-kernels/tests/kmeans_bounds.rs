@@ -117,6 +117,28 @@ fn bounds_change_no_result_for_any_level_type_or_number_of_threads() {
 }
 
 #[test]
+fn bounds_begin_in_the_second_pass_and_compare_few_pairs() {
+    let (rows, columns, count) = (4000, 64, 96);
+    let points = f32s(&clumps(5, rows, columns, 0.5));
+    let start = points[..count * columns].to_vec();
+    let limit = 4 * points.len();
+    let compared =
+        compared_fractions(Matrix::new(&points, rows, columns), start, None, limit, &Threads::new(2), keep_centroids);
+    assert!(compared[2] < 0.5 && compared[8] < 0.05, "{compared:?}");
+}
+
+#[test]
+fn tiny_and_huge_values_keep_bounds_valid() {
+    let (rows, columns, count) = (600, 40, 70);
+    for scale in [1e-150, 1e-60, 1e60, 1e150] {
+        let points: Vec<f64> = clumps(6, rows, columns, 0.4).iter().map(|value| value * scale).collect();
+        let start = points[..count * columns].to_vec();
+        let matrix = Matrix::new(&points, rows, columns);
+        compared_fractions(matrix, start, None, UNLIMITED, &Threads::new(2), keep_centroids);
+    }
+}
+
+#[test]
 fn a_limit_of_memory_makes_groups_larger() {
     let (rows, columns, count) = (5000, 12, 400);
     let points = f32s(&clumps(2, rows, columns, 0.3));

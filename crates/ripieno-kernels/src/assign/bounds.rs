@@ -1,11 +1,14 @@
-//! Distance bounds between passes: groups of centroids that cannot contain the nearest centroid of a row are skipped.
+//! Distance bounds between passes: centroids that cannot be the nearest of a row are skipped.
 //!
-//! For each row and group of neighboring centroids there is a lower bound of the distances to the group's members,
-//! without the row's own centroid. A pass lowers the bound by the largest movement of the members. It computes the
-//! distance to the own centroid first and skips every group with a greater bound. The rows of a block that need a group
-//! are collected and compared with its panels in register tiles, as in a plain pass, which renews their bounds. A
-//! centroid is measured in f64 if its score allows it to be as near as the nearest so far. So labels and distances
-//! equal the results of a plain pass, to the last bit.
+//! Each pass decides by a sample of rows whether bounds of the previous pass save more than they cost, and if not,
+//! whether new ones will. If the memory suffices, each pair of a row and a centroid has a bound ([`PairBounds`]).
+//! Otherwise each row and group of neighboring centroids has one.
+//!
+//! The bound of a group is a lower bound of the distances to its members, without the row's own centroid. A pass lowers
+//! it by the largest movement of the members. It computes the distance to the own centroid first and skips every group
+//! with a greater bound. The rows of a block that need a group are collected and compared with its panels in register
+//! tiles, as in a plain pass, which renews their bounds. A centroid is measured in f64 if its score allows it to be as
+//! near as the nearest so far. So labels and distances equal the results of a plain pass, to the last bit.
 //!
 //! Cost: `2·d` for each pair of a row and a member of a group that is not skipped, some `6·n·d` for own centroids, and
 //! `n` per group.
@@ -13,8 +16,9 @@
 //! Source: Ding et al., "Yinyang k-means: a drop-in replacement of the classic k-means with consistent speedup", ICML
 //! 2015, section 3. Here bounds are computed per tile, and there are no bounds for single centroids of a group.
 
+use super::pair_bounds::{PAIR_COST, PairBounds};
 use crate::accumulate::accumulate;
-use crate::distances::squared_distance;
+use crate::distances::{distances, squared_distance};
 use crate::panels::{PanelLine, Panels, PointTransform};
 use crate::simd::{self, FEW_COLUMNS, Vector, VectorJob};
 use crate::{Centroid, Matrix, PassOutput, Point, Threads};
@@ -24,17 +28,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Largest number of rows in a block. The rows share the panels in the cache.
 const MAX_BLOCK_ROWS: usize = 1024;
 /// Centroids of a panel, on every level.
-const WIDTH: usize = PanelLine::LEN;
-/// A pass uses bounds only after a pass in which at most one of this number of rows has changed its label.
-const ROWS_PER_CHANGE: usize = 8;
-/// Like [`ROWS_PER_CHANGE`], for bytes, which are compared three times as fast without bounds.
-const ROWS_PER_CHANGE_OF_BYTES: usize = 64;
+pub(super) const WIDTH: usize = PanelLine::LEN;
+/// Time of a pass relative to a pass over f32 without bounds: over bytes, and with bounds that exclude everything.
+const BYTES_COST: f64 = 0.33;
+const LEAST_COST: f64 = 0.15;
+/// A pass may take this many times as long with bounds as without, since it renews some bounds.
+const WORTH_OF_BOUNDS: f64 = 1.2;
+/// Number of passes in which new bounds must save more than they cost.
+const REPAYING_PASSES: f64 = 16.0;
+/// Expected movement of centroids in the next pass, relative to the last one.
+const EXPECTED_MOVEMENT: f64 = 0.25;
+/// Of this number of rows, one is in the sample.
+const ROWS_PER_SAMPLE: usize = 512;
+const SAMPLE_ROWS: std::ops::RangeInclusive<usize> = 4..=64;
 /// With fewer centroids, groups exclude too few.
 const MIN_CENTROIDS: usize = 4 * WIDTH;
 /// Number of matrix products for finding the long axis of some centroids.
 const AXIS_STEPS: usize = 3;
 /// Relative margin for the last rounding of a distance in f32 and f64.
-const RELATIVE_MARGIN: f64 = 1e-6;
+pub(super) const RELATIVE_MARGIN: f64 = 1e-6;
 
 /// State kept between passes.
 #[derive(Debug)]
@@ -45,12 +57,38 @@ pub struct DistanceBounds {
 }
 
 /// The previous pass.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct PreviousPass {
     centroids: Vec<f64>,
     labels: Vec<i32>,
-    changed: usize,
-    groups: Option<PanelGroups>,
+    kept: Option<KeptBounds>,
+    /// Number of times in a row that new bounds saved nothing in the next pass.
+    failures: u32,
+    /// Number of passes before new bounds are tried.
+    pause: usize,
+}
+
+/// Bounds, and the centroids for which they hold.
+#[derive(Debug)]
+struct KeptBounds {
+    kind: BoundsKind,
+    centroids: Vec<f64>,
+    is_new: bool,
+}
+
+#[derive(Debug)]
+enum BoundsKind {
+    Pairs(PairBounds),
+    Groups(PanelGroups),
+}
+
+/// What a pass does.
+enum PassPlan {
+    Plain,
+    /// Use the bounds.
+    Bounded,
+    /// Compare all pairs, and compute new bounds.
+    Renewing(BoundsKind),
 }
 
 /// Centroids in groups of whole panels, and the bounds.
@@ -74,8 +112,11 @@ impl DistanceBounds {
 
     /// Return the size of the bounds in bytes.
     pub fn bytes(&self) -> usize {
-        let groups = self.previous.as_ref().and_then(|previous| previous.groups.as_ref());
-        groups.map_or(0, |groups| groups.lower.len() * size_of::<f32>())
+        let kept = self.previous.as_ref().and_then(|previous| previous.kept.as_ref());
+        kept.map_or(0, |kept| match &kept.kind {
+            BoundsKind::Pairs(pairs) => pairs.bytes(),
+            BoundsKind::Groups(groups) => size_of_val(&groups.lower[..]),
+        })
     }
 
     /// Return the fraction of all pairs of rows and centroids that the last pass did not exclude.
@@ -104,23 +145,24 @@ pub fn assign_accumulate_within<P: Point>(
     bounds: &mut DistanceBounds,
     threads: &Threads,
 ) -> f64 {
-    let is_supported = points.columns() > FEW_COLUMNS && centroids.rows() >= MIN_CENTROIDS;
-    let are_bytes = P::as_bytes(points.values()).is_some() && threads.simd().has_bytes();
-    let rows_per_change = if are_bytes { ROWS_PER_CHANGE_OF_BYTES } else { ROWS_PER_CHANGE };
-    let is_stable =
-        |previous: &PreviousPass| previous.groups.is_some() || previous.changed * rows_per_change <= points.rows();
-    let has_usable_bounds = bounds.fits(points, centroids) && bounds.previous.as_ref().is_some_and(is_stable);
-    if !is_supported || !has_usable_bounds || points.rows() == 0 {
-        let labels = bounds.previous.take().map_or(Vec::new(), |previous| previous.labels);
+    let is_supported = points.columns() > FEW_COLUMNS && centroids.rows() >= MIN_CENTROIDS && points.rows() > 0;
+    let plan = match is_supported && bounds.fits(points, centroids) {
+        true => bounds.plan(points, centroids, threads),
+        false => {
+            bounds.previous = None;
+            PassPlan::Plain
+        }
+    };
+    if let PassPlan::Plain = plan {
         let PassOutput { labels: out, squared_distances, sums, weight_sums } = pass;
         let plain = PassOutput { labels: &mut *out, squared_distances, sums, weight_sums };
         let inertia = super::assign_accumulate(points, centroids, weights, plain, threads);
-        bounds.previous = is_supported.then(|| {
-            let is_same = |(old, new): &(&i32, &i32)| old == new;
-            let changed = points.rows() - labels.iter().zip(out.iter()).filter(is_same).count();
-            let centroids = centroids.values().iter().map(|&value| value.into()).collect();
-            PreviousPass { centroids, labels: out.to_vec(), changed, groups: None }
-        });
+        if is_supported {
+            let previous = bounds.previous.get_or_insert_default();
+            previous.labels.clear();
+            previous.labels.extend_from_slice(out);
+            set_f64(&mut previous.centroids, centroids);
+        }
         bounds.compared = 1.0;
         return inertia;
     }
@@ -129,56 +171,185 @@ pub fn assign_accumulate_within<P: Point>(
     let mut own = vec![0.0; if pass.squared_distances.is_none() { points.rows() } else { 0 }];
     let distances = pass.squared_distances.unwrap_or(&mut own);
     assert_eq!(distances.len(), points.rows(), "one entry per row");
-    bounds.update(points, centroids, pass.labels, distances, threads);
+    let previous = bounds.previous.as_mut().expect("there was a pass before");
+    let compared = previous.update(plan, points, centroids, distances, threads);
+    pass.labels.copy_from_slice(&previous.labels);
+    bounds.compared = compared as f64 / (points.rows() as f64 * centroids.rows() as f64);
     accumulate(points, pass.labels, weights, pass.sums, pass.weight_sums, threads);
     super::inertia(distances, weights, super::block_rows(points.columns()))
 }
 
+/// Copy centroids as f64.
+fn set_f64<C: Centroid>(to: &mut Vec<f64>, centroids: Matrix<C>) {
+    to.clear();
+    to.extend(centroids.values().iter().map(|&value| -> f64 { value.into() }));
+}
+
+/// Return the number of rows of a block. Their coordinates take as much of the cache as in a plain pass.
+fn block_rows(columns: usize) -> usize {
+    (super::BLOCK_BYTES / (columns * size_of::<f32>())).clamp(1, MAX_BLOCK_ROWS)
+}
+
 impl DistanceBounds {
-    /// Compute labels and squared distances of all rows, and update their bounds.
+    /// Choose the plan with the least expected time, by a sample of the rows.
+    fn plan<P: Point>(&mut self, points: Matrix<P>, centroids: Matrix<P::Centroid>, threads: &Threads) -> PassPlan {
+        let previous = self.previous.as_mut().expect("there was a pass before");
+        let is_bytes = P::as_bytes(points.values()).is_some() && threads.simd().has_bytes();
+        let plain_cost = if is_bytes { BYTES_COST } else { 1.0 };
+        let sample = Sample::of(points, &previous.labels);
+        let pair_count = (sample.rows.len() * centroids.rows()) as f64;
+        if let Some(kept) = &mut previous.kept {
+            let moves = moves(centroids, &kept.centroids);
+            let needed = kept.kind.needed_count(&sample, centroids, &moves);
+            if kept.kind.cost(needed as f64 / pair_count) < WORTH_OF_BOUNDS * plain_cost {
+                previous.failures = 0;
+                return PassPlan::Bounded;
+            }
+            if kept.is_new {
+                previous.failures += 1;
+                previous.pause = (1 << previous.failures.min(5)) - 1;
+            }
+            kept.is_new = false;
+        }
+        if previous.pause > 0 {
+            previous.pause -= 1;
+            return PassPlan::Plain;
+        }
+        let found = sample.distances(centroids, threads);
+        let kind = BoundsKind::of(centroids, points.rows(), self.limit_bytes, &found);
+        let mut moves = moves(centroids, &previous.centroids);
+        moves.iter_mut().for_each(|moved| *moved *= EXPECTED_MOVEMENT);
+        let needed = kind.expected_count(&sample, &found, &moves);
+        let saved = REPAYING_PASSES * (plain_cost - kind.cost(needed as f64 / pair_count));
+        if saved > kind.renewal_cost() - plain_cost { PassPlan::Renewing(kind) } else { PassPlan::Plain }
+    }
+}
+
+/// Some rows, spread over all.
+struct Sample<'a, P> {
+    points: Matrix<'a, P>,
+    rows: Vec<usize>,
+    /// Labels of the previous pass.
+    labels: Vec<usize>,
+}
+
+impl<'a, P: Point> Sample<'a, P> {
+    fn of(points: Matrix<'a, P>, labels: &[i32]) -> Sample<'a, P> {
+        let count =
+            (points.rows() / ROWS_PER_SAMPLE).clamp(*SAMPLE_ROWS.start(), *SAMPLE_ROWS.end()).min(points.rows());
+        let rows: Vec<usize> = (0..count).map(|at| at * points.rows() / count).collect();
+        let labels = rows.iter().map(|&row| labels[row] as usize).collect();
+        Sample { points, rows, labels }
+    }
+
+    /// Return the distance of each row to each centroid.
+    fn distances(&self, centroids: Matrix<P::Centroid>, threads: &Threads) -> Vec<f64> {
+        let values: Vec<P> = self.rows.iter().flat_map(|&row| self.points.row(row)).copied().collect();
+        let mut found = vec![P::Centroid::default(); self.rows.len() * centroids.rows()];
+        distances(Matrix::new(&values, self.rows.len(), self.points.columns()), centroids, &mut found, threads);
+        found.into_iter().map(Into::into).collect()
+    }
+}
+
+impl BoundsKind {
+    /// Create bounds that exclude nothing. `found` are distances of a sample.
+    fn of<C: Centroid>(centroids: Matrix<C>, row_count: usize, limit_bytes: usize, found: &[f64]) -> BoundsKind {
+        if PairBounds::row_bytes(centroids.rows()).saturating_mul(row_count) > limit_bytes {
+            return BoundsKind::Groups(PanelGroups::of(centroids, row_count, limit_bytes));
+        }
+        // Rows outside of the sample may be farther.
+        let greatest = 2.0 * found.iter().fold(0.0, |all: f64, &each| all.max(each));
+        BoundsKind::Pairs(PairBounds::new(row_count * centroids.rows(), greatest))
+    }
+
+    /// Return the expected time of a pass that needs a fraction of all pairs, relative to a pass over f32.
+    fn cost(&self, needed: f64) -> f64 {
+        let pair_cost = match self {
+            BoundsKind::Pairs(_) => PAIR_COST,
+            BoundsKind::Groups(_) => 1.1,
+        };
+        LEAST_COST + pair_cost * needed
+    }
+
+    /// Return the expected time of a pass that compares all pairs and computes bounds, relative to a pass over f32.
+    fn renewal_cost(&self) -> f64 {
+        match self {
+            // Their memory is written for the first time.
+            BoundsKind::Pairs(_) => 1.4,
+            BoundsKind::Groups(_) => 1.15,
+        }
+    }
+
+    /// Return the number of pairs of the sample that the bounds do not exclude, after moves of the centroids.
+    fn needed_count<P: Point>(&self, sample: &Sample<P>, centroids: Matrix<P::Centroid>, moves: &[f64]) -> usize {
+        let block_rows = block_rows(centroids.columns());
+        let needed = sample.rows.iter().zip(&sample.labels).map(|(&row, &label)| {
+            let distance = squared_distance(sample.points.row(row), centroids.row(label)).sqrt();
+            match self {
+                BoundsKind::Pairs(pairs) => pairs.needed_count(row, distance, block_rows, moves),
+                BoundsKind::Groups(groups) => {
+                    groups.needed_count(moves, distance, |group| groups.bound(row, group, block_rows))
+                }
+            }
+        });
+        needed.sum()
+    }
+
+    /// Return the number of pairs of the sample that new bounds will not exclude, after moves of the centroids.
+    /// `distances` are the sample's.
+    fn expected_count<P>(&self, sample: &Sample<P>, distances: &[f64], moves: &[f64]) -> usize {
+        let rows = distances.chunks_exact(moves.len()).zip(&sample.labels);
+        rows.map(|(distances, &own)| match self {
+            BoundsKind::Pairs(_) => {
+                distances.iter().zip(moves).filter(|&(distance, moved)| distance - moved <= distances[own]).count() - 1
+            }
+            BoundsKind::Groups(groups) => groups.needed_count(moves, distances[own], |group| {
+                let others = groups.members(group).iter().filter(|&&index| index != own);
+                others.map(|&index| distances[index]).fold(f64::INFINITY, f64::min)
+            }),
+        })
+        .sum()
+    }
+}
+
+/// Return the movement of each centroid; infinity, which invalidates bounds, for NaN.
+fn moves<C: Centroid>(centroids: Matrix<C>, previous: &[f64]) -> Vec<f64> {
+    let columns = centroids.columns();
+    let rows = centroids.values().chunks_exact(columns).zip(previous.chunks_exact(columns));
+    rows.map(|(new, old)| {
+        let differences = new.iter().zip(old).map(|(&new, old)| -> f64 { Into::<f64>::into(new) - old });
+        let moved = differences.map(|each| each * each).sum::<f64>().sqrt();
+        if moved.is_nan() { f64::INFINITY } else { moved }
+    })
+    .collect()
+}
+
+impl PreviousPass {
+    /// Compute labels and squared distances of all rows, and update their bounds. Returns the number of pairs that were
+    /// not excluded.
     fn update<P: Point>(
         &mut self,
+        plan: PassPlan,
         points: Matrix<P>,
         centroids: Matrix<P::Centroid>,
-        labels: &mut [i32],
         squared_distances: &mut [f64],
         threads: &Threads,
-    ) {
-        let previous = self.previous.as_mut().expect("there was a pass before");
-        let groups = previous.groups.get_or_insert_with(|| PanelGroups::of(centroids, points.rows(), self.limit_bytes));
-        let ordered: Vec<P::Centroid> = groups.order.iter().flat_map(|&index| centroids.row(index)).copied().collect();
-        let ordered = Matrix::new(&ordered, centroids.rows(), centroids.columns());
-        let (panels, transform) = Panels::pack_all(ordered, WIDTH, threads);
-        let search = BoundedSearch {
-            centroids,
-            moves: groups.moves(centroids, &previous.centroids),
-            error_bound: DistanceErrorBound::new(&panels, transform.scale()),
-            panels,
-            transform,
-            order: &groups.order,
-            positions: &groups.positions,
-            span: groups.span,
+    ) -> usize {
+        let is_new = matches!(plan, PassPlan::Renewing(_));
+        if let PassPlan::Renewing(kind) = plan {
+            self.kept = Some(KeptBounds { kind, centroids: self.centroids.clone(), is_new });
+        }
+        let kept = self.kept.as_mut().expect("the plan uses bounds");
+        kept.is_new = is_new;
+        let (moves, output) = (moves(centroids, &kept.centroids), (&mut self.labels[..], squared_distances));
+        let block_rows = block_rows(points.columns());
+        let compared = match &mut kept.kind {
+            BoundsKind::Pairs(pairs) => pairs.update(points, centroids, &moves, output, block_rows, threads),
+            BoundsKind::Groups(groups) => groups.update(points, centroids, &moves, output, block_rows, threads),
         };
-        let compared = AtomicUsize::new(0);
-        // Their coordinates take as much of the cache as in a plain pass.
-        let block_rows = (super::BLOCK_BYTES / (points.columns() * size_of::<f32>())).clamp(1, MAX_BLOCK_ROWS);
-        let blocks = previous.labels.chunks_mut(block_rows).zip(squared_distances.chunks_mut(block_rows));
-        let parts: Vec<_> = blocks.zip(groups.lower.chunks_mut(block_rows * groups.count)).enumerate().collect();
-        let operations = block_rows * centroids.values().len() / 16;
-        threads.for_each(
-            parts,
-            operations,
-            || (),
-            |(), (block, ((labels, squared_distances), lower))| {
-                let points = points.row_range(block * block_rows, labels.len());
-                let block = BoundedBlock { search: &search, points, labels, squared_distances, lower };
-                compared.fetch_add(threads.simd().run(block), Ordering::Relaxed);
-            },
-        );
-        labels.copy_from_slice(&previous.labels);
-        previous.centroids.clear();
-        previous.centroids.extend(centroids.values().iter().map(|&value| -> f64 { value.into() }));
-        self.compared = compared.into_inner() as f64 / (points.rows() as f64 * centroids.rows() as f64);
+        set_f64(&mut kept.centroids, centroids);
+        set_f64(&mut self.centroids, centroids);
+        compared
     }
 }
 
@@ -196,19 +367,69 @@ impl PanelGroups {
         PanelGroups { order, positions, span, count, lower: vec![f32::NEG_INFINITY; row_count * count] }
     }
 
-    /// Return the largest movement of the members of each group.
-    fn moves<C: Centroid>(&self, centroids: Matrix<C>, previous: &[f64]) -> Vec<f32> {
-        let columns = centroids.columns();
-        let moved = |&index: &usize| {
-            let pairs = centroids.row(index).iter().zip(&previous[index * columns..(index + 1) * columns]);
-            let differences = pairs.map(|(&new, &old)| -> f64 { Into::<f64>::into(new) - old });
-            let moved = differences.map(|each| each * each).sum::<f64>().sqrt();
-            // NaN invalidates all bounds.
-            if moved.is_nan() { f64::INFINITY } else { moved }
+    /// Return the centroids of a group.
+    fn members(&self, group: usize) -> &[usize] {
+        let size = self.span * WIDTH;
+        &self.order[group * size..self.order.len().min((group + 1) * size)]
+    }
+
+    /// Return the largest movement of the members of a group.
+    fn moved(&self, group: usize, moves: &[f64]) -> f64 {
+        self.members(group).iter().map(|&index| moves[index]).fold(0.0, f64::max)
+    }
+
+    /// Return the bound of a row and group.
+    fn bound(&self, row: usize, group: usize, block_rows: usize) -> f64 {
+        let (first, row_count) = (row / block_rows * block_rows, self.lower.len() / self.count);
+        let height = block_rows.min(row_count - first);
+        self.lower[first * self.count + group * height + row - first].into()
+    }
+
+    /// Return the number of centroids in groups that a row needs at `distance` from its own, given its bounds.
+    fn needed_count(&self, moves: &[f64], distance: f64, bound: impl Fn(usize) -> f64) -> usize {
+        let needed = (0..self.count).filter(|&group| bound(group) - self.moved(group, moves) <= distance);
+        needed.map(|group| self.members(group).len()).sum()
+    }
+
+    /// Compute labels and squared distances of all rows, and update their bounds. Returns the number of pairs that were
+    /// not excluded.
+    fn update<P: Point>(
+        &mut self,
+        points: Matrix<P>,
+        centroids: Matrix<P::Centroid>,
+        moves: &[f64],
+        (labels, squared_distances): (&mut [i32], &mut [f64]),
+        block_rows: usize,
+        threads: &Threads,
+    ) -> usize {
+        let ordered: Vec<P::Centroid> = self.order.iter().flat_map(|&index| centroids.row(index)).copied().collect();
+        let ordered = Matrix::new(&ordered, centroids.rows(), centroids.columns());
+        let (panels, transform) = Panels::pack_all(ordered, WIDTH, threads);
+        let search = BoundedSearch {
+            centroids,
+            moves: (0..self.count).map(|group| upper(self.moved(group, moves))).collect(),
+            error_bound: DistanceErrorBound::new(&panels, transform.scale()),
+            panels,
+            transform,
+            order: &self.order,
+            positions: &self.positions,
+            span: self.span,
         };
-        let members = self.order.chunks(self.span * WIDTH);
-        let most = |members: &[usize]| members.iter().map(moved).fold(0.0, f64::max);
-        members.map(|members| upper(most(members))).collect()
+        let compared = AtomicUsize::new(0);
+        let blocks = labels.chunks_mut(block_rows).zip(squared_distances.chunks_mut(block_rows));
+        let parts: Vec<_> = blocks.zip(self.lower.chunks_mut(block_rows * self.count)).enumerate().collect();
+        let operations = block_rows * centroids.values().len() / 16;
+        threads.for_each(
+            parts,
+            operations,
+            || (),
+            |(), (block, ((labels, squared_distances), lower))| {
+                let points = points.row_range(block * block_rows, labels.len());
+                let block = BoundedBlock { search: &search, points, labels, squared_distances, lower };
+                compared.fetch_add(threads.simd().run(block), Ordering::Relaxed);
+            },
+        );
+        compared.into_inner()
     }
 }
 
@@ -271,7 +492,7 @@ struct BoundedSearch<'a, P: Point> {
 /// With `γ = (d + 16)·u`, a score has an error of at most `γ·(‖x‖‖c‖ + ‖c‖²)`, including the rounding to f32, and a
 /// squared norm has an error of `γ·‖x‖²`. So `‖x‖² − 2·score` has an error below `3·γ·(‖x‖ + ‖c‖)²`. See
 /// [`super::ScoreErrorBound`].
-struct DistanceErrorBound {
+pub(super) struct DistanceErrorBound {
     gamma: f64,
     max_norm: f64,
     tiny: f64,
@@ -280,7 +501,7 @@ struct DistanceErrorBound {
 }
 
 impl DistanceErrorBound {
-    fn new(panels: &Panels, scale: f64) -> DistanceErrorBound {
+    pub(super) fn new(panels: &Panels, scale: f64) -> DistanceErrorBound {
         let columns = panels.depth() as f64;
         DistanceErrorBound {
             gamma: 3.0 * (columns + 16.0) * super::ROUNDOFF,
@@ -293,14 +514,21 @@ impl DistanceErrorBound {
 
     /// Return a row's squared norm minus the error bound of squared distances.
     #[inline(always)]
-    fn base(&self, squared_norm: f64) -> f64 {
+    pub(super) fn base(&self, squared_norm: f64) -> f64 {
         let norms = squared_norm.sqrt() + self.max_norm;
         squared_norm - self.gamma * norms * norms - self.tiny * (1.0 + norms)
     }
 
+    /// Return the base for a subtraction of twice a score in f32.
+    #[inline(always)]
+    pub(super) fn f32_base(&self, squared_norm: f64) -> f32 {
+        let norms = squared_norm.sqrt() + self.max_norm;
+        ((self.base(squared_norm) - 4.0 * f64::from(f32::EPSILON) * norms * norms) as f32).next_down()
+    }
+
     /// Return the smallest score of a centroid that may be within this squared distance of a row.
     #[inline(always)]
-    fn limit(&self, base: f64, squared_distance: f64) -> f32 {
+    pub(super) fn limit(&self, base: f64, squared_distance: f64) -> f32 {
         let limit = 0.5 * (base - squared_distance * self.scale * self.scale * (1.0 + RELATIVE_MARGIN));
         if limit.is_nan() { f32::NEG_INFINITY } else { (limit as f32).next_down() }
     }

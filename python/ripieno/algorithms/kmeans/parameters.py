@@ -91,9 +91,9 @@ class KMeansParameters(VerboseParameters, CentroidParameters):
         OneOf("auto", "none"),
         """Skip centroids that the previous iteration ruled out for a row (auto), or not (none); the result is the same.
 
-        Bounds require more than 8 columns and 63 clusters. They start once at most an eighth of the rows change their
-        label (for uint8, a sixty-fourth). They take at most 4 bytes per coordinate of the rows. `report_` gives their
-        size and the share of pairs compared.""",
+        Bounds require more than 8 columns and 63 clusters. From the second iteration on, each worker decides by a
+        sample of its rows whether they save time. They take at most 4 bytes per coordinate of the rows. `report_` gives
+        their size and the share of pairs compared.""",
         default="auto",
         may_change=True,
     )
