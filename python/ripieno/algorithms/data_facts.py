@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, csr_matrix
 
 import ripieno.kernels as kernels
-from ripieno.graph.edges import Edges
+from ripieno.graph import LocalGraph, PartitionedGraph
+from ripieno.graph.edges import matrix_edges
 from ripieno.kernels.hashing import mixed
 
 if TYPE_CHECKING:
@@ -47,8 +48,12 @@ def data_facts(comm: Communicator, what: str, rows: Any, *columns: NDArray[Any] 
     }
 
 
-def edge_facts(comm: Communicator, edges: Edges, vertex_count: int) -> dict[str, Any]:
+def graph_facts(comm: Communicator, graph: LocalGraph | PartitionedGraph) -> dict[str, Any]:
     """Return facts that identify a graph, from this rank's edges. All ranks call it."""
+    if isinstance(graph, PartitionedGraph):
+        edges, vertex_count = matrix_edges(*graph.matrix), graph.vertex_count
+    else:
+        edges, vertex_count = graph.edges, graph.vertices.total
     ends = np.column_stack([edges.sources, edges.targets])
     return {"the number of vertices": vertex_count} | data_facts(comm, "edges", ends, edges.weights)
 

@@ -17,9 +17,6 @@ from ripieno.errors import InputError
 if TYPE_CHECKING:
     from ripieno.simulation import Cluster, Distribution, Simulation
 
-#: Limit of messages to draw. Every drawn message is kept; more would make pages that browsers cannot open.
-TIMELINE_MESSAGES = 2_000_000
-
 
 class _Simulate(click.Command):
     """The command for collectives, with `kmeans` and traces as separate commands."""

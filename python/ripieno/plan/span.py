@@ -52,12 +52,6 @@ class Span:
         whole_number("count", self.count, 0, COUNT_MAX)
         whole_number("itemsize", self.itemsize, 1, ITEMSIZE_MAX)
 
-    @classmethod
-    def of_fields(cls, fields: tuple[int, int, int, int]) -> Span:
-        """Return the span that the native module describes by the number of its buffer and by bytes."""
-        buffer, start_bytes, length_bytes, itemsize = fields
-        return cls(BUFFERS[buffer], start_bytes // itemsize, length_bytes // itemsize, itemsize)
-
     @property
     def fields(self) -> tuple[int, int, int, int]:
         """The number of the buffer, the first byte, the length in bytes, and the size of an element."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 import ripieno._native as _native
 from ripieno.algorithms.clock import IterationClock
-from ripieno.algorithms.data_facts import edge_facts
+from ripieno.algorithms.data_facts import graph_facts
 from ripieno.algorithms.vertices.values import check_weights
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
@@ -116,11 +116,7 @@ def fit(
             checkpoint.save(len(errors), (errors, dangling, power.ids[power.owned], power.ranks[power.owned]))
 
     with IterationCheckpoint(
-        comm,
-        NAME,
-        options.checkpoint_options,
-        shared=False,
-        data=lambda: edge_facts(comm, local.edges, local.vertices.total),
+        comm, NAME, options.checkpoint_options, shared=False, data=lambda: graph_facts(comm, local)
     ) as checkpoint:
         saved, resume_at = checkpoint.load(), None
         if saved:

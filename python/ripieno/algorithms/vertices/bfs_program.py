@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.data_facts import edge_facts
+from ripieno.algorithms.data_facts import graph_facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
@@ -62,7 +62,7 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: Check
     if not comm.allreduce(bool(reached.any()), op="or"):
         raise InputError(f"source={source}: the graph has no such vertex")
     with IterationCheckpoint(
-        comm, NAME, checkpoint_options, shared=False, data=lambda: edge_facts(comm, local.edges, local.vertices.total)
+        comm, NAME, checkpoint_options, shared=False, data=lambda: graph_facts(comm, local)
     ) as checkpoint:
         saved, steps = checkpoint.load(), checkpoint.done
         if saved:

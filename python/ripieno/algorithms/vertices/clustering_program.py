@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
-from ripieno.algorithms.data_facts import edge_facts
+from ripieno.algorithms.data_facts import graph_facts
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Edges, Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
@@ -78,11 +78,7 @@ def fit(comm: Communicator, graph: Graph, block_edges: int, checkpoint_options: 
     # Triangles and links, by vertex.
     found = np.zeros((len(lists.ids), 2), np.int64)
     with IterationCheckpoint(
-        comm,
-        NAME,
-        checkpoint_options,
-        shared=False,
-        data=lambda: {"blocks": block_count} | edge_facts(comm, local.edges, local.vertices.total),
+        comm, NAME, checkpoint_options, shared=False, data=lambda: {"blocks": block_count} | graph_facts(comm, local)
     ) as checkpoint:
         saved, done = checkpoint.load(), checkpoint.done
         earlier = np.zeros((len(ids), 2), np.int64)

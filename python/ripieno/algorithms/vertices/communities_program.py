@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.data_facts import edge_facts
+from ripieno.algorithms.data_facts import graph_facts
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Edges, Graph, PartitionedGraph, most_frequent
 from ripieno.graph.edges import matrix_edges
@@ -59,11 +59,7 @@ def fit(comm: Communicator, graph: Graph, max_iter: int, checkpoint_options: Che
     parts = _with_neighbors(comm, graph)
     vertices = labels = parts.vertices
     with IterationCheckpoint(
-        comm,
-        NAME,
-        checkpoint_options,
-        shared=False,
-        data=lambda: edge_facts(comm, matrix_edges(*parts.matrix), parts.vertex_count),
+        comm, NAME, checkpoint_options, shared=False, data=lambda: graph_facts(comm, parts)
     ) as checkpoint:
         saved, done = checkpoint.load(), checkpoint.done
         has_changed = True

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ripieno.algorithms.data_facts import edge_facts
+from ripieno.algorithms.data_facts import graph_facts
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Graph, LocalGraph, load
 from ripieno.kernels.hashing import mixed
@@ -65,7 +65,7 @@ def fit(comm: Communicator, graph: Graph, checkpoint_options: CheckpointOptions)
     local = load(comm, graph, both_ways=False)
     names = local.vertices.ids
     with IterationCheckpoint(
-        comm, NAME, checkpoint_options, shared=False, data=lambda: edge_facts(comm, local.edges, local.vertices.total)
+        comm, NAME, checkpoint_options, shared=False, data=lambda: graph_facts(comm, local)
     ) as checkpoint:
         saved, done = checkpoint.load(), checkpoint.done
         if saved:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.data_facts import edge_facts
+from ripieno.algorithms.data_facts import graph_facts
 from ripieno.algorithms.vertices.values import VertexValues
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.graph import Graph, load
@@ -53,7 +53,7 @@ def fit(
     values = VertexValues(comm, local)
     strings = _initial_strings(values.vertices, string_count, seed)
     with IterationCheckpoint(
-        comm, NAME, checkpoint_options, shared=False, data=lambda: edge_facts(comm, local.edges, local.vertices.total)
+        comm, NAME, checkpoint_options, shared=False, data=lambda: graph_facts(comm, local)
     ) as checkpoint:
         saved = checkpoint.load()
         if saved:

@@ -19,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from ripieno.algorithms.data_facts import edge_facts
+from ripieno.algorithms.data_facts import graph_facts
 from ripieno.algorithms.vertices.values import check_edge_weights
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
 from ripieno.graph import Graph, PartitionedGraph
-from ripieno.graph.edges import Redistribution, matrix_edges
+from ripieno.graph.edges import Redistribution
 from ripieno.kernels.lookup import columns_of_ids, positions_of
 
 if TYPE_CHECKING:
@@ -120,11 +120,7 @@ def fit(
     delta = _default_delta(comm, weights, len(columns)) if delta is None else delta
     out_edges = _OutEdges(comm, parts)
     with IterationCheckpoint(
-        comm,
-        NAME,
-        checkpoint_options,
-        shared=False,
-        data=lambda: edge_facts(comm, matrix_edges(*parts.matrix), parts.vertex_count),
+        comm, NAME, checkpoint_options, shared=False, data=lambda: graph_facts(comm, parts)
     ) as checkpoint:
         saved, steps = checkpoint.load(), checkpoint.done
         if saved:

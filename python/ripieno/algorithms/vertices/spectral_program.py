@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ripieno.algorithms.data_facts import edge_facts
+from ripieno.algorithms.data_facts import graph_facts
 from ripieno.algorithms.vertices.values import VertexValues, check_weights
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
@@ -106,11 +106,7 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     basis, projected = last[:, :0], np.empty((0, 0))
     step_count, residual = 0, np.inf
     with IterationCheckpoint(
-        comm,
-        NAME,
-        options.checkpoint_options,
-        shared=False,
-        data=lambda: edge_facts(comm, local.edges, local.vertices.total),
+        comm, NAME, options.checkpoint_options, shared=False, data=lambda: graph_facts(comm, local)
     ) as checkpoint:
         saved = checkpoint.load()
         if saved:

@@ -18,7 +18,6 @@ from ripieno.units import duration_text, size_text
 
 PEER_COLORS = (charts.SECOND, charts.THIRD, charts.FOURTH, charts.FIFTH)
 MARKERS = ("s", "^", "D", "v")
-SIZE_STEP = 8
 
 
 def write_speed(
