@@ -171,6 +171,7 @@ check-rust: | $(VENV)/.python
 	$(FORMAT_ALGORITHMS) --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	python3 tools/licenses.py --check
+	python3 tools/advisories.py
 
 check-types: $(VENV)/.locked
 	$(PYTHON) -m ruff format --check python examples benches tools

@@ -204,6 +204,8 @@ def opened(path: str, compression: str | None = None) -> Iterator[IO[bytes]]:
                 # readline of fsspec files ignores its size limit.
                 file = stack.enter_context(io.BufferedReader(stack.enter_context(system.open(name, "rb"))))
             else:
+                # A pipe blocks, and a device may have no end.
+                _size_bytes(path)
                 file = stack.enter_context(open(path, "rb"))
             if compression in ARROW_COMPRESSIONS:
                 file = stack.enter_context(io.BufferedReader(_Unpacked(file, compression)))
@@ -308,6 +310,15 @@ def _checking(get: Callable[..., Any]) -> Callable[..., Any]:
         return response
 
     return checked
+
+
+def read_whole(path: str | os.PathLike[str]) -> bytes:
+    """Return the contents of a local file. Raise InputError for missing files, folders, pipes and devices."""
+    name = os.fspath(path)
+    with input_errors(name):
+        _size_bytes(name)
+        with open(name, "rb") as file:
+            return file.read()
 
 
 def parsed_json(text: str | bytes) -> Any:

@@ -18,7 +18,7 @@ import ripieno.flight as flight
 from ripieno import log
 from ripieno.errors import InputError
 from ripieno.files.results import check_new_file, write_text
-from ripieno.files.sources import input_errors, parsed_json
+from ripieno.files.sources import parsed_json, read_whole
 from ripieno.flight.clocks import Dump, offsets
 
 Event = dict[str, Any]
@@ -85,8 +85,7 @@ def read(places: Sequence[str | os.PathLike[str]]) -> list[Dump]:
 
 
 def _read(path: Path) -> Dump:
-    with input_errors(str(path)):
-        text = path.read_bytes()
+    text = read_whole(path)
     try:
         dump: Dump = parsed_json(text)
         _ = dump["rank"] + 0, dump["job"] + "", dump["records"], dump["clock"]

@@ -17,7 +17,7 @@ from ripieno.errors import InputError
 from ripieno.files import disk
 from ripieno.files.cache import stored_path
 from ripieno.files.results import write_text
-from ripieno.files.sources import parsed_json
+from ripieno.files.sources import parsed_json, read_whole
 from ripieno.simulation.cluster import SEGMENT_BYTES, Cluster
 from ripieno.units import duration_text
 
@@ -188,9 +188,8 @@ def read(path: Path) -> MeasuredCosts:
     InputError
         If the file does not exist or holds no costs.
     """
+    text = read_whole(path)
     try:
-        return MeasuredCosts.from_json(parsed_json(path.read_text("utf-8")))
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
+        return MeasuredCosts.from_json(parsed_json(text))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected a file of ripieno tune, but {error!r}; measure again") from error

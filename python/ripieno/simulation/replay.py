@@ -16,7 +16,7 @@ from typing import Any
 
 import ripieno._native as _native
 from ripieno.errors import InputError
-from ripieno.files.sources import parsed_json
+from ripieno.files.sources import parsed_json, read_whole
 from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import simulate
 from ripieno.units import duration_text, size_text
@@ -194,10 +194,9 @@ def read(path: Path) -> tuple[list[RecordedCall], int]:
     InputError
         If the file does not exist, holds no trace, or its trace has no times.
     """
+    text = read_whole(path)
     try:
-        return calls_of(parsed_json(path.read_text("utf-8")))
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
+        return calls_of(parsed_json(text))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected a trace, as --trace or ripieno trace writes it, but {error!r}") from error
 

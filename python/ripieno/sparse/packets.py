@@ -12,7 +12,7 @@ from typing import Any
 
 from ripieno._native import EFFICIENT_SHARE, PacketCurve
 from ripieno.errors import InputError
-from ripieno.files.sources import parsed_json
+from ripieno.files.sources import parsed_json, read_whole
 
 
 def of_rate(bits_per_s: float, efficient_bytes: float) -> PacketCurve:
@@ -50,9 +50,8 @@ def read(path: Path) -> PacketCurve:
     InputError
         The file does not exist, or has other contents.
     """
+    text = read_whole(path)
     try:
-        return from_json(parsed_json(path.read_text()))
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist") from None
+        return from_json(parsed_json(text))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected a file of ripieno packets --json, but {error!r}") from error

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from ripieno.errors import InputError
+from ripieno.files.sources import read_whole
 
 RackNames = Mapping[str, Sequence[str]] | str | os.PathLike[str]
 
@@ -24,9 +25,8 @@ RackNames = Mapping[str, Sequence[str]] | str | os.PathLike[str]
 def read(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Return the racks of a file: host names and patterns by rack name."""
     try:
-        with open(path, "rb") as file:
-            racks = tomllib.load(file).get("racks")
-    except (OSError, ValueError) as error:
+        racks = tomllib.loads(read_whole(path).decode()).get("racks")
+    except (ValueError, RecursionError) as error:
         raise InputError(f"racks={os.fspath(path)!r} cannot be read: {error}") from None
     if not isinstance(racks, dict) or not racks:
         raise InputError(f'racks={os.fspath(path)!r}: expected a table [racks] with entries like north = ["host1"]')
