@@ -177,18 +177,19 @@ def _with_options(message: str, command: str) -> str:
     """Return a message with options instead of arguments of Python, such as `--ignore id` for ``ignore=['id']``."""
     found = cli.get_command(click.Context(cli), command)
     parameters = [] if found is None else found.params
-    options = {
-        str(each.name): next((word for word in each.opts if word.startswith("--")), each.opts[0])
-        for each in parameters
-        if isinstance(each, click.Option)
-    }
+    options = {str(each.name): each for each in parameters if isinstance(each, click.Option)}
     # A command names the target of an estimator by its column.
     options = {"y": options["target"], **options} if "target" in options else options
 
     def option(match: re.Match[str]) -> str:
-        name, values = options.get(match["name"]), match.group("listed", "quoted", "plain")
+        found, values = options.get(match["name"]), match.group("listed", "quoted", "plain")
+        if found is None:
+            return match[0]
         value = next((each or "''" for each in values if each is not None), "")
-        return match[0] if name is None else f"{name} {value}".rstrip()
+        is_off = found.is_flag and value == "False"
+        words = (found.secondary_opts if is_off else found.opts) or found.opts
+        name = next((word for word in words if word.startswith("--")), words[0])
+        return name if found.is_flag else f"{name} {value}".rstrip()
 
     return _ARGUMENT.sub(option, message)
 
