@@ -164,6 +164,29 @@ def test_a_column_that_the_key_names_twice_is_an_error(tmp_path, threads):
     threads(2, program)
 
 
+def test_strings_that_are_stored_as_dictionaries_aggregate_as_others(tmp_path):
+    """Of Parquet files with few and with many different strings, with dictionaries that differ between row groups."""
+    names = [f"a longer name of city {at}" for at in range(1000)]
+    tables = [
+        pa.table({"city": ["Bonn", "Köln", None, "Bonn"] * 250, "street": names, "price": range(1000)}),
+        pa.table({"city": pa.array(["Ulm", "Köln"] * 500).dictionary_encode(), "street": names, "price": range(1000)}),
+    ]
+    for at, table in enumerate(tables):
+        pq.write_table(table, tmp_path / f"{at}.parquet", row_group_size=400)
+    both = pa.concat_tables([tables[0], tables[1].cast(tables[0].schema)])
+    aggregations = {"total": ("price", "sum"), "streets": ("street", "distinct"), "named": ("city", "count")}
+
+    def program(comm):
+        return [
+            rp.input.aggregate(tmp_path, keys, aggregations, comm).to_arrow()
+            for keys in (["city"], ["street"], ["street", "city"])
+        ]
+
+    with rp.launch(workers=1) as job:
+        for keys, found in zip((["city"], ["street"], ["street", "city"]), job.run(program)[0], strict=True):
+            assert_same(found, expected(both, keys, aggregations))
+
+
 MALFORMED = [
     ([("price", "sum")], "aggregations: a list: expected a dict"),
     ({"total": "sum"}, "aggregation 'sum': expected \"count\", or a column and one of"),

@@ -74,7 +74,7 @@ def test_a_fit_starts_from_the_centroids_of_an_earlier_result(vectors, tmp_path)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{v}", "-k", "201"], "n_samples=200 should be >= n_clusters=201"),
+        (["{v}", "-k", "201"], "n_samples=200 should be >= --clusters 201"),
         (["{v}", "-k", "0"], "--clusters"),
         (["{v}"], "--clusters"),
         (["missing.npy", "-k", "2"], "missing.npy does not exist"),
@@ -255,11 +255,11 @@ def test_pictures_become_vectors_and_vectors_clusters_with_a_montage(tmp_path, m
         (["missing.jpg", "--out", "v.npy"], "missing.jpg does not exist"),
         (["text.jpg", "--out", "v.npy"], "text.jpg is not a readable picture"),
         (["--demo", "--out", "v.dat"], "expected a name that ends in"),
-        (["--demo", "--out", "v.csv", "--format", "npy"], "v.csv: format='npy' has names that end in .npy"),
+        (["--demo", "--out", "v.csv", "--format", "npy"], "v.csv: --format npy has names that end in .npy"),
         (["--demo", "--out", "none/v.npy"], "none is not a folder"),
         (["--demo", "--out", "text.jpg", "--format", "npy"], "text.jpg exists"),
-        (["--demo", "--out", "v.npy", "--patch", "30"], "patch=30"),
-        (["--demo", "--out", "v.npy", "--stride", "0"], "stride=0"),
+        (["--demo", "--out", "v.npy", "--patch", "30"], "--patch 30"),
+        (["--demo", "--out", "v.npy", "--stride", "0"], "--stride 0"),
     ],
 )
 def test_wrong_pictures_end_with_2_and_write_nothing(tmp_path, monkeypatch, capsys, arguments, message):

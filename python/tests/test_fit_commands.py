@@ -154,7 +154,7 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
 
 def test_every_without_a_checkpoint_folder_is_refused(folder, capfd):
     assert main(["als", "ratings.csv", "--rank", "2", "--every", "3", "-q"]) == 2
-    assert "every=3: there is nowhere to save checkpoints: expected a folder, checkpoint=" in capfd.readouterr().err
+    assert "--every 3: there is nowhere to save checkpoints: expected a folder, --checkpoint," in capfd.readouterr().err
 
 
 def test_pca_resumes_from_a_folder(folder):
@@ -262,7 +262,7 @@ def test_layout_reports_its_approximation(folder, capfd):
     ("words", "message"),
     [
         (["mds", "rows.npy"], "X has 80 rows and 4 columns: expected a square matrix of dissimilarities"),
-        (["pca", "rows.npy", "--components", "5"], "n_components=5: expected at most min(n_samples, n_features), 4"),
+        (["pca", "rows.npy", "--components", "5"], "--components 5: expected at most min(n_samples, n_features), 4"),
         (["ridge", "prices.csv", "--target", "cost"], "prices.csv has no such column"),
         (["ridge", "rows.npy", "--target", "price"], "its columns have no names"),
         (["logistic", "prices.csv"], "prices.csv: "),
@@ -270,7 +270,7 @@ def test_layout_reports_its_approximation(folder, capfd):
             ["als", "prices.csv"],
             "prices.csv has 'a', 'b', 'c', 'd', 'price': the columns of users, items, ratings are unknown",
         ),
-        (["als", "ratings.csv", "--columns", "viewer,film"], "columns='viewer,film': expected three names"),
+        (["als", "ratings.csv", "--columns", "viewer,film"], "--columns viewer,film: expected three names"),
         (["als", "ratings.csv", "--columns", "viewer,item,stars"], "ratings.csv has no such column"),
         (["logistic", "expensive.csv", "--target", "cheap"], "expensive.csv has no such column"),
         (["ridge", "rows.npy", "--target", "none.npy"], "none.npy does not exist"),

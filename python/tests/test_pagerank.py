@@ -254,7 +254,7 @@ def test_the_command_shows_each_iteration(graph_file, capsys):
         (["{path}", "--out", "/nowhere/ranks.csv"], "/nowhere is not a folder"),
         (["{path}", "--report", "r.json", "--trace", "./r.json"], "name the same file twice"),
         (["{path}", "--weighted"], "line 2: expected a finite number as weight"),
-        (["{path}", "--vertex-count", "3"], "but vertex_count=3"),
+        (["{path}", "--vertex-count", "3"], "but --vertex-count 3"),
     ],
 )
 def test_the_command_reports_the_error_and_leaves_no_file(arguments, message, graph_file, capsys, monkeypatch):
@@ -271,9 +271,9 @@ def test_errors_of_the_command_name_its_options(tmp_path, capsys, monkeypatch):
     third = tmp_path / "tol" / "third.csv"
     third.write_text("0,1,2\n1,2,2\n1,0,3\n")
     assert main(["pagerank", str(third)]) == 2
-    assert f"{third} has" in (output := capsys.readouterr().err) and "weighted=True" in output
+    assert f"{third} has" in (output := capsys.readouterr().err) and "pass --weighted if" in output
     assert main(["pagerank", str(third), "--weighted", "--undirected"]) == 2
-    assert "with directed=False expected equal weights" in capsys.readouterr().err
+    assert "with --undirected expected equal weights" in capsys.readouterr().err
     assert main(["pagerank", str(third), "--weighted", "--max-iter", "1"]) == 0
     assert "after max_iter=1 iterations" in (output := capsys.readouterr().err)
     assert "a higher tol" in output

@@ -239,9 +239,12 @@ def test_commands_have_the_options_of_tables(tmp_path, monkeypatch, capsys):
     assert main(["predict", "fit", *table, "--missing", "mean", "--out", "p.npy", "--quiet"]) == 0
     assert len(np.load("p.npy")) == 4
     assert main(["kmeans", "-k", "1", *table, "--out", "clusters", "--quiet"]) == 2
-    assert "pass missing='drop' to leave its row out, or missing='mean'" in capsys.readouterr().err
+    assert "pass --missing drop to leave its row out, or --missing mean" in capsys.readouterr().err
     assert main(["kmeans", "-k", "1", "t.csv", "--columns", "zip", "--out", "clusters"]) == 2
-    assert "columns='zip': " in capsys.readouterr().err
+    assert "--columns zip: " in capsys.readouterr().err
+    (tmp_path / "names.csv").write_text("name,a\nx,1\n")
+    assert main(["kmeans", "-k", "1", "names.csv", "--out", "clusters"]) == 2
+    assert "pass --ignore name to leave the column out" in capsys.readouterr().err
     (tmp_path / "g.csv").write_text("a,b,c\n1,2,0.5\n3,4,1\n")
     assert main(["components", "g.csv", "--columns", "a,b", "--out", "c.csv"]) == 0
     assert main(["als", "g.csv", "--columns", "b,a,c", "--rank", "1", "--types", "b=string", "--out", "als"]) == 0

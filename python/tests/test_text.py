@@ -288,7 +288,7 @@ def test_the_partitions_of_a_partition_file_are_searched_as_files(tmp_path, capf
         (["wordcount", "TEXT", "--out", "counts.json"], "unknown kind of file"),
         (["wordcount", "TEXT", "--out", "nowhere/counts.csv"], "nowhere is not a folder"),
         (["wordcount", "TEXT", "--memory-limit", "many"], "expected a size"),
-        (["wordcount", "TEXT", "--memory-limit", "1000"], "memory_limit=1000: expected 262,144 bytes or more"),
+        (["wordcount", "TEXT", "--memory-limit", "1000"], "--memory-limit 1000: expected 262,144 bytes or more"),
     ],
 )
 def test_errors_are_reported_and_leave_no_file(tmp_path, capsys, command, says):

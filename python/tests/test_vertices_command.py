@@ -163,9 +163,9 @@ def test_a_fit_resumes_from_a_folder(edges, tmp_path, capsys, words):
     ("words", "says"),
     [
         (["components", "EDGES", "--out", "x.json"], "unknown kind of file"),
-        (["bfs", "EDGES", "--source", "4"], "source=4: the graph has no such vertex"),
-        (["bfs", "EDGES", "--source", "ann"], "source='ann': expected the id of a vertex, a whole number >= 0"),
-        (["diameter", "EDGES", "--n-strings", "5"], "n_strings=5: expected an even number"),
+        (["bfs", "EDGES", "--source", "4"], "--source 4: the graph has no such vertex"),
+        (["bfs", "EDGES", "--source", "ann"], "--source ann: expected the id of a vertex, a whole number >= 0"),
+        (["diameter", "EDGES", "--n-strings", "5"], "--n-strings 5: expected an even number"),
         (["components", "nowhere.txt"], "nowhere.txt"),
     ],
 )

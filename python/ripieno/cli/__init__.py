@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import signal
 import sys
@@ -24,6 +25,10 @@ from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script import exit_message
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
+#: An argument in a message: a name, and a number, a string, a list of one string, or nothing.
+_ARGUMENT = re.compile(
+    r"(?<![\w.=-])(?P<name>[A-Za-z]\w*)=(?:\['(?P<listed>[^']*)'\]|'(?P<quoted>[^']*)'|(?P<plain>[-+\w.]*\w))?"
+)
 #: Exit code of a failed run where 1 means that nothing was found.
 FAILED_AS = {"grep": 2}
 SIGNAL_BASE = 128
@@ -156,7 +161,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return fail("interrupted", INTERRUPTED)
     except InputError as error:
         # All ranks of a host find the same error in arguments and files, so only the first prints it.
-        return WRONG_INPUT if exit_message.is_reported_by_first() else fail(str(error), WRONG_INPUT)
+        is_reported = exit_message.is_reported_by_first()
+        return WRONG_INPUT if is_reported else fail(_with_options(str(error), command), WRONG_INPUT)
     except RipienoError as error:
         return failed if exit_message.is_reported_by_another(error) else fail(str(error), failed)
     except OSError as error:
@@ -165,6 +171,27 @@ def main(args: Sequence[str] | None = None) -> int:
         return fail(f"out of memory: {error}", failed)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _with_options(message: str, command: str) -> str:
+    """Return a message with options instead of arguments of Python, such as `--ignore id` for ``ignore=['id']``."""
+    found = cli.get_command(click.Context(cli), command)
+    parameters = [] if found is None else found.params
+    options = {str(each.name): each for each in parameters if isinstance(each, click.Option)}
+    # A command names the target of an estimator by its column.
+    options = {"y": options["target"], **options} if "target" in options else options
+
+    def option(match: re.Match[str]) -> str:
+        found, values = options.get(match["name"]), match.group("listed", "quoted", "plain")
+        if found is None:
+            return match[0]
+        value = next((each or "''" for each in values if each is not None), "")
+        is_off = found.is_flag and value == "False"
+        words = (found.secondary_opts if is_off else found.opts) or found.opts
+        name = next((word for word in words if word.startswith("--")), words[0])
+        return name if found.is_flag else f"{name} {value}".rstrip()
+
+    return _ARGUMENT.sub(option, message)
 
 
 def _terminate(number: int, frame: FrameType | None) -> None:

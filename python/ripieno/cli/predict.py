@@ -116,7 +116,8 @@ def predict_command(
         write_table({str(tables.id): ids} | dict(zip(names, columns, strict=True)), out)
     if not quiet:
         words = " × ".join(f"{length:,}" for length in found.shape)
-        Console(stderr=True).print(f"{chosen} of {algorithm}: {words} of {found.dtype}", highlight=False)
+        values = "strings" if found.dtype.kind in "OSU" else f"values of {found.dtype}"
+        Console(stderr=True).print(f"{chosen} of {algorithm}: {words} {values}", highlight=False)
     click.echo(str(out))
 
 

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from ripieno.comm.agreement import agreement
 from ripieno.comm.frames import aggregated
 from ripieno.errors import InputError
 from ripieno.files.sources import PathLike
 from ripieno.input.assigning.assignment import share
+from ripieno.input.columns.parquet import Parquet
 from ripieno.input.cutting import TABLES, partitions_in, splits
 from ripieno.input.reading import as_schema, common_empty
+from ripieno.input.split import Split
 from ripieno.keyed.aggregation import Aggregation, columns_and_operations
 from ripieno.keyed.frame import KeyedFrame
 
@@ -87,7 +92,25 @@ def aggregate(
     with agreement(comm):
         aggregation = Aggregation(by, aggregations, schema, threads=comm.threads, world_size=comm.world_size)
         for split in own:
-            for block in split.blocks(BLOCK_BYTES):
-                aggregation.add(as_schema(block, schema))
+            for block in _with_dictionaries(split).blocks(BLOCK_BYTES):
+                aggregation.add(as_schema(block, _schema_of_block(schema, block.schema)))
     with agreement(comm):
         return KeyedFrame.of_table(aggregated(comm, aggregation), by)
+
+
+def _with_dictionaries(split: Split) -> Split:
+    """Return a split whose blocks have dictionary columns for strings that are stored so."""
+    if not isinstance(split.format, Parquet):
+        return split
+    return replace(split, format=replace(split.format, has_dictionaries=True))
+
+
+def _schema_of_block(schema: pa.Schema, found: pa.Schema) -> pa.Schema:
+    """Return the types of all blocks, with the dictionaries of one block."""
+    kinds = [found.field(field.name).type for field in schema]
+    return pa.schema(
+        [
+            pa.field(field.name, kind) if pa.types.is_dictionary(kind) and kind.value_type == field.type else field
+            for field, kind in zip(schema, kinds, strict=True)
+        ]
+    )

@@ -85,6 +85,9 @@ def common_empty(own: Sequence[Split], comm: Communicator) -> Any:
         try:
             # The metadata of pandas describes one file.
             schemas = [each.schema.remove_metadata() for each in everything]
+            if any(each != schemas[0] for each in schemas[1:]):
+                # A file may have strings where another has categories.
+                schemas = list(map(_without_dictionaries, schemas))
             return pa.unify_schemas(schemas, promote_options="permissive").empty_table()
         except pa.ArrowException as error:
             raise InputError(f"tables of different types of columns: {error}") from error
@@ -108,6 +111,11 @@ def as_schema(table: pa.Table, schema: pa.Schema) -> pa.Table:
         return table.select(schema.names).cast(schema)
     except pa.ArrowException as error:
         raise InputError(f"tables of different types of columns: {error}") from error
+
+
+def _without_dictionaries(schema: pa.Schema) -> pa.Schema:
+    kinds = [field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema]
+    return pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])
 
 
 def _described(empty: Any) -> str:

@@ -164,7 +164,7 @@ class Aggregation:
         """Aggregate the rows of a table."""
         for each in self._distinct.values():
             each.add(table)
-        keys = [single_chunk(table[name]) for name in self._keys]
+        keys = [_key_chunk(table[name]) for name in self._keys]
         values = {column: single_chunk(table[column]) for column in self._types}
         if table.num_rows:
             with_nulls = frozenset(column for column, given in values.items() if given.null_count)
@@ -271,16 +271,19 @@ class Aggregation:
         row_count, trial = len(keys[0]), slice(0, _TRIAL_ROWS)
         slices = [trial, *(slice(at, at + _SLICE_ROWS) for at in range(_TRIAL_ROWS, row_count, _SLICE_ROWS))]
 
-        def rows_of(rows: slice) -> tuple[list[pa.Array], _Parts]:
+        def numbers_of(rows: slice) -> _Parts:
             own = {name: each[rows] for name, each in values.items()}
             parts: _Parts = {_ROWS: np.ones(len(keys[0][rows]), np.int64)}
             for part in self._form.parts:
                 if part.column is not None:
                     parts[part] = self._numbers(part, own[part.column])
-            return [each[rows] for each in keys], parts
+            return parts
+
+        def rows_of(rows: slice) -> tuple[list[pa.Array], _Parts]:
+            return [_decoded(each[rows]) for each in keys], numbers_of(rows)
 
         def combined(rows: slice) -> tuple[list[pa.Array], _Parts]:
-            return self._combined_by_arrow(*rows_of(rows))
+            return self._combined_by_arrow([each[rows] for each in keys], numbers_of(rows))
 
         # Arrow has no groups of float16.
         if pa.float16() in self._kinds:
@@ -459,6 +462,19 @@ def single_chunk(column: pa.ChunkedArray) -> pa.Array:
         column = column.cast(kind)
     pieces = column.combine_chunks()
     return pieces if isinstance(pieces, pa.Array) else pa.concat_arrays(pieces.chunks)
+
+
+def _key_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column of keys in one chunk, with its dictionary if only the rows may be null."""
+    if pa.types.is_dictionary(column.type):
+        pieces = column.combine_chunks()
+        if isinstance(pieces, pa.DictionaryArray) and not pieces.dictionary.null_count:
+            return pieces
+    return single_chunk(column)
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if isinstance(column, pa.DictionaryArray) else column
 
 
 def check_column(schema: pa.Schema, name: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -69,7 +69,7 @@ class GroupedColumns(ColumnSource):
             return
         ends = np.cumsum(self.groups)
         first, last = int(np.searchsorted(ends, start, "right")), int(np.searchsorted(ends, stop, "left"))
-        with self._opened(self.path) as file:
+        with self._opened(self.path, self._open_for_blocks) as file:
             for group in range(first, last + 1):
                 begin = int(ends[group]) - self.groups[group]
                 for table in self._group(file, group, names, block_bytes):
@@ -89,6 +89,10 @@ class GroupedColumns(ColumnSource):
     def _open(file: pa.NativeFile) -> Any:
         """Open the file with its library."""
 
+    def _open_for_blocks(self, file: pa.NativeFile) -> Any:
+        """Open the file with its library, to read blocks."""
+        return self._open(file)
+
     @staticmethod
     @abstractmethod
     def _described(file: Any) -> tuple[pa.Schema, tuple[int, ...]]:
@@ -101,15 +105,16 @@ class GroupedColumns(ColumnSource):
 
     @classmethod
     @contextmanager
-    def _opened(cls, path: str) -> Iterator[Any]:
+    def _opened(cls, path: str, open_with: Callable[[pa.NativeFile], Any] | None = None) -> Iterator[Any]:
+        open_with = cls._open if open_with is None else open_with
         try:
             if is_url(path):
                 with opened(path) as stream:
-                    yield cls._open(pa.PythonFile(stream, "r"))
+                    yield open_with(pa.PythonFile(stream, "r"))
             else:
                 # The path is encoded, because Arrow accepts only UTF-8 strings.
                 with pa.OSFile(os.fsencode(path)) as file:
-                    yield cls._open(file)
+                    yield open_with(file)
         except FileNotFoundError:
             raise InputError(f"{path} does not exist") from None
         except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

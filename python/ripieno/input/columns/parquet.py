@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import pyarrow as pa
@@ -17,6 +17,8 @@ from ripieno.input.split import Range, Split
 
 #: Bytes after the footer: its length, and a magic number.
 FOOTER_END_BYTES = 8
+#: A column of strings with at most so many stored bytes per value is stored as a dictionary and numbers of its entries.
+DICTIONARY_VALUE_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class ParquetColumns(GroupedColumns):
 
     suffixes = (".parquet", ".pq")
     kind = "Parquet"
+
+    #: Whether blocks have dictionary columns for strings that are stored so.
+    has_dictionaries: bool = False
 
     @classmethod
     def group_bytes(cls, path: str) -> list[int]:
@@ -54,6 +59,11 @@ class ParquetColumns(GroupedColumns):
     def _open(file: pa.NativeFile) -> pq.ParquetFile:
         return pq.ParquetFile(file)
 
+    def _open_for_blocks(self, file: pa.NativeFile) -> pq.ParquetFile:
+        found = self._open(file)
+        names = _stored_dictionaries(found) if self.has_dictionaries else []
+        return pq.ParquetFile(file, metadata=found.metadata, read_dictionary=names) if names else found
+
     @staticmethod
     def _described(file: pq.ParquetFile) -> tuple[pa.Schema, tuple[int, ...]]:
         return file.schema_arrow, tuple(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups))
@@ -78,6 +88,9 @@ class Parquet(TableSplits):
     source = ParquetColumns
     suffixes = source.suffixes
 
+    #: Whether blocks have dictionary columns for strings that are stored so.
+    has_dictionaries: bool = False
+
     def cut(self, file: File, count: int) -> list[Range]:
         """Return ranges of row groups, as even in decoded bytes as the groups allow."""
         sizes = ParquetColumns.group_bytes(file.path)
@@ -87,6 +100,12 @@ class Parquet(TableSplits):
             (number_at[start], number_at[stop], round((stop - start) * scale))
             for start, stop in grouped(sizes, sum(sizes), count)
         ]
+
+    def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
+        """Yield rows in blocks of about `block_bytes` when decoded, at least one row each."""
+        source, start, stop, names = self._found(split)
+        assert isinstance(source, ParquetColumns), "the source of this format"
+        return replace(source, has_dictionaries=self.has_dictionaries).blocks(start, stop, names, block_bytes)
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the range from the first to the last page of the row groups, and the range of the footer."""
@@ -98,3 +117,15 @@ class Parquet(TableSplits):
 
     def _rows_of(self, source: GroupedColumns, split: Split) -> tuple[int, int, int]:
         return *source.range_of(range(split.start, split.stop)), len(source.groups)
+
+
+def _stored_dictionaries(file: pq.ParquetFile) -> list[str]:
+    """Return the columns of strings that are stored as dictionaries in all row groups."""
+    schema, metadata = file.schema_arrow, file.metadata
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    found: dict[str, bool] = {}
+    for chunk in (group.column(number) for group in groups for number in range(group.num_columns)):
+        is_small = chunk.total_uncompressed_size <= DICTIONARY_VALUE_BYTES * chunk.num_values
+        found[chunk.path_in_schema] = found.get(chunk.path_in_schema, True) and is_small
+    strings = (pa.string(), pa.large_string())
+    return [field.name for field in schema if field.type in strings and found.get(field.name)]
