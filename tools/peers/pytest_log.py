@@ -13,6 +13,6 @@ def pytest_runtest_logreport(report: Any) -> None:
     if report.when == "call" or report.outcome != "passed":
         text = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
         outcome = "passed" if hasattr(report, "wasxfail") else report.outcome
-        name = report.nodeid.rpartition("/")[2]
+        name = f"{Path(report.location[0]).name}::{report.nodeid.partition('::')[2]}"
         with Path(os.environ["RIPIENO_PEERS_LOG"]).open("a") as log:
             log.write(json.dumps({"test": name, "outcome": outcome, "text": text}) + "\n")

@@ -73,6 +73,7 @@ class MessageCalls(CallBase):
         self,
         source: int | None = None,
         *,
+        out: NDArray[Any] | None = None,
         tag: int | None = None,
         timeout_s: float | None = None,
         envelope: Literal[True],

@@ -63,6 +63,11 @@ def test_sharded_parameters_match_gloo_and_return_from_a_checkpoint(jobs, tmp_pa
     assert [is_equal for _, is_equal in ours] == [True, True]
 
 
+@pytest.mark.parametrize("program", [programs.optimized, programs.distributed_product], ids=lambda each: each.__name__)
+def test_sharded_states_and_tensors_match_gloo(jobs, program):
+    assert jobs(2).run(program, "ripieno") == jobs(2).run(program, "gloo")
+
+
 def test_gradients_of_embeddings_are_added_where_ranks_have_rows(jobs):
     assert jobs(3).run(programs.embedded, "ripieno") == jobs(3).run(programs.embedded, "gloo")
 

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -449,3 +450,41 @@ def polled(comm):
         while not work.is_completed():
             pass
         return before, tensor.tolist(), work.is_success(), work.exception(), work.result()[0] is tensor
+
+
+def optimized(comm, backend):
+    """Return the bits of a network whose optimizer state is sharded, and whose gradients a compiled function scales."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    @torch.compile(backend="aot_eager", fullgraph=True)
+    def mean(tensor, g):
+        return functional.all_reduce(tensor, "sum", g) / comm.world_size
+
+    with group(backend) as g:
+        g = g or dist.group.WORLD
+        module = network()
+        optimizer = ZeroRedundancyOptimizer(module.parameters(), torch.optim.AdamW, process_group=g, lr=0.01)
+        X, y = rows()
+        for step in range(3):
+            batch = slice(32 * step + comm.rank, 32 * (step + 1), comm.world_size)
+            nn.functional.cross_entropy(module(X[batch]), y[batch]).backward()
+            for parameter in module.parameters():
+                parameter.grad = mean(parameter.grad, g)
+            optimizer.step()
+            optimizer.zero_grad()
+        optimizer.consolidate_state_dict(to=0)
+        return digest(module), len(optimizer.state_dict()["state"]) if comm.rank == 0 else None
+
+
+def distributed_product(comm, backend):
+    """Return a product of a matrix with sharded rows and one with sharded columns, and its parts by columns."""
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+
+    with group(backend) as g:
+        mesh = init_device_mesh("cpu", (comm.world_size,)) if g is None else DeviceMesh.from_group(g, "cpu")
+        numbers = torch.arange(12.0).reshape(3, 4)
+        left, right = (distribute_tensor(each, mesh, [Shard(0)]) for each in (numbers, numbers.T.contiguous()))
+        product = left @ right
+        parts = product.redistribute(mesh, [Shard(1)]).to_local()
+        return product.full_tensor().tolist(), parts.tolist(), product.redistribute(mesh, [Replicate()]).sum().item()
