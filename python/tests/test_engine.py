@@ -16,6 +16,7 @@ import sysconfig
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,9 +24,11 @@ import ripieno as rp
 from ripieno.launch import member
 from ripieno.launch.engine import member_server, remote
 from ripieno.launch.engine.contract import EngineJob, _own_folders
+from ripieno.launch.job.inline import single_rank
 from ripieno.launch.job.programs import EventOptions
 from ripieno.launch.job.stand_ins import Here
 from ripieno.launch.process.channel import ConnectionClosed
+from ripieno.wire import packing
 from stand_in_engine import StandIn
 from varied import exhaustively
 from watching import (
@@ -70,6 +73,17 @@ def test_ranks_import_modules_from_the_folders_of_this_process(monkeypatch):
     monkeypatch.setattr(sys, "path", [*installed, *own])
 
     assert _own_folders() == tuple(own)
+
+
+def test_the_time_limit_of_calls_excludes_the_relay_of_a_program(monkeypatch):
+    seen = []
+    with single_rank(threads=1) as comm:
+        comm._call_timeout_s = 5.0
+        monkeypatch.setattr(comm, "broadcast", lambda out: seen.append(comm._call_timeout_s))
+        message = ("relay", packing.blob(packing.pack_for_process("program")))
+        channel = SimpleNamespace(send=None, receive_blob=lambda: message)
+        assert member._Relayed(channel, SimpleNamespace(comm=comm)).receive() == ("run", "program")
+        assert seen == [float("inf")] and comm._call_timeout_s == 5.0
 
 
 def test_a_world_of_one_rank():
