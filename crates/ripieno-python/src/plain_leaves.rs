@@ -24,9 +24,11 @@ pub enum Leaf<'a, 'py> {
     Array(ArrayBytes, &'a Bound<'py, PyUntypedArray>),
 }
 
-/// A Python integer, or a Python float or, with its class, a NumPy float.
+/// A number of Python, or a NumPy float64.
 pub enum Number<'py> {
+    /// An integer.
     Whole(i64),
+    /// A float, and the class of NumPy's float64 if it is one.
     Float(f64, Option<Bound<'py, PyType>>),
 }
 
