@@ -1,12 +1,12 @@
 //! Leaves: numbers and short arrays, alone or in tuples and lists. Leaves of one element type are sent together.
 
 use crate::arrays::{ArrayBytes, empty};
+use crate::signatures;
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
 use pyo3::prelude::*;
 use pyo3::types::{PyFloat, PyInt, PyType};
 use ripieno::Element;
-use std::fmt::Write;
 
 /// Signature of Python integers. They are summed exactly in two words, like in `ripieno.wire.integers`.
 pub const INTEGER_SIGNATURE: &str = "int";
@@ -70,17 +70,12 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// Append the signature that ranks compare, in the notation of `ripieno.wire.signatures`.
-    fn add_signature(&self, signature: &mut String) {
+    /// Append the signature that ranks compare.
+    pub fn put_signature(&self, signature: &mut String) {
         match self {
             Leaf::Integer(_) => signature.push_str(INTEGER_SIGNATURE),
-            Leaf::Array(_, array) if array.ndim() > 0 => {
-                let axes: Vec<String> = array.shape().iter().map(usize::to_string).collect();
-                let comma = if axes.len() == 1 { "," } else { "" };
-                // Writing to a string cannot fail.
-                let _ = write!(signature, "{} of shape ({}{comma})", self.element().name(), axes.join(", "));
-            }
-            Leaf::Float(..) | Leaf::Array(..) => signature.push_str(self.element().name()),
+            Leaf::Float(..) => signature.push_str(self.element().name()),
+            Leaf::Array(_, array) => signatures::put_array(signature, self.element().name(), array.shape()),
         }
     }
 
@@ -109,21 +104,6 @@ impl<'a, 'py> Leaf<'a, 'py> {
             }
         }
     }
-}
-
-/// Return the signature of leaves in a tuple or a list.
-pub fn signature_of(leaves: &[Leaf], is_tuple: bool) -> String {
-    let mut signature = String::from(if is_tuple { "(" } else { "[" });
-    for (at, leaf) in leaves.iter().enumerate() {
-        signature.push_str(if at == 0 { "" } else { ", " });
-        leaf.add_signature(&mut signature);
-    }
-    signature.push_str(match (is_tuple, leaves.len()) {
-        (true, 1) => ",)",
-        (true, _) => ")",
-        (false, _) => "]",
-    });
-    signature
 }
 
 /// Return a contiguous copy of an array.
