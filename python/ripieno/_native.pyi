@@ -44,127 +44,18 @@ class Communicator:
     ) -> Communicator: ...
     # Blocking in-place collectives. With `later`, a call only starts the collective and returns a handle. `signature`
     # describes properties of the call that must be equal on all ranks; default: the shape of the first array.
-    def broadcast(
+    # Perform a task: the name of a collective and its arguments, as `Communicator::with_task` in Rust lists them.
+    def collective(
         self,
+        task: tuple[Any, ...],
         array: NDArray[Any],
-        root: int,
         algorithm: str | None = None,
         signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def allreduce(
-        self,
-        array: NDArray[Any],
-        op: str,
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def reduce(
-        self,
-        array: NDArray[Any],
-        op: str,
-        root: int,
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def scan(
-        self,
-        array: NDArray[Any],
-        op: str,
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def exscan(
-        self,
-        array: NDArray[Any],
-        op: str,
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def allgather(
-        self,
-        array: NDArray[Any],
-        counts: Sequence[int],
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def reduce_scatter(
-        self,
-        array: NDArray[Any],
-        counts: Sequence[int],
-        op: str,
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def gather(
-        self,
-        array: NDArray[Any],
-        counts: Sequence[int],
-        root: int,
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def scatter(
-        self,
-        array: NDArray[Any],
-        counts: Sequence[int],
-        root: int,
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def alltoall(
-        self,
-        out_array: NDArray[Any],
-        out_counts: Sequence[int],
-        in_array: NDArray[Any],
-        in_counts: Sequence[int],
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def rotate(
-        self,
-        out_array: NDArray[Any],
-        in_array: NDArray[Any],
-        distance: int,
-        algorithm: str | None = None,
-        signature: str | None = None,
-        *,
-        later: bool = False,
-    ) -> Handle | None: ...
-    def neighbour_exchange(
-        self,
-        out_array: NDArray[Any],
-        out_peers: Sequence[tuple[int, int]],
-        in_array: NDArray[Any],
-        in_peers: Sequence[tuple[int, int]],
-        algorithm: str | None = None,
-        signature: str | None = None,
+        output: NDArray[Any] | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
     def barrier(self, algorithm: str | None = None, *, later: bool = False) -> Handle | None: ...
-    def send(
-        self, array: NDArray[Any], to: int, signature: str | None = None, *, later: bool = False
-    ) -> Handle | None: ...
     def run_plan(
         self,
         array: NDArray[Any],
@@ -173,9 +64,6 @@ class Communicator:
         signature: str | None = None,
         *,
         later: bool = False,
-    ) -> Handle | None: ...
-    def receive(
-        self, array: NDArray[Any], source: int, signature: str | None = None, *, later: bool = False
     ) -> Handle | None: ...
     def regroup(
         self,
@@ -195,14 +83,12 @@ class Communicator:
     # updates, the address of the other rows, and their size in bytes.
     def reduce_by(
         self,
+        task: tuple[Any, ...],
         array: NDArray[Any],
-        collective: str,
         combine: Callable[[int, int, int], None] | int | tuple[str, str],
         row_bytes: int,
         signature: str,
         algorithm: str | None = None,
-        root: int = 0,
-        counts: Sequence[int] | None = None,
         *,
         later: bool = False,
     ) -> Handle | None: ...
@@ -321,6 +207,10 @@ BLOB: int
 #: The signature of Python integers in a sum.
 NUMBER_SIGNATURE: str
 
+def leaf_signature(array: NDArray[Any]) -> str: ...
+def array_signature(array: NDArray[Any]) -> str | None: ...
+def rows_signature(array: NDArray[Any]) -> str | None: ...
+def tree_signature(value: Any, leaves: Sequence[str]) -> str: ...
 def send_object(comm: Communicator, value: object, to: int, signature: str, /) -> Any: ...
 def receive_object(comm: Communicator, source: int, signature: str, /) -> tuple[bool, Any]: ...
 def broadcast_object(

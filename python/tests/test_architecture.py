@@ -127,6 +127,7 @@ MODULES_OF = {
         "predictions",
         "repeated",
         "row_sample",
+        "data_facts",
         "reported",
         "iteration_log",
         "worker_estimator",

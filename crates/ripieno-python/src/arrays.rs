@@ -152,18 +152,20 @@ fn number(dtype: &Bound<'_, PyArrayDescr>) -> Option<Element> {
     (dtype.is_native_byteorder() != Some(false)).then_some(element)
 }
 
-fn element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Element> {
+/// Return the element type of an array, if the runtime knows it.
+pub fn known_element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Option<Element>> {
     let dtype = array.dtype();
     if let Some(element) = number(&dtype) {
-        return Ok(element);
+        return Ok(Some(element));
     }
     // A type that is not built into NumPy can only be identified by name.
-    if dtype.itemsize() == 2
-        && dtype.is_native_byteorder() != Some(false)
-        && dtype.getattr("name")?.eq(Element::Bf16.name())?
-    {
-        return Ok(Element::Bf16);
-    }
-    let names = Element::ALL.map(Element::name).join(", ");
-    Err(errors::input(format!("dtype {dtype}: expected one of {names} in this machine's byte order")))
+    let may_be_known = dtype.itemsize() == 2 && dtype.is_native_byteorder() != Some(false);
+    Ok((may_be_known && dtype.getattr("name")?.eq(Element::Bf16.name())?).then_some(Element::Bf16))
+}
+
+fn element(array: &Bound<'_, PyUntypedArray>) -> PyResult<Element> {
+    known_element(array)?.ok_or_else(|| {
+        let names = Element::ALL.map(Element::name).join(", ");
+        errors::input(format!("dtype {}: expected one of {names} in this machine's byte order", array.dtype()))
+    })
 }

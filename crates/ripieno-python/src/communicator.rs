@@ -14,7 +14,7 @@ use crate::plans::CheckedPlans;
 use crate::recorder::{self, RecorderIdentity};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyString, PyTuple};
 use ripieno::net::{Config, Encryption, LinkPolicy, Ports, Token};
 use ripieno::{
     Algorithm, BufferMemory, Collective, CollectiveTask, Element, ElementShape, ElementType, Error, JobFailure,
@@ -158,242 +158,20 @@ impl Communicator {
         Ok(())
     }
 
-    /// Copy the root's array to every rank.
-    #[pyo3(signature = (array, root, algorithm=None, signature=None, *, later=false))]
-    fn broadcast(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        root: usize,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(
-            py,
-            &CollectiveTask::Broadcast { root, vector: WholeBuffer },
-            array,
-            None,
-            algorithm,
-            signature,
-            later,
-        )
-    }
-
-    /// Combine the arrays of all ranks into the root's array. The other arrays are used as scratch memory.
-    #[pyo3(signature = (array, op, root, algorithm=None, signature=None, *, later=false))]
+    /// Perform a task: a tuple of the name of a collective and its arguments, as [`Communicator::with_task`] lists.
+    #[pyo3(signature = (task, array, algorithm=None, signature=None, output=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
-    fn reduce(
+    fn collective(
         &self,
         py: Python<'_>,
+        task: &Bound<'_, PyTuple>,
         array: InputArray,
-        op: &str,
-        root: usize,
         algorithm: Option<&str>,
         signature: Option<&str>,
+        output: Option<InputArray>,
         later: bool,
     ) -> StartedCall {
-        self.perform(
-            py,
-            &CollectiveTask::Reduce { op: parse_op(op)?, root, vector: WholeBuffer },
-            array,
-            None,
-            algorithm,
-            signature,
-            later,
-        )
-    }
-
-    /// Combine the arrays of all ranks into every rank's array.
-    #[pyo3(signature = (array, op, algorithm=None, signature=None, *, later=false))]
-    fn allreduce(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        op: &str,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(
-            py,
-            &CollectiveTask::Allreduce { op: parse_op(op)?, vector: WholeBuffer },
-            array,
-            None,
-            algorithm,
-            signature,
-            later,
-        )
-    }
-
-    /// Replace each rank's array by the combination of the arrays of ranks 0 to this one.
-    #[pyo3(signature = (array, op, algorithm=None, signature=None, *, later=false))]
-    fn scan(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        op: &str,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(
-            py,
-            &CollectiveTask::Scan { op: parse_op(op)?, vector: WholeBuffer },
-            array,
-            None,
-            algorithm,
-            signature,
-            later,
-        )
-    }
-
-    /// Replace each rank's array by the combination of the arrays of all lower ranks. Rank 0 keeps its own.
-    #[pyo3(signature = (array, op, algorithm=None, signature=None, *, later=false))]
-    fn exscan(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        op: &str,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(
-            py,
-            &CollectiveTask::Exscan { op: parse_op(op)?, vector: WholeBuffer },
-            array,
-            None,
-            algorithm,
-            signature,
-            later,
-        )
-    }
-
-    /// Gather the chunks of all ranks on every rank. The array holds `counts[rank]` elements per rank.
-    #[pyo3(signature = (array, counts, algorithm=None, signature=None, *, later=false))]
-    fn allgather(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        counts: Vec<usize>,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Allgather { chunks: &counts }, array, None, algorithm, signature, later)
-    }
-
-    /// Combine the arrays of all ranks, and leave each rank its chunk. The array holds `counts[rank]` elements per
-    /// rank.
-    #[pyo3(signature = (array, counts, op, algorithm=None, signature=None, *, later=false))]
-    #[allow(clippy::too_many_arguments)]
-    fn reduce_scatter(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        counts: Vec<usize>,
-        op: &str,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        let task = CollectiveTask::ReduceScatter { chunks: &counts, op: parse_op(op)? };
-        self.perform(py, &task, array, None, algorithm, signature, later)
-    }
-
-    /// Gather the chunks of all ranks on the root. The array holds `counts[rank]` elements per rank.
-    #[pyo3(signature = (array, counts, root, algorithm=None, signature=None, *, later=false))]
-    #[allow(clippy::too_many_arguments)]
-    fn gather(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        counts: Vec<usize>,
-        root: usize,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Gather { chunks: &counts, root }, array, None, algorithm, signature, later)
-    }
-
-    /// Send each rank its chunk from the root. The array holds `counts[rank]` elements per rank.
-    #[pyo3(signature = (array, counts, root, algorithm=None, signature=None, *, later=false))]
-    #[allow(clippy::too_many_arguments)]
-    fn scatter(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        counts: Vec<usize>,
-        root: usize,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(py, &CollectiveTask::Scatter { chunks: &counts, root }, array, None, algorithm, signature, later)
-    }
-
-    /// Send `out_counts[rank]` elements of `out_array` to each rank, and receive `in_counts[rank]` elements into
-    /// `in_array` from each.
-    #[pyo3(signature = (out_array, out_counts, in_array, in_counts, algorithm=None, signature=None, *, later=false))]
-    #[allow(clippy::too_many_arguments)]
-    fn alltoall(
-        &self,
-        py: Python<'_>,
-        out_array: InputArray,
-        out_counts: Vec<usize>,
-        in_array: InputArray,
-        in_counts: Vec<usize>,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        let task = CollectiveTask::Alltoall { out_chunks: &out_counts, in_chunks: &in_counts };
-        self.perform(py, &task, out_array, Some(in_array), algorithm, signature, later)
-    }
-
-    /// Send `out_array` to the rank `distance` after this one in the ring, and receive into `in_array`.
-    #[pyo3(signature = (out_array, in_array, distance, algorithm=None, signature=None, *, later=false))]
-    #[allow(clippy::too_many_arguments)]
-    fn rotate(
-        &self,
-        py: Python<'_>,
-        out_array: InputArray,
-        in_array: InputArray,
-        distance: usize,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(
-            py,
-            &CollectiveTask::Rotate { distance, out: WholeBuffer, into: WholeBuffer },
-            out_array,
-            Some(in_array),
-            algorithm,
-            signature,
-            later,
-        )
-    }
-
-    /// Send `count` elements of `out_array` for each `(peer, count)` of `out_peers`, and receive into `in_array` for
-    /// each of `in_peers`.
-    #[pyo3(signature = (out_array, out_peers, in_array, in_peers, algorithm=None, signature=None, *, later=false))]
-    #[allow(clippy::too_many_arguments)]
-    fn neighbour_exchange(
-        &self,
-        py: Python<'_>,
-        out_array: InputArray,
-        out_peers: Vec<(usize, usize)>,
-        in_array: InputArray,
-        in_peers: Vec<(usize, usize)>,
-        algorithm: Option<&str>,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        let task = CollectiveTask::NeighbourExchange { out: &out_peers, into: &in_peers };
-        self.perform(py, &task, out_array, Some(in_array), algorithm, signature, later)
+        self.with_task(task, parse_op, |task| self.perform(py, task, array, output, algorithm, signature, later))
     }
 
     /// Run this rank's plan of a checked set on its buffers. `signature` describes the set.
@@ -431,62 +209,27 @@ impl Communicator {
         self.run(py, &task, Element::U8.into(), algorithm, memory).map(|()| None)
     }
 
-    /// Send the array to rank `to`.
-    #[pyo3(signature = (array, to, signature=None, *, later=false))]
-    fn send(&self, py: Python<'_>, array: InputArray, to: usize, signature: Option<&str>, later: bool) -> StartedCall {
-        self.perform(
-            py,
-            &CollectiveTask::PointToPoint { from: self.rank, to, vector: WholeBuffer },
-            array,
-            None,
-            None,
-            signature,
-            later,
-        )
-    }
-
-    /// Fill the array with a message of rank `source`.
-    #[pyo3(signature = (array, source, signature=None, *, later=false))]
-    fn receive(
-        &self,
-        py: Python<'_>,
-        array: InputArray,
-        source: usize,
-        signature: Option<&str>,
-        later: bool,
-    ) -> StartedCall {
-        self.perform(
-            py,
-            &CollectiveTask::PointToPoint { from: source, to: self.rank, vector: WholeBuffer },
-            array,
-            None,
-            None,
-            signature,
-            later,
-        )
-    }
-
     /// Reduce rows of `row_bytes` bytes by a function. A Python function gets the address of the rows of lower ranks,
     /// which it updates, the address of the other rows, and their size in bytes. The function may also be the address
     /// of a foreign function, or "argmin" or "argmax" with an element type.
-    #[pyo3(signature = (array, collective, combine, row_bytes, signature, algorithm=None, root=0, counts=None, *,
-        later=false))]
+    #[pyo3(signature = (task, array, combine, row_bytes, signature, algorithm=None, *, later=false))]
     #[allow(clippy::too_many_arguments)]
     fn reduce_by(
         &self,
         py: Python<'_>,
+        task: &Bound<'_, PyTuple>,
         array: InputArray,
-        collective: &str,
         combine: RowCombiner,
         row_bytes: usize,
         signature: &str,
         algorithm: Option<&str>,
-        root: usize,
-        counts: Option<Vec<usize>>,
         later: bool,
     ) -> StartedCall {
-        let request = functions::FunctionReduction { collective, root, counts: counts.unwrap_or_default() };
-        functions::perform(py, self, &request, array, combine, row_bytes, signature, algorithm, later)
+        self.with_task(
+            task,
+            |_| Ok(Op::Function),
+            |task| functions::perform(py, self, task, array, combine, row_bytes, signature, algorithm, later),
+        )
     }
 
     /// Wait until one of `sources` has sent a message to this rank, and return the source; None after `timeout_s`. If
@@ -676,6 +419,44 @@ impl Communicator {
         self.inner.is_world().then(|| self.interruption.take()).flatten()
     }
 
+    /// Call `perform` with a task. The tuple has the name of a collective and its arguments:
+    ///
+    /// - a root: `("broadcast", root)`
+    /// - operations: `("allreduce" | "scan" | "exscan", op)`, `("reduce", op, root)`
+    /// - elements per rank: `("allgather", counts)`, `("gather" | "scatter", counts, root)`,
+    ///   `("reduce_scatter", counts, op)`, `("alltoall", out_counts, in_counts)`
+    /// - other ranks: `("send", to)`, `("receive", source)`, `("rotate", distance)`
+    /// - elements per (peer, count): `("neighbour_exchange", out_peers, in_peers)`
+    fn with_task<R>(
+        &self,
+        arguments: &Bound<'_, PyTuple>,
+        parse_op: impl Fn(&str) -> PyResult<Op>,
+        perform: impl FnOnce(&CollectiveTask<'_>) -> PyResult<R>,
+    ) -> PyResult<R> {
+        let vector = WholeBuffer;
+        let number = |at| arguments.get_item(at)?.extract::<usize>();
+        let counts = |at| arguments.get_item(at)?.extract::<Vec<usize>>();
+        let peers = |at| arguments.get_item(at)?.extract::<Vec<(usize, usize)>>();
+        let op = |at| parse_op(arguments.get_item(at)?.cast::<PyString>()?.to_str()?);
+        match arguments.get_item(0)?.cast::<PyString>()?.to_str()? {
+            "broadcast" => perform(&CollectiveTask::Broadcast { root: number(1)?, vector }),
+            "reduce" => perform(&CollectiveTask::Reduce { op: op(1)?, root: number(2)?, vector }),
+            "allreduce" => perform(&CollectiveTask::Allreduce { op: op(1)?, vector }),
+            "scan" => perform(&CollectiveTask::Scan { op: op(1)?, vector }),
+            "exscan" => perform(&CollectiveTask::Exscan { op: op(1)?, vector }),
+            "allgather" => perform(&CollectiveTask::Allgather { chunks: &counts(1)? }),
+            "gather" => perform(&CollectiveTask::Gather { chunks: &counts(1)?, root: number(2)? }),
+            "scatter" => perform(&CollectiveTask::Scatter { chunks: &counts(1)?, root: number(2)? }),
+            "reduce_scatter" => perform(&CollectiveTask::ReduceScatter { chunks: &counts(1)?, op: op(2)? }),
+            "alltoall" => perform(&CollectiveTask::Alltoall { out_chunks: &counts(1)?, in_chunks: &counts(2)? }),
+            "rotate" => perform(&CollectiveTask::Rotate { distance: number(1)?, out: vector, into: vector }),
+            "neighbour_exchange" => perform(&CollectiveTask::NeighbourExchange { out: &peers(1)?, into: &peers(2)? }),
+            "send" => perform(&CollectiveTask::PointToPoint { from: self.rank, to: number(1)?, vector }),
+            "receive" => perform(&CollectiveTask::PointToPoint { from: number(1)?, to: self.rank, vector }),
+            name => Err(errors::input(format!("task={name:?}: expected the name of a collective"))),
+        }
+    }
+
     /// Perform a task on arrays, asynchronously if `later`. The default signature is the shape of the first array.
     #[allow(clippy::too_many_arguments)]
     fn perform(
@@ -713,11 +494,10 @@ impl Communicator {
         task: &CollectiveTask<'_>,
         elements: ElementType<'_>,
         algorithm: Option<&str>,
-        mut memory: [BufferMemory<'_>; 2],
+        memory: [BufferMemory<'_>; 2],
     ) -> PyResult<()> {
-        let release = &mut |rest: &mut (dyn FnMut() + Send)| py.detach(rest);
-        let brief = self.inner.run_briefly(task, elements, algorithm, &mut memory, release);
-        let done = brief.unwrap_or_else(|| py.detach(|| self.inner.run(task, elements, algorithm, memory)));
+        let release = &mut |section: &mut (dyn FnMut() + Send)| py.detach(section);
+        let done = self.inner.run_with_section(task, elements, algorithm, memory, release);
         done.map_err(|error| exception_of(py, error, &self.inner, &self.interruption, &self.identity))
     }
 

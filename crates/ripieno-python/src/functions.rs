@@ -7,9 +7,7 @@ use crate::errors;
 use crate::handle::{Handle, HandleMemory};
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{
-    CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, Op, WholeBuffer, arg_reduction,
-};
+use ripieno::{CollectiveTask, Element, ElementShape, ElementType, Function, FunctionError, arg_reduction};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A foreign function. It combines `row_count` rows of `row_bytes` bytes at `from` into the rows at `into`, which are
@@ -79,34 +77,12 @@ impl RowCombiner {
     }
 }
 
-/// A reduction by a user-defined function.
-pub struct FunctionReduction<'a> {
-    pub collective: &'a str,
-    pub root: usize,
-    /// Rows per rank.
-    pub counts: Vec<usize>,
-}
-
-impl FunctionReduction<'_> {
-    fn task(&self) -> PyResult<CollectiveTask<'_>> {
-        let op = Op::Function;
-        Ok(match self.collective {
-            "reduce" => CollectiveTask::Reduce { op, root: self.root, vector: WholeBuffer },
-            "allreduce" => CollectiveTask::Allreduce { op, vector: WholeBuffer },
-            "reduce_scatter" => CollectiveTask::ReduceScatter { chunks: &self.counts, op },
-            "scan" => CollectiveTask::Scan { op, vector: WholeBuffer },
-            "exscan" => CollectiveTask::Exscan { op, vector: WholeBuffer },
-            other => return Err(errors::input(format!("collective={other:?}: expected one that combines"))),
-        })
-    }
-}
-
-/// Reduce the rows of `array`, asynchronously if `later`. Raise the exception of the function, if it raised one.
+/// Reduce the rows of `array` by a task of the operation "function", asynchronously if `later`. Raise the exception of the function, if it raised one.
 #[allow(clippy::too_many_arguments)]
 pub fn perform(
     py: Python<'_>,
     comm: &Communicator,
-    request: &FunctionReduction<'_>,
+    task: &CollectiveTask<'_>,
     array: &Bound<'_, PyUntypedArray>,
     combine: RowCombiner,
     row_bytes: usize,
@@ -114,15 +90,15 @@ pub fn perform(
     algorithm: Option<&str>,
     later: bool,
 ) -> PyResult<Option<Handle>> {
-    let (task, bytes, raised) = (request.task()?, ArrayBytes::of(array)?, Raised::default());
+    let (bytes, raised) = (ArrayBytes::of(array)?, Raised::default());
     let function = combine.function(comm, row_bytes, &raised)?;
     let elements = ElementType { element: bytes.element, shape: ElementShape::Described(signature) };
     if later {
         let memory = HandleMemory::arrays(array, None, false)?;
-        let handle = comm.call(py, |inner| inner.start_by(&task, elements, &function, algorithm, memory))?;
+        let handle = comm.call(py, |inner| inner.start_by(task, elements, &function, algorithm, memory))?;
         return Ok(Some(comm.handle(handle, Some(raised))));
     }
     let vector = bytes.write()?;
-    let ended = comm.call(py, |inner| inner.run_by(&task, elements, &function, algorithm, vector));
+    let ended = comm.call(py, |inner| inner.run_by(task, elements, &function, algorithm, vector));
     ended.map(|()| None).map_err(|error| take_raised(&raised).unwrap_or(error))
 }

@@ -27,6 +27,7 @@ mod plain_calls;
 mod plain_leaves;
 mod plans;
 mod recorder;
+mod signatures;
 mod simulation;
 mod sparse;
 mod strings;
@@ -43,7 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<plain_calls::PlainCalls>()?;
     module.add_function(wrap_pyfunction!(handle::wait_any, module)?)?;
     block_files::register(module)?;
-    module.add("NUMBER_SIGNATURE", plain_leaves::NUMBER_SIGNATURE)?;
+    signatures::register(module)?;
     frames::register(module)?;
     objects::register(module)?;
     broadcasts::register(module)?;

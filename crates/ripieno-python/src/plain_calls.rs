@@ -5,7 +5,8 @@
 
 use crate::arrays::{ArrayBytes, MAX_SHORT_BYTES};
 use crate::communicator::{Communicator, parse_op};
-use crate::plain_leaves::{Leaf, NUMBER_SIGNATURE, copied, signature_of};
+use crate::plain_leaves::{Leaf, NUMBER_SIGNATURE, copied};
+use crate::signatures;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyList, PyString, PyTuple};
@@ -130,7 +131,11 @@ impl PlainCalls {
         let are_short = |leaves: &[Leaf]| leaves.iter().map(Leaf::length_bytes).sum::<usize>() <= MAX_SHORT_BYTES;
         let Some(leaves) = leaves.filter(|leaves| !leaves.is_empty() && are_short(leaves)) else { return Ok(None) };
         let is_tuple = value.is_instance_of::<PyTuple>();
-        let combined = self.leaves(py, &leaves, &signature_of(&leaves, is_tuple), task)?;
+        let (mut signature, mut parts) = (String::new(), leaves.iter());
+        signatures::put_tree(&mut signature, value, &mut |signature| {
+            parts.next().expect("each part of the value is a leaf").put_signature(signature);
+        })?;
+        let combined = self.leaves(py, &leaves, &signature, task)?;
         Ok(Some(if is_tuple { PyTuple::new(py, combined)?.into_any() } else { PyList::new(py, combined)?.into_any() }))
     }
 

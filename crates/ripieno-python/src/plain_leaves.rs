@@ -1,12 +1,12 @@
 //! Leaves: numbers and short arrays, alone or in tuples and lists. Leaves of one element type are sent together.
 
 use crate::arrays::{ArrayBytes, empty};
+use crate::signatures;
 use numpy::npyffi::{NPY_ORDER, PY_ARRAY_API};
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, dtype};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyType};
 use ripieno::{Element, Op};
-use std::fmt::Write;
 
 /// Signature of Python numbers of any type, which have the words of `ripieno.wire.numbers`.
 pub const NUMBER_SIGNATURE: &str = "number";
@@ -68,17 +68,11 @@ impl<'a, 'py> Leaf<'a, 'py> {
         }
     }
 
-    /// Append the signature that ranks compare, in the notation of `ripieno.wire.signatures`.
-    fn add_signature(&self, signature: &mut String) {
+    /// Append the signature that ranks compare.
+    pub fn put_signature(&self, signature: &mut String) {
         match self {
             Leaf::Number(..) => signature.push_str(NUMBER_SIGNATURE),
-            Leaf::Array(_, array) if array.ndim() > 0 => {
-                let axes: Vec<String> = array.shape().iter().map(usize::to_string).collect();
-                let comma = if axes.len() == 1 { "," } else { "" };
-                // Writing to a string cannot fail.
-                let _ = write!(signature, "{} of shape ({}{comma})", self.element().name(), axes.join(", "));
-            }
-            Leaf::Array(..) => signature.push_str(self.element().name()),
+            Leaf::Array(_, array) => signatures::put_array(signature, self.element().name(), array.shape()),
         }
     }
 
@@ -172,21 +166,6 @@ fn extremum<'py>(
 
 fn float<'py>(py: Python<'py>, number: f64, class: Option<&Bound<'py, PyType>>) -> PyResult<Bound<'py, PyAny>> {
     class.map_or_else(|| Ok(PyFloat::new(py, number).into_any()), |class| class.call1((number,)))
-}
-
-/// Return the signature of leaves in a tuple or a list.
-pub fn signature_of(leaves: &[Leaf], is_tuple: bool) -> String {
-    let mut signature = String::from(if is_tuple { "(" } else { "[" });
-    for (at, leaf) in leaves.iter().enumerate() {
-        signature.push_str(if at == 0 { "" } else { ", " });
-        leaf.add_signature(&mut signature);
-    }
-    signature.push_str(match (is_tuple, leaves.len()) {
-        (true, 1) => ",)",
-        (true, _) => ")",
-        (false, _) => "]",
-    });
-    signature
 }
 
 /// Return a contiguous copy of an array.

@@ -53,6 +53,14 @@ pub(crate) struct CachedCall {
     resolved: ResolvedCall,
 }
 
+/// The place of a call in the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct BoundCall {
+    slot: usize,
+    /// Whether the call consists of a few short messages.
+    pub is_brief: bool,
+}
+
 /// A resolved call.
 pub(crate) struct ResolvedCall {
     pub prepared: PreparedCall,
@@ -160,10 +168,17 @@ impl OwnedShape {
 impl CallCache {
     /// Look up `key`.
     #[inline]
-    pub fn find(&mut self, key: &CallKey<'_>) -> Option<&ResolvedCall> {
-        let cached = self.slots[key.slot()].as_deref_mut().filter(|cached| cached.matches(key))?;
+    pub fn find(&mut self, key: &CallKey<'_>) -> Option<BoundCall> {
+        let slot = key.slot();
+        let cached = self.slots[slot].as_deref_mut().filter(|cached| cached.matches(key))?;
         cached.misses_left = MISSES_BEFORE_EVICTION;
-        Some(&cached.resolved)
+        Some(BoundCall { slot, is_brief: cached.resolved.prepared.is_brief() })
+    }
+
+    /// Return the call that was found. The cache must not have changed since.
+    #[inline]
+    pub fn get(&self, bound: BoundCall) -> &ResolvedCall {
+        &self.slots[bound.slot].as_ref().expect("a bound call is in the cache").resolved
     }
 
     /// Return whether `key`, which was not found, may replace the entry in its slot. Calls that alternate in one

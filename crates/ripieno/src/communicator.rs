@@ -5,6 +5,7 @@
 //! algorithm of the catalogue, an [order](ripieno_plan::Order) of its ranks, or both (`chain@random:7`). With `None`,
 //! the [`Overrides`] and then [`choose`](ripieno_plan::choose) determine the algorithm.
 
+use crate::call_cache::CallKey;
 use crate::choice::Overrides;
 use crate::communicator_state::{CommunicatorState, Replica};
 use crate::core::{Core, CoreGuard, CoreShared};
@@ -236,27 +237,43 @@ impl Communicator {
         algorithm: Option<&str>,
         memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
-        let mut held = self.hold()?;
-        let (mut runtime, state) = held.communicator(self.number)?;
-        state.run(&mut runtime, task, elements.into(), algorithm, memory)
+        self.run_with_section(task, elements, algorithm, memory, &mut |section| section())
     }
 
-    /// Run a repeated task of a few short messages, like [`Communicator::run`], if this thread makes most calls.
-    /// `run_section` runs the blocking section. Returns `None` without running any part of another task.
-    pub fn run_briefly<'a>(
+    /// Run a task like [`Communicator::run`], with the part that may wait inside `run_section`. A repeated task of a few
+    /// short messages waits for its messages only, if this thread makes most calls. Any other task runs inside
+    /// `run_section` as a whole.
+    pub fn run_with_section<'a>(
         &self,
         task: &CollectiveTask<'_>,
         elements: impl Into<ElementType<'a>>,
         algorithm: Option<&str>,
-        memory: &mut [BufferMemory<'_>; 2],
+        mut memory: [BufferMemory<'_>; 2],
         run_section: BlockingSection<'_>,
-    ) -> Option<Result<(), Error>> {
-        if self.is_closed.load(Ordering::Acquire) {
-            return None;
+    ) -> Result<(), Error> {
+        let elements = elements.into();
+        let mut held = if self.is_closed.load(Ordering::Acquire) { None } else { self.shared.enter() };
+        let key = CallKey::of(task, &elements, algorithm, &memory);
+        let mut bound = None;
+        if let Some(held) = &mut held {
+            let (mut runtime, state) = held.communicator(self.number)?;
+            bound = state.bind(key.as_ref());
+            if bound.is_some_and(|bound| bound.is_brief) {
+                return state.run(&mut runtime, task, elements, algorithm, memory, bound, run_section);
+            }
         }
-        let mut held = self.shared.enter()?;
-        let (mut runtime, state) = held.communicator(self.number).ok()?;
-        state.run_briefly(&mut runtime, task, elements.into(), algorithm, memory, run_section)
+        let mut run = || {
+            let was_held = held.is_some();
+            let mut held = held.take().map_or_else(|| self.hold(), Ok)?;
+            let (mut runtime, state) = held.communicator(self.number)?;
+            let memory = memory.each_mut().map(BufferMemory::reborrow);
+            let bound =
+                if was_held { bound } else { state.bind(CallKey::of(task, &elements, algorithm, &memory).as_ref()) };
+            state.run(&mut runtime, task, elements, algorithm, memory, bound, &mut |section| section())
+        };
+        let mut ended = Ok(());
+        run_section(&mut || ended = run());
+        ended
     }
 
     /// Like [`Communicator::run`], for a task with sizes that do not repeat: its schedule is not cached.

@@ -1,6 +1,6 @@
 //! State of one communicator in a core: its group, call numbers and schedules.
 
-use crate::call_cache::{CallCache, CallKey, ResolvedCall};
+use crate::call_cache::{BoundCall, CallCache, CallKey, ResolvedCall};
 use crate::elements::{ElementShape, ElementType, signature, signature_text};
 use crate::error::{Error, argument};
 use crate::lock::lock;
@@ -79,8 +79,35 @@ impl CommunicatorState {
         self.statistics + *lock(&self.background)
     }
 
-    /// Run a task to its end.
+    /// Look up a repeated call.
+    #[inline]
+    pub fn bind(&mut self, key: Option<&CallKey<'_>>) -> Option<BoundCall> {
+        self.call_cache.find(key?)
+    }
+
+    /// Run a task to its end; `bound` is the call if it was looked up and found. `run_section` runs the part that may
+    /// wait.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
     pub fn run(
+        &mut self,
+        runtime: &mut Runtime<'_>,
+        task: &CollectiveTask<'_>,
+        elements: ElementType<'_>,
+        algorithm: Option<&str>,
+        memory: [BufferMemory<'_>; 2],
+        bound: Option<BoundCall>,
+        run_section: BlockingSection<'_>,
+    ) -> Result<(), Error> {
+        let Some(bound) = bound else { return self.run_unbound(runtime, task, elements, algorithm, memory) };
+        let resolved = self.call_cache.get(bound);
+        note_signature(runtime, task, &elements.shape, resolved);
+        let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
+        run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, run_section)
+    }
+
+    /// Run a task whose call was not found, and store the call.
+    pub fn run_unbound(
         &mut self,
         runtime: &mut Runtime<'_>,
         task: &CollectiveTask<'_>,
@@ -89,39 +116,12 @@ impl CommunicatorState {
         memory: [BufferMemory<'_>; 2],
     ) -> Result<(), Error> {
         let key = CallKey::of(task, &elements, algorithm, &memory);
-        if let Some(key) = &key
-            && let Some(resolved) = self.call_cache.find(key)
-        {
-            note_signature(runtime, task, &elements.shape, resolved);
-            let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
-            return run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, &mut |rest| rest());
-        }
         let resolved = self.resolve(runtime, task, elements, algorithm, &memory)?;
         let ended = self.run_new(runtime, task, &resolved, memory);
         if let Some(key) = key.filter(|key| self.call_cache.may_insert(key)) {
             self.call_cache.insert(&key, resolved);
         }
         ended
-    }
-
-    /// Run a repeated task of a few short messages, like [`CommunicatorState::run`]. `run_section` runs the blocking
-    /// section. Returns `None` without running any part of another task.
-    #[inline]
-    pub fn run_briefly(
-        &mut self,
-        runtime: &mut Runtime<'_>,
-        task: &CollectiveTask<'_>,
-        elements: ElementType<'_>,
-        algorithm: Option<&str>,
-        memory: &mut [BufferMemory<'_>; 2],
-        run_section: BlockingSection<'_>,
-    ) -> Option<Result<(), Error>> {
-        let key = CallKey::of(task, &elements, algorithm, memory)?;
-        let resolved = self.call_cache.find(&key).filter(|resolved| resolved.prepared.is_brief())?;
-        note_signature(runtime, task, &elements.shape, resolved);
-        let memory = memory.each_mut().map(BufferMemory::reborrow);
-        let sequence = sequence_of(task, &mut self.sequence, &mut self.messages);
-        Some(run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, run_section))
     }
 
     /// Return the preferred algorithms for calls that name none.

@@ -36,7 +36,7 @@ impl Communicator {
         let memory = [BufferMemory::Write(&mut bytes), NO_MEMORY];
         let elements =
             ElementType { element: Element::U64, shape: ElementShape::Described("colors and keys of a split") };
-        state.run(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, None, memory)?;
+        state.run_unbound(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, None, memory)?;
         let words = words(&bytes);
         let rows: Vec<[u64; 3]> = words.chunks_exact(3).map(|row| [row[0], row[1], row[2]]).collect();
 
@@ -76,7 +76,13 @@ impl Communicator {
         let elements = ElementType { element: Element::U64, shape: ElementShape::Described(&words_of) };
         let algorithm = (members.len() <= MAX_DIRECT_MEMBERS).then_some("direct");
         let memory = [BufferMemory::Write(&mut bytes), NO_MEMORY];
-        exchange.run(&mut runtime, &CollectiveTask::Allgather { chunks: &counts }, elements, algorithm, memory)?;
+        exchange.run_unbound(
+            &mut runtime,
+            &CollectiveTask::Allgather { chunks: &counts },
+            elements,
+            algorithm,
+            memory,
+        )?;
 
         let core = held.core();
         let number = next_number(core, words(&bytes).into_iter())?;

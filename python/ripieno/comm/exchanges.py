@@ -101,16 +101,8 @@ class Exchanges(CallBase):
         counts = checked_counts(counts, len(sent), self.world_size)
         out_counts = checked_counts(out_counts, len(out), self.world_size, "out_counts")
         element_counts, out_element_counts = elements(sent, counts)[1], elements(out, out_counts)[1]
-        signature = signatures.of_rows(out)
-        call = (
-            "alltoall",
-            flat_elements(sent),
-            element_counts,
-            flat_elements(out),
-            out_element_counts,
-            algorithm,
-            signature,
-        )
+        task, signature = ("alltoall", element_counts, out_element_counts), signatures.of_rows(out)
+        call = ("collective", task, flat_elements(sent), algorithm, signature, flat_elements(out))
         return self._do(NativeCalls([call], lambda: out))
 
     @overload
@@ -157,7 +149,8 @@ class Exchanges(CallBase):
         if np.may_share_memory(sent, out):
             # Received rows must not overwrite rows that are still to be sent.
             sent = sent.copy()
-        call = ("rotate", flat_elements(sent), flat_elements(out), distance, algorithm, signatures.of_rows(out))
+        task, signature = ("rotate", distance), signatures.of_rows(out)
+        call = ("collective", task, flat_elements(sent), algorithm, signature, flat_elements(out))
         return self._do(NativeCalls([call], lambda: out))
 
     @overload
@@ -211,9 +204,8 @@ class Exchanges(CallBase):
                 target[:] = piece
             return dict(out)
 
-        return self._do(
-            NativeCalls([("neighbour_exchange", sent_bytes, out_peers, received, in_peers, algorithm)], finish)
-        )
+        task = ("neighbour_exchange", out_peers, in_peers)
+        return self._do(NativeCalls([("collective", task, sent_bytes, algorithm, None, received)], finish))
 
     def barrier(self, *, algorithm: str | None = None) -> None:
         """Return when every rank has called it."""

@@ -115,7 +115,9 @@ def reduced(
             raise InputError("reduce_scatter: expected an array with at least one axis")
         counts = checked_counts(counts, len(into), world_size)
     combine = function.address if isinstance(function, CFunction) else _on_memory(function, into.dtype, row)
-    call = ("reduce_by", byte_view(into), what, combine, max(row_bytes, 1), signature, algorithm, root, counts)
+    tasks: dict[str, tuple[Any, ...]] = {"reduce": ("function", root), "reduce_scatter": (counts, "function")}
+    task = (what, *tasks.get(what, ("function",)))
+    call = ("reduce_by", task, byte_view(into), combine, max(row_bytes, 1), signature, algorithm)
 
     def finish() -> Any:
         if what == "reduce_scatter":
@@ -148,7 +150,7 @@ def arg_extremum(name: str, rank: int, value: Any, index: Any, algorithm: str | 
         raise InputError(f"{name}: index of dtype {np.asarray(index).dtype}: expected whole numbers")
     signature = f"{values.dtype} of shape {values.shape} by {name}"
     combine = (name, values.dtype.name)
-    call = ("reduce_by", byte_view(rows), "allreduce", combine, rows.dtype.itemsize, signature, algorithm)
+    call = ("reduce_by", ("allreduce", "function"), byte_view(rows), combine, rows.dtype.itemsize, signature, algorithm)
 
     def finish() -> tuple[Any, Any]:
         best, where = rows["value"].copy(), rows["index"].copy()

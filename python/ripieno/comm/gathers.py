@@ -128,8 +128,9 @@ class Gathers(CallBase):
             in_place(out)
             if value is not None and self.rank == root:
                 fill(out, value)
+            signature = signatures.of_array(out)
             return self._run_native(
-                out, "broadcast", native_elements(out)[0], root, algorithm, signatures.of_array(out)
+                out, "collective", ("broadcast", root), native_elements(out)[0], algorithm, signature
             )
         array = as_array(value) if self.rank == root else None
         if array is not None and not array.dtype.hasobject:
@@ -228,7 +229,7 @@ class Gathers(CallBase):
         rows = np.ascontiguousarray(given, dtype=out.dtype) if self.rank == root else empty_rows(counts, out)
         array, element_counts = elements(rows, counts)
         own_rows = split(rows, counts)[self.rank]
-        call = ("scatter", array, element_counts, root, algorithm, signatures.of_array(rows))
+        call = ("collective", ("scatter", element_counts, root), array, algorithm, signatures.of_array(rows))
         return self._do(NativeCalls([call], lambda: fill(out, own_rows)))
 
     @overload
@@ -296,9 +297,8 @@ class Gathers(CallBase):
                 return None
             return all_rows if converted is None else fill(converted, all_rows)
 
-        return self._do(
-            NativeCalls([("gather", rows, element_counts, root, algorithm, signatures.of_array(all_rows))], finish)
-        )
+        call = ("collective", ("gather", element_counts, root), rows, algorithm, signatures.of_array(all_rows))
+        return self._do(NativeCalls([call], finish))
 
     @overload
     def allgather(
@@ -384,7 +384,8 @@ class Gathers(CallBase):
         if out is None and counts is None:
             return self._run_steps(objects.allgather, value, algorithm)
         out, rows, element_counts = self._all_rows(value, out, counts)
-        return self._run_native(out, "allgather", rows, element_counts, algorithm, signatures.of_array(out))
+        task, signature = ("allgather", element_counts), signatures.of_array(out)
+        return self._run_native(out, "collective", task, rows, algorithm, signature)
 
     def _all_rows(
         self, value: Any, out: NDArray[Any] | None, counts: Sequence[int] | None

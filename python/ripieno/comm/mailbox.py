@@ -191,13 +191,14 @@ class Receive:
         """Return the next untagged value from `sender`."""
         if self.out is None:
             return objects.receive(self._native, sender)
-        self._native.receive(native_elements(self.out)[0], sender, signatures.of_array(self.out))
+        task, signature = ("receive", sender), signatures.of_array(self.out)
+        self._native.collective(task, native_elements(self.out)[0], None, signature)
         return self.out
 
     def _tagged(self, sender: int) -> tuple[Message[Any], int]:
         """Return the next tagged message from `sender`, and its size in bytes."""
         head, lengths_bytes = np.empty(1, np.int64), [_native.FRAME_ROOM_BYTES]
-        self._native.receive(head, sender, TAG_SIGNATURE)
+        self._native.collective(("receive", sender), head, None, TAG_SIGNATURE)
         value = objects.receive(self._native, sender, lengths_bytes)
         return Message(value, sender, int(head[0])), sum(lengths_bytes)
 

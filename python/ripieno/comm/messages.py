@@ -53,7 +53,7 @@ class MessageCalls(CallBase):
         if tag is None and (native := self._idle_native) is not None:
             # The common case; each microsecond counts.
             return objects.send(native, value, to)
-        calls = [("send", piece, to, signature) for piece, signature in _pieces(value, tag)]
+        calls = [("collective", ("send", to), piece, None, signature) for piece, signature in _pieces(value, tag)]
         return self._do(NativeCalls(calls, lambda: None))
 
     def send_into(self, array: Any, to: int) -> None:
@@ -61,7 +61,8 @@ class MessageCalls(CallBase):
         to = self._other("to", to)
         sent = required(array, "send_into")
         sent = np.ascontiguousarray(sent).reshape(sent.shape)
-        return self._do(NativeCalls([("send", native_elements(sent)[0], to, signatures.of_array(sent))], lambda: None))
+        call = ("collective", ("send", to), native_elements(sent)[0], None, signatures.of_array(sent))
+        return self._do(NativeCalls([call], lambda: None))
 
     @overload
     def recv(
@@ -145,7 +146,7 @@ class MessageCalls(CallBase):
             in_place(out)
         is_plain = source is not None and tag is None and timeout_s is None and not envelope
         if is_plain and out is not None and not self._mailbox.posted:
-            call = ("receive", native_elements(out)[0], source, signatures.of_array(out))
+            call = ("collective", ("receive", source), native_elements(out)[0], None, signatures.of_array(out))
             return self._do(NativeCalls([call], lambda: out))
 
         def begin(native: Any) -> Receive:
@@ -188,7 +189,8 @@ class MessageCalls(CallBase):
         recv_tag = tag if recv_tag is None else recv_tag
 
         def run(native: Any) -> Any:
-            leaving = [native.send(piece, to, signature, later=True) for piece, signature in pieces]
+            task = ("send", to)
+            leaving = [native.collective(task, piece, None, signature, later=True) for piece, signature in pieces]
             arrived = self._mailbox.post(Receive(self._mailbox, native, source, recv_tag, None)).wait().value
             for each in leaving:
                 each.wait()

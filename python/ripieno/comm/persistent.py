@@ -42,5 +42,5 @@ class PersistentCall(Generic[Array]):
         if op is None or plain is None or comm._queue.last is not None or not plain.allreduce(out, op, value):
             if value is not None:
                 out[...] = value
-            comm._run_native(out, "allreduce", *self._args)
+            comm._run_native(out, "collective", *self._args)
         return out

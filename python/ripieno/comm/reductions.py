@@ -175,7 +175,7 @@ class Reductions(CallBase):
         op = resolved_operation(op, value)
         if is_function(op):
             return self._reduced_by_function(op, "allreduce", value, out=out, algorithm=algorithm)
-        return self._do(self._reduced("allreduce", value, op, out, (op, algorithm)))
+        return self._do(self._reduced(("allreduce", op), value, op, out, algorithm))
 
     def allreduce_init(
         self,
@@ -232,7 +232,7 @@ class Reductions(CallBase):
         into = check_combinable(out, op, "allreduce_init")
         source = None if value is out else fitting(into, value)
         algorithm = in_order(algorithm, order)
-        args = (native_elements(into)[0], op, algorithm, signatures.of_array(into))
+        args = (("allreduce", op), native_elements(into)[0], algorithm, signatures.of_array(into))
         return PersistentCall(self, source, out, op, args, is_short=algorithm is None)
 
     @overload
@@ -324,16 +324,16 @@ class Reductions(CallBase):
             return self._reduced_by_function(
                 op, "reduce", value, root=root, out=out, algorithm=in_order(algorithm, order)
             )
-        args = (op, root, in_order(algorithm, order))
+        task, algorithm = ("reduce", op, root), in_order(algorithm, order)
         if self.rank != root:
-            return self._do(NativeCalls(self._reduced("reduce", value, op, None, args).calls, lambda: None))
+            return self._do(NativeCalls(self._reduced(task, value, op, None, algorithm).calls, lambda: None))
         if out is None:
-            return self._do(self._reduced("reduce", value, op, None, args))
+            return self._do(self._reduced(task, value, op, None, algorithm))
         check_op(op)
         if is_alike(check_combinable(out, op, "reduce"), value):
-            return self._do(self._reduced_into(out, "reduce", value, args))
+            return self._do(self._reduced_into(out, task, value, algorithm))
         fitting(out, value)
-        calls, finish = self._reduced("reduce", value, op, None, args)
+        calls, finish = self._reduced(task, value, op, None, algorithm)
         return self._do(NativeCalls(calls, lambda: fill(out, finish())))
 
     @overload
@@ -361,7 +361,7 @@ class Reductions(CallBase):
         op = resolved_operation(op, value)
         if is_function(op):
             return self._reduced_by_function(op, "scan", value, out=out, algorithm=algorithm)
-        return self._do(self._reduced("scan", value, op, out, (op, in_order(algorithm, None))))
+        return self._do(self._reduced(("scan", op), value, op, out, in_order(algorithm, None)))
 
     @overload
     def exscan(
@@ -394,7 +394,7 @@ class Reductions(CallBase):
         op = resolved_operation(op, value)
         if is_function(op):
             return self._reduced_by_function(op, "exscan", value, out=out, algorithm=algorithm)
-        work = self._reduced("exscan", value, op, out, (op, in_order(algorithm, None)))
+        work = self._reduced(("exscan", op), value, op, out, in_order(algorithm, None))
         if self.rank > 0:
             return self._do(work)
 
@@ -490,9 +490,10 @@ class Reductions(CallBase):
         own_rows = split(scratch, counts)[self.rank]
         if out is not None:
             check_fits(in_place(out), own_rows.shape, own_rows.dtype)
+        task = ("reduce_scatter", element_counts, op)
         return self._do(
             NativeCalls(
-                [("reduce_scatter", array, element_counts, op, algorithm, signatures.of_array(scratch))],
+                [("collective", task, array, algorithm, signatures.of_array(scratch))],
                 # Copy, because a view would keep all ranks' rows in memory.
                 lambda: own_rows.copy() if out is None else fill(out, own_rows),
             )
@@ -535,27 +536,31 @@ class Reductions(CallBase):
         return self._do(functions_reduced(what, (self.rank, self.world_size), value, function, **options))
 
     def _reduced(
-        self, what: str, value: Any, op: Any, out: NDArray[Any] | None, args: tuple[Any, ...]
+        self, task: tuple[Any, ...], value: Any, op: Any, out: NDArray[Any] | None, algorithm: str | None
     ) -> NativeCalls[Any]:
-        """Return the native calls of `what`, each on its own array or `out`, with a result in the form of `value`."""
+        """Return the native calls of a task, each on its own array or `out`, with a result in the form of `value`."""
+        what = task[0]
         check_op(op)
         if out is not None:
-            return self._reduced_into(check_combinable(out, op, what), what, value, args)
+            return self._reduced_into(check_combinable(out, op, what), task, value, algorithm)
         if is_tree(value) or numbers.is_number(value, op):
-            return self._reduced_leaves(what, value, op, args)
+            return self._reduced_leaves(task, value, op, algorithm)
         result = native_copy(reducible(value, op, what))
-        return NativeCalls(
-            [(what, native_elements(result)[0], *args, signatures.of_array(result))], lambda: like(value, result)
-        )
+        call = ("collective", task, native_elements(result)[0], algorithm, signatures.of_array(result))
+        return NativeCalls([call], lambda: like(value, result))
 
-    def _reduced_into(self, out: NDArray[Any], what: str, value: Any, args: tuple[Any, ...]) -> NativeCalls[Any]:
+    def _reduced_into(
+        self, out: NDArray[Any], task: tuple[Any, ...], value: Any, algorithm: str | None
+    ) -> NativeCalls[Any]:
         """Return the same as `_reduced`, for an array that can be combined in place."""
         if value is not out:
             fill(out, value)
-        return NativeCalls([(what, native_elements(out)[0], *args, signatures.of_array(out))], lambda: out)
+        call = ("collective", task, native_elements(out)[0], algorithm, signatures.of_array(out))
+        return NativeCalls([call], lambda: out)
 
-    def _reduced_leaves(self, what: str, value: Any, op: str, args: tuple[Any, ...]) -> NativeCalls[Any]:
+    def _reduced_leaves(self, task: tuple[Any, ...], value: Any, op: str, algorithm: str | None) -> NativeCalls[Any]:
         """Return the same as `_reduced`, for Python numbers, tuples, lists and dicts."""
+        what = task[0]
         leaves, names = [], []
 
         def visit(leaf: Any) -> None:
@@ -567,18 +572,18 @@ class Reductions(CallBase):
                 names.append(signatures.of_leaf(leaves[-1]))
 
         map_leaves(value, visit)
-        signature = signatures.of_tree(value, iter(names))
+        signature = signatures.of_tree(value, names)
         gathered = [index for index, name in enumerate(names) if name is signatures.NUMBER and op == "prod"]
         lines, parts = packed_leaves([leaf for index, leaf in enumerate(leaves) if index not in gathered])
-        calls = [(what, native_elements(each)[0], *args, signature) for each in lines]
+        calls = [("collective", task, native_elements(each)[0], algorithm, signature) for each in lines]
         factors = np.empty((self.world_size, len(gathered), numbers.WORDS))
         if gathered:
             factors[self.rank] = [leaves[index] for index in gathered]
-            counts = [factors[0].size] * self.world_size
-            calls.append(("allgather", flat_elements(factors), counts, None, f"{what} of {signature}"))
+            gathering = ("allgather", [factors[0].size] * self.world_size)
+            calls.append(("collective", gathering, flat_elements(factors), None, f"{what} of {signature}"))
         if not calls:
             # Nothing to combine here, but other ranks may have data.
-            calls.append((what, np.empty(0, np.uint8), *args, signature))
+            calls.append(("collective", task, np.empty(0, np.uint8), algorithm, signature))
 
         def finish() -> Any:
             results = iter(parts)

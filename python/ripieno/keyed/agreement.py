@@ -63,7 +63,8 @@ def numbers(native: Any, call: str, mine: Sequence[int]) -> NDArray[np.int64]:
     """
     rows = np.zeros((native.world_size, len(mine) + 1), np.int64)
     rows[native.rank] = text_hash(call), *mine
-    native.allgather(rows.reshape(-1), [rows.shape[1]] * native.world_size, None, call.partition(",")[0])
+    task = ("allgather", [rows.shape[1]] * native.world_size)
+    native.collective(task, rows.reshape(-1), None, call.partition(",")[0])
     if (rows[:, 0] != rows[0, 0]).any():
         check(objects.allgather(native, call, None))
     return rows[:, 1:]

@@ -72,5 +72,6 @@ def _allgather_column(native: Any, own: NDArray[Any], counts: NDArray[Any], algo
     listed = counts.tolist()
     rows = empty((sum(listed), *own.shape[1:]), own.dtype)
     split(rows, listed)[native.rank][...] = own
-    native.allgather(*elements(rows, listed), algorithm)
+    array, element_counts = elements(rows, listed)
+    native.collective(("allgather", element_counts), array, algorithm)
     return rows

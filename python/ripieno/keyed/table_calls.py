@@ -105,7 +105,7 @@ def reduced(native: Any, combiner: Combiner, packed: PackedPartitions, algorithm
         dtype: np.array(flat, flat.dtype.newbyteorder("="), order="C") for dtype, flat in packed.flat_arrays.items()
     }
     for flat in arrays.values():
-        native.allreduce(native_elements(flat)[0], combiner.name, algorithm)
+        native.collective(("allreduce", combiner.name), native_elements(flat)[0], algorithm)
     return united(combiner, [packed._replace(flat_arrays=arrays)])
 
 

@@ -66,7 +66,7 @@ def send(native: NativeCommunicator, value: Any, to: int) -> None:
         _send_value(
             packed,
             lambda kind, content: _native.send_frame(native, kind, content, to, OBJECT_PART),
-            lambda piece: native.send(piece, to, OBJECT_PART),
+            lambda piece: native.collective(("send", to), piece, None, OBJECT_PART),
         )
 
 
@@ -79,7 +79,7 @@ def receive(native: NativeCommunicator, source: int, lengths_bytes: list[int] | 
     def take(piece: NDArray[Any]) -> None:
         if lengths_bytes is not None:
             lengths_bytes.append(piece.nbytes)
-        native.receive(piece, source, OBJECT_PART)
+        native.collective(("receive", source), piece, None, OBJECT_PART)
 
     return _take(received, take)
 
@@ -106,7 +106,7 @@ def broadcast(
         return rest
 
     def move(piece: NDArray[Any]) -> object:
-        return native.broadcast(piece, root, algorithm, signature)
+        return native.collective(("broadcast", root), piece, algorithm, signature)
 
     if native.rank != root:
         return _take(rest, move)
@@ -164,7 +164,7 @@ def allgather(native: NativeCommunicator, value: Any, algorithm: str | None, sig
     packed, firsts = rest
     sizes, blobs, chunks = _rest(firsts)
     _write(packed, chunks[native.rank])
-    native.allgather(blobs, sizes, algorithm, signature)
+    native.collective(("allgather", sizes), blobs, algorithm, signature)
     return list(map(_value, firsts, chunks))
 
 
@@ -193,11 +193,11 @@ def _gather(
         packed = packing.pack(movable(value))
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[native.rank] = packing.blob_bytes(packed)
-        native.allgather(sizes_array, [1] * native.world_size, None, signature)
+        native.collective(("allgather", [1] * native.world_size), sizes_array, None, signature)
         firsts = [(False, (_native.BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     _write(packed, chunks[native.rank])
-    native.gather(blobs, sizes, root, algorithm, signature)
+    native.collective(("gather", sizes, root), blobs, algorithm, signature)
     return list(map(_value, firsts, chunks)) if native.rank == root else None
 
 
@@ -221,12 +221,12 @@ def _scatter(native: NativeCommunicator, values: Sequence[Any] | None, root: int
         packed = [packing.pack(movable(value)) for value in values or ()]
         sizes_array = np.zeros(native.world_size, np.int64)
         sizes_array[: len(packed)] = [packing.blob_bytes(each) for each in packed]
-        native.broadcast(sizes_array, root, None, OBJECT_PART)
+        native.collective(("broadcast", root), sizes_array, None, OBJECT_PART)
         firsts = [(False, (_native.BLOB, size)) for size in sizes_array.tolist()]
     sizes, blobs, chunks = _rest(firsts)
     for each, chunk in zip(packed, chunks, strict=False):
         _write(each, chunk)
-    native.scatter(blobs, sizes, root, algorithm, OBJECT_PART)
+    native.collective(("scatter", sizes, root), blobs, algorithm, OBJECT_PART)
     # Copy, because a view would keep the memory of all ranks' values.
     return _value(firsts[native.rank], chunks[native.rank].copy())
 
@@ -241,12 +241,13 @@ def alltoall(native: NativeCommunicator, values: Sequence[Any], algorithm: str |
     sizes_array = np.array([packing.blob_bytes(each) for each in packed], np.int64)
     in_sizes_array = np.empty_like(sizes_array)
     ones = [1] * native.world_size
-    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT_PART)
+    native.collective(("alltoall", ones, ones), sizes_array, None, OBJECT_PART, in_sizes_array)
     blobs, chunks = _chunks(sizes_array.tolist())
     for each, chunk in zip(packed, chunks, strict=True):
         packing.write_blob(each, chunk)
     in_blobs, in_chunks = _chunks(in_sizes_array.tolist())
-    native.alltoall(blobs, sizes_array.tolist(), in_blobs, in_sizes_array.tolist(), algorithm, OBJECT_PART)
+    task = ("alltoall", sizes_array.tolist(), in_sizes_array.tolist())
+    native.collective(task, blobs, algorithm, OBJECT_PART, in_blobs)
     return [packing.read_blob(chunk) for chunk in in_chunks]
 
 
@@ -258,10 +259,10 @@ def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str
         rotate(native, Unsendable(native.rank, error), distance, algorithm)
         raise
     sizes_array, in_sizes_array = np.array([packing.blob_bytes(packed)], np.int64), np.empty(1, np.int64)
-    native.rotate(sizes_array, in_sizes_array, distance, None, OBJECT_PART)
+    native.collective(("rotate", distance), sizes_array, None, OBJECT_PART, in_sizes_array)
     blob, in_blob = empty(int(sizes_array[0]), np.uint8), empty(int(in_sizes_array[0]), np.uint8)
     packing.write_blob(packed, blob)
-    native.rotate(blob, in_blob, distance, algorithm, OBJECT_PART)
+    native.collective(("rotate", distance), blob, algorithm, OBJECT_PART, in_blob)
     return packing.read_blob(in_blob)
 
 
@@ -280,7 +281,7 @@ def neighbour_exchange(
     for (peer, _), chunk in zip(peers, chunks, strict=True):
         packing.write_blob(packed[peer], chunk)
     in_blobs, in_chunks = _chunks([size for _, size in in_peers])
-    native.neighbour_exchange(blobs, peers, in_blobs, in_peers, algorithm, OBJECT_PART)
+    native.collective(("neighbour_exchange", peers, in_peers), blobs, algorithm, OBJECT_PART, in_blobs)
     return {peer: packing.read_blob(chunk) for (peer, _), chunk in zip(in_peers, in_chunks, strict=True)}
 
 
@@ -290,7 +291,7 @@ def _announced(native: NativeCommunicator, peers: Sequence[tuple[int, int]]) -> 
     for peer, size_bytes in peers:
         sizes_array[peer] = size_bytes
     ones = [1] * native.world_size
-    native.alltoall(sizes_array, ones, in_sizes_array, ones, None, OBJECT_PART)
+    native.collective(("alltoall", ones, ones), sizes_array, None, OBJECT_PART, in_sizes_array)
     return [(peer, int(size)) for peer, size in enumerate(in_sizes_array) if size]
 
 
@@ -300,7 +301,7 @@ def _announced_by(
     """Return the same as `_announced`, if `sources` are the sending ranks."""
     sizes_array, in_sizes_array = np.array([size for _, size in peers], np.int64), np.zeros(len(sources), np.int64)
     to, of = [(peer, 1) for peer, _ in peers], [(peer, 1) for peer in sorted(sources)]
-    native.neighbour_exchange(sizes_array, to, in_sizes_array, of, None, OBJECT_PART)
+    native.collective(("neighbour_exchange", to, of), sizes_array, None, OBJECT_PART, in_sizes_array)
     return list(zip(sorted(sources), in_sizes_array.tolist(), strict=True))
 
 
