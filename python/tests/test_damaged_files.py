@@ -5,13 +5,16 @@ RIPIENO_FUZZ_INPUTS is the number of files per reader, RIPIENO_FUZZ_FIRST the fi
 
 from __future__ import annotations
 
+import ast
 import gzip
 import io
 import json
 import os
 import pickle
+import re
+import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,6 +70,9 @@ DIALECTS = [
     b"NA,2\n3,4\n",
 ]
 QUOTED_EDGES = b'source,"name, town",target\n0,"x\n1,2",1\n1,"say ""y""",2\n'
+
+
+PACKAGE = Path(rp.__file__).parent
 
 
 @dataclass(frozen=True)
@@ -309,6 +315,103 @@ def test_a_malicious_file_runs_no_code_and_takes_little_memory(reader: FileReade
         assert taken_bytes <= MEMORY_BYTES_MAX, (content[:40], taken_bytes)
     assert not marker.exists()
     assert [each.name for each in tmp_path.rglob("*") if each.name in ("x.npy", "data.npy", "secret")] == []
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+def test_a_link_to_a_device_and_a_pipe_are_named(reader: FileReader, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    reader.valid()
+    path = tmp_path / "special" / reader.name
+    path.parent.mkdir(parents=True)
+    for make in (lambda: path.symlink_to("/dev/zero"), lambda: os.mkfifo(path), lambda: path.symlink_to(path)):
+        make()
+        with pytest.raises(rp.RipienoError, match=rf"{re.escape(path.name)}|{re.escape(path.parent.name)}"):
+            reader.read(path)
+        path.unlink()
+
+
+#: Parts of the package whose functions open files that `READERS` need not read, and why.
+OTHER_LOADERS = {
+    **dict.fromkeys(
+        ("algorithms/als/estimator.py", "algorithms/own_rows.py", "cli/mds.py", "cli/pca.py", "cli/ridge.py"),
+        "`opened` and `open` are functions of estimators there, which call the readers",
+    ),
+    "bench/": "it reads files of its own programs",
+    "cli/kubernetes.py": "a script becomes text in a manifest",
+    "comm/": "files pass as bytes, and descriptors are of the same job",
+    "dashboard/": "files of the package",
+    "features/": "Pillow decodes pictures, with its limits",
+    "files/disk.py": "it writes files",
+    "files/uploads.py": "it sends results to other file systems",
+    "flight/__init__.py": "a file of the kernel",
+    "input/": "splits of the same formats, see `LARGE`",
+    "lab/": "files of the kernel and of root",
+    "launch/": "messages of authenticated processes, and files whose owners are checked",
+    "mpi/": "messages of the same job",
+    "report/": "files of the package and of the kernel",
+    "simulation/algorithm_choices.py": "the cache of this user",
+    "wire/": "messages of the same job",
+}
+#: Calls that open or parse contents of files.
+LOADING = re.compile(
+    r"(open|opened|opened_archive|read_whole|.*\.read_text|.*\.read_bytes|(json|pickle|cloudpickle|tomllib)\.loads?"
+    r"|np\.(load|loadtxt|fromfile|memmap)|.*ZipFile|.*ParquetFile|.*\.memory_map|.*\.mmread|.*\.safe_load)"
+)
+
+
+def loaders() -> dict[tuple[str, int], str]:
+    """Return the functions of the package that open or parse files: their module and first line, and their name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and any(map(is_loading, calls_of(node))):
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                found[str(path), first] = f"{path.relative_to(PACKAGE)}: {node.name}"
+    return found
+
+
+def calls_of(function: ast.FunctionDef) -> Iterator[ast.Call]:
+    """Return the calls of a function, without those of inner functions."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.Call):
+                yield node
+            waiting += ast.iter_child_nodes(node)
+
+
+def is_loading(call: ast.Call) -> bool:
+    """Return whether a call opens a file for reading, or parses one."""
+    modes = [each for each in map(ast.unparse, call.args[1:2]) if re.fullmatch("'[a-z+]+'", each)]
+    is_reading = all(set(mode) & set("r") for mode in modes)
+    name = ast.unparse(call.func)
+    return is_reading and LOADING.fullmatch(name) is not None
+
+
+@pytest.mark.exhaustive
+def test_the_list_of_readers_covers_every_loader(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    called = set()
+
+    def record(frame: Any, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(str(PACKAGE)):
+            called.add((frame.f_code.co_filename, frame.f_code.co_firstlineno))
+
+    sys.setprofile(record)
+    try:
+        for reader in READERS:
+            for content in reader.valid():
+                path = tmp_path / "valid" / reader.name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+                reader.read(path)
+    finally:
+        sys.setprofile(None)
+    missing = [name for place, name in loaders().items() if place not in called]
+    parts = {part for part in OTHER_LOADERS if any(name.startswith(part) for name in missing)}
+    assert [name for name in missing if not name.startswith(tuple(parts))] == []
+    assert parts == OTHER_LOADERS.keys()
 
 
 def text_split(path: Path) -> Any:

@@ -75,8 +75,8 @@ class ResourceCounts:
             descriptors=tuple(open_descriptors()),
             threads=len(tasks),
             children=sum(descendants(task) for task in tasks),
-            # Semaphores belong to other running tests.
-            shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if not name.startswith("sem."))),
+            # Ripieno's memory has no names. Other programs of the machine also use this folder.
+            shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if "ripieno" in name)),
             temporary_files=tuple(sorted(map(str, Path(tempfile.gettempdir()).rglob("*")))),
             maps=len(Path("/proc/self/maps").read_text().splitlines()),
             resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
@@ -86,6 +86,12 @@ class ResourceCounts:
     def fixed(self) -> tuple[object, ...]:
         """Return the counts that must be equal after each job."""
         return self.descriptors, self.threads, self.children, self.shared_files, self.temporary_files
+
+    def differences(self, now: ResourceCounts) -> list[tuple[object, object]]:
+        """Return the counts that have changed, as pairs of what is gone and what is new."""
+        pairs = zip(self.fixed, now.fixed, strict=True)
+        as_sets = [(set(old), set(new)) if isinstance(old, tuple) else (old, new) for old, new in pairs]
+        return [(old - new, new - old) if isinstance(old, set) else (old, new) for old, new in as_sets if old != new]
 
     def rows(self) -> dict[str, str]:
         """Return the counts as texts."""
@@ -155,10 +161,8 @@ def test_launches_leak_no_resources(capsys):
     before = ResourceCounts.now()
     for number in range(LAUNCHES):
         launch_once(number)
-        assert comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S), (
-            before,
-            ResourceCounts.now(),
-        )
+        is_equal = comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S)
+        assert is_equal, before.differences(ResourceCounts.now())
     found = assert_bounded_growth(before, LAUNCHES)
     if "RIPIENO_LAUNCHES" in os.environ:
         with capsys.disabled():
@@ -398,11 +402,8 @@ def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys, monkeypatch):
     while time.monotonic() < end or counts.total() < 2:
         kind = draw.choice(kinds)
         run_job(kind)
-        assert comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S), (
-            kind,
-            before,
-            ResourceCounts.now(),
-        )
+        is_equal = comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S)
+        assert is_equal, (kind.__name__, before.differences(ResourceCounts.now()))
     found = assert_bounded_growth(before, counts.total())
     if SOAK_S:
         with capsys.disabled():
