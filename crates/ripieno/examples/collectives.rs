@@ -2,19 +2,21 @@
 //! compares the times with other libraries and with theoretical limits.
 //!
 //!     RANK=… WORLD_SIZE=… MASTER_ADDR=… MASTER_PORT=… RIPIENO_TOKEN=… \
-//!     collectives allreduce|broadcast|allgather|barrier[=ALGORITHM] BYTES:CALLS:BATCHES[:PAUSE_US] …
+//!     collectives [shared-]allreduce|broadcast|allgather|barrier[=ALGORITHM] BYTES:CALLS:BATCHES[:PAUSE_US] …
 //!
 //! A batch is a barrier followed by CALLS in-place calls, on float32, with sum and root 0. Its time is the time per
 //! call on the slowest rank. BYTES of an allgather is the size of all blocks. Rank 0 prints a line "BYTES SECONDS" per
-//! batch. Results are checked: broadcasts after each batch, other collectives before the first.
+//! batch. Results are checked: broadcasts after each batch, other collectives before the first. With `shared-`, vectors
+//! lie in memory that peers can map, as arrays of `rp.empty` do.
 //!
 //! With PAUSE_US, the last rank starts each call that many microseconds after the others. The messages of the others
 //! have arrived by then, so a profiler shows the cost of a call without waiting (see the page on small calls).
 
-use ripieno::net::{Config, Endpoint, Token, exchange::TcpStore};
+use ripieno::net::{Config, Endpoint, Token, exchange::TcpStore, links::Region};
 use ripieno::{BufferMemory, Communicator, Element, Op};
 use std::env;
 use std::error::Error;
+use std::ops::DerefMut;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -30,6 +32,7 @@ struct CollectiveCase {
 struct Bench {
     comm: Communicator,
     algorithm: Option<String>,
+    is_shared: bool,
 }
 
 fn main() -> CollectiveResult<()> {
@@ -41,7 +44,11 @@ fn main() -> CollectiveResult<()> {
         Some((operation, algorithm)) => (operation.to_string(), Some(algorithm.to_string())),
         None => (operation, None),
     };
-    let mut bench = Bench { comm: connect()?, algorithm };
+    let (operation, is_shared) = match operation.strip_prefix("shared-") {
+        Some(operation) => (operation.to_string(), true),
+        None => (operation, false),
+    };
+    let mut bench = Bench { comm: connect()?, algorithm, is_shared };
     for case in &cases {
         match operation.as_str() {
             "allreduce" => bench.time_allreduce(case)?,
@@ -77,27 +84,29 @@ impl CollectiveCase {
 impl Bench {
     fn time_allreduce(&mut self, case: &CollectiveCase) -> CollectiveResult<()> {
         let (rank, world_size) = (self.comm.rank(), self.comm.world_size());
-        let mut vector = bytes_of(case, |i| element(rank, i));
-        self.allreduce(&mut vector)?;
+        let mut memory = self.memory_of(case, |i| element(rank, i))?;
+        let vector = &mut memory[..case.bytes];
+        self.allreduce(vector)?;
         let sum = |i| (world_size * (world_size - 1) / 2 + world_size * (i % 7)) as f32;
-        if vector != bytes_of(case, sum) {
+        if *vector != bytes_of(case, sum)[..] {
             return Err(format!("rank {rank}: wrong sum of {} bytes", case.bytes).into());
         }
         vector.fill(0); // Repeated sums of zeros stay finite.
-        self.batches(case, |bench| bench.allreduce(&mut vector))
+        self.batches(case, |bench| bench.allreduce(vector))
     }
 
     fn time_allgather(&mut self, case: &CollectiveCase) -> CollectiveResult<()> {
         let (rank, world_size) = (self.comm.rank(), self.comm.world_size());
         let counts = vec![case.bytes / size_of::<f32>() / world_size; world_size];
         let block_of = |i: usize| i / counts[0].max(1);
-        let mut vector = bytes_of(case, |i| if block_of(i) == rank { element(rank, i) } else { -1.0 });
-        self.comm.allgather(&mut vector, Element::F32, &counts, self.algorithm.as_deref())?;
-        if vector != bytes_of(case, |i| element(block_of(i), i)) {
+        let mut memory = self.memory_of(case, |i| if block_of(i) == rank { element(rank, i) } else { -1.0 })?;
+        let vector = &mut memory[..case.bytes];
+        self.comm.allgather(vector, Element::F32, &counts, self.algorithm.as_deref())?;
+        if *vector != bytes_of(case, |i| element(block_of(i), i))[..] {
             return Err(format!("rank {rank}: wrong blocks of {} bytes", case.bytes).into());
         }
         self.batches(case, |bench| {
-            Ok(bench.comm.allgather(&mut vector, Element::F32, &counts, bench.algorithm.as_deref())?)
+            Ok(bench.comm.allgather(vector, Element::F32, &counts, bench.algorithm.as_deref())?)
         })
     }
 
@@ -116,18 +125,34 @@ impl Bench {
 
     fn time_broadcast(&mut self, case: &CollectiveCase) -> CollectiveResult<()> {
         let expected = bytes_of(case, |i| element(0, i));
-        let mut vector = expected.clone();
+        let mut memory = self.memory_of(case, |i| element(0, i))?;
+        let vector = &mut memory[..case.bytes];
         for _ in 0..case.batch_count {
             if self.comm.rank() != 0 {
                 vector.fill(0xff);
             }
-            let seconds = self.batch(case, |bench| bench.broadcast(&mut vector))?;
-            if vector != expected {
+            let seconds = self.batch(case, |bench| bench.broadcast(vector))?;
+            if *vector != expected[..] {
                 return Err(format!("rank {}: wrong broadcast of {} bytes", self.comm.rank(), case.bytes).into());
             }
             self.report(case, seconds);
         }
         Ok(())
+    }
+
+    /// Return the memory of a vector with these elements.
+    fn memory_of(
+        &self,
+        case: &CollectiveCase,
+        element: impl Fn(usize) -> f32,
+    ) -> CollectiveResult<Box<dyn DerefMut<Target = [u8]>>> {
+        let bytes = bytes_of(case, element);
+        if !self.is_shared {
+            return Ok(Box::new(bytes));
+        }
+        let mut region = Region::new(bytes.len())?.ok_or("the process has too many regions")?;
+        region[..bytes.len()].copy_from_slice(&bytes);
+        Ok(Box::new(region))
     }
 
     fn allreduce(&mut self, vector: &mut [u8]) -> CollectiveResult<()> {

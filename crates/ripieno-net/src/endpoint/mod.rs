@@ -19,7 +19,7 @@ use crate::connector::Connector;
 use crate::error::NetError;
 use crate::exchange::Exchange;
 use crate::host::{core_count, has_core_each, has_core_quota};
-use crate::links::{Doorbell, RingLink, TcpLink};
+use crate::links::{DEFAULT_CAPACITY_BYTES, Doorbell, LARGE_CAPACITY_BYTES, RingLink, TcpLink};
 use crate::listeners::Listeners;
 use crate::monitor::{EnteredCache, Monitor, MonitorShared, Setup};
 use crate::peer_address::{PeerAddress, check_addresses};
@@ -40,6 +40,8 @@ use survivors::FirstWorld;
 const LOSS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// Limit of ranks on a host that issue memory barriers for each other.
 const BARRIER_RANK_COUNT_MAX: usize = 16;
+/// Limit of ranks on a host that have large rings.
+const LARGE_RING_RANK_COUNT_MAX: usize = 8;
 /// Additional wait beyond the hub's deadline, because the hub's verdict names the missing ranks.
 const VERDICT_MARGIN: Duration = Duration::from_secs(1);
 
@@ -157,7 +159,9 @@ impl Endpoint {
         let addresses = Arc::new(addresses);
         let agreement_timeouts =
             AgreementTimeouts { silence: config.heartbeat_timeout, late: config.rendezvous_timeout };
-        let opener = Opener::new(connector.clone(), doorbell.waker(), sender, timing);
+        let has_large_rings = has_core_per_rank && neighbours <= LARGE_RING_RANK_COUNT_MAX;
+        let ring_bytes = if has_large_rings { LARGE_CAPACITY_BYTES } else { DEFAULT_CAPACITY_BYTES };
+        let opener = Opener::new(connector.clone(), doorbell.waker(), sender, timing, ring_bytes);
         let acceptor = opener.clone();
         let setup = Setup {
             shared: shared.clone(),

@@ -8,7 +8,7 @@ use crate::auth::ConnectionPurpose;
 use crate::config::LinkPolicy;
 use crate::connector::{Connection, Connector};
 use crate::error::Address;
-use crate::links::{DEFAULT_CAPACITY_BYTES, RingLink, TcpLink, Waker, shared_memory};
+use crate::links::{RingLink, TcpLink, Waker, shared_memory};
 use crate::peer_address::PeerAddress;
 use crate::shortage::{no_thread, shortage};
 use crate::stream::Stream;
@@ -44,6 +44,8 @@ pub(super) struct Opener {
     waker: Waker,
     deliveries: Sender<OpenedLink>,
     timing: MembershipTiming,
+    /// Capacity of each ring in shared memory.
+    ring_bytes: usize,
 }
 
 impl Opener {
@@ -52,8 +54,9 @@ impl Opener {
         waker: Waker,
         deliveries: Sender<OpenedLink>,
         timing: MembershipTiming,
+        ring_bytes: usize,
     ) -> Opener {
-        Opener { connector, waker, deliveries, timing }
+        Opener { connector, waker, deliveries, timing, ring_bytes }
     }
 
     /// Connect to the rank with this address.
@@ -91,8 +94,7 @@ impl Opener {
         let failed = match reached.stream {
             Stream::Unix(socket) => {
                 let stream = Stream::Unix(socket);
-                match self.share(&stream, |socket, waker| shared_memory::connect(socket, waker, DEFAULT_CAPACITY_BYTES))
-                {
+                match self.share(&stream, |socket, waker| shared_memory::connect(socket, waker, self.ring_bytes)) {
                     Ok(ring) => return Ok(Opened { link: ring_slot(ring, stream), notes }),
                     Err(error) => sharing_error(&error),
                 }

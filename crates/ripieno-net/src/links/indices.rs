@@ -10,7 +10,9 @@
 //! peer may have crashed or be hostile.
 
 use super::atomics::AtomicWord;
+use super::line_times::LineTimes;
 use super::store_choice::ReadCosts;
+use super::streaming::{ticks, ticks_after_loads};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Set in an index by the side that closes; the other bits are its last index.
@@ -39,8 +41,9 @@ const PREFETCH_DISTANCE_COUNT: usize = 4;
 const PLACE_STEP: usize = 37;
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-/// Maximum number of lines of a packet that the producer prefetches. More prefetches delay the preceding stores.
-const OWNED_LINE_COUNT_MAX: usize = 9;
+
+/// Maximum number of lines of an awaited packet that the consumer prefetches.
+const PREFETCHED_LINE_COUNT_MAX: usize = 5;
 
 /// The words of one ring, in shared memory. Lines written by different sides are 128 bytes apart, because x86
 /// prefetches lines in pairs and some arm64 CPUs have lines of that size.
@@ -121,6 +124,8 @@ pub struct Producer<const SLOTS: usize = SLOT_COUNT> {
     is_streamed: bool,
     /// The slot of the next publication.
     next: usize,
+    /// Times of the consumer's line.
+    line: LineTimes,
     /// The next packet.
     next_packet: usize,
     /// The index that was published in each slot.
@@ -171,6 +176,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
             starved: false,
             is_streamed: false,
             next: 0,
+            line: LineTimes::default(),
             next_packet: 0,
             slot_ends: [0; SLOTS],
             packet_ends: [0; PACKET_COUNT],
@@ -199,7 +205,12 @@ impl<const SLOTS: usize> Producer<SLOTS> {
     /// Read the consumer's index; return whether the consumer has closed.
     fn read_head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) -> Result<bool, RingBroken> {
         // Acquire: the consumer's reads of these bytes and slots happen before they are overwritten here.
+        let start = ticks();
         let word = shared.consumer.0.load(Acquire);
+        // A new value was written by the consumer since the last read, so its line came from the consumer's core.
+        if word & !CLOSED != self.head_seen {
+            self.line.add(ticks_after_loads().saturating_sub(start));
+        }
         self.head_seen = within(word & !CLOSED, self.head_seen, self.published)?;
         Ok(word & CLOSED != 0)
     }
@@ -239,6 +250,11 @@ impl<const SLOTS: usize> Producer<SLOTS> {
     pub fn advance(&mut self, count: usize) {
         self.tail += count as u64;
         debug_assert!(self.tail - self.head_seen <= self.capacity, "no more bytes are written than are free");
+    }
+
+    /// Return the measured times of a line from the consumer's core.
+    pub fn line(&self) -> &LineTimes {
+        &self.line
     }
 
     /// Return whether every byte of the ring was written before.
@@ -282,12 +298,14 @@ impl<const SLOTS: usize> Producer<SLOTS> {
     }
 
     /// Publish `count` bytes that `write` puts into a packet instead of the ring. The producer [accepts](Self::accepts)
-    /// them, they do not fit a slot, and all earlier bytes are published.
+    /// them, they do not fit a slot, and all earlier bytes are published. Takes ownership of up to `owned_line_count`
+    /// lines of a later packet in advance.
     #[inline]
     pub fn publish_packet<W: AtomicWord>(
         &mut self,
         shared: &Indices<W, SLOTS>,
         count: usize,
+        owned_line_count: usize,
         write: impl FnOnce(&W::Packet),
     ) {
         debug_assert!(self.unpublished() == 0 && self.has_packet(), "a packet is free and contains only its own bytes");
@@ -299,7 +317,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         self.next_packet = (self.next_packet + 1) % PACKET_COUNT;
         self.publish_slot(shared, PACKET);
         let later = &shared.packets[(self.next_packet + 1) % PACKET_COUNT];
-        prefetch_lines(&later.tail, lines_of(count).min(OWNED_LINE_COUNT_MAX), true);
+        prefetch_lines(&later.tail, lines_of(count).min(owned_line_count), true);
     }
 
     /// Publish a zero-copy send that `write` describes in a slot, and return the index that the consumer passes to
@@ -433,6 +451,12 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
         let packet = &shared.packets[self.next_packet];
         let is_there = count <= W::PACKET_BYTES && packet.tail.load(Acquire) == packet_word(end, count);
         is_there.then_some(ShortMemory::Packet(&packet.bytes))
+    }
+
+    /// Prefetch the lines of the awaited packet of `count` bytes.
+    #[inline]
+    pub fn prefetch_packet<W: AtomicWord>(&self, shared: &Indices<W, SLOTS>, count: usize) {
+        prefetch_lines(&shared.packets[self.next_packet].tail, lines_of(count).min(PREFETCHED_LINE_COUNT_MAX), false);
     }
 
     /// Record whether the last [short message](Self::short_message) was found at the first look.
@@ -629,7 +653,7 @@ mod tests {
         }
         for _ in 0..PACKET_COUNT {
             assert_eq!(producer.accepts(&shared, 57), Ok(true));
-            producer.publish_packet(&shared, 57, |_| {});
+            producer.publish_packet(&shared, 57, 1, |_| {});
         }
         assert_eq!(producer.accepts(&shared, 57), Ok(false));
         assert_eq!(producer.accepts(&shared, 56), Ok(true));

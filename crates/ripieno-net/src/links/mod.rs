@@ -9,6 +9,7 @@ mod descriptors;
 mod doorbell;
 mod host_memory;
 mod indices;
+mod line_times;
 mod memory;
 #[cfg(test)]
 mod model;
@@ -28,6 +29,6 @@ pub use descriptors::{receive_fds, send_fds};
 pub use doorbell::{Doorbell, Waker, WatchedDescriptor};
 pub use host_memory::{HostMemory, MemoryWriter};
 pub use region::Region;
-pub use ring::{DEFAULT_CAPACITY_BYTES, RingLink};
+pub use ring::{DEFAULT_CAPACITY_BYTES, LARGE_CAPACITY_BYTES, RingLink};
 pub use tcp::TcpLink;
 pub use value_memory::{MemoryLimit, ValueMemory, ValueMemoryStats};

@@ -75,7 +75,9 @@ impl<const CAPACITY: usize> ModelRing<CAPACITY> {
             // SAFETY: loom checks that no other thread accesses the slot.
             1 => producer.publish_inline(&self.indices, 1, |slot| slot.with_mut(|place| unsafe { *place = byte })),
             // SAFETY: loom checks that no other thread accesses the packet.
-            3 => producer.publish_packet(&self.indices, 2, |packet| packet.with_mut(|place| unsafe { *place = byte })),
+            3 => {
+                producer.publish_packet(&self.indices, 2, 1, |packet| packet.with_mut(|place| unsafe { *place = byte }))
+            }
             _ => {
                 // SAFETY: loom checks that no other thread accesses the byte.
                 self.bytes[producer.offset()].with_mut(|place| unsafe { *place = byte });

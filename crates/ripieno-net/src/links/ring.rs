@@ -1,9 +1,9 @@
 //! A link over shared memory: one byte ring in each direction.
 //!
 //! Messages are copied into the ring and out of it. Large messages are copied in units, so that both sides copy
-//! concurrently. Measurements decide whether the copy into the ring uses [streaming stores](super::store_choice). A
-//! message of up to a kilobyte travels [beside its index](super::indices), so only its own cache lines move between
-//! cores. Requires both ends on one host, in any processes.
+//! concurrently. Measurements decide whether a copy uses [streaming stores](super::store_choice). A message of up to a
+//! kilobyte travels [beside its index](super::indices), so only its own cache lines move between cores. Requires both
+//! ends on one host, in any processes.
 
 use super::atomics::AtomicWord;
 use super::doorbell::{Waker, accepts_barriers};
@@ -24,11 +24,29 @@ use std::sync::atomic::{AtomicU64, compiler_fence};
 /// Default capacity of a ring in bytes.
 pub const DEFAULT_CAPACITY_BYTES: usize = 1 << 20;
 
+/// Capacity of a ring in bytes between a few ranks with a core each: more than a second-level cache holds. The lines of
+/// a smaller ring are still in the cache of the receiver's core when the sender writes them again. With a common
+/// third-level cache, that makes messages of 8 KiB three times slower. More rings of this size fill the third-level
+/// cache.
+pub const LARGE_CAPACITY_BYTES: usize = 2 << 20;
+
 /// Limit of the capacity in bytes; a larger ring of a peer is refused.
 const MAX_CAPACITY_BYTES: usize = 1 << 30;
 
+/// Bytes of a ring that are mapped at once during its first pass. Single page faults cost several times more.
+const MAPPED_BYTES: usize = 128 << 10;
+
 /// Unit after which a long copy is published to the other side.
 const COPY_UNIT_BYTES: usize = 32 << 10;
+
+/// Number of the poll from which on the consumer prefetches the lines of an awaited packet. A consumer that lags finds
+/// the packet at an earlier poll, and its prefetches would take lines from a producer that still writes them.
+const PREFETCHING_POLL: u32 = 2;
+/// Maximum number of lines of a later packet that the producer prefetches. More prefetches delay the preceding stores.
+const OWNED_LINE_COUNT_MAX: usize = 9;
+/// The same without a common cache for a producer that has just received a message: the peer awaits the next one, and
+/// takes most of these lines back.
+const OWNED_AWAITED_LINE_COUNT_MAX: usize = 2;
 
 /// Maximum size of a part of a short message that is copied word by word.
 const WORD_COPY_BYTES_MAX: usize = 64;
@@ -44,8 +62,12 @@ pub struct RingLink {
     zero_copy: ZeroCopyReader,
     stores: StoreChoice,
     read_times: ReadTimes,
+    /// Bytes of each ring whose pages are mapped.
+    mapped_bytes: [usize; 2],
     /// Whether bytes of a zero-copy send were consumed since the last flush.
     has_read_zero_copy: bool,
+    /// Whether a message was received since the last one was sent.
+    has_received: bool,
     sent: bool,
     released: bool,
     /// Whether the peer's memory barriers, while it issues them, replace the fences of this end.
@@ -127,7 +149,9 @@ impl RingLink {
             zero_copy,
             stores: StoreChoice::default(),
             read_times: ReadTimes::default(),
+            mapped_bytes: [0; 2],
             has_read_zero_copy: false,
+            has_received: false,
             sent: false,
             released: false,
             accepts_barriers,
@@ -137,6 +161,12 @@ impl RingLink {
     /// Return the capacity of each of the two rings in bytes.
     pub fn capacity_bytes(&self) -> usize {
         self.segment.capacity
+    }
+
+    /// Return the measured time in seconds to move a cache line from the core of the peer to this core; `None` before
+    /// the first measurement.
+    pub fn line_s(&self) -> Option<f64> {
+        self.producer.line().seconds()
     }
 
     fn outgoing(&self) -> usize {
@@ -150,29 +180,63 @@ impl RingLink {
     /// Send the `count` bytes of `parts` in a slot or packet. The producer accepts them.
     #[inline]
     fn send_short(&mut self, parts: &[&[u8]], count: usize) {
-        let write = |place: *mut u8| {
-            let mut place = place;
-            for part in parts {
-                // SAFETY: The parts together fit the memory. It is free, so the consumer does not read it until it is
-                // published, and nothing else in this process refers to it.
-                let into = unsafe { std::slice::from_raw_parts_mut(place, part.len()) };
-                // The caller has just composed a preamble, and often a short payload.
-                match part.len() <= WORD_COPY_BYTES_MAX && part.len().is_multiple_of(size_of::<u64>()) {
-                    true => copy_words(part, into),
-                    false => into.copy_from_slice(part),
-                }
-                // SAFETY: as above.
-                place = unsafe { place.add(part.len()) };
-            }
-        };
         let shared = self.segment.indices(self.outgoing());
         if count <= AtomicU64::INLINE_BYTES {
-            self.producer.publish_inline(shared, count, |slot| write(slot.get().cast()));
+            // SAFETY: The parts together fit the slot. It is free, so the consumer does not read it until it is
+            // published, and nothing else in this process refers to it.
+            self.producer.publish_inline(shared, count, |slot| unsafe {
+                copy_parts(parts, slot.get().cast(), StoreKind::Ordinary);
+            });
         } else {
-            self.producer.publish_packet(shared, count, |packet| write(packet.get().cast()));
+            let is_far = self.producer.line().is_far();
+            let write = self.stores.begin(count, self.producer.has_wrapped(), is_far);
+            let owned_line_count = match write.kind {
+                // Streaming stores need no ownership of the lines after the first.
+                StoreKind::Streaming => 1,
+                StoreKind::Ordinary if is_far && self.has_received => OWNED_AWAITED_LINE_COUNT_MAX,
+                StoreKind::Ordinary => OWNED_LINE_COUNT_MAX,
+            };
+            // SAFETY: As above, for the packet.
+            self.producer.publish_packet(shared, count, owned_line_count, |packet| unsafe {
+                copy_parts(parts, packet.get().cast(), write.kind);
+            });
         }
+        self.has_received = false;
         self.producer.set_starved(shared, false);
         self.sent = true;
+    }
+
+    /// Send the `count` bytes of `parts` through the ring in one publication. The ring has space for them.
+    #[inline]
+    fn send_long(&mut self, parts: &[&[u8]], count: usize) {
+        if !self.producer.has_wrapped() {
+            self.map_pages(self.outgoing(), self.producer.offset() + count);
+        }
+        let shared = self.segment.indices(self.outgoing());
+        let ring = self.segment.data[self.outgoing()].address();
+        let write = self.stores.begin(count, self.producer.has_wrapped(), self.producer.line().is_far());
+        // SAFETY: As in `write`.
+        unsafe { copy_parts(parts, ring.as_ptr().add(self.producer.offset()), write.kind) };
+        self.producer.advance(count);
+        if write.kind == StoreKind::Streaming {
+            self.producer.mark_streamed();
+        }
+        self.stores.end(write, shared.read_costs());
+        self.producer.publish(shared);
+        self.producer.set_starved(shared, false);
+        self.sent = true;
+    }
+
+    /// Map the pages of a ring up to `end` and some more. For the first pass.
+    #[cold]
+    fn map_pages(&mut self, ring: usize, end: usize) {
+        let mapping = &self.segment.data[ring];
+        while self.mapped_bytes[ring] < end.min(self.segment.capacity) {
+            let start = self.mapped_bytes[ring];
+            let count = MAPPED_BYTES.min(self.segment.capacity - start);
+            mapping.map_pages(start, count);
+            self.mapped_bytes[ring] += count;
+        }
     }
 
     /// Wake the peer if it waits for the sent bytes or for freed space.
@@ -234,6 +298,9 @@ impl RingLink {
     /// Record that the next `count` of the `arrived` bytes are read now, and time them if they are one publication.
     #[inline]
     fn begin_read(&mut self, arrived: usize, count: usize) {
+        if !self.consumer.has_wrapped() {
+            self.map_pages(self.incoming(), self.consumer.offset() + count);
+        }
         let is_whole = arrived == count && self.consumer.has_wrapped();
         self.read_times.begin(count, self.consumer.is_streamed().filter(|_| is_whole));
     }
@@ -253,8 +320,11 @@ impl RingLink {
             if count == 0 {
                 break;
             }
+            if !self.producer.has_wrapped() {
+                self.map_pages(self.outgoing(), self.producer.offset() + count);
+            }
             let ring = self.segment.data[self.outgoing()].address();
-            let write = self.stores.begin(count, self.producer.has_wrapped());
+            let write = self.stores.begin(count, self.producer.has_wrapped(), self.producer.line().is_far());
             // SAFETY: The mirrored mapping holds `capacity` bytes from any offset. `room` guarantees that the consumer
             // does not read these bytes until they are published.
             unsafe {
@@ -275,6 +345,29 @@ impl RingLink {
             }
         }
         Ok(written)
+    }
+}
+
+/// Copy `parts` one after the other to `place`.
+///
+/// # Safety
+/// Nothing else accesses the memory at `place`, which holds the parts.
+#[inline]
+unsafe fn copy_parts(parts: &[&[u8]], place: *mut u8, kind: StoreKind) {
+    let mut place = place;
+    for part in parts {
+        // SAFETY: The caller guarantees it.
+        unsafe {
+            // The caller has just composed a preamble, and often a short payload.
+            if part.len() <= WORD_COPY_BYTES_MAX && part.len().is_multiple_of(size_of::<u64>()) {
+                copy_words(part, std::slice::from_raw_parts_mut(place, part.len()));
+            } else if kind == StoreKind::Streaming {
+                streaming::copy(part.as_ptr(), place, part.len());
+            } else {
+                std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
+            }
+            place = place.add(part.len());
+        }
     }
 }
 
@@ -306,18 +399,24 @@ impl Link for RingLink {
 
     fn send_message(&mut self, parts: &[&[u8]; 2]) -> bool {
         let count = parts[0].len() + parts[1].len();
-        let accepts = self.producer.accepts(self.segment.indices(self.outgoing()), count) == Ok(true);
-        if accepts {
+        let shared = self.segment.indices(self.outgoing());
+        if self.producer.accepts(shared, count) == Ok(true) {
             self.send_short(parts, count);
-            self.wake_peer();
+        } else if count > AtomicU64::PACKET_BYTES && self.producer.room(shared, count).is_ok_and(|room| room >= count) {
+            self.send_long(parts, count);
+        } else {
+            return false;
         }
-        accepts
+        self.wake_peer();
+        true
     }
 
     fn message(&mut self, length_bytes: usize, poll_count: u32) -> Option<&[u8]> {
-        for look in 0..poll_count {
-            if let Some(memory) = self.consumer.short_message(self.segment.indices(self.incoming()), length_bytes) {
-                self.consumer.set_lags(look == 0);
+        let fits_packet = (AtomicU64::INLINE_BYTES + 1..=AtomicU64::PACKET_BYTES).contains(&length_bytes);
+        for poll in 0..poll_count {
+            let shared = self.segment.indices(1 - self.side as usize);
+            if let Some(memory) = self.consumer.short_message(shared, length_bytes) {
+                self.consumer.set_lags(poll == 0);
                 let place = match memory {
                     ShortMemory::Inline(slot) => slot.get().cast::<u8>(),
                     ShortMemory::Packet(packet) => packet.get().cast(),
@@ -329,14 +428,19 @@ impl Link for RingLink {
             }
             // The peer may have sent the bytes in another way. Reading the slot of a packet takes its cache line from
             // the producer, which then waits for the line. So only the last poll reads it.
-            let is_due =
-                length_bytes <= AtomicU64::INLINE_BYTES || !self.consumer.is_drained() || look + 1 == poll_count;
-            if is_due && self.arrived(length_bytes).ok()? >= length_bytes {
-                let ring = self.segment.data[self.incoming()].address();
-                // SAFETY: as in `peek`.
-                return Some(unsafe {
-                    std::slice::from_raw_parts(ring.as_ptr().add(self.consumer.offset()), length_bytes)
-                });
+            let is_due = !fits_packet || !self.consumer.is_drained() || poll + 1 == poll_count;
+            if is_due {
+                let arrived = self.arrived(length_bytes).ok()?;
+                if arrived >= length_bytes {
+                    self.begin_read(arrived, length_bytes);
+                    let ring = self.segment.data[self.incoming()].address();
+                    // SAFETY: as in `peek`.
+                    return Some(unsafe {
+                        std::slice::from_raw_parts(ring.as_ptr().add(self.consumer.offset()), length_bytes)
+                    });
+                }
+            } else if poll >= PREFETCHING_POLL {
+                self.consumer.prefetch_packet(shared, length_bytes);
             }
         }
         None
@@ -345,13 +449,18 @@ impl Link for RingLink {
     fn end_message(&mut self, length_bytes: usize) {
         if self.consumer.is_drained() {
             self.consumer.consume_short(self.segment.indices(self.incoming()), length_bytes);
+        } else if length_bytes > AtomicU64::PACKET_BYTES {
+            self.end_read(length_bytes);
         }
+        self.has_received = true;
         self.release(length_bytes);
         self.wake_peer();
     }
 
     fn can_send_zero_copy(&self, bytes: &[u8]) -> bool {
-        self.segment.indices(self.outgoing()).read_attempt().is_readable.load(Acquire) != 0
+        let shared = self.segment.indices(self.outgoing());
+        shared.read_attempt().is_readable.load(Acquire) != 0
+            && self.stores.prefers_zero_copy(shared.read_costs())
             && region_offset(bytes).is_some()
     }
 
@@ -367,6 +476,7 @@ impl Link for RingLink {
         // process refers to it.
         let released_at = self.producer.publish_zero_copy(shared, |slot| unsafe { *slot.get() = words });
         self.unreleased.add(released_at, bytes.len());
+        self.stores.note_zero_copy();
         self.sent = true;
         Ok(true)
     }
@@ -403,6 +513,7 @@ impl Link for RingLink {
         let mut taken = 0;
         while taken < into.len() {
             if self.is_at_zero_copy() {
+                self.read_times.begin_zero_copy();
                 let there = self.zero_copy.peek().map_err(unreadable)?;
                 let count = there.len().min(into.len() - taken);
                 into[taken..taken + count].copy_from_slice(&there[..count]);
@@ -440,6 +551,7 @@ impl Link for RingLink {
             false => self.arrived(least.max(1)).map_err(closed)?,
         };
         if self.is_at_zero_copy() {
+            self.read_times.begin_zero_copy();
             return self.zero_copy.peek().map_err(unreadable);
         }
         self.begin_read(arrived, arrived);
@@ -450,6 +562,9 @@ impl Link for RingLink {
 
     fn consume(&mut self, count: usize) {
         if count > 0 && self.is_at_zero_copy() {
+            if self.zero_copy.is_warm() {
+                self.read_times.end_zero_copy(count, self.segment.indices(self.incoming()).read_costs());
+            }
             self.zero_copy.consume(count);
             self.after_zero_copy_read();
         } else {

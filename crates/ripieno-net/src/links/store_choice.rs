@@ -9,22 +9,38 @@
 //! anew when the choice changes. The first pass through the ring is not timed, because the kernel allocates its pages
 //! then. A class without costs follows the class that decided last.
 //!
+//! Messages of 1 to 4 KiB are too short to be timed. The [time of a line](super::line_times) between the cores decides:
+//! without a common cache, streaming stores take 0.65 of the time of an exchange of 1 KiB, with a common cache 1.7.
+//!
+//! The consumer also times its reads of zero-copy sends. The producer copies instead while that is faster.
+//!
 //! Cost: two reads of the time stamp counter for one of [`TIMING_INTERVAL`] writes, and an estimated 1 % for trials.
 
 use super::atomics::AtomicWord;
+use super::line_times::ticks_per_us;
 use super::streaming::{CAN_STREAM, ticks};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Shorter writes always use ordinary stores. They cost about the same on every pair of cores.
-const STREAMED_BYTES_MIN: usize = 2 << 10;
-/// Classes of length: from 2, 4, 8, 16 and 32 KiB on.
-const CLASS_COUNT: usize = 5;
+/// Shorter writes always use ordinary stores.
+const STREAMED_BYTES_MIN: usize = 1 << 10;
+/// Shorter writes are not timed, because most of their cost arises after their last instruction.
+const TIMED_BYTES_MIN: usize = 4 << 10;
+/// Classes of length: from 4, 8, 16 and 32 KiB on.
+const CLASS_COUNT: usize = 4;
+/// Least length of the last class.
+const LONG_BYTES_MIN: usize = TIMED_BYTES_MIN << (CLASS_COUNT - 1);
 /// One of this number of writes is timed.
 const TIMING_INTERVAL: u32 = 8;
 /// Greatest number of bytes of a class between two trials of the kind that is not used.
 const TRIAL_BYTES: usize = 16 << 20;
 /// Number of writes between the first two trials.
 const FIRST_TRIAL_COUNT: usize = 2;
+/// Greatest number of bytes between two trials of slow zero-copy sends. They are up to six times slower than copies.
+const ZERO_COPY_TRIAL_BYTES: usize = 256 << 20;
+/// Zero-copy sends that take less time per KiB are always used. More than most copies take.
+const FAST_ZERO_COPY_NS_PER_KIB: u64 = 128;
+/// A zero-copy read is timed from this length on.
+const TIMED_ZERO_COPY_BYTES_MIN: usize = 16 << 10;
 /// Number of consecutive costs of which the least is used: disturbances only add to a cost.
 const WINDOW: u32 = 8;
 /// A consumer publishes a cost that changed by at least this fraction of it.
@@ -39,10 +55,15 @@ pub(super) enum StoreKind {
     Streaming = 1,
 }
 
-/// The consumer's costs of reading, in shared memory: ticks per KiB by class and kind, or 0 if not measured.
+/// The consumer's costs of reading, in shared memory: ticks per KiB, or 0 if not measured.
 #[repr(C)]
 #[cfg_attr(test, derive(Default))]
-pub(super) struct ReadCosts<W>([[W; 2]; CLASS_COUNT]);
+pub(super) struct ReadCosts<W> {
+    /// Of the ring, by class and kind.
+    ring: [[W; 2]; CLASS_COUNT],
+    /// Of zero-copy sends, in the memory of the producer.
+    zero_copy: W,
+}
 
 /// The least of the last costs, in ticks per KiB; 0 if unknown.
 #[derive(Clone, Copy, Default)]
@@ -58,6 +79,10 @@ pub(super) struct StoreChoice {
     classes: [ClassChoice; CLASS_COUNT],
     /// The latest choice of any class.
     streams: bool,
+    /// Bytes of long writes since the last zero-copy send.
+    copied_bytes: usize,
+    /// Number of copied bytes after which a slow zero-copy send is tried again.
+    zero_copy_trial_bytes: usize,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -92,6 +117,9 @@ pub(super) struct ReadTimes {
     last: [Option<StoreKind>; CLASS_COUNT],
     read_count: u32,
     begun: Option<Read>,
+    zero_copy: Cost,
+    /// Start of the last look at zero-copy bytes.
+    zero_copy_start: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -103,7 +131,7 @@ struct Read {
 }
 
 fn class_of(count: usize) -> Option<usize> {
-    let class = (count / STREAMED_BYTES_MIN).checked_ilog2()? as usize;
+    let class = (count / TIMED_BYTES_MIN).checked_ilog2()? as usize;
     CAN_STREAM.then_some(class.min(CLASS_COUNT - 1))
 }
 
@@ -136,14 +164,19 @@ impl Cost {
 }
 
 impl StoreChoice {
-    /// Choose the kind of store for the next `count` bytes. `is_warm` is true once the ring was passed.
+    /// Choose the kind of store for the next `count` bytes. `is_warm` is true once the ring was passed, `is_far` if the
+    /// cores share no cache.
     #[inline]
-    pub fn begin(&mut self, count: usize, is_warm: bool) -> Write {
-        match class_of(count) {
-            Some(class) if is_warm => self.classes[class].begin(count, self.streams),
-            Some(_) => Write { kind: StoreKind::of(self.streams), count, start: None },
-            None => Write { kind: StoreKind::Ordinary, count, start: None },
+    pub fn begin(&mut self, count: usize, is_warm: bool, is_far: bool) -> Write {
+        if count >= LONG_BYTES_MIN {
+            self.copied_bytes += count;
         }
+        let streams = match class_of(count) {
+            Some(class) if is_warm => return self.classes[class].begin(count, self.streams),
+            Some(_) => self.streams || is_far,
+            None => is_far && count >= STREAMED_BYTES_MIN,
+        };
+        Write { kind: StoreKind::of(streams), count, start: None }
     }
 
     /// Record that the write has ended, and update the choice.
@@ -151,15 +184,42 @@ impl StoreChoice {
     pub fn end<W: AtomicWord>(&mut self, write: Write, reads: &ReadCosts<W>) {
         if let Some((start, class)) = write.start.zip(class_of(write.count)) {
             let chosen = &mut self.classes[class];
-            chosen.end(write.kind, per_kib(ticks().saturating_sub(start), write.count), &reads.0[class]);
+            chosen.end(write.kind, per_kib(ticks().saturating_sub(start), write.count), &reads.ring[class]);
             if chosen.has_costs {
                 self.streams = chosen.streams;
             }
         }
     }
+
+    /// Return whether the next zero-copy send is likely to be faster than a copy. It is not where the cores share no
+    /// cache and the producer has just written the memory: the consumer then fetches modified lines one by one.
+    pub fn prefers_zero_copy<W: AtomicWord>(&self, reads: &ReadCosts<W>) -> bool {
+        let cost = reads.zero_copy.load(Relaxed) & u64::from(u32::MAX);
+        cost * 1000 <= FAST_ZERO_COPY_NS_PER_KIB * ticks_per_us()
+            || self.copied_bytes >= self.zero_copy_trial_bytes.max(ZERO_COPY_TRIAL_BYTES / 64)
+            || self.classes[CLASS_COUNT - 1].used_cost(&reads.ring[CLASS_COUNT - 1]).is_some_and(|copy| cost <= copy)
+    }
+
+    /// Record a zero-copy send.
+    pub fn note_zero_copy(&mut self) {
+        if self.copied_bytes > 0 {
+            self.zero_copy_trial_bytes = (2 * self.copied_bytes).min(ZERO_COPY_TRIAL_BYTES);
+            self.copied_bytes = 0;
+        }
+    }
 }
 
 impl ClassChoice {
+    /// Return the cost of the kind of store in use, if it is known.
+    fn used_cost<W: AtomicWord>(&self, reads: &[W; 2]) -> Option<u64> {
+        self.cost_of(StoreKind::of(self.streams), reads)
+    }
+
+    fn cost_of<W: AtomicWord>(&self, kind: StoreKind, reads: &[W; 2]) -> Option<u64> {
+        let (write, read) = (self.writes[kind as usize].least(), reads[kind as usize].load(Relaxed));
+        (write > 0 && read > 0).then(|| u64::from(write) + (read & u64::from(u32::MAX)))
+    }
+
     fn begin(&mut self, count: usize, default: bool) -> Write {
         if !self.has_costs {
             self.streams = default;
@@ -178,10 +238,7 @@ impl ClassChoice {
 
     fn end<W: AtomicWord>(&mut self, kind: StoreKind, cost: u32, reads: &[W; 2]) {
         self.writes[kind as usize].add(cost);
-        let of = |kind: StoreKind| {
-            let (write, read) = (self.writes[kind as usize].least(), reads[kind as usize].load(Relaxed));
-            (write > 0 && read > 0).then(|| u64::from(write) + (read & u64::from(u32::MAX)))
-        };
+        let of = |kind| self.cost_of(kind, reads);
         let Some((ordinary, streaming)) = of(StoreKind::Ordinary).zip(of(StoreKind::Streaming)) else { return };
         self.has_costs = true;
         // The margin keeps ordinary stores on a shared cache, where both cost about the same: the least costs hide how
@@ -216,11 +273,31 @@ impl ReadTimes {
         let Some(start) = read.start else { return };
         let known = &mut self.reads[class][read.kind as usize];
         known.add(per_kib(ticks().saturating_sub(start), count));
-        let (least, word) = (known.least(), &costs.0[class][read.kind as usize]);
-        let published = word.load(Relaxed) as u32;
-        if least.abs_diff(published) > published / CHANGE_DIVISOR {
-            word.store(least.into(), Relaxed);
+        publish(known.least(), &costs.ring[class][read.kind as usize]);
+    }
+
+    /// Record that the consumer begins to read zero-copy bytes.
+    #[inline]
+    pub fn begin_zero_copy(&mut self) {
+        self.zero_copy_start = ticks();
+    }
+
+    /// Record that `count` zero-copy bytes were read, and publish the cost once several are known.
+    pub fn end_zero_copy<W: AtomicWord>(&mut self, count: usize, costs: &ReadCosts<W>) {
+        if count >= TIMED_ZERO_COPY_BYTES_MIN {
+            self.zero_copy.add(per_kib(ticks().saturating_sub(self.zero_copy_start), count));
+            if self.zero_copy.before > 0 {
+                publish(self.zero_copy.least(), &costs.zero_copy);
+            }
         }
+    }
+}
+
+/// Publish a cost if it differs much from the published cost.
+fn publish<W: AtomicWord>(cost: u32, word: &W) {
+    let published = word.load(Relaxed) as u32;
+    if cost.abs_diff(published) > published / CHANGE_DIVISOR {
+        word.store(cost.into(), Relaxed);
     }
 }
 
@@ -241,7 +318,7 @@ mod tests {
     impl ModeledLink {
         /// Write `bytes` and return the fraction that used streaming stores.
         fn write(&mut self, bytes: usize, cost: [u32; 2]) -> f64 {
-            let reads = &self.costs.0[0];
+            let reads = &self.costs.ring[0];
             let mut streamed = 0;
             for _ in 0..bytes / COUNT {
                 let write = self.choice.begin(COUNT, false);
@@ -270,24 +347,24 @@ mod tests {
     #[test]
     fn a_class_without_costs_follows_the_class_that_decided_last() {
         let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
-        assert_eq!(choice.begin(8 * COUNT, false).kind, StoreKind::Ordinary);
+        assert_eq!(choice.begin(8 * COUNT, false, false).kind, StoreKind::Ordinary);
         for (kind, cost) in [(StoreKind::Ordinary, 300), (StoreKind::Streaming, 50)] {
-            reads.0[1][kind as usize].store(cost, Relaxed);
-            choice.classes[1].end(kind, cost as u32, &reads.0[1]);
+            reads.ring[0][kind as usize].store(cost, Relaxed);
+            choice.classes[0].end(kind, cost as u32, &reads.ring[0]);
         }
-        let write = choice.begin(COUNT, true);
+        let write = choice.begin(COUNT, true, false);
         choice.end(Write { start: Some(ticks()), ..write }, &reads);
-        assert_eq!(choice.begin(8 * COUNT, false).kind, StoreKind::Streaming);
+        assert_eq!(choice.begin(8 * COUNT, false, false).kind, StoreKind::Streaming);
         // The first write of a class is a trial of the other kind.
-        let kinds = [(); 2].map(|()| choice.begin(8 * COUNT, true).kind);
+        let kinds = [(); 2].map(|()| choice.begin(8 * COUNT, true, false).kind);
         assert_eq!(kinds, [StoreKind::Ordinary, StoreKind::Streaming]);
-        assert_eq!(choice.begin(1 << 10, true).kind, StoreKind::Ordinary);
+        assert_eq!(choice.begin(1 << 10, true, false).kind, StoreKind::Ordinary);
     }
 
     #[test]
     fn the_consumer_publishes_the_costs_that_it_times() {
         let (mut reads, costs) = (ReadTimes::default(), ReadCosts::<AtomicU64>::default());
-        let known = |kind: StoreKind| costs.0[1][kind as usize].load(Relaxed) > 0;
+        let known = |kind: StoreKind| costs.ring[0][kind as usize].load(Relaxed) > 0;
         // A peek that ends in a shorter read, such as of a preamble, is not timed.
         reads.begin(COUNT, Some(true));
         reads.end(24, &costs);
@@ -306,9 +383,38 @@ mod tests {
     }
 
     #[test]
+    fn short_writes_stream_between_distant_cores() {
+        let mut choice = StoreChoice::default();
+        let mut kind = |count, is_far| choice.begin(count, true, is_far).kind;
+        for count in [STREAMED_BYTES_MIN, TIMED_BYTES_MIN - 1] {
+            assert_eq!((kind(count, false), kind(count, true)), (StoreKind::Ordinary, StoreKind::Streaming));
+        }
+        assert_eq!(kind(STREAMED_BYTES_MIN - 1, true), StoreKind::Ordinary);
+    }
+
+    #[test]
+    fn slow_zero_copy_sends_are_replaced_by_copies_and_tried_again() {
+        let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
+        assert!(choice.prefers_zero_copy(&reads), "it is tried first");
+        let slow = 2 * FAST_ZERO_COPY_NS_PER_KIB * ticks_per_us() / 1000;
+        reads.zero_copy.store(slow, Relaxed);
+        choice.note_zero_copy();
+        for copied_bytes in [4 << 20, 8 << 20, 16 << 20] {
+            for _ in 0..copied_bytes / LONG_BYTES_MIN {
+                assert!(!choice.prefers_zero_copy(&reads), "{copied_bytes}");
+                choice.begin(LONG_BYTES_MIN, true, true);
+            }
+            assert!(choice.prefers_zero_copy(&reads), "a trial after {copied_bytes} bytes");
+            choice.note_zero_copy();
+        }
+        reads.zero_copy.store(slow / 3, Relaxed);
+        assert!(choice.prefers_zero_copy(&reads));
+    }
+
+    #[test]
     fn classes_begin_at_powers_of_two() {
-        let counts = [1, 2047, 2048, 4095, 4096, 32 << 10, 1 << 30];
-        assert_eq!(counts.map(class_of), [None, None, Some(0), Some(0), Some(1), Some(4), Some(4)]);
+        let counts = [1, 4095, 4096, 8191, 8192, 32 << 10, 1 << 30];
+        assert_eq!(counts.map(class_of), [None, None, Some(0), Some(0), Some(1), Some(3), Some(3)]);
     }
 
     #[test]

@@ -76,6 +76,17 @@ pub(super) fn ticks() -> u64 {
     0
 }
 
+/// Return the time like [`ticks`], after all earlier loads of this thread have completed.
+#[inline]
+pub(super) fn ticks_after_loads() -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: LFENCE is part of the baseline of x86-64.
+    unsafe {
+        std::arch::x86_64::_mm_lfence();
+    }
+    ticks()
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::LINE_BYTES;

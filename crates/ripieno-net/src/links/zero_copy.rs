@@ -94,6 +94,8 @@ pub(super) struct ZeroCopyReader {
     /// Consumed bytes of the first send.
     consumed: usize,
     mapped: VecDeque<(u64, Mapping)>,
+    /// Bytes to read until all mapped regions have probably been read once. The first read of a page is a page fault.
+    cold_bytes: usize,
 }
 
 impl ZeroCopyReader {
@@ -108,7 +110,8 @@ impl ZeroCopyReader {
         });
         let can_map = matches!(seen, Some(Ok(seen)) if seen == value);
         attempt.is_readable.store(can_map.into(), Release);
-        ZeroCopyReader { pid: pid.filter(|_| can_map), sends: VecDeque::new(), consumed: 0, mapped: VecDeque::new() }
+        let (sends, mapped) = (VecDeque::new(), VecDeque::new());
+        ZeroCopyReader { pid: pid.filter(|_| can_map), sends, consumed: 0, mapped, cold_bytes: 0 }
     }
 
     pub fn add(&mut self, index: u64, descriptor: ZeroCopyDescriptor) {
@@ -146,11 +149,17 @@ impl ZeroCopyReader {
     pub fn consume(&mut self, count: usize) {
         assert!(count <= self.left(), "no more is consumed than was sent");
         self.consumed += count;
+        self.cold_bytes = self.cold_bytes.saturating_sub(count);
     }
 
     /// Return the number of unconsumed bytes of the first zero-copy send.
     pub fn left(&self) -> usize {
         self.sends.front().map_or(0, |(_, descriptor)| descriptor.length_bytes as usize - self.consumed)
+    }
+
+    /// Return whether reads are likely to cause no page faults.
+    pub fn is_warm(&self) -> bool {
+        self.cold_bytes == 0
     }
 
     /// Remove the first zero-copy send, which is fully consumed.
@@ -164,6 +173,7 @@ impl ZeroCopyReader {
         let file = open(pid, descriptor.fd)?;
         let length_bytes = sealed_len(file.as_fd())?;
         self.mapped.push_back((descriptor.number, Mapping::read_only(&file, length_bytes)?));
+        self.cold_bytes = self.cold_bytes.saturating_add(length_bytes);
         if self.mapped.len() > MAX_MAPPED_COUNT {
             self.mapped.pop_front();
         }

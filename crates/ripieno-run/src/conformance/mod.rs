@@ -111,8 +111,8 @@ pub fn bytes_arrive_once_and_in_order(pair: impl Fn() -> LinkPair) {
             }
             let end = &mut ends[random.below(2)];
             match random.below(2) {
-                0 => end.send_message([random.below(60), random.below(60)]),
-                _ => end.receive_message(1 + random.below(120)),
+                0 => end.send_message([random.below(60), random.message_size()]),
+                _ => end.receive_message(1 + random.below(60) + random.message_size()),
             }
         }
         let [first, second] = &mut ends;
@@ -461,6 +461,12 @@ impl ConformanceRandom {
     /// Return a random size: often a few bytes, sometimes 0, sometimes some KiB.
     fn size(&mut self) -> usize {
         let most = [1, 9, 100, 5_000, 70_000][self.below(5)];
+        self.below(most)
+    }
+
+    /// Return a random size of a message: a few bytes or some KiB.
+    fn message_size(&mut self) -> usize {
+        let most = [60, 3_000][self.below(2)];
         self.below(most)
     }
 }

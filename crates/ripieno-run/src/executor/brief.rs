@@ -17,7 +17,7 @@ use ripieno_plan::{Op, Operation, Span};
 use std::time::Duration;
 
 /// Maximum message size in bytes. Longer messages cost more than the overhead.
-const MESSAGE_BYTES_MAX: usize = 1 << 10;
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
 /// Maximum number of steps. Longer runs are bounded by waiting times.
 const STEP_COUNT_MAX: usize = 32;
 /// Number of polls for a message by a rank with its own core before the run continues as a regular run. All polls

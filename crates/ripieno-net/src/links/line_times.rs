@@ -1,0 +1,104 @@
+//! The time of a cache line between the cores at both ends of a link.
+//!
+//! A line takes 20 to 60 ns between cores that share a cache, and 100 to 200 ns between others. `sysfs` does not show
+//! this in virtual machines, whose cores move. The producer of a ring therefore times reads that it needs anyway.
+//! Ranks migrate, so only the last times count.
+
+use super::streaming::ticks;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// Longer times mean that the cores share no cache.
+const NEAR_LINE_NS: u64 = 80;
+/// Longer times are disturbances, and count as this time.
+const LINE_NS_MAX: u64 = 1000;
+/// Number of times, more on one side of [`NEAR_LINE_NS`] than on the other, that change [`LineTimes::is_far`].
+const VOTE_COUNT: u8 = 8;
+/// The mean of the times gives each new time this part of the weight.
+const MEAN_DIVISOR: u64 = 8;
+/// Duration of the calibration of ticks.
+const CALIBRATION: Duration = Duration::from_micros(20);
+
+/// The last times of a line.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LineTimes {
+    /// The weighted mean in nanoseconds; 0 if unknown.
+    mean_ns: u64,
+    /// From 0, all near, to [`VOTE_COUNT`], all far.
+    far_votes: u8,
+    is_far: bool,
+}
+
+impl LineTimes {
+    /// Record a time in ticks.
+    pub fn add(&mut self, ticks: u64) {
+        let ticks_per_us = ticks_per_us();
+        if ticks_per_us > 0 {
+            self.add_ns((1000 * ticks / ticks_per_us).clamp(1, LINE_NS_MAX));
+        }
+    }
+
+    fn add_ns(&mut self, ns: u64) {
+        let before = if self.mean_ns == 0 { ns } else { self.mean_ns };
+        self.mean_ns = ((MEAN_DIVISOR - 1) * before + ns) / MEAN_DIVISOR;
+        self.far_votes = match ns > NEAR_LINE_NS {
+            true => (self.far_votes + 1).min(VOTE_COUNT),
+            false => self.far_votes.saturating_sub(1),
+        };
+        match self.far_votes {
+            0 => self.is_far = false,
+            VOTE_COUNT => self.is_far = true,
+            _ => {}
+        }
+    }
+
+    /// Return whether the cores share no cache, as far as it was measured.
+    pub fn is_far(&self) -> bool {
+        self.is_far
+    }
+
+    /// Return the mean of the last times in seconds; `None` if there are none.
+    pub fn seconds(&self) -> Option<f64> {
+        (self.mean_ns > 0).then_some(self.mean_ns as f64 * 1e-9)
+    }
+}
+
+/// Return the number of ticks per microsecond, or 0 if this processor has no ticks. The first call measures it.
+pub fn ticks_per_us() -> u64 {
+    static TICKS_PER_US: OnceLock<u64> = OnceLock::new();
+    *TICKS_PER_US.get_or_init(|| {
+        let (start, first) = (Instant::now(), ticks());
+        while start.elapsed() < CALIBRATION {
+            std::hint::spin_loop();
+        }
+        let (elapsed, ticks) = (start.elapsed(), ticks() - first);
+        (1000.0 * ticks as f64 / elapsed.as_nanos() as f64) as u64
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_times_do_not_change_the_distance() {
+        let mut line = LineTimes::default();
+        assert_eq!((line.is_far(), line.seconds()), (false, None));
+        (0..VOTE_COUNT).for_each(|_| line.add_ns(150));
+        assert!(line.is_far());
+        (1..VOTE_COUNT).for_each(|_| line.add_ns(30));
+        assert!(line.is_far());
+        line.add_ns(30);
+        assert!(!line.is_far());
+        (1..VOTE_COUNT).for_each(|_| line.add_ns(LINE_NS_MAX));
+        assert!(!line.is_far());
+        (0..100).for_each(|_| line.add_ns(30));
+        assert!((25e-9..40e-9).contains(&line.seconds().unwrap()));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn ticks_are_between_half_and_ten_per_nanosecond() {
+        assert!((500..10_000).contains(&ticks_per_us()), "{}", ticks_per_us());
+    }
+}
