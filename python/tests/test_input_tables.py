@@ -27,7 +27,6 @@ from ripieno.input.columns import COLUMNS, TableOptions, arrays
 from ripieno.input.columns.libsvm import LibsvmText
 from ripieno.input.columns.parquet import ParquetColumns
 from ripieno.input.matrix import dataset, open_source
-from ripieno.input.matrix.sparse_files import SparseFiles
 from scipy import sparse
 from varied import exhaustively
 
@@ -214,7 +213,6 @@ def test_names_of_folders_are_columns_of_tables(tmp_path):
     np.testing.assert_array_equal(rows, [[1, 2, 2023], [3, 4, 2024], [5, 6, 2024]])
     (tmp_path / "numbers" / "year=2024").mkdir(parents=True)
     (tmp_path / "numbers" / "year=2024" / "part.csv").write_text("x\n1\n3\n")
-    assert SparseFiles.find([tmp_path / "numbers"]) is None
     assert open_source(tmp_path / "numbers").read_share(0, 1).points.tolist() == [[1, 2024], [3, 2024]]
     assert len(rp.Graph(hive).read_share(0, 1)) == 3
     with pytest.raises(rp.InputError, match=r"column 'town': .* expected real numbers"):
