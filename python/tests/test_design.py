@@ -182,8 +182,8 @@ def test_a_file_that_holds_no_packets_is_reported(tmp_path, capsys):
     assert "expected a file of ripieno packets --json" in capsys.readouterr().err
     assert main([*TWITTER, "--packets", str(tmp_path / "none.json")]) == 2
     assert "none.json does not exist" in capsys.readouterr().err
-    assert main([*TWITTER, "--packets", str(tmp_path)]) == 1
-    assert f"{tmp_path}: Is a directory" in capsys.readouterr().err
+    assert main([*TWITTER, "--packets", str(tmp_path)]) == 2
+    assert "Is a directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ class Whole(Domain):
     """Whole numbers >= `least`, and <= `most` if given. Otherwise they are below 2**63, as in the native module."""
 
     def __init__(self, least: int, most: int | None = None, also: tuple[str | None, ...] = ()) -> None:
-        expected = f"a whole number >= {least} and < 2**63" if most is None else f"a whole number, {least} … {most}"
+        expected = f"a whole number >= {least}" if most is None else f"a whole number, {least} … {most}"
         super().__init__("int", expected, also)
         self.least, self.most = least, most
 
