@@ -32,9 +32,8 @@ pub struct LineTimes {
 impl LineTimes {
     /// Record a time in ticks.
     pub fn add(&mut self, ticks: u64) {
-        let ticks_per_us = ticks_per_us();
-        if ticks_per_us > 0 {
-            self.add_ns((1000 * ticks / ticks_per_us).clamp(1, LINE_NS_MAX));
+        if let Some(ns) = ticks.saturating_mul(1000).checked_div(ticks_per_us()) {
+            self.add_ns(ns.clamp(1, LINE_NS_MAX));
         }
     }
 
