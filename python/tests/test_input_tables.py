@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
 from ripieno.graph import graph
-from ripieno.input import TableFiles, cutting, divide, splits
+from ripieno.input import TableFiles, cutting, divide, lines, splits
 from ripieno.input.columns import COLUMNS, TableOptions, arrays
 from ripieno.input.columns.libsvm import LibsvmText
 from ripieno.input.columns.parquet import ParquetColumns
@@ -116,6 +116,41 @@ def test_any_csv_is_read_once(tmp_path_factory, records, count, block_bytes):
     for tables in ([part.read() for part in parts], [block for part in parts for block in part.blocks(block_bytes)]):
         table = pa.concat_tables(tables)
         assert list(zip(table["one"].to_pylist(), table["two"].to_pylist(), strict=True)) == records
+
+
+def has_open_field(text):
+    """Follow the rule of Arrow one character at a time: a quote opens a field only at its beginning."""
+    is_open, is_begin, was_quote = False, True, False
+    for character in text:
+        if is_open:
+            is_open = character != '"'
+            was_quote = not is_open
+        elif character == '"' and (is_begin or was_quote):
+            is_open, was_quote = True, False
+        else:
+            was_quote = False
+        is_begin = not is_open and character in ",\r\n"
+    return is_open
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.text(st.sampled_from('",\na'), max_size=5), max_size=8))
+def test_a_quote_opens_a_field_only_at_its_beginning_in_any_pieces(pieces):
+    quotes, text = lines.QuoteState(","), ""
+    for piece in pieces:
+        quotes.add(piece.encode())
+        text += piece
+        assert quotes.is_open == has_open_field(text)
+
+
+def test_a_quote_inside_a_field_does_not_hide_the_ends_of_records(tmp_path):
+    path = tmp_path / "pipes.csv"
+    path.write_text("pipe,note\n" + "".join(f'5" pipe {i},"two\nlines"\n3" pipe,x"y\n' for i in range(200)))
+
+    parts = splits(path, count=7)
+
+    table = pa.concat_tables([part.read() for part in parts])
+    assert len(parts) == 7 and len(table) == 400 and table["note"].to_pylist()[:2] == ["two\nlines", 'x"y']
 
 
 def test_splits_of_csv_have_even_sizes(tmp_path):

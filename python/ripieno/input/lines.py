@@ -6,6 +6,7 @@ record is one line, or several if a quoted field contains line ends.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import IO
 
@@ -19,6 +20,8 @@ PIECE_BYTES = 1 << 20
 UTF8_BOM = b"\xef\xbb\xbf"
 #: The longest line or record. A small compressed file can unpack to a line of any length.
 RECORD_BYTES_MAX = 1 << 30
+#: The rest of a quoted field, with its closing quote.
+_QUOTED_REST = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
 NO_END = "{path}: a quote in a record from byte {begin:,} on has no end; quotes inside quotes are doubled"
 
 
@@ -92,26 +95,28 @@ def first_line(path: str, file: IO[bytes], limit_bytes: int, comments: tuple[byt
     raise EmptyFile(f"{path} is empty")
 
 
-def record_start(file: IO[bytes], at: int, body: int) -> int:
+def record_start(file: IO[bytes], at: int, body: int, delimiter: str) -> int:
     """Return the byte offset of the first record at or after `at`, as `line_start`. Records begin at `body`.
 
-    All bytes from `body` on are read: a line end is inside quotes if the number of quotes before it is odd.
+    All bytes from `body` on are read, to find which line ends are inside quotes.
     """
     file.seek(body)
     if at <= body:
         return body
-    left, is_inside = at - 1 - body, False
+    left, quotes = at - 1 - body, QuoteState(delimiter)
     while left and (block := file.read(min(left, PIECE_BYTES))):
-        is_inside ^= has_open_quote(block)
+        quotes.add(block)
         left -= len(block)
     while piece := file.readline(PIECE_BYTES):
-        is_inside ^= has_open_quote(piece)
-        if piece.endswith(b"\n") and not is_inside:
+        quotes.add(piece)
+        if piece.endswith(b"\n") and not quotes.is_open:
             break
     return file.tell()
 
 
-def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int) -> Iterator[tuple[int, bytes]]:
+def records(
+    path: str, file: IO[bytes], start: int, stop: int, least_bytes: int, delimiter: str
+) -> Iterator[tuple[int, bytes]]:
     """Yield the records that begin in bytes `start .. stop`, in blocks of whole records, with the offset of each block.
 
     Raises
@@ -122,22 +127,80 @@ def records(path: str, file: IO[bytes], start: int, stop: int, least_bytes: int)
     file.seek(start)
     begin = start
     while begin < stop and (text := whole_lines(path, file, min(least_bytes, stop - begin))):
-        parts, is_inside, size = [text], has_open_quote(text), len(text)
-        while is_inside:
+        parts, quotes, size = [text], QuoteState(delimiter), len(text)
+        quotes.add(text)
+        while quotes.is_open:
             more = line(path, file, size)
             if not more:
                 raise InputError(NO_END.format(path=path, begin=begin))
             parts.append(more)
             size += len(more)
-            is_inside ^= has_open_quote(more)
+            quotes.add(more)
         text = b"".join(parts)
         yield begin, text
         begin += len(text)
 
 
-def has_open_quote(text: bytes) -> bool:
-    """Return whether the number of quotes in a text is odd. NumPy counts many quotes faster than Python."""
-    return b'"' in text and np.count_nonzero(np.frombuffer(text, np.uint8) == ord('"')) % 2 == 1
+class QuoteState:
+    """Whether the text added so far ends inside a quoted field. The text starts with a record.
+
+    A quote opens a field only at its beginning, and is a character like others elsewhere, as in `5" pipe`. Inside a
+    quoted field two quotes stand for one.
+    """
+
+    def __init__(self, delimiter: str) -> None:
+        self.is_open = False
+        self._begins = b"\r\n" + delimiter.encode()
+        self._is_begin = np.isin(np.arange(256), list(self._begins + b'"'))
+        self._last = b"\n"
+        # A quote that follows a closing quote belongs to the field.
+        self._has_closed = False
+
+    def add(self, text: bytes) -> None:
+        """Add the text that follows."""
+        if not text:
+            return
+        if b'"' in text:
+            self._add_quotes(text)
+        else:
+            self._has_closed = False
+        self._last = text[-1:]
+
+    def _add_quotes(self, text: bytes) -> None:
+        characters = np.frombuffer(text, np.uint8)
+        places = np.flatnonzero(characters == ord('"'))
+        # Where quotes alternate, every other one opens a field, or is the second of two quotes inside a field.
+        opening = places[int(self.is_open) :: 2]
+        if opening.size and opening[0] == 0:
+            is_regular = self._has_closed or self._last in self._begins
+            opening = opening[1:]
+        else:
+            is_regular = True
+        if is_regular and self._is_begin[characters[opening - 1]].all():
+            self.is_open ^= len(places) % 2 == 1
+            self._has_closed = not self.is_open and places[-1] == len(text) - 1
+        else:
+            self._search(text)
+
+    def _search(self, text: bytes) -> None:
+        """Add a text in which some quotes are characters like others."""
+        opens = re.compile(rb"(?<![^" + re.escape(self._begins) + rb'])"')
+        at = 0
+        if not self.is_open and text.startswith(b'"'):
+            self.is_open = self._has_closed or self._last in self._begins
+            at = 1
+        self._has_closed = False
+        while True:
+            if not self.is_open:
+                opened = opens.search(text, at)
+                if opened is None:
+                    return
+                at, self.is_open = opened.end(), True
+            closed = _QUOTED_REST.match(text, at)
+            if closed is None:
+                return
+            at, self.is_open = closed.end(), False
+            self._has_closed = at == len(text)
 
 
 def count(text: bytes) -> int:

@@ -3,8 +3,8 @@
 `CsvColumns` reads the records that begin in bytes `start .. stop`, so every record is read exactly once for any cuts.
 Text is parsed in windows. A compressed file is unpacked up to the end of the range.
 
-`Csv` cuts files between records. A line end is inside quotes if the number of quotes before it is odd, so a file is
-read once before it is cut.
+`Csv` cuts files between records. Whether a line end is inside quotes depends on all quotes before it, so a file is read
+once before it is cut.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class TextColumns(ColumnSource):
         with opened(self.path, self.compression) as file, input_errors(self.path):
             if self.dialect.quote and len(schema) < len(self.own):
                 # Fields of other columns may contain line ends in quotes.
-                begin = lines.record_start(file, start, self.dialect.body)
-                windows = lines.records(self.path, file, begin, stop, WINDOW_BYTES)
+                begin = lines.record_start(file, start, self.dialect.body, self.dialect.delimiter)
+                windows = lines.records(self.path, file, begin, stop, WINDOW_BYTES, self.dialect.delimiter)
             else:
                 windows = lines.blocks(self.path, file, start, stop, WINDOW_BYTES, self.dialect.body)
             for begin, text in windows:
@@ -57,8 +57,11 @@ class TextColumns(ColumnSource):
     def describe(self, start: int, row: int) -> str:
         """Return the line of the `row`-th record that begins at or after byte `start`, as text."""
         with opened(self.path, self.compression) as file, input_errors(self.path):
-            find = lines.record_start if self.dialect.quote else lines.line_start
-            begin = find(file, start, self.dialect.body)
+            begin = (
+                lines.record_start(file, start, self.dialect.body, self.dialect.delimiter)
+                if self.dialect.quote
+                else lines.line_start(file, start, self.dialect.body)
+            )
         return f"{self.path}, line {line_of(self.path, self.compression, begin, row + 1, self.dialect)}"
 
 
@@ -119,7 +122,9 @@ class Csv:
         if dialect is None:
             raise InputError(f"{file.path} has no record and no header: it holds nothing but line ends")
         with opened(file.path, file.compression) as stream, input_errors(file.path):
-            records = lines.records(file.path, stream, dialect.body, sys.maxsize, options.sample_bytes)
+            records = lines.records(
+                file.path, stream, dialect.body, sys.maxsize, options.sample_bytes, dialect.delimiter
+            )
             begin, sample = next(records, (dialect.body, b""))
         names = dialect.names
         try:
@@ -144,9 +149,8 @@ class Csv:
         if count == 1:
             return [(self.body, file.size_bytes, length)] if length else []
         with opened(file.path) as stream, input_errors(file.path):
-            pieces = lines.records(
-                file.path, stream, self.body, file.size_bytes, min(piece_size(length, count), CUT_BYTES)
-            )
+            piece_bytes = min(piece_size(length, count), CUT_BYTES)
+            pieces = lines.records(file.path, stream, self.body, file.size_bytes, piece_bytes, self.delimiter)
             cuts = grouped((len(text) for _, text in pieces), length, count)
         return [(self.body + start, self.body + stop, stop - start) for start, stop in cuts]
 
@@ -162,7 +166,8 @@ class Csv:
         dialect = Dialect(self.delimiter, tuple(dict(self.types)), False, self.body, options=numbers)
         with split.opened(place) as file, input_errors(place):
             stop = sys.maxsize if split.compression else split.stop
-            for begin, text in lines.records(place, file, max(split.start, self.body), stop, block_bytes):
+            start = max(split.start, self.body)
+            for begin, text in lines.records(place, file, start, stop, block_bytes, self.delimiter):
                 table = read_table(text, begin, dialect, schema, place, split.compression, hint=hint)
                 if len(table):
                     yield table

@@ -265,7 +265,7 @@ def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialec
         if dialect is None:
             return line
         blocks = (
-            lines.records(path, file, begin, sys.maxsize, 1)
+            lines.records(path, file, begin, sys.maxsize, 1, dialect.delimiter)
             if dialect.quote
             else lines.blocks(path, file, begin, sys.maxsize, 1, begin)
         )

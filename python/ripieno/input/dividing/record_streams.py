@@ -71,7 +71,7 @@ class Records:
         """Yield all records in order, in pieces."""
         for file, format, stop in zip(self._files, self._formats, self._stops, strict=True):
             with opened(file.path, file.compression) as stream, input_errors(file.path):
-                for _, text in lines.records(file.path, stream, format.body, stop, size):
+                for _, text in lines.records(file.path, stream, format.body, stop, size, format.delimiter):
                     yield len(text), text
 
     def sink(self, file: IO[bytes]) -> LineSink:
