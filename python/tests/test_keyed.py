@@ -41,7 +41,7 @@ def listed(keys) -> list:
 
 def assert_rows_equal(rows: rp.KeyValues, expected: dict, like: rp.KeyValues) -> None:
     assert sorted(listed(rows.keys)) == sorted(expected)
-    assert rows.form == like.form
+    assert rows.schema == like.schema
     assert_array_equal(rows.values, np.array([expected[key] for key in listed(rows.keys)]).reshape(rows.values.shape))
 
 
@@ -144,7 +144,7 @@ def functions_fold(comm, kind):
         expected = {key: reduce(rows) for key, rows in grouped(p, kind, dtype, width).items()}
         for options in ({}, {"local_reduction": False}, {"memory_limit": 1000}):
             got = all_of(comm, comm.regroup(mine, combine=function, **options))
-            assert got.form == like.form and sorted(listed(got.keys)) == sorted(expected)
+            assert got.schema == like.schema and sorted(listed(got.keys)) == sorted(expected)
             wanted = np.array([expected[key] for key in listed(got.keys)]).reshape(got.values.shape)
             np.testing.assert_allclose(got.values, wanted, rtol=tolerance)
 
@@ -221,10 +221,10 @@ def empty_ranks(comm):
     p = comm.world_size
     mine = rp.KeyValues(["a", "b"], np.ones((2, 2), "f4")) if comm.rank == p - 1 else rp.KeyValues([])
     for got in (comm.allgather(mine), comm.allreduce(mine), comm.allgather(comm.regroup(mine))):
-        assert str(got.form) == "string keys, float32 values of width 2"
+        assert str(got.schema) == "string keys, float32 values of width 2"
         assert got.sorted().to_arrow().to_pydict() == {"key": ["a", "b"], "value": [[1, 1], [1, 1]]}
     empty = rp.KeyValues([]) if comm.rank else rp.KeyValues([b""][:0], np.empty(0, "f4"))
-    assert str(comm.regroup(empty).form) == str(comm.allgather(empty).form)
+    assert str(comm.regroup(empty).schema) == str(comm.allgather(empty).schema)
     assert len(comm.regroup(empty, combine="concat")) == 0
     received = comm.broadcast(mine if comm.rank == p - 1 else None, root=p - 1)
     assert received.keys.to_pylist() == ["a", "b"] and received.values.shape == (2, 2)

@@ -48,7 +48,7 @@ def all_algorithms(comm):
         found = {name: comm.allreduce(rows, op, algorithm=name) for name in (None, *ALGORITHMS)}
         expected = found["regroup-allgather"]
         for each in found.values():
-            assert each.form == expected.form
+            assert each.schema == expected.schema
             assert_array_equal(each.keys, expected.keys)
             assert_array_equal(each.values, expected.values)
     for combine, same in (("sum", True), ("sum", False), ("concat", True), ("concat", False)):

@@ -49,7 +49,7 @@ def test_strings_are_read_from_any_column(keys):
     rows = rp.KeyValues(keys, np.arange(5))
 
     assert rows.keys.type == pa.large_string() and rows.keys.to_pylist() == WORDS
-    assert rows.form.keys == "string" and len(rows) == 5
+    assert rows.schema.keys == "string" and len(rows) == 5
 
 
 @pytest.mark.parametrize("dtype", ["i1", "i4", "i8", "u2", "u8", ">i4"])
@@ -71,7 +71,7 @@ def test_bytes_are_keys_of_another_kind_than_text():
         pa.array([b"\xff", b""]).cast("large_binary"),
     ):
         rows = rp.KeyValues(keys)
-        assert rows.form.keys == "binary" and rows.keys.to_pylist() == [b"\xff", b""] and rows.values is None
+        assert rows.schema.keys == "binary" and rows.keys.to_pylist() == [b"\xff", b""] and rows.values is None
     fixed = rp.KeyValues(pa.array([b"ab", b"cd"], pa.binary(2)))
     assert fixed.keys.to_pylist() == [b"ab", b"cd"]
 

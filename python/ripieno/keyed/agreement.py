@@ -30,25 +30,25 @@ def check(texts: Sequence[str]) -> None:
         raise CollectiveMismatch(f"ranks differ: {'; '.join(parts)}: expected the same on every rank")
 
 
-def common_form(call: str, forms: Sequence[tuple[KeyedSchema, int]]) -> KeyedSchema:
-    """Return the common form of all ranks' rows, from the form and row count of each rank.
+def common_schema(call: str, schemas: Sequence[tuple[KeyedSchema, int]]) -> KeyedSchema:
+    """Return the common schema of all ranks' rows, from the schema and row count of each rank.
 
-    A rank without rows takes the form of the others. If no rank has rows, all take the form of rank 0.
+    A rank without rows takes the schema of the others. If no rank has rows, all take the schema of rank 0.
 
     Raises
     ------
     CollectiveMismatch
-        Ranks have rows of different forms.
+        Ranks have rows of different schemas.
     """
-    filled: list[KeyedSchema] = [form for form, count in forms if count] or [forms[0][0]]
-    if any(form != filled[0] for form in filled):
-        check([call_text(call, form, count) for form, count in forms])
+    filled: list[KeyedSchema] = [schema for schema, count in schemas if count] or [schemas[0][0]]
+    if any(schema != filled[0] for schema in filled):
+        check([call_text(call, schema, count) for schema, count in schemas])
     return filled[0]
 
 
-def call_text(call: str, form: KeyedSchema, row_count: int) -> str:
+def call_text(call: str, schema: KeyedSchema, row_count: int) -> str:
     """Describe a call with rows as text."""
-    return f"{call} of {form if row_count else 'no rows'}"
+    return f"{call} of {schema if row_count else 'no rows'}"
 
 
 def numbers(native: Any, call: str, mine: Sequence[int]) -> NDArray[np.int64]:

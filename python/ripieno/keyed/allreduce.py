@@ -125,7 +125,7 @@ def of_key_values(
             found = combined(gather.allgathered(native, own))
         else:
             found = exchanged(native, own, lambda low, high: combined(KeyValues.joined([low, high])))
-        return _rounded(found, summary.form)
+        return _rounded(found, summary.schema)
 
     return call
 
@@ -200,8 +200,8 @@ def _accumulating(rows: KeyValues, combiner: Combiner) -> KeyValues:
     return rows if dtype == rows.values.dtype else KeyValues.of_columns(rows.key_column, rows.values.astype(dtype))
 
 
-def _rounded(rows: KeyValues, form: KeyedSchema) -> KeyValues:
-    """Return the rows with values in the dtype of `form`."""
-    if rows.values is None or rows.values.dtype.name == form.dtype:
+def _rounded(rows: KeyValues, schema: KeyedSchema) -> KeyValues:
+    """Return the rows with values in the dtype of `schema`."""
+    if rows.values is None or rows.values.dtype.name == schema.dtype:
         return rows
-    return KeyValues.of_columns(rows.key_column, rows.values.astype(np.dtype(form.dtype)))
+    return KeyValues.of_columns(rows.key_column, rows.values.astype(np.dtype(schema.dtype)))

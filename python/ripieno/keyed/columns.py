@@ -48,7 +48,7 @@ _DTYPES = ("", "bool", *sorted(dtype.name for dtype in NATIVE_DTYPES), "bfloat16
 
 
 class KeyedSchema(NamedTuple):
-    """The form of keys and rows. All ranks have the same one.
+    """The schema of keys and rows. All ranks have the same one.
 
     Attributes
     ----------
@@ -70,12 +70,12 @@ class KeyedSchema(NamedTuple):
 
     @property
     def label(self) -> int:
-        """A 64-bit number that encodes the form."""
+        """A 64-bit number that encodes the schema."""
         return (self.width or 0) << 8 | _DTYPES.index(self.dtype) << 2 | _KEYS.index(self.keys)
 
     @classmethod
     def of_label(cls, label: int) -> KeyedSchema:
-        """Return the form with this label."""
+        """Return the schema with this label."""
         return cls(_KEYS[label & 3], _DTYPES[label >> 2 & 63], label >> 8 or None)
 
     @property
@@ -88,7 +88,7 @@ class KeyedSchema(NamedTuple):
 
     @property
     def empty(self) -> tuple[Keys, NDArray[Any] | None]:
-        """Return no keys and no values, in this form."""
+        """Return no keys and no values, in this schema."""
         none = np.empty(0, np.int64)
         keys = (
             none if self.keys == "int64" else Strings(np.zeros(1, np.int64), none.view(np.uint8), self.keys == "string")
@@ -111,7 +111,7 @@ class KeyedSchema(NamedTuple):
         return flat.reshape(-1) if self.width is None else flat.reshape(-1, self.width)
 
 
-def form_of(keys: Keys, values: NDArray[Any] | None) -> KeyedSchema:
+def schema_of(keys: Keys, values: NDArray[Any] | None) -> KeyedSchema:
     kind = ("string" if keys.is_text else "binary") if isinstance(keys, Strings) else "int64"
     if values is None:
         return KeyedSchema(kind, "", None)

@@ -41,15 +41,15 @@ class Emitter:
 
     Attributes
     ----------
-    form : Form or None
-        The form of the added rows: kind of keys, dtype and width; None before the first.
+    schema : KeyedSchema or None
+        The schema of the added rows: kind of keys, dtype and width; None before the first.
     row_count : int
         The number of added rows.
     """
 
     def __init__(self, world_size: int, combine: Combine = "sum", *, threads: int = 1, **options: Any) -> None:
         check_threads(threads)
-        self.form: KeyedSchema | None = None
+        self.schema: KeyedSchema | None = None
         self.row_count = 0
         self._world_size = world_size
         self._threads = threads
@@ -69,7 +69,7 @@ class Emitter:
         Raises
         ------
         InputError
-            Rows differ in form from earlier ones, the combination does not support their values, or the partitioner
+            Rows differ in schema from earlier ones, the combination does not support their values, or the partitioner
             returns invalid ranks.
         SpillError
             The memory limit is reached, and temporary files cannot be written.
@@ -77,50 +77,50 @@ class Emitter:
         self._check_usable()
         rows = rows.widened(self._options.combiner) if self._options.widen else rows
         self._options.check(rows.values)
-        form, count = rows.form, len(rows)
+        schema, count = rows.schema, len(rows)
         if self.row_count == 0:
-            self.form = form
+            self.schema = schema
         if count == 0:
             return
-        if form != self.form:
-            raise InputError(f"add: {form} after {self.form}: expected rows of one form")
+        if schema != self.schema:
+            raise InputError(f"add: {schema} after {self.schema}: expected rows of one schema")
         self.row_count += count
         with self._storing_failure():
-            if self._options.local_reduction and self._options.combination(form).is_folded:
+            if self._options.local_reduction and self._options.combination(schema).is_folded:
                 self._add_unfolded(rows)
             else:
-                self._add_combined(form, rows.key_column, rows.values)
+                self._add_combined(schema, rows.key_column, rows.values)
 
     def absorb(self, other: Emitter) -> None:
         """Add the rows of `other`, with the same options, after the rows of this one. `other` is empty afterwards."""
         self._check_usable()
         other._check_usable()
-        if other.form is None or other.row_count == 0:
+        if other.schema is None or other.row_count == 0:
             return
-        if self.row_count and other.form != self.form:
-            raise InputError(f"absorb: {other.form} into {self.form}: expected rows of one form")
-        self.form, self.row_count = other.form, self.row_count + other.row_count
+        if self.row_count and other.schema != self.schema:
+            raise InputError(f"absorb: {other.schema} into {self.schema}: expected rows of one schema")
+        self.schema, self.row_count = other.schema, self.row_count + other.row_count
         with self._storing_failure():
-            theirs = other._take_rows(other.form)
+            theirs = other._take_rows(other.schema)
             self._fold()
             if self._rows is None:
                 self._rows = theirs
             else:
                 self._rows.absorb(theirs)
 
-    def aggregation(self, form: KeyedSchema) -> _native.Aggregation:
-        """Return the native aggregation for rows of `form`, for kernels that add to it directly.
+    def aggregation(self, schema: KeyedSchema) -> _native.Aggregation:
+        """Return the native aggregation for rows of `schema`, for kernels that add to it directly.
 
         Such kernels also update `row_count`.
         """
         self._check_usable()
-        return self._aggregation(form)
+        return self._aggregation(schema)
 
-    def _aggregation(self, form: KeyedSchema) -> _native.Aggregation:
+    def _aggregation(self, schema: KeyedSchema) -> _native.Aggregation:
         if self._rows is None:
-            self.form = form
-            local_op = self._options.combination(form).local_op
-            self._rows = _native.Aggregation(*form.native, local_op, self._world_size, *self._options.limit)
+            self.schema = schema
+            local_op = self._options.combination(schema).local_op
+            self._rows = _native.Aggregation(*schema.native, local_op, self._world_size, *self._options.limit)
         return self._rows
 
     def combined(self) -> KeyValues | Groups:
@@ -132,9 +132,9 @@ class Emitter:
             No rows were added, so the types of keys and values are unknown.
         """
         self._check_usable()
-        if self.form is None:
+        if self.schema is None:
             raise InputError("combined: nothing was added, so keys and values have no type")
-        return self._result(self.form, self._take_rows(self.form).block(self._threads))
+        return self._result(self.schema, self._take_rows(self.schema).block(self._threads))
 
     def regroup(
         self, native: Any, on_block: Callable[[KeyValues | Groups], None] | None = None, **exchange: Any
@@ -162,16 +162,16 @@ class Emitter:
         Raises
         ------
         CollectiveMismatch
-            On every rank: ranks make different calls, or have rows of different forms. The emitter is empty then, too.
+            On every rank: calls or the schemas of rows differ between ranks. Then the emitter is empty, too.
         """
         self._check_usable()
-        form, options, row_count = self.form or KeyedSchema("int64", "", None), self._options, self.row_count
-        on_native_block = None if on_block is None else lambda block: on_block(self._result(form, block))
+        schema, options, row_count = self.schema or KeyedSchema("int64", "", None), self._options, self.row_count
+        on_native_block = None if on_block is None else lambda block: on_block(self._result(schema, block))
         try:
             block, statistics = native.regroup(
-                self._take_rows(form),
+                self._take_rows(schema),
                 options.call,
-                merge=options.combination(form).merge_op,
+                merge=options.combination(schema).merge_op,
                 balanced=options.is_balanced,
                 threads=self._threads,
                 memory_limit_bytes=options.limit.memory_bytes,
@@ -180,12 +180,12 @@ class Emitter:
             )
         except CollectiveMismatch:
             # The native module only knows that the calls differ, not how.
-            agreement.check(objects.allgather(native, agreement.call_text(options.call, form, row_count), None))
+            agreement.check(objects.allgather(native, agreement.call_text(options.call, schema, row_count), None))
             raise
         if statistics["spilled_bytes"]:
             limit, spilled = options.limit, bytes_text(statistics["spilled_bytes"])
             log.note("ripieno.keyed", f"{spilled} of rows went to {limit.directory}: memory_limit={limit.memory_bytes}")
-        result = None if block is None else self._result(form, block)
+        result = None if block is None else self._result(schema, block)
         return result, {"rows_added": row_count, **statistics}
 
     @contextmanager
@@ -209,7 +209,7 @@ class Emitter:
             keys = columns.slice_keys(rows.key_column, begin, begin + step)
             values = rows.values[begin : begin + step]
             if self._unfolded is None:
-                self._unfolded = _native.Aggregation(*rows.form.native, CONCAT, 1)
+                self._unfolded = _native.Aggregation(*rows.schema.native, CONCAT, 1)
             native_values = columns.native_values(values, len(values))
             self._unfolded.add(columns.native_keys(keys), native_values, None, self._threads)
             self._unfolded_bytes += len(values) * row_bytes
@@ -218,44 +218,44 @@ class Emitter:
 
     def _fold(self) -> None:
         """Let the function fold the new rows to one row per key."""
-        if self._unfolded is None or self.form is None:
+        if self._unfolded is None or self.schema is None:
             return
         unfolded, self._unfolded, self._unfolded_bytes = self._unfolded, None, 0
-        groups = _groups(self.form, unfolded.block(self._threads))
-        self._add_combined(self.form, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
+        groups = _groups(self.schema, unfolded.block(self._threads))
+        self._add_combined(self.schema, groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
-    def _add_combined(self, form: KeyedSchema, keys: columns.Keys, values: NDArray[Any] | None) -> None:
+    def _add_combined(self, schema: KeyedSchema, keys: columns.Keys, values: NDArray[Any] | None) -> None:
         owners = None
         if callable(self._options.partitioner):
             owners = partitioners.owners_of(
                 self._options.partitioner, KeyValues.of_columns(keys, None).keys, self._world_size
             )
         native_values = columns.native_values(values, columns.key_count(keys))
-        self._aggregation(form).add(columns.native_keys(keys), native_values, owners, self._threads)
+        self._aggregation(schema).add(columns.native_keys(keys), native_values, owners, self._threads)
 
-    def _take_rows(self, form: KeyedSchema) -> _native.Aggregation:
-        """Return everything that was added, as rows of `form`, and leave the emitter empty."""
+    def _take_rows(self, schema: KeyedSchema) -> _native.Aggregation:
+        """Return everything that was added, as rows of `schema`, and leave the emitter empty."""
         if self._unfolded is not None:
             with self._storing_failure():
                 self._fold()
         if self.row_count == 0:
-            # An empty aggregation may have another form.
+            # An empty aggregation may have another schema.
             self._rows = None
-        rows = self._aggregation(form)
+        rows = self._aggregation(schema)
         self._rows, self.row_count = None, 0
         return rows
 
-    def _result(self, form: KeyedSchema, block: _native.KeyedArrays) -> KeyValues | Groups:
-        """Return the rows that this rank owns. `form` is the form of this rank's rows, or any form if it had none."""
-        form = form if block.label == form.label else KeyedSchema.of_label(block.label)
+    def _result(self, schema: KeyedSchema, block: _native.KeyedArrays) -> KeyValues | Groups:
+        """Return the rows that this rank owns. `schema` is the one of this rank's rows, or any if it had none."""
+        schema = schema if block.label == schema.label else KeyedSchema.of_label(block.label)
         if block.counts is None:
-            return KeyValues.of_columns(form.keys_of(block.keys), form.rows_of(block.values))
-        groups = _groups(form, block)
-        if not self._options.combination(form).is_folded:
+            return KeyValues.of_columns(schema.keys_of(block.keys), schema.rows_of(block.values))
+        groups = _groups(schema, block)
+        if not self._options.combination(schema).is_folded:
             return groups
         return KeyValues.of_columns(groups.key_column, fold(self._options.combiner, groups.values, groups.counts))
 
 
-def _groups(form: KeyedSchema, block: _native.KeyedArrays) -> Groups:
+def _groups(schema: KeyedSchema, block: _native.KeyedArrays) -> Groups:
     assert block.counts is not None, "grouped rows have counts"
-    return Groups(form.keys_of(block.keys), offsets_of(block.counts), form.rows_of(block.values))
+    return Groups(schema.keys_of(block.keys), offsets_of(block.counts), schema.rows_of(block.values))

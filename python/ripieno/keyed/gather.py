@@ -1,6 +1,6 @@
 """Gather all ranks' key-values on every rank: with one allgather per column, into the result.
 
-Cost: an allgather of 32 bytes per rank, which also determines the common form of the rows, and one of the columns.
+Cost: an allgather of 32 bytes per rank, which also determines the common schema of the rows, and one of the columns.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from ripieno.wire.arrays import elements, empty, split
 
 
 class RowSummary(NamedTuple):
-    """The rows of all ranks: their common form, and each rank's number of rows and bytes of strings."""
+    """The rows of all ranks: their common schema, and each rank's number of rows and bytes of strings."""
 
-    form: KeyedSchema
+    schema: KeyedSchema
     row_counts: NDArray[np.int64]
     string_bytes: NDArray[np.int64]
 
     @property
     def row_bytes(self) -> int:
         """The bytes of a row without its string."""
-        dtype, width = self.form.dtype, self.form.width
+        dtype, width = self.schema.dtype, self.schema.width
         return 8 + (np.dtype(dtype).itemsize * (1 if width is None else width) if dtype else 0)
 
     @property
@@ -36,25 +36,25 @@ class RowSummary(NamedTuple):
 
 
 def summary(native: Any, call: str, rows: KeyValues) -> RowSummary:
-    """Return the summary of all ranks' rows. All must make the same call with rows of one form.
+    """Return the summary of all ranks' rows. All must make the same call with rows of one schema.
 
     Raises
     ------
     CollectiveMismatch
-        On every rank: the calls or forms differ.
+        On every rank: the calls or schemas differ.
     """
     own = rows.key_column
     string_bytes = own.used.size if isinstance(own, Strings) else 0
-    found = agreement.numbers(native, call, (len(rows), string_bytes, rows.form.label))
-    forms = [(KeyedSchema.of_label(label), count) for count, _, label in found.tolist()]
-    return RowSummary(agreement.common_form(call, forms), found[:, 0], found[:, 1])
+    found = agreement.numbers(native, call, (len(rows), string_bytes, rows.schema.label))
+    schemas = [(KeyedSchema.of_label(label), count) for count, _, label in found.tolist()]
+    return RowSummary(agreement.common_schema(call, schemas), found[:, 0], found[:, 1])
 
 
 def allgathered(native: Any, rows: KeyValues, algorithm: str | None = None) -> KeyValues:
     """Return the rows of all ranks, in rank order."""
     call = "allgather of key-values" + ("" if algorithm is None else f", algorithm={algorithm!r}")
-    form, row_counts, sizes_bytes = summary(native, call, rows)
-    keys, values = (rows.key_column, rows.values) if len(rows) else form.empty
+    schema, row_counts, sizes_bytes = summary(native, call, rows)
+    keys, values = (rows.key_column, rows.values) if len(rows) else schema.empty
     all_keys: Keys
     if isinstance(keys, Strings):
         ends = _allgather_column(native, keys.offsets[1:] - keys.offsets[0], row_counts, algorithm)

@@ -67,7 +67,7 @@ class Groups:
         return columns.key_count(self.key_column)
 
     def __repr__(self) -> str:
-        return f"<Groups: {len(self)} keys, {self.offsets[-1]} rows, {columns.form_of(self.key_column, self.values)}>"
+        return f"<Groups: {len(self)} keys, {self.offsets[-1]} rows, {columns.schema_of(self.key_column, self.values)}>"
 
     def to_arrow(self) -> pa.Table:
         """Return the columns "key" and "values" (lists), or "key" and "count" without values, on the same memory."""

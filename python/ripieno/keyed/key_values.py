@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import ripieno._native as _native
+from ripieno import log
 from ripieno._types import CombineOne
 from ripieno.errors import InputError
 from ripieno.keyed import columns
@@ -108,10 +109,10 @@ class KeyValues:
         filled = [part for part in parts if len(part)] or list(parts[:1])
         if len(filled) == 1:
             return filled[0]
-        form = filled[0].form
+        schema = filled[0].schema
         for part in filled[1:]:
-            if part.form != form:
-                raise InputError(f"joined: {part.form} among {form}: expected one form")
+            if part.schema != schema:
+                raise InputError(f"joined: {part.schema} among {schema}: expected one schema")
         values = [part.values for part in filled if part.values is not None]
         keys = columns.joined_keys([part.key_column for part in filled])
         return cls.of_columns(keys, np.concatenate(values) if values else None)
@@ -126,9 +127,15 @@ class KeyValues:
         return self.key_column
 
     @property
-    def form(self) -> KeyedSchema:
+    def schema(self) -> KeyedSchema:
         """The kind of the keys, and the dtype and width of the values."""
-        return columns.form_of(self.key_column, self.values)
+        return columns.schema_of(self.key_column, self.values)
+
+    @property
+    def form(self) -> KeyedSchema:
+        """Return `schema`. Deprecated: use `schema`."""
+        log.warn("KeyValues.form is deprecated, use schema", DeprecationWarning)
+        return self.schema
 
     @property
     def nbytes(self) -> int:
@@ -141,7 +148,7 @@ class KeyValues:
         return columns.key_count(self.key_column)
 
     def __repr__(self) -> str:
-        return f"<KeyValues: {len(self)} rows, {self.form}>"
+        return f"<KeyValues: {len(self)} rows, {self.schema}>"
 
     def __reduce__(self) -> Any:
         # Pickle sends these columns in place, trimmed to the used part.
@@ -252,7 +259,7 @@ class KeyValues:
         if by != "value":
             raise InputError(f"by={by!r}: expected 'key' or 'value'")
         if self.values is None or self.values.ndim != 1:
-            raise InputError(f"the order of values of {self.form}: expected one value for each key")
+            raise InputError(f"the order of values of {self.schema}: expected one value for each key")
         return self.values
 
 

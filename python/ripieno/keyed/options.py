@@ -25,7 +25,7 @@ class SpillLimit(NamedTuple):
 
 
 class Combination(NamedTuple):
-    """Operations of the native module for rows of one form.
+    """Operations of the native module for rows of one schema.
 
     Attributes
     ----------
@@ -59,11 +59,11 @@ class RegroupOptions(NamedTuple):
     is_balanced: bool
     call: str
 
-    def combination(self, form: KeyedSchema) -> Combination:
-        """Return the combination for rows of this form."""
-        is_folded = self.combiner.function is not None and bool(form.dtype)
+    def combination(self, schema: KeyedSchema) -> Combination:
+        """Return the combination for rows of this schema."""
+        is_folded = self.combiner.function is not None and bool(schema.dtype)
         merge_op = self.combiner.name if self.combiner.function is None else CONCAT if is_folded else "sum"
-        return Combination(merge_op if self.local_reduction or not form.dtype else CONCAT, merge_op, is_folded)
+        return Combination(merge_op if self.local_reduction or not schema.dtype else CONCAT, merge_op, is_folded)
 
     def check(self, values: NDArray[Any] | None) -> None:
         """Raise `InputError` unless the combination supports these values."""

@@ -147,11 +147,11 @@ class Table(MutableMapping[int, Partition]):
     def _check_fits(self, number: int, existing: Partition, added: Partition) -> None:
         is_concat = self.combiner.name == CONCAT
         if isinstance(existing, KeyValues) and isinstance(added, KeyValues):
-            fits = existing.form == added.form or not (len(existing) and len(added))
+            fits = existing.schema == added.schema or not (len(existing) and len(added))
         else:
             skip = 1 if is_concat else 0
-            forms = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (existing, added)]
-            fits = forms[0] == forms[1] and not (is_concat and np.ndim(existing) == 0)
+            schemas = [(type(each), getattr(each, "dtype", None), np.shape(each)[skip:]) for each in (existing, added)]
+            fits = schemas[0] == schemas[1] and not (is_concat and np.ndim(existing) == 0)
         if not fits:
             raise InputError(
                 f"partition {number}: {_described(added)} beside {_described(existing)}: "
