@@ -545,7 +545,7 @@ def test_an_unknown_file_name_is_reported_with_the_known_suffixes(tmp_path, name
             make(tmp_path / name)
     assert main(["split", str(tmp_path / name), "-p", "1", "-o", str(tmp_path / "parts")]) == 2
     assert (
-        "or name the format: format=text, csv, npy, parquet, arrow, npz, mtx, binary; records of"
+        "or name the format: --format text, csv, npy, parquet, arrow, npz, mtx, binary; records of"
         in capsys.readouterr().err
     )
     unknown = rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*or pass format=text, csv"
