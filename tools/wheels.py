@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 
 #: Maximum size of a wheel, and maximum processor time of `import ripieno`.
-MOST_BYTES = 4 << 20
+MOST_BYTES = 5 << 20
 MOST_IMPORT_S = 0.25
 
 #: The oldest supported glibc.
