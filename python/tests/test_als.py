@@ -310,7 +310,7 @@ def _with(value):
         ({}, pa.table({"user": [1, None], "item": [2, 3], "rating": [3, 4]}), "column 'user' has missing values"),
         ({}, pa.table({"user": [1, 2], "item": [2, 3], "rating": [3, None]}), "column 'rating' has missing values"),
         ({"reg": 0}, RATINGS, "reg=0: expected a number > 0"),
-        ({"rank": 0}, RATINGS, "rank=0: expected a whole number >= 1"),
+        ({"rank": 0}, RATINGS, "rank=0: expected a whole number, 1 … 10000"),
         ({"max_iter": 0}, RATINGS, "max_iter=0: expected"),
         ({"alpha": -1.0, "implicit": True}, RATINGS, "alpha=-1.0: expected a number > 0"),
         ({"solver": "qr"}, RATINGS, "solver='qr': expected one of auto, cholesky, cg"),

@@ -463,7 +463,7 @@ def connect(rank):
 
 def receive():
     receiving.set()
-    ranks[1].receive(np.empty(3), 0)
+    ranks[1].collective(("receive", 0), np.empty(3))
 
 def request_statistics():
     receiving.wait()
@@ -479,7 +479,7 @@ for thread in run(*(threading.Thread(target=connect, args=(rank,)) for rank in (
     thread.join()
 threads = run(threading.Thread(target=receive), threading.Thread(target=request_statistics))
 requesting.wait()
-ranks[0].send(np.ones(3), 1)
+ranks[0].collective(("send", 1), np.ones(3))
 for thread in threads:
     thread.join()
 """

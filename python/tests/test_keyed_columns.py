@@ -180,7 +180,7 @@ def test_lists_of_one_length_are_rows():
         (lambda: rp.KeyValues([1]).sorted(by="value"), "one value for each key"),
         (lambda: rp.KeyValues([1], [1]).top(-1), "k=-1"),
         (lambda: rp.KeyValues([1], [1]).take([0.7]), "take: rows of dtype float64"),
-        (lambda: rp.KeyValues([1], [1]).combined(threads=0), "threads=0: expected a whole number >= 1"),
+        (lambda: rp.KeyValues([1], [1]).combined(threads=0), "threads=0: expected a whole number, 1 … 4096"),
         (lambda: rp.KeyValues([1], [1]).combined(threads=-1), "threads=-1"),
     ],
 )

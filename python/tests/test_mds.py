@@ -214,7 +214,8 @@ def test_annealing_finds_less_stress_than_the_best_of_ten_starts_from_each_of_fi
 
 
 def rows_of(weights=None):
-    return RowBlock(D.astype(np.float32), weights, (len(D),), 0, 1.0, float(D.max()))
+    values = D.astype(np.float32)
+    return RowBlock(values, weights, values, (len(D),), 0, 1.0, float(D.max()))
 
 
 @pytest.mark.parametrize("weights", [None, (W + 2 * np.eye(70)).astype(np.float32)], ids=["equal weights", "weighted"])
@@ -237,7 +238,8 @@ def test_points_on_the_wrong_side_jump_back():
     distances = cdist(flat, flat)
     wrong = flat.copy()
     wrong[[3, 40]] = -3 * wrong[[3, 40]]
-    rows = RowBlock(distances.astype(np.float32), None, (70,), 0, 1.0, float(distances.max()))
+    values = distances.astype(np.float32)
+    rows = RowBlock(values, None, values, (70,), 0, 1.0, float(distances.max()))
     targets = flat[np.random.default_rng(0).integers(70, size=(4, 70))]
     found = Relocations(rows, wrong, 1).improved(targets)
 
@@ -254,7 +256,8 @@ def test_doubled_steps_lower_the_stress(world, workers, weights):
         first, last = even_range(70, comm.rank, comm.world_size)
         counts = tuple(comm.allgather(last - first))
         own = None if weights is None else weights[first:last]
-        rows = RowBlock(D[first:last].astype(np.float32), own, counts, first, 1.0, float(D.max()))
+        values = D[first:last].astype(np.float32)
+        rows = RowBlock(values, own, values, counts, first, 1.0, float(D.max()))
         majorization = Majorization(comm, rows, 2, IterationClock())
         at = np.random.default_rng(1).normal(size=(70, 2))
         errors = []

@@ -50,7 +50,7 @@ class RowBlock:
         Dissimilarities, divided by `scale`.
     weights : (m, n) float32, or None for ones
     source
-        The rows from which the dissimilarities are computed; by default the dissimilarities.
+        The rows from which the dissimilarities are computed, or the dissimilarities.
     counts
         Rows of each rank.
     first
