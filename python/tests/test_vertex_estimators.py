@@ -409,7 +409,10 @@ def test_fewer_clusters_than_requested_are_reported():
             "n_samples=3 should be >= n_clusters=4",
         ),
         (lambda: rp.SpectralClustering(n_components=0).fit(nx.path_graph(3)), "n_components=0: expected a whole"),
-        (lambda: rp.SpectralClustering(n_init=0).fit(nx.path_graph(3)), "n_init=0: expected a whole number, 1 … 1000000"),
+        (
+            lambda: rp.SpectralClustering(n_init=0).fit(nx.path_graph(3)),
+            "n_init=0: expected a whole number, 1 … 1000000",
+        ),
     ],
 )
 def test_impossible_requests_are_reported_by_name_and_value(fit, message):
