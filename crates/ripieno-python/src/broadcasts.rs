@@ -51,8 +51,8 @@ impl ValueMemory {
     }
 }
 
-fn limit(limit_bytes: Option<usize>, most_bytes: usize) -> links::MemoryLimit {
-    limit_bytes.map_or(links::MemoryLimit::HalfOfAvailable { most_bytes }, links::MemoryLimit::Bytes)
+fn limit(limit_bytes: Option<usize>, most_bytes: usize) -> links::ValueMemoryLimit {
+    limit_bytes.map_or(links::ValueMemoryLimit::HalfOfAvailable { most_bytes }, links::ValueMemoryLimit::Bytes)
 }
 
 /// A rank that listens for the broadcast connections of the other ranks, before they know its address.

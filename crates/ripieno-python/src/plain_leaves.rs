@@ -19,13 +19,13 @@ const LOW_WORD_MASK: i64 = (1 << HALF_BITS) - 1;
 /// A number or an array.
 pub enum Leaf<'a, 'py> {
     /// A Python number and the operation, which is no product.
-    Number(Number<'py>, Op),
+    Number(PythonNumber<'py>, Op),
     /// A short array.
     Array(ArrayBytes, &'a Bound<'py, PyUntypedArray>),
 }
 
 /// A number of Python, or a NumPy float64.
-pub enum Number<'py> {
+pub enum PythonNumber<'py> {
     /// An integer.
     Whole(i64),
     /// A float, and the class of NumPy's float64 if it is one.
@@ -35,7 +35,7 @@ pub enum Number<'py> {
 impl<'a, 'py> Leaf<'a, 'py> {
     /// Convert `value` to a leaf of this operation, if it is one. Factors of products are not, except for arrays.
     pub fn of(value: &'a Bound<'py, PyAny>, op: Op) -> Option<Leaf<'a, 'py>> {
-        if let Some(number) = Number::of(value) {
+        if let Some(number) = PythonNumber::of(value) {
             return (op != Op::Prod).then_some(Leaf::Number(number, op));
         }
         let (bytes, array) = ArrayBytes::plain_to_read(value).filter(|(bytes, _)| bytes.is_short())?;
@@ -83,7 +83,7 @@ impl<'a, 'py> Leaf<'a, 'py> {
             Leaf::Number(number, op) => {
                 let mut words = [[0; 8]; 4];
                 words.as_flattened_mut().copy_from_slice(next(NUMBER_BYTES));
-                let class = if let Number::Float(_, class) = number { class.as_ref() } else { None };
+                let class = if let PythonNumber::Float(_, class) = number { class.as_ref() } else { None };
                 if *op == Op::Sum { total(py, words, class) } else { extremum(py, words, class, *op) }
             }
             Leaf::Array(bytes, array) => {
@@ -97,24 +97,24 @@ impl<'a, 'py> Leaf<'a, 'py> {
     }
 }
 
-impl<'py> Number<'py> {
-    fn of(value: &Bound<'py, PyAny>) -> Option<Number<'py>> {
+impl<'py> PythonNumber<'py> {
+    fn of(value: &Bound<'py, PyAny>) -> Option<PythonNumber<'py>> {
         if let Ok(number) = value.cast::<PyFloat>() {
             let class = number.get_type();
             if class.is(dtype::<f64>(value.py()).typeobj()) {
-                return Some(Number::Float(number.value(), Some(class)));
+                return Some(PythonNumber::Float(number.value(), Some(class)));
             }
-            return number.is_exact_instance_of::<PyFloat>().then(|| Number::Float(number.value(), None));
+            return number.is_exact_instance_of::<PyFloat>().then(|| PythonNumber::Float(number.value(), None));
         }
-        value.cast_exact::<PyInt>().ok()?.extract().ok().map(Number::Whole)
+        value.cast_exact::<PyInt>().ok()?.extract().ok().map(PythonNumber::Whole)
     }
 
     /// Return the words for sums: the float, the halves of the whole number, and the count of floats.
     fn addends(&self) -> [[u8; 8]; 4] {
         let words = match *self {
             // -0.0 changes no float that is added to it. The halves have fewer bits than a float.
-            Number::Whole(number) => [-0.0, (number & LOW_WORD_MASK) as f64, (number >> HALF_BITS) as f64, 0.0],
-            Number::Float(number, _) => [number, 0.0, 0.0, 1.0],
+            PythonNumber::Whole(number) => [-0.0, (number & LOW_WORD_MASK) as f64, (number >> HALF_BITS) as f64, 0.0],
+            PythonNumber::Float(number, _) => [number, 0.0, 0.0, 1.0],
         };
         words.map(f64::to_ne_bytes)
     }
@@ -124,9 +124,9 @@ impl<'py> Number<'py> {
     fn ordered(&self, op: Op) -> [i64; 4] {
         let (sign, absent, beyond) = if op == Op::Max { (1, i64::MIN, i64::MAX) } else { (-1, i64::MAX, i64::MIN) };
         match *self {
-            Number::Whole(number) => [number, absent, sign, sign],
-            Number::Float(number, _) if number.is_nan() => [absent, beyond, 2 * sign, 0],
-            Number::Float(number, _) => [absent, ascending(number.to_bits() as i64), 2 * sign, 0],
+            PythonNumber::Whole(number) => [number, absent, sign, sign],
+            PythonNumber::Float(number, _) if number.is_nan() => [absent, beyond, 2 * sign, 0],
+            PythonNumber::Float(number, _) => [absent, ascending(number.to_bits() as i64), 2 * sign, 0],
         }
     }
 }

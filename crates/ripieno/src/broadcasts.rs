@@ -388,9 +388,9 @@ impl BroadcastShared {
 }
 
 /// Marks the group as closed when the thread ends, also by a panic.
-struct EndGuard<'a>(&'a BroadcastShared);
+struct BroadcastEndGuard<'a>(&'a BroadcastShared);
 
-impl Drop for EndGuard<'_> {
+impl Drop for BroadcastEndGuard<'_> {
     fn drop(&mut self) {
         lock(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
@@ -398,7 +398,7 @@ impl Drop for EndGuard<'_> {
 }
 
 fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShared) {
-    let _ends = EndGuard(shared);
+    let _ends = BroadcastEndGuard(shared);
     let started = shared.started;
     let mut is_closing = false;
     let mut progress_at = started.elapsed();

@@ -90,7 +90,7 @@ class HostFile(NamedTuple):
         return self.state in (FETCHED, COPIED, FOUND)
 
 
-class _Entry(NamedTuple):
+class _FileEntry(NamedTuple):
     """A file as described by the root."""
 
     name: str
@@ -108,7 +108,7 @@ class _Entry(NamedTuple):
 class _Options(NamedTuple):
     """The options of the root."""
 
-    entries: list[_Entry]
+    entries: list[_FileEntry]
     out: str
     strategy: str
     overwrite: bool
@@ -362,14 +362,14 @@ def _copied(path: str | os.PathLike[str], places: Sequence[str]) -> list[str]:
         return write_copies(write_to, os.path.getsize(path), places)
 
 
-def _entry(path: str | os.PathLike[str], source: BlockFile) -> _Entry:
-    return _Entry(os.path.basename(path), *source.blocks(), os.stat(path).st_mode & 0o777)
+def _entry(path: str | os.PathLike[str], source: BlockFile) -> _FileEntry:
+    return _FileEntry(os.path.basename(path), *source.blocks(), os.stat(path).st_mode & 0o777)
 
 
 class _OutputFile:
     """A file to be written on this host."""
 
-    def __init__(self, entry: _Entry, options: _Options, rank: int, host: str) -> None:
+    def __init__(self, entry: _FileEntry, options: _Options, rank: int, host: str) -> None:
         place = options.out.replace("{rank}", str(rank)).replace("{host}", host)
         is_folder = len(options.entries) > 1 or place.endswith("/")
         self.path = os.path.abspath(os.path.join(place, entry.name) if is_folder else place)

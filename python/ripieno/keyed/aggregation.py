@@ -55,7 +55,7 @@ _ROWS = _Part(None, "rows")
 _Parts = dict[_Part, NDArray[Any]]
 
 
-class _Request(NamedTuple):
+class _AggregationRequest(NamedTuple):
     """A column of the result."""
 
     name: str
@@ -140,7 +140,9 @@ class Aggregation:
         for name in self._keys:
             check_column(schema, name)
         self._kinds = [plain_type(schema.field(name).type) for name in keys]
-        self._requests = [_Request(name, *each) for name, each in columns_and_operations(aggregations).items()]
+        self._requests = [
+            _AggregationRequest(name, *each) for name, each in columns_and_operations(aggregations).items()
+        ]
         twice = next((each.name for each in self._requests if each.name in self._keys), None)
         if twice is not None:
             raise InputError(f"aggregation {twice!r}: a key has that name: expected another one")
@@ -232,7 +234,7 @@ class Aggregation:
             return pa.array(counts)
         return pa.array(counted.values)
 
-    def _parts_of(self, request: _Request) -> list[_Part]:
+    def _parts_of(self, request: _AggregationRequest) -> list[_Part]:
         """Return the partial results that a column of the result may need."""
         _, column, op = request
         if column is None or op == "distinct":

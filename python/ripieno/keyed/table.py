@@ -58,7 +58,7 @@ class Table(MutableMapping[int, Partition]):
 
     def __init__(self, partitions: Mapping[int, Any] | None = None, combine: Combine = "sum") -> None:
         self.combiner = combiner_of(combine)
-        self._entries: dict[int, _Entry] = {}
+        self._entries: dict[int, _PartitionEntry] = {}
         if partitions is not None and not isinstance(partitions, Mapping):
             raise InputError(f"Table of a {type(partitions).__name__}: expected a dict of ids to arrays")
         for number, partition in (partitions or {}).items():
@@ -79,7 +79,7 @@ class Table(MutableMapping[int, Partition]):
         """Add a checked partition of another table with the same combiner."""
         entry = self._entries.get(number)
         if entry is None:
-            self._entries[number] = _Entry(added)
+            self._entries[number] = _PartitionEntry(added)
             return
         existing = entry.whole
         self._check_fits(number, existing, added)
@@ -112,7 +112,7 @@ class Table(MutableMapping[int, Partition]):
 
     def __setitem__(self, number: int, partition: Any) -> None:
         number = _checked_id(number)
-        self._entries[number] = _Entry(self._checked(number, partition))
+        self._entries[number] = _PartitionEntry(self._checked(number, partition))
 
     def __delitem__(self, number: int) -> None:
         del self._entries[number]
@@ -158,7 +158,7 @@ class Table(MutableMapping[int, Partition]):
                 "expected equal shapes and dtypes"
             )
 
-    def _combine(self, entry: _Entry) -> None:
+    def _combine(self, entry: _PartitionEntry) -> None:
         """Combine the pending partitions of an entry into one."""
         pieces: list[Any] = [entry.whole, *entry.pending]
         if isinstance(entry.whole, KeyValues):
@@ -170,7 +170,7 @@ class Table(MutableMapping[int, Partition]):
         entry.pending, entry.pending_bytes = [], 0
 
 
-class _Entry:
+class _PartitionEntry:
     """The partitions added under an id: the combined partition `whole`, and `pending` ones in the order of addition.
 
     Sums and products of floats below 64 bits are `accumulated` in float64. `whole` is rounded when it is read.

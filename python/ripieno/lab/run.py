@@ -68,7 +68,7 @@ class LabProgram:
 
 
 @dataclass
-class _Rank:
+class _LabRank:
     rank: int
     host: Host
     process: subprocess.Popen[bytes]
@@ -81,7 +81,7 @@ def run(
 
     `namespace` returns a host's network namespace, `enter` the command line that runs a command there.
     """
-    ranks: list[_Rank] = []
+    ranks: list[_LabRank] = []
     pump = LinePump() if program.prefix else None
     namespace_init: subprocess.Popen[bytes] | None = None
     # Bound but not listening, this socket reserves the port for rank 0.
@@ -115,7 +115,7 @@ def _start(
     common: Mapping[str, str],
     enter: Callable[[Host, Sequence[str]], list[str]],
     pump: LinePump | None,
-) -> _Rank:
+) -> _LabRank:
     node, local_rank = divmod(rank, program.ranks_per_host)
     host = program.hosts[node]
     pipe = None if pump is None else subprocess.PIPE
@@ -130,7 +130,7 @@ def _start(
     )
     if pump is not None:
         pump.add(host.name if program.ranks_per_host == 1 else f"{host.name} rank {rank}", child)
-    return _Rank(rank, host, child)
+    return _LabRank(rank, host, child)
 
 
 def _variables(program: LabProgram, port: int) -> dict[str, str]:
@@ -151,11 +151,11 @@ def _variables(program: LabProgram, port: int) -> dict[str, str]:
     }
 
 
-def _wait(ranks: list[_Rank], program: LabProgram) -> tuple[_Rank | None, list[_Rank]]:
+def _wait(ranks: list[_LabRank], program: LabProgram) -> tuple[_LabRank | None, list[_LabRank]]:
     """Wait until all ranks have ended, the timeout expires, or some time after the first failure. Return the failed
     rank and the unfinished ranks.
     """
-    failed: _Rank | None = None
+    failed: _LabRank | None = None
     unfinished = list(ranks)
     deadline = None if program.timeout_s is None else time.monotonic() + program.timeout_s
     with selectors.DefaultSelector() as selector, interruptible(selector) as ready:
@@ -182,7 +182,7 @@ def _wait(ranks: list[_Rank], program: LabProgram) -> tuple[_Rank | None, list[_
     return failed, unfinished
 
 
-def _may_be_victim(rank: _Rank) -> bool:
+def _may_be_victim(rank: _LabRank) -> bool:
     """Return whether it ended with an exception, as ranks do after another's failure. It may still have ended first."""
     return rank.process.returncode == 1
 
@@ -198,7 +198,7 @@ def _end_namespace(namespace_init: subprocess.Popen[bytes] | None) -> None:
         raise LabError(f"processes of the run do not end, {kernel.KILL_S:g} s after they were killed") from None
 
 
-def _explain(failed: _Rank | None, unfinished: list[_Rank], program: LabProgram) -> int:
+def _explain(failed: _LabRank | None, unfinished: list[_LabRank], program: LabProgram) -> int:
     """Print the cause of a failure and return the exit code."""
     if failed is None and not unfinished:
         return 0

@@ -31,7 +31,7 @@ from ripieno.mapreduce.progress import StepProgress
 from ripieno.mapreduce.serialized_value import SerializedValue
 from ripieno.mapreduce.statistics import Stage, StepStatistics
 from ripieno.mapreduce.tasks import Task, as_partitions, assign_tasks
-from ripieno.mapreduce.team import ProgramRanks, RankTeam, Workers
+from ripieno.mapreduce.team import JobRanks, ProgramRanks, RankTeam
 from ripieno.wire.fingerprint import fingerprint
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ class MapReduce(StepProgress):
         if self._closed:
             raise CommunicatorClosed(f"the job {self.name!r} is closed: make another one")
         if self._team_or_none is None:
-            self._team_or_none = Workers(self._job, self._options) if self._comm is None else ProgramRanks(self._comm)
+            self._team_or_none = JobRanks(self._job, self._options) if self._comm is None else ProgramRanks(self._comm)
         return self._team_or_none
 
     def _on_ranks(self, call: Callable[[RankTeam], R]) -> R:

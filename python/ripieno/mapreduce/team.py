@@ -57,7 +57,7 @@ class RankTeam(ABC):
         """End the job's parts on the ranks, and the workers started for it. `error` is the reason, if there is one."""
 
 
-class Workers(RankTeam):
+class JobRanks(RankTeam):
     """Worker processes. The driver is the process that started them."""
 
     def __init__(self, job: Job | None, options: dict[str, Any]) -> None:

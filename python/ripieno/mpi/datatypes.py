@@ -19,7 +19,7 @@ _IN_BYTES = ("HVECTOR", "HINDEXED", "HINDEXED_BLOCK", "STRUCT", "RESIZED")
 _ADDRESSES = ("stride", "displacements", "lb", "extent")
 
 
-class Definition(NamedTuple):
+class DatatypeDefinition(NamedTuple):
     """A datatype's layout, and the constructor call that made it."""
 
     layout: Layout
@@ -43,7 +43,7 @@ class Datatype:
         Another reference to this type is created. By default the null type.
     """
 
-    _definition: Definition | None
+    _definition: DatatypeDefinition | None
     name: str
 
     def __new__(cls, datatype: Datatype | None = None) -> Self:
@@ -55,7 +55,7 @@ class Datatype:
         return made
 
     @classmethod
-    def _of(cls, definition: Definition, name: str = "") -> Self:
+    def _of(cls, definition: DatatypeDefinition, name: str = "") -> Self:
         made = object.__new__(cls)
         made._definition, made.name = definition, name
         return made
@@ -181,7 +181,7 @@ class Datatype:
         alignment = _alignment(datatypes) or 1
         layout = layout._replace(extent=-(-layout.extent // alignment) * alignment)
         arguments = {"blocklengths": list(blocklengths), "displacements": list(displacements)}
-        return cls._of(Definition(layout, "STRUCT", arguments, tuple(Datatype(each) for each in datatypes)))
+        return cls._of(DatatypeDefinition(layout, "STRUCT", arguments, tuple(Datatype(each) for each in datatypes)))
 
     def Create_subarray(
         self, sizes: Sequence[int], subsizes: Sequence[int], starts: Sequence[int], order: int = ORDER_C
@@ -340,13 +340,13 @@ class Datatype:
     def _is_constant(self) -> bool:
         return _PREDEFINED.get(self.name) is self
 
-    def _defined(self) -> Definition:
+    def _defined(self) -> DatatypeDefinition:
         if self._definition is None:
             raise InputError("datatype: DATATYPE_NULL: expected a type; a freed type is null")
         return self._definition
 
     def _derived(self, layout: Layout, combiner: str, **arguments: Any) -> Datatype:
-        return Datatype._of(Definition(layout, combiner, arguments, (Datatype(self),)))
+        return Datatype._of(DatatypeDefinition(layout, combiner, arguments, (Datatype(self),)))
 
     def _vector(self, count: int, blocklength: int, stride_bytes: int) -> Layout:
         axes = (_count("count", count), _count("blocklength", blocklength))
@@ -384,7 +384,7 @@ def named(code: DTypeLike | None, name: str = "") -> Datatype:
     else:
         dtype = np.dtype(code)
         layout = Layout(dtype, (Piece(0),), 0, dtype.itemsize)
-        made = Datatype._of(Definition(layout, "NAMED", {}), name or str(dtype))
+        made = Datatype._of(DatatypeDefinition(layout, "NAMED", {}), name or str(dtype))
         if name and not dtype.names:
             _BY_CODE.setdefault(dtype.char, made)
     if name:

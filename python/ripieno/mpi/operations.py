@@ -15,7 +15,7 @@ from ripieno.mpi.datatypes import typed
 from ripieno.mpi.unsupported import refusing
 
 
-class Definition(NamedTuple):
+class OperationDefinition(NamedTuple):
     """The name and the functions of an operation.
 
     Attributes
@@ -63,7 +63,7 @@ class Op:
         Another reference to this operation is created. By default the operation is null.
     """
 
-    _definition: Definition | None
+    _definition: OperationDefinition | None
 
     def __new__(cls, op: Op | None = None) -> Self:
         if not isinstance(op, Op | None):
@@ -73,7 +73,7 @@ class Op:
         return made
 
     @classmethod
-    def _of(cls, definition: Definition) -> Self:
+    def _of(cls, definition: OperationDefinition) -> Self:
         made = cls()
         made._definition = definition
         return made
@@ -136,7 +136,7 @@ class Op:
             return function(left, right, None)
 
         name = getattr(function, "__name__", "user")
-        return cls._of(Definition(name, on_objects, combine, (function, commute)))
+        return cls._of(OperationDefinition(name, on_objects, combine, (function, commute)))
 
     def Reduce_local(self, inbuf: Any, inoutbuf: Any) -> None:
         """Combine two buffers of this process into the second one."""
@@ -166,7 +166,7 @@ class Op:
             return self.name if _PREDEFINED[self.name] is self else (_copied, (type(self), self.name))
         return type(self).Create, self._definition.made_of
 
-    def _defined(self) -> Definition:
+    def _defined(self) -> OperationDefinition:
         if self._definition is None:
             raise InputError("operation: OP_NULL: expected an operation; a freed operation is null")
         return self._definition
@@ -202,7 +202,7 @@ _GREATEST = _located(lambda left, right: left > right)
 
 
 def _op(name: str, on_objects: Callable[[Any, Any], Any], combine: OpName | Combining) -> Op:
-    return Op._of(Definition(name, on_objects, combine))
+    return Op._of(OperationDefinition(name, on_objects, combine))
 
 
 SUM = _op("SUM", lambda left, right: left + right, "sum")

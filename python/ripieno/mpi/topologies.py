@@ -16,7 +16,7 @@ from ripieno.mpi.neighbors import Edge, MpiNeighborCalls
 class Topocomm(MpiNeighborCalls, Intracomm):
     """A communicator with neighbors of each rank."""
 
-    #: The arguments of the constructor: `Grid`, `Adjacency` or `Edges`.
+    #: The arguments of the constructor: `Grid`, `Adjacency` or `EdgeLists`.
     _topology: Any
 
     def __new__(cls, comm: Any = None) -> Any:
@@ -199,7 +199,7 @@ class Graphcomm(Topocomm):
     _incoming = _leaving
 
 
-class Edges(NamedTuple):
+class EdgeLists(NamedTuple):
     """The edges of one rank."""
 
     sources: list[int]
@@ -210,7 +210,7 @@ class Edges(NamedTuple):
 class Distgraphcomm(Topocomm):
     """A graph of ranks. Each rank knows its own edges."""
 
-    _topology: Edges
+    _topology: EdgeLists
 
     def Get_topology(self) -> int:
         """Return `DIST_GRAPH`."""
@@ -270,7 +270,7 @@ def dist_graph_adjacent(
     ends = list(sources or []), list(destinations or [])
     given = [_weights(weights, len(each)) for weights, each in zip((sourceweights, destweights), ends, strict=True)]
     weights = None if given == [None, None] else (given[0] or [], given[1] or [])
-    return _created(Distgraphcomm, comm, comm.size, Edges(*ends, weights))
+    return _created(Distgraphcomm, comm, comm.size, EdgeLists(*ends, weights))
 
 
 def dist_graph(
@@ -292,7 +292,7 @@ def dist_graph(
     leaving = [(target, weight) for source, target, weight in edges if source == comm.rank]
     values = ([weight for _, weight in incoming], [weight for _, weight in leaving])
     is_weighted = any(flag for _, flag in shared)
-    topology = Edges([rank for rank, _ in incoming], [rank for rank, _ in leaving], values if is_weighted else None)
+    topology = EdgeLists([rank for rank, _ in incoming], [rank for rank, _ in leaving], values if is_weighted else None)
     return _created(Distgraphcomm, comm, comm.size, topology)
 
 

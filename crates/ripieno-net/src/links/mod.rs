@@ -31,4 +31,4 @@ pub use host_memory::{HostMemory, MemoryWriter};
 pub use region::Region;
 pub use ring::{DEFAULT_CAPACITY_BYTES, LARGE_CAPACITY_BYTES, RingLink};
 pub use tcp::TcpLink;
-pub use value_memory::{MemoryLimit, ValueMemory, ValueMemoryStats};
+pub use value_memory::{ValueMemory, ValueMemoryLimit, ValueMemoryStats};

@@ -67,7 +67,7 @@ pub(super) struct ReadCosts<W> {
 
 /// The least of the last costs, in ticks per KiB; 0 if unknown.
 #[derive(Clone, Copy, Default)]
-struct Cost {
+struct StoreCost {
     before: u32,
     now: u32,
     count: u32,
@@ -88,7 +88,7 @@ pub(super) struct StoreChoice {
 #[derive(Clone, Copy, Default)]
 struct ClassChoice {
     /// By kind.
-    writes: [Cost; 2],
+    writes: [StoreCost; 2],
     streams: bool,
     /// Whether the costs of both kinds are known.
     has_costs: bool,
@@ -112,12 +112,12 @@ pub(super) struct Write {
 #[derive(Default)]
 pub(super) struct ReadTimes {
     /// By class and kind.
-    reads: [[Cost; 2]; CLASS_COUNT],
+    reads: [[StoreCost; 2]; CLASS_COUNT],
     /// The kind of the last read of each class. Another kind is a trial or a new choice, and is timed.
     last: [Option<StoreKind>; CLASS_COUNT],
     read_count: u32,
     begun: Option<Read>,
-    zero_copy: Cost,
+    zero_copy: StoreCost,
     /// Start of the last look at zero-copy bytes.
     zero_copy_start: u64,
 }
@@ -149,7 +149,7 @@ impl StoreKind {
     }
 }
 
-impl Cost {
+impl StoreCost {
     fn add(&mut self, cost: u32) {
         self.now = if self.count == 0 { cost } else { self.now.min(cost) };
         self.count += 1;

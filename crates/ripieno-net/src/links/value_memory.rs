@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The limit of memory for values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryLimit {
+pub enum ValueMemoryLimit {
     /// A fixed number of bytes.
     Bytes(usize),
     /// Half of the memory that would be free without the values, up to `most_bytes`.
@@ -54,7 +54,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct ValueMemoryState {
-    limit: MemoryLimit,
+    limit: ValueMemoryLimit,
     directory: PathBuf,
     /// Completely written values, least recently used first.
     values: Vec<Weak<HostMemory>>,
@@ -92,7 +92,7 @@ impl Drop for CountedMemory {
 
 impl ValueMemory {
     /// Create value memory with the limit `limit`; values beyond it go to files in `directory`.
-    pub fn new(limit: MemoryLimit, directory: PathBuf) -> ValueMemory {
+    pub fn new(limit: ValueMemoryLimit, directory: PathBuf) -> ValueMemory {
         let state = ValueMemoryState { limit, directory, values: Vec::new(), spilling_bytes: 0, failure: None };
         ValueMemory(Arc::new(Inner {
             state: Mutex::new(state),
@@ -103,7 +103,7 @@ impl ValueMemory {
     }
 
     /// Change the limit and the directory.
-    pub fn set_limit(&self, limit: MemoryLimit, directory: PathBuf) {
+    pub fn set_limit(&self, limit: ValueMemoryLimit, directory: PathBuf) {
         let mut state = self.0.state();
         (state.limit, state.directory) = (limit, directory);
     }
@@ -210,10 +210,10 @@ impl ValueMemoryState {
     }
 }
 
-fn bytes_of(limit: MemoryLimit, in_memory_bytes: usize) -> usize {
+fn bytes_of(limit: ValueMemoryLimit, in_memory_bytes: usize) -> usize {
     match limit {
-        MemoryLimit::Bytes(bytes) => bytes,
-        MemoryLimit::HalfOfAvailable { most_bytes } => {
+        ValueMemoryLimit::Bytes(bytes) => bytes,
+        ValueMemoryLimit::HalfOfAvailable { most_bytes } => {
             free_bytes().map_or(most_bytes, |free| ((free + in_memory_bytes) / 2).min(most_bytes))
         }
     }
@@ -252,7 +252,7 @@ mod tests {
     const VALUE_BYTES: usize = 1 << 20;
 
     fn memory_of(values: usize) -> ValueMemory {
-        ValueMemory::new(MemoryLimit::Bytes(values * VALUE_BYTES), std::env::temp_dir())
+        ValueMemory::new(ValueMemoryLimit::Bytes(values * VALUE_BYTES), std::env::temp_dir())
     }
 
     fn value(memory: &ValueMemory, byte: u8) -> Arc<HostMemory> {
@@ -329,7 +329,7 @@ mod tests {
     #[test]
     fn a_directory_without_space_is_named_with_a_remedy() {
         let nowhere = std::env::temp_dir().join("ripieno-no-such-folder");
-        let memory = ValueMemory::new(MemoryLimit::Bytes(10), nowhere.clone());
+        let memory = ValueMemory::new(ValueMemoryLimit::Bytes(10), nowhere.clone());
         let error = memory.allocate(11).unwrap_err().to_string();
         for word in ["may take 10 bytes", "11 bytes cannot go to", &*nowhere.to_string_lossy(), "make room there"] {
             assert!(error.contains(word), "{error}");
@@ -340,11 +340,12 @@ mod tests {
 
     #[test]
     fn the_default_limit_is_half_of_the_available_memory() {
-        let memory = ValueMemory::new(MemoryLimit::HalfOfAvailable { most_bytes: usize::MAX }, std::env::temp_dir());
+        let memory =
+            ValueMemory::new(ValueMemoryLimit::HalfOfAvailable { most_bytes: usize::MAX }, std::env::temp_dir());
         let limit_bytes = memory.stats().limit_bytes;
         assert!(limit_bytes > 0 && limit_bytes < usize::MAX);
         assert!(limit_bytes >= free_bytes().unwrap() / 4, "half, while other processes allocate and free memory");
-        memory.set_limit(MemoryLimit::HalfOfAvailable { most_bytes: 7 }, std::env::temp_dir());
+        memory.set_limit(ValueMemoryLimit::HalfOfAvailable { most_bytes: 7 }, std::env::temp_dir());
         assert_eq!(memory.stats().limit_bytes, 7);
     }
 }

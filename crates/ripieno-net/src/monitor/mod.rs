@@ -135,7 +135,7 @@ impl Monitor {
 
     /// Run until this rank has left and no other rank needs it.
     pub fn run(mut self) {
-        let over = EndGuard { shared: self.setup.shared.clone(), rank: self.setup.own.rank };
+        let over = MonitorEndGuard { shared: self.setup.shared.clone(), rank: self.setup.own.rank };
         self.handle_events();
         while !self.is_over() {
             for source in self.wait() {
@@ -319,12 +319,12 @@ impl Monitor {
 }
 
 /// Notifies waiting threads when the monitor ends, also after a panic.
-struct EndGuard {
+struct MonitorEndGuard {
     shared: Arc<MonitorShared>,
     rank: usize,
 }
 
-impl Drop for EndGuard {
+impl Drop for MonitorEndGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let cause = "its monitor thread panicked".to_string();

@@ -63,12 +63,12 @@ pub struct CurrentCall {
 pub struct Gauge {
     is_read: AtomicBool,
     reading: Mutex<Reading>,
-    stall: Mutex<Option<Stall>>,
+    stall: Mutex<Option<StalledCall>>,
 }
 
 /// A wait of the program that has begun and not ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stall {
+pub(super) struct StalledCall {
     pub record: CollectiveRecord,
     pub peer: Option<usize>,
     pub since: Duration,
@@ -87,18 +87,18 @@ impl Gauge {
 
     /// Return the collective for which the program waits, with its waiting time until `now`.
     pub fn stalled(&self, now: Duration) -> Option<CollectiveRecord> {
-        let Stall { mut record, peer, since } = (*self.lock_stall())?;
+        let StalledCall { mut record, peer, since } = (*self.lock_stall())?;
         record.waited(peer, since, now);
         record.ended(now);
         Some(record)
     }
 
     /// Record the current wait of the program, or that it waits no longer.
-    pub(super) fn set_stall(&self, stall: Option<Stall>) {
+    pub(super) fn set_stall(&self, stall: Option<StalledCall>) {
         *self.lock_stall() = stall;
     }
 
-    fn lock_stall(&self) -> MutexGuard<'_, Option<Stall>> {
+    fn lock_stall(&self) -> MutexGuard<'_, Option<StalledCall>> {
         self.stall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -15,7 +15,7 @@ pub use waits::{MIN_LISTED_WAIT, StallInterval};
 
 use crate::executor::RunTraffic;
 use crate::fabric::LinkInterest;
-use gauge::Stall;
+use gauge::StalledCall;
 use std::sync::Arc;
 use std::time::Duration;
 use waits::StallRecord;
@@ -211,7 +211,7 @@ impl Recorder {
     fn stall(&mut self, ticket: OpenRecord, peer: Option<usize>, since: Duration) {
         self.stalled = Some(ticket);
         // Newer records may have overwritten the record of a call that began long ago.
-        let stall = self.record(ticket).map(|record| Stall { record: *record, peer, since });
+        let stall = self.record(ticket).map(|record| StalledCall { record: *record, peer, since });
         self.gauge.set_stall(stall);
     }
 

@@ -16,7 +16,7 @@ pub(super) const RELATIVE_TOLERANCE: f64 = 1e-11;
 
 /// Positions of a wait that the other flow has reached.
 #[derive(Clone, Copy, Default)]
-pub(super) struct WaitState {
+pub(super) struct SimulatedWait {
     pub(super) threshold: bool,
     pub(super) release: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct SimulationState<'a> {
     pub(super) pair_of: Vec<Option<u32>>,
     pub(super) starts_s: Vec<f64>,
     pub(super) waits: Vec<OperationWait>,
-    pub(super) wait_states: Vec<WaitState>,
+    pub(super) wait_states: Vec<SimulatedWait>,
     /// For each flow: its own waits, and the waits of other flows for it.
     pub(super) waits_of: IndexLists,
     pub(super) waits_for: IndexLists,
@@ -109,7 +109,7 @@ impl<'a> SimulationState<'a> {
             starts_s: vec![0.0; pairs.len()],
             pair_of,
             pairs,
-            wait_states: vec![WaitState::default(); waits.len()],
+            wait_states: vec![SimulatedWait::default(); waits.len()],
             waits_of: IndexLists::of(count, waits.iter().map(|wait| wait.by)),
             waits_for: IndexLists::of(count, waits.iter().map(|wait| wait.on)),
             waits,
@@ -233,7 +233,7 @@ impl<'a> SimulationState<'a> {
             if (threshold, release) == (state.threshold, state.release) {
                 continue;
             }
-            self.wait_states[number] = WaitState { threshold, release };
+            self.wait_states[number] = SimulatedWait { threshold, release };
             let waiting = &mut self.flows[wait.by as usize];
             match waiting.state {
                 FlowState::Active => {

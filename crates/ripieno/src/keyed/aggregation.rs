@@ -10,7 +10,7 @@ use super::block::{BlockView, KeyedBlock, KeyedCombine, KeyedSchema};
 use super::columns::{KeyColumn, KeyKind};
 use super::limit::{Limited, MemoryLimit};
 use super::owners::{PART_COUNT, PartOwners};
-use super::part::{KeyedPart, PartScratch, Rows};
+use super::part::{AddedRows, KeyedPart, PartScratch};
 use super::parts::Parts;
 use crate::error::{Error, argument};
 use ripieno_kernels::Threads;
@@ -97,7 +97,7 @@ impl Aggregation {
             self.owners.check(ranks, keys.len())?;
         }
         let threads = Threads::with_simd(threads.count().min(MAX_THREADS), threads.simd());
-        let rows = Rows { element: self.schema.element, bytes: values };
+        let rows = AddedRows { element: self.schema.element, bytes: values };
         self.change(|own| own.add_rows(keys, rows, ranks, &threads))
     }
 
@@ -117,7 +117,7 @@ impl Aggregation {
     fn add_rows(
         &mut self,
         keys: KeyColumn<'_>,
-        all: Rows<'_>,
+        all: AddedRows<'_>,
         ranks: Option<&[u32]>,
         threads: &Threads,
     ) -> Result<(), Error> {
@@ -132,7 +132,7 @@ impl Aggregation {
                 Some(initial) if uses_initial => {
                     let row_bytes = self.schema.row_bytes();
                     let bytes = &all.bytes[rows.start * row_bytes..rows.end * row_bytes];
-                    initial.add(keys.range(rows), Rows { bytes, ..all }, &mut scratch);
+                    initial.add(keys.range(rows), AddedRows { bytes, ..all }, &mut scratch);
                     if initial.size_bytes() > INITIAL_TABLE_BYTES {
                         self.split_initial(threads);
                     }
@@ -161,7 +161,7 @@ impl Aggregation {
     fn add_to_parts(
         &mut self,
         keys: KeyColumn<'_>,
-        all: Rows<'_>,
+        all: AddedRows<'_>,
         ranks: Option<&[u32]>,
         rows: Range<usize>,
         threads: &Threads,
@@ -218,7 +218,13 @@ impl Aggregation {
         if let Some(initial) = self.initial.take().filter(|initial| !initial.is_empty()) {
             let block = initial.into_block();
             let (rows, held) = (0..block.keys.len(), self.schema.held_element());
-            self.add_to_parts(block.keys.view(), Rows { element: held, bytes: &block.values }, None, rows, threads);
+            self.add_to_parts(
+                block.keys.view(),
+                AddedRows { element: held, bytes: &block.values },
+                None,
+                rows,
+                threads,
+            );
         }
     }
 

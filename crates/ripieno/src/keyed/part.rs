@@ -46,7 +46,7 @@ pub(super) struct PartScratch {
 
 /// Rows to add, contiguous. Their element type may differ from the part's.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rows<'a> {
+pub(super) struct AddedRows<'a> {
     pub element: Element,
     pub bytes: &'a [u8],
 }
@@ -96,7 +96,7 @@ impl KeyedPart {
     }
 
     /// Add a row for each key.
-    pub fn add(&mut self, keys: KeyColumn<'_>, rows: Rows<'_>, scratch: &mut PartScratch) {
+    pub fn add(&mut self, keys: KeyColumn<'_>, rows: AddedRows<'_>, scratch: &mut PartScratch) {
         let row_bytes = self.width * rows.element.size_bytes();
         for start in (0..keys.len()).step_by(BLOCK_ROWS) {
             let end = (start + BLOCK_ROWS).min(keys.len());
@@ -105,14 +105,14 @@ impl KeyedPart {
             keys.hash(&mut scratch.hashes);
             scratch.numbers.clear();
             self.table.number_all(keys, &scratch.hashes, &mut scratch.numbers);
-            let rows = Rows { bytes: &rows.bytes[start * row_bytes..end * row_bytes], ..rows };
+            let rows = AddedRows { bytes: &rows.bytes[start * row_bytes..end * row_bytes], ..rows };
             self.add_numbered(&scratch.numbers, rows.held_in(self.element, &mut scratch.converted));
         }
     }
 
     /// Add the staged rows, and clear the staging buffer.
     pub fn add_staged(&mut self, staged: &mut StagingBuffer, element: Element, scratch: &mut PartScratch) {
-        self.add(KeyColumn::Int64(&staged.keys), Rows { element, bytes: &staged.rows }, scratch);
+        self.add(KeyColumn::Int64(&staged.keys), AddedRows { element, bytes: &staged.rows }, scratch);
         staged.keys.clear();
         staged.rows.clear();
     }
@@ -123,7 +123,7 @@ impl KeyedPart {
         assigned: &AssignedRows,
         rows: &[u32],
         keys: KeyColumn<'_>,
-        all: Rows<'_>,
+        all: AddedRows<'_>,
         scratch: &mut PartScratch,
     ) {
         let (row_bytes, first) = (self.width * all.element.size_bytes(), assigned.rows.start);
@@ -133,7 +133,7 @@ impl KeyedPart {
             for &row in rows {
                 scratch.rows.extend_from_slice(&all.bytes[(first + row as usize) * row_bytes..][..row_bytes]);
             }
-            let rows = Rows { bytes: &scratch.rows, ..all };
+            let rows = AddedRows { bytes: &scratch.rows, ..all };
             self.add_numbered(&scratch.numbers, rows.held_in(self.element, &mut scratch.converted));
         }
     }
@@ -167,7 +167,7 @@ impl KeyedPart {
 
     /// Add the rows of a block, whose values have type `element`.
     pub fn add_block(&mut self, block: &BlockView<'_>, element: Element, scratch: &mut PartScratch) {
-        let rows = Rows { element, bytes: block.values };
+        let rows = AddedRows { element, bytes: block.values };
         let Some(counts) = block.counts else { return self.add(block.keys, rows, scratch) };
         let numbers = self.numbers(block.keys, scratch);
         let repeat = |(&number, &count)| std::iter::repeat_n(number, count as usize);
@@ -219,7 +219,7 @@ impl KeyedPart {
     }
 }
 
-impl<'a> Rows<'a> {
+impl<'a> AddedRows<'a> {
     /// Return the same rows in type `held`. A conversion stores its result in `converted`.
     fn held_in(self, held: Element, converted: &'a mut Vec<u8>) -> &'a [u8] {
         if self.element == held {

@@ -24,7 +24,14 @@ from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
 from ripieno.algorithms.kmeans.rows import load
 from ripieno.algorithms.linear.regression_program import load_targets
-from ripieno.algorithms.logistic.rows import DenseRows, HessianSample, LogisticRows, Reals, SparseRows, sample_stride
+from ripieno.algorithms.logistic.rows import (
+    DenseLogisticRows,
+    HessianSample,
+    LogisticRows,
+    Reals,
+    SparseLogisticRows,
+    sample_stride,
+)
 from ripieno.algorithms.logistic.solvers import Iterate, Preconditioner, descend, first_iterate, largest_slope
 from ripieno.algorithms.row_sample import sample_positions
 from ripieno.algorithms.sgd.rows import checked_classes, columns_of, of_columns
@@ -404,7 +411,7 @@ def _load_sparse(
     numbers = np.searchsorted(classes, share.labels)
     factors, weight = _class_factors(comm, own, numbers, classes, options)
     k = weight_count(len(classes))
-    return SparseRows(matrix, numbers, own, factors, k, comm.threads), classes, columns, weight, sum(counts)
+    return SparseLogisticRows(matrix, numbers, own, factors, k, comm.threads), classes, columns, weight, sum(counts)
 
 
 def _load_dense(
@@ -420,7 +427,7 @@ def _load_dense(
     numbers = np.searchsorted(classes, targets[:, 0])
     own = rows.row_weights
     factors, weight = _class_factors(comm, own, numbers, classes, options)
-    points = DenseRows(rows.points, numbers, own, factors, weight_count(len(classes)))
+    points = DenseLogisticRows(rows.points, numbers, own, factors, weight_count(len(classes)))
     return points, classes, range(points.column_count), weight, rows.total
 
 

@@ -79,7 +79,7 @@ def sample_stride(row_count: int, entry_count: int, column_count: int, k: int) -
     return max(1, row_count // row_limit)
 
 
-class SparseRows:
+class SparseLogisticRows:
     """Rows of a CSR matrix."""
 
     def __init__(
@@ -128,7 +128,7 @@ class SparseRows:
         return self.classes[positions].astype(np.int64), np.asarray(self.points[positions] @ coef[:-1]) + coef[-1]
 
 
-class DenseRows:
+class DenseLogisticRows:
     """Rows of an array."""
 
     def __init__(
