@@ -51,7 +51,8 @@ def target_of(python: str, words: Sequence[str]) -> Target:
             flags.append(word)
         else:
             raise InputError(
-                f"{word}: expected a script or -m and a module, after no options other than -u, -O, -B, -W and -X"
+                f"{word}: expected a script or -m and a module; only the options -u, -O, -B, -b, -q, -s, -v, -d, "
+                "-W and -X may precede it"
             )
     else:
         word = ""
