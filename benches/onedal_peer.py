@@ -28,7 +28,7 @@ def estimator(module: str, name: str) -> type[Any]:
 
 
 def optional(report: Measurements, module: str, name: str) -> dict[str, type[Any]]:
-    """Return the estimator by the name of the peer; with a remark and without the estimator if it is not installed."""
+    """Return `{NAME: estimator}`. If the package is not installed, add a remark and return an empty dict."""
     try:
         return {NAME: estimator(module, name)}
     except Skipped as skipped:
@@ -37,14 +37,14 @@ def optional(report: Measurements, module: str, name: str) -> dict[str, type[Any
 
 
 class OneDalOnly(logging.Handler):
-    """Context in which an estimator that falls back to scikit-learn raises Skipped."""
+    """Context that raises Skipped at its end if an estimator has fallen back to scikit-learn."""
 
     def __init__(self) -> None:
         super().__init__()
         self._logger, self._fallbacks = logging.getLogger("sklearnex"), list[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Note a fallback."""
+        """Record a fallback."""
         if "fallback" in record.getMessage():
             self._fallbacks.append(record.getMessage())
 

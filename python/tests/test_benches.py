@@ -82,7 +82,7 @@ def test_a_job_with_unauthenticated_peers_is_timed_against_one_without(tmp_path)
 
 
 @pytest.mark.exhaustive
-def test_results_of_vertices_are_timed_and_match_the_peers(tmp_path):
+def test_vertex_estimators_are_timed_and_match_the_peers(tmp_path):
     report = reports_of("vertices", tmp_path)
     assert len(report["figures"]) == 15
     assert all(set(figure["peers"]) >= {"networkx"} or "propagation" in figure["case"] for figure in report["figures"])
@@ -90,7 +90,7 @@ def test_results_of_vertices_are_timed_and_match_the_peers(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_functions_of_networkx_are_timed_against_it(tmp_path):
+def test_replacements_of_networkx_functions_are_timed_against_networkx(tmp_path):
     report = reports_of("networkx", tmp_path)
     assert [figure["row"] for figure in report["figures"]] == ["arrays kept", "arrays made"] * 3
     assert all(set(figure["peers"]) == {"networkx"} for figure in report["figures"])
@@ -138,7 +138,7 @@ def test_the_recovery_of_the_survivors_is_timed(tmp_path):
 
 @pytest.mark.exhaustive
 @needs_lab
-def test_encryption_is_timed_against_the_same_without(tmp_path):
+def test_encrypted_messages_are_timed_against_unencrypted_messages(tmp_path):
     figures = reports_of("encryption", tmp_path)["figures"]
 
     assert [figure["case"] for figure in figures] == [
@@ -149,7 +149,7 @@ def test_encryption_is_timed_against_the_same_without(tmp_path):
 
 @pytest.mark.exhaustive
 @needs_lab
-def test_replicas_are_timed_against_ranks_without_with_up_to_three_dead(tmp_path):
+def test_replicas_with_up_to_three_dead_ranks_are_timed_against_ranks_without_replicas(tmp_path):
     figures = reports_of("replicas", tmp_path)["figures"]
 
     for what in ("configure", "reduce"):
@@ -161,7 +161,7 @@ def test_replicas_are_timed_against_ranks_without_with_up_to_three_dead(tmp_path
 
 @pytest.mark.exhaustive
 @needs_lab
-def test_shuffles_are_measured_with_and_without_local_reduction_and_to_one_host(tmp_path):
+def test_shuffles_with_and_without_local_reduction_and_to_one_host_are_measured(tmp_path):
     report = reports_of("shuffle", tmp_path)
 
     reduction, incast = report["figures"]
@@ -170,7 +170,7 @@ def test_shuffles_are_measured_with_and_without_local_reduction_and_to_one_host(
     # A token bucket permits a burst.
     assert all(figure["ours"]["median_s"] > 0.5 * figure["limit_s"] for figure in report["figures"])
     (bytes_sent,) = report["counts"]
-    # An eighth, plus sizes, which are noticeable with small data.
+    # One eighth, plus the lengths of the arrays, which are noticeable with little data.
     assert 1 / 8 < bytes_sent["value"] < 1 / 6
 
 
@@ -226,7 +226,7 @@ def test_an_unknown_case_is_reported_with_the_existing_cases():
 
 
 def bench(program: str, *words: object) -> None:
-    """Run a command of a benchmark with a separate program."""
+    """Run a benchmark program that is not part of `run.py`."""
     command = [sys.executable, str(BENCHES / program), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
@@ -331,7 +331,7 @@ def test_splits_of_csv_are_timed_against_pyarrow_with_equal_counts(tmp_path):
 
 
 @pytest.mark.exhaustive
-def test_words_are_counted_against_polars_and_duckdb_with_equal_counts(tmp_path):
+def test_word_counts_are_timed_against_polars_and_duckdb_with_equal_results(tmp_path):
     figures = reports_of("wordcount", tmp_path)["figures"]
 
     assert {figure["row"].count("×") for figure in figures} == {1} and len(figures) == 2
@@ -516,7 +516,7 @@ def test_the_model_is_compared_with_emulated_hosts(tmp_path):
     assert table.read_text().count("broadcast=chain") >= 2 and " of 4 cases within 10%" in done.stdout
 
 
-def test_a_model_is_judged_by_its_worst_case_and_by_half_of_them():
+def test_a_model_is_judged_by_its_worst_and_its_median_deviation():
     shape = model.RackShape.parse("4x8:2")
     case = BenchCase("broadcast", 4_000_000, "chain")
     row = model.predicted(shape, case, [1.0, 2.0, 3.0], model.modeled(shape.spec("20mbit")))
@@ -574,7 +574,7 @@ def test_strategies_of_broadcast_are_timed_against_their_simulations_and_drawn(t
         assert 0 < row["serialization_shares"][0] < 1
         assert row["cpu_s_per_host"][0] > 0 and row["switches_per_host"][0] > 0
     drawn = page.read_text()
-    # Three kinds of five strategies, and one of files.
+    # Three charts for each of five strategies, and one chart for files.
     assert drawn.count("<svg ") == 16 and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
     # Each of three hosts receives all 64 blocks and the block before the array.
     chain = ElementTree.fromstring(re.findall(r"<svg .*?</svg>", drawn, re.DOTALL)[0])
@@ -632,7 +632,7 @@ def test_an_invalid_case_is_refused_before_any_host_is_created(words, message, c
 
 
 @pytest.mark.exhaustive
-def test_threads_are_compared_in_all_models_and_the_patterns_that_are_requested_and_drawn(tmp_path, monkeypatch):
+def test_threads_are_compared_in_all_models_and_the_requested_patterns_and_drawn(tmp_path, monkeypatch):
     for phases in ("PHASES", "EMPTY_PHASES", "SPAWN_PHASES"):
         monkeypatch.setattr(threads, phases, 2)
     target, drawn, folder = tmp_path / "figures.json", tmp_path / "page.html", tmp_path / "drawn"
@@ -695,7 +695,7 @@ def test_invalid_comparisons_of_threads_are_refused(words, message, capfd):
 
 
 @pytest.mark.exhaustive
-def test_a_dashboard_is_timed_against_the_same_job_without(tmp_path):
+def test_a_job_with_a_dashboard_is_timed_against_one_without(tmp_path):
     figures = reports_of("dashboard", tmp_path, "--case", "8 ranks")["figures"]
 
     assert [figure["row"] for figure in figures] == ["watched"] * 2 + ["watched, with a page"] * 2

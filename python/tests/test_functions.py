@@ -166,7 +166,7 @@ def test_an_exception_of_a_function_ends_the_program_with_its_message(workers):
         assert job.run(lambda comm: comm.allreduce(1)) == [workers] * workers
 
 
-def test_ranks_that_combine_by_other_functions_are_reported(threads):
+def test_ranks_that_combine_by_different_functions_are_reported(threads):
     def program(comm):
         with pytest.raises(rp.CollectiveMismatch, match=r"by function (hypot|gcd)"):
             comm.allreduce(np.arange(3.0), op=np.hypot if comm.rank else np.gcd)
@@ -226,7 +226,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_functions_of_other_code_are_a_mismatch(threads, call):
+def test_functions_with_different_code_are_a_mismatch(threads, call):
     def program(comm):
         with pytest.raises(rp.CollectiveMismatch, match=r"<lambda> of code"):
             call(comm, (lambda left, right: left % 2 + right) if comm.rank else (lambda left, right: left % 1 + right))
@@ -314,7 +314,7 @@ def complex_numbers(comm):
         comm.allreduce_init(mine, "prod", out=out)
 
 
-def test_complex_numbers_have_sums_and_products(everywhere):
+def test_complex_numbers_support_only_sums_and_products(everywhere):
     everywhere(complex_numbers)
 
 
@@ -330,7 +330,7 @@ def foreign_byte_order(comm):
     assert_array_equal(comm.broadcast(big, root=p - 1), np.arange(4) + p - 1)
 
 
-def test_values_of_foreign_byte_order_arrive_as_they_are(everywhere):
+def test_arrays_of_foreign_byte_order_give_the_same_results(everywhere):
     everywhere(foreign_byte_order)
 
 

@@ -213,7 +213,7 @@ def options_keep_the_result(comm):
 
 
 @pytest.mark.parametrize("p", [1, 3])
-def test_options_do_not_change_the_bits(world, p):
+def test_options_do_not_change_the_result(world, p):
     world(p).run(options_keep_the_result)
 
 
@@ -344,7 +344,7 @@ def collectives(comm, kind):
         ("allgather of a table", ["allgather"] * 2),
     ],
 )
-def test_ranks_agree_within_the_regular_exchange(world, workers, kind, expected):
+def test_each_call_runs_exactly_the_expected_collectives(world, workers, kind, expected):
     if workers == 1 and kind == "allreduce of a table":
         expected = ["allgather", "allreduce"]  # of values that are equal on all ranks
     assert world(workers).run(collectives, kind) == [expected] * workers

@@ -46,8 +46,8 @@ def test_partial_fits_match_scikit_learn(world, digits, workers, dtype):
         ours.partial_fit(X[first:end], sample_weight=weights[first:end])
         theirs.partial_fit(X[first:end].astype(np.float64), sample_weight=weights[first:end])
 
-    exact = 1e-5 if ours.cluster_centers_.dtype == np.float32 else 1e-11
-    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=exact, atol=16 * exact)
+    tolerance = 1e-5 if ours.cluster_centers_.dtype == np.float32 else 1e-11
+    np.testing.assert_allclose(ours.cluster_centers_, theirs.cluster_centers_, rtol=tolerance, atol=16 * tolerance)
     np.testing.assert_allclose(ours.counts_, theirs._counts, rtol=1e-11)
     np.testing.assert_array_equal(ours.labels_, ours.predict(X[402:1500]))
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X.astype(np.float64)))
@@ -72,7 +72,7 @@ def test_a_fit_is_as_good_as_scikit_learn_and_does_not_depend_on_workers(world, 
 
 
 @everywhere
-def test_fewer_rows_than_ranks_and_seeds_are_enough(world, workers):
+def test_a_fit_works_with_fewer_rows_than_ranks(world, workers):
     rows = np.array([[0.0, 1.0], [9.0, 9.0]])
     model = rp.MiniBatchKMeans(2, random_state=SEED, batch_size=10, engine=world(workers)).fit(rows)
 
@@ -125,7 +125,7 @@ def test_a_partial_fit_continues_after_a_fit(digits):
     np.testing.assert_array_equal(again.cluster_centers_, model.partial_fit(digits).cluster_centers_)
 
 
-def test_impossible_requests_are_rejected(digits):
+def test_invalid_parameters_and_inputs_are_rejected(digits):
     for parameters, message in [
         ({"batch_size": 0}, "batch_size=0: expected"),
         ({"max_no_improvement": 0}, "max_no_improvement=0: expected"),

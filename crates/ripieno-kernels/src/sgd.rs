@@ -5,8 +5,8 @@
 //! and the owners add these up in rank order. Each feature has its own step size.
 //!
 //! A step has the same rows in every epoch. Its features and their owners are computed once, by [`sgd_occurrences`],
-//! [`sgd_places`] and [`sgd_needed_features`]. During a step no entry searches its feature among all features: the
-//! weights and gradients are vectors of the step's own length.
+//! [`sgd_places`] and [`sgd_needed_features`]. During a step no index is searched among all features: the weights and
+//! gradients are vectors of the step's own length.
 //! Cost: `4·k` operations per entry; for each feature of a step four moves of its weights, a square root and a
 //! division.
 //! Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization",
@@ -60,9 +60,9 @@ pub struct StepRows<'a> {
     pub penalties: &'a [f64],
     /// The features owned by this rank that occur in each step on any rank, with their counts.
     pub needed: StepNumbers<'a>,
-    /// Positions of the features of each rank's rows among these.
+    /// Positions in `needed` of the features that each rank requests from this rank.
     pub requested: StepNumbers<'a>,
-    /// Per step an upper bound on the number of features of any rank for any owner.
+    /// For each step, an upper bound on the number of features that one rank requests from one owner.
     pub chunk_lens: &'a [i64],
 }
 
@@ -87,7 +87,7 @@ pub struct FeatureState<'a> {
 /// The errors of `exchange`.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If the array shapes are inconsistent.
 pub fn sgd_epoch<E>(
     batches: &StepRows,
     order: &[i64],
@@ -367,7 +367,7 @@ mod tests {
     }
 
     /// Run the epoch on `p` ranks and return the loss, weights and squares of each. The rows of a step are distributed
-    /// cyclically. Rank `f % p` owns feature `f`, as its number `f / p`.
+    /// cyclically. Rank `f % p` owns feature `f`, with the local index `f / p`.
     fn descend_on_ranks(p: usize, k: usize) -> Vec<(f64, Vec<f64>, Vec<f64>)> {
         let part = |rank: usize| SgdRows::of(&rows().into_iter().skip(rank).step_by(p).collect::<Vec<_>>());
         let parts: Vec<SgdRows> = (0..p).map(part).collect();

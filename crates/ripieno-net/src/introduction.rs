@@ -1,11 +1,11 @@
-//! Introductions on connections that are made elsewhere: between the process that launches a job and its members.
+//! Authentication on connections that the caller opens: between the process that launches a job and its members.
 //!
 //! Both ends prove that they know the job's token, as ranks do. With TLS, data travels through a tunnel, and the
 //! tunnel's descriptor replaces the connection. Errors have these kinds:
 //!
 //! - `PermissionDenied`: the other end does not know the token.
-//! - `TimedOut`: the other end sends too little in time.
-//! - `ConnectionAborted`: the other end is gone or does not speak the protocol.
+//! - `TimedOut`: the handshake did not complete in time.
+//! - `ConnectionAborted`: the other end closed the connection or does not speak the protocol.
 //! - `ConnectionRefused`: the other end belongs to the job but has another purpose.
 
 use crate::acceptor::Acceptor;
@@ -26,7 +26,7 @@ const MEMBER: Greeting =
 /// The tunnel that replaces an encrypted connection; `None` without TLS.
 pub type TunneledConnection = Option<(Tunnel, OwnedFd)>;
 
-/// Introduce a member to the server at the other end of a TCP connection. The connection is blocking afterwards.
+/// Authenticate as a member to the server at the other end of a TCP connection. The connection is blocking afterwards.
 pub fn join(
     connection: BorrowedFd<'_>,
     credentials: &Credentials,
@@ -47,7 +47,7 @@ pub fn join(
     tunneled(called?)
 }
 
-/// A member that has introduced itself.
+/// A member that has authenticated itself.
 pub struct IntroducedMember {
     /// The non-blocking connection of the member.
     pub connection: OwnedFd,
@@ -75,7 +75,7 @@ impl MemberAcceptor {
         self.acceptor.due()
     }
 
-    /// Return the resource that this process has lacked for some time to accept connections.
+    /// Return the resource, such as descriptors, whose lack has prevented this process from accepting for some time.
     pub fn shortage(&self) -> Option<&str> {
         self.acceptor.lasting_shortage()
     }

@@ -1,4 +1,4 @@
-"""Benchmark figures: the samples of one measurement compared with its peers and its limit."""
+"""Benchmark figures: the samples of one measurement, compared with other implementations (peers) and a limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Samples:
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured case of Ripieno, its peers and its limit, all from one run.
+    """One measured case of Ripieno, other implementations (peers) and the limit, all from one run.
 
     Parameters
     ----------
@@ -47,9 +47,9 @@ class Figure:
     limit_s
         Seconds that no implementation can beat; `limit` describes the bound.
     work
-        Amount of work for the rate, in units of `rate_unit` times seconds.
+        Amount of work. `work` divided by the seconds is the rate in `rate_unit`.
     targets
-        Upper limits for ours, in multiples of the best "peer" and of the "limit", or in "seconds".
+        Upper limits: our time relative to the best "peer" or to the "limit", or our time in "seconds".
     """
 
     case: str

@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 @graph_options(PageRankParameters, out=Path("ranks.parquet"), weights=True)
 @directed_option
 @weighted_option
-@top_option("vertices of the highest ranks")
-@click.option("--report", type=LocalPath(".json"), help="JSON file to write: error and seconds per iteration and rank.")
+@top_option("vertices with the highest ranks")
+@click.option(
+    "--report",
+    type=LocalPath(".json"),
+    help="JSON file to write: error of each iteration, and its seconds on each worker.",
+)
 def pagerank_command(
     inputs: tuple[str, ...],
     tables: list[str] | TableFiles,
@@ -96,7 +100,7 @@ def _write(model: PageRank, out: ResultPath, report: Path | None) -> None:
 
 
 def _report_content(model: PageRank) -> dict[str, Any]:
-    """Return the report without its texts."""
+    """Return the fields of the report except `about`."""
     return {name: value for name, value in asdict(model.report_).items() if name != "about"}
 
 
@@ -107,7 +111,8 @@ def _print(model: PageRank, console: Console, top: int) -> None:
     iteration_ms = 1000 * sum(each.seconds for each in report.iterations) / model.n_iter_
     console.print(
         f"{report.vertex_count:,} vertices, {report.edge_count:,} edges; {model.n_iter_} iterations of "
-        f"{iteration_ms:.3g} ms, the last one changed {report.iterations[-1].error:.3g}; {report.total_s:.3g} s in all",
+        f"{iteration_ms:.3g} ms, the last one changed the ranks by {report.iterations[-1].error:.3g}; "
+        f"{report.total_s:.3g} s in all",
         highlight=False,
         soft_wrap=True,
     )

@@ -79,9 +79,9 @@ class Edges:
         ends = np.stack([low, high, self.sources])[:, order]
         first = np.flatnonzero(np.append(True, (np.diff(ends) != 0).any(axis=0)))
         sums = np.add.reduceat(self.weights[order], first)
-        # Runs of edges with equal ends that follow a run of the same pair.
-        back = 1 + np.flatnonzero((np.diff(ends[:2, first]) == 0).all(axis=0))
-        unequal = back[~np.isclose(sums[back], sums[back - 1], rtol=SAME_WEIGHT, atol=0)]
+        # The second run of each pair, which holds its edges in the opposite direction.
+        reverse = 1 + np.flatnonzero((np.diff(ends[:2, first]) == 0).all(axis=0))
+        unequal = reverse[~np.isclose(sums[reverse], sums[reverse - 1], rtol=SAME_WEIGHT, atol=0)]
         if len(unequal):
             at = unequal[0]
             a, b = ends[:2, first[at]]
@@ -90,7 +90,7 @@ class Edges:
                 "directed=False expected equal weights, or edges in one direction only"
             )
         is_kept = np.ones(len(first), np.bool_)
-        is_kept[back] = False
+        is_kept[reverse] = False
         chosen = np.sort(order[np.repeat(is_kept, np.diff(np.append(first, len(self))))])
         return Edges(self.sources[chosen], self.targets[chosen], self.weights[chosen], self.lone)
 
@@ -141,7 +141,7 @@ class Edges:
 
 
 def matrix_edges(rows: NDArray[np.int64], columns: NDArray[np.int64], matrix: _native.EdgeMatrix) -> Edges:
-    """Return the entries of a matrix with a row per target and a column per source as edges, in their order."""
+    """Return the entries of a matrix as edges, in their order. Rows are targets, and columns are sources."""
     offsets, sources, weights = matrix.entries()
     begins: NDArray[np.int64] = offsets.astype(np.int64)
     return Edges(columns[sources], np.repeat(rows, np.diff(begins)), weights)
@@ -184,12 +184,12 @@ class Redistribution:
         self.out_counts = comm.alltoall(self.counts, out=np.empty_like(self.counts))
 
     def __call__(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Return the entries sent to this rank, in rank order, each rank's in its own order. Entries may be rows."""
+        """Return the entries sent to this rank, ordered by sender and then as sent. Entries may be rows."""
         out = np.empty((int(self.out_counts.sum()), *values.shape[1:]), values.dtype)
         return self._alltoall(values[self._order], out, self.counts, self.out_counts)
 
     def back(self, answers: NDArray[Any]) -> NDArray[Any]:
-        """Return answers for the received entries to their senders, in the senders' order."""
+        """Send an answer for each received entry back to its sender. Return the answers to this rank's own entries."""
         arrived = np.empty(len(self._order), answers.dtype)
         self._alltoall(answers, arrived, self.out_counts, self.counts)
         answers_in_order = np.empty_like(arrived)

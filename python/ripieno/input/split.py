@@ -20,7 +20,7 @@ from ripieno.input.checksums import Checksum
 #: Start and stop in the format's unit, and the size in bytes.
 Range = tuple[int, int, int]
 _ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=(.+)\]")
-#: Name of the logger of notes about damaged copies.
+#: Name of the logger for reports of damaged copies.
 LOGGER = "ripieno.input"
 
 
@@ -38,7 +38,7 @@ class Key:
 
 
 class Format(Protocol):
-    """A format of files: cuts files between records, and reads the records."""
+    """A file format: cuts files between records, and reads the records."""
 
     @property
     def name(self) -> str: ...
@@ -61,7 +61,7 @@ class Format(Protocol):
         """Yield all records of a split in blocks."""
 
     def empty(self, split: Split) -> Any:
-        """Return no records, of the types of a split."""
+        """Return an empty result of the type that `read` returns for a split."""
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
         """Return the byte ranges of the stored file on which a split depends."""
@@ -122,7 +122,7 @@ class Split:
         return self._keyed(self.format.read(self))
 
     def empty(self) -> Any:
-        """Return no records, of the same types as `read` returns. Tables in Parquet and Arrow are opened for this."""
+        """Return an empty result of the type that `read` returns. Tables in Parquet and Arrow are opened for this."""
         return self._keyed(self.format.empty(self))
 
     def blocks(self, block_bytes: int | None = None) -> Iterator[Any]:
@@ -192,7 +192,7 @@ class Split:
         return [path for path in (self.path, *self.copies) if is_url(path) or os.path.exists(path)]
 
     def _damage(self, place: str) -> str | None:
-        """Describe the damage of a copy, with the copy and its node, or return None."""
+        """Return a description of the damage of a copy, which names the copy and its node, or None."""
         if self.checksum is None:
             return None
         try:

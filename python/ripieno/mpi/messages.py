@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ripieno.comm.mailbox import ANY_TAG as ANY_KEPT
+from ripieno.comm.mailbox import ANY_TAG as MAILBOX_ANY_TAG
 from ripieno.comm.mailbox import Mailbox, Message, Receive
 from ripieno.errors import InputError
 from ripieno.mpi.base import MpiRank
@@ -16,7 +16,7 @@ from ripieno.mpi.buffers import incoming, outgoing
 from ripieno.mpi.constants import ANY_SOURCE, ANY_TAG, LARGEST_TAG, PROC_NULL
 from ripieno.mpi.elements import Elements
 from ripieno.mpi.matched import MESSAGE_NO_PROC
-from ripieno.mpi.matched import Message as Found
+from ripieno.mpi.matched import Message as Matched
 from ripieno.mpi.pickling import leaving
 from ripieno.mpi.requests import Prequest, Request
 from ripieno.mpi.status import Status, noted
@@ -40,26 +40,26 @@ class MpiMessageCalls(MpiRank):
     bsend = send
 
     def ssend(self, obj: Any, dest: int, tag: int = 0) -> None:
-        """Send an object. To this rank itself, it must be received before."""
+        """Send an object. If `dest` is this rank, the matching receive must be posted first."""
         self.issend(obj, dest, tag).wait()
 
     def isend(self, obj: Any, dest: int, tag: int = 0) -> Request:
         """Start to send an object."""
-        return self._leaving_object(leaving(obj), dest, tag, is_synchronous=False)
+        return self._start_send(leaving(obj), dest, tag, is_synchronous=False)
 
     ibsend = isend
 
     def issend(self, obj: Any, dest: int, tag: int = 0) -> Request:
-        """Start to send an object. To this rank itself, the call is complete when the object is received."""
-        return self._leaving_object(leaving(obj), dest, tag, is_synchronous=True)
+        """Start to send an object. If `dest` is this rank, the request completes when the object is received."""
+        return self._start_send(leaving(obj), dest, tag, is_synchronous=True)
 
     def recv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Any:
         """Receive an object."""
-        return self._taken(source, tag, status, None)
+        return self._receive_value(source, tag, status, None)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Start to receive an object. Receives take messages in the order of their starts."""
-        return self._later(source, tag, lambda value: value)
+        """Start to receive an object. Messages match receives in the order in which the receives were posted."""
+        return self._post_receive(source, tag, lambda value: value)
 
     def sendrecv(
         self,
@@ -78,24 +78,24 @@ class MpiMessageCalls(MpiRank):
         return received
 
     def probe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
-        """Return when a message is available, without receiving it."""
-        return self._looked(source, tag, status, None)
+        """Wait until a matching message is available, without receiving it, and return True."""
+        return self._has_message(source, tag, status, None)
 
     def iprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> bool:
-        """Return whether a message is available."""
-        return self._looked(source, tag, status, 0.0)
+        """Return whether a matching message is available."""
+        return self._has_message(source, tag, status, 0.0)
 
     Probe, Iprobe = probe, iprobe
 
-    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Found:
-        """Return the next message that fits; only this handle can receive it."""
-        found = self._found(source, tag, status, None)
+    def mprobe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Matched:
+        """Return the next matching message. Only this handle can receive it."""
+        found = self._matched_probe(source, tag, status, None)
         assert found is not None, "a probe without a time limit finds a message"
         return found
 
-    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Found | None:
-        """Return a message that fits, or None if none has arrived; only this handle can receive it."""
-        return self._found(source, tag, status, 0.0)
+    def improbe(self, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> Matched | None:
+        """Return a matching message, or None if none has arrived. Only this handle can receive it."""
+        return self._matched_probe(source, tag, status, 0.0)
 
     Mprobe, Improbe = mprobe, improbe
 
@@ -108,30 +108,30 @@ class MpiMessageCalls(MpiRank):
     Bsend = Rsend = Send
 
     def Ssend(self, buf: Any, dest: int, tag: int = 0) -> None:
-        """Send a buffer. To this rank itself, it must be received before."""
+        """Send a buffer. If `dest` is this rank, the matching receive must be posted first."""
         self.Issend(buf, dest, tag).wait()
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         """Start to send a buffer, which must not change until the send has completed."""
         values = outgoing(None if dest == PROC_NULL else buf, "Isend")
-        return self._leaving_object(values, dest, tag, is_synchronous=False)
+        return self._start_send(values, dest, tag, is_synchronous=False)
 
     Ibsend = Irsend = Isend
 
     def Issend(self, buf: Any, dest: int, tag: int = 0) -> Request:
-        """Start to send a buffer. To this rank itself, the call is complete when the buffer is received."""
+        """Start to send a buffer. If `dest` is this rank, the request completes when the buffer is received."""
         values = outgoing(None if dest == PROC_NULL else buf, "Issend")
-        return self._leaving_object(values, dest, tag, is_synchronous=True)
+        return self._start_send(values, dest, tag, is_synchronous=True)
 
     def Recv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG, status: Status | None = None) -> None:
         """Receive into a buffer."""
         into = incoming(None if source == PROC_NULL else buf, "Recv").elements
-        _put(into, self._taken(source, tag, status, None))
+        _put(into, self._receive_value(source, tag, status, None))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Start to receive into a buffer. Receives take messages in the order of their starts."""
+        """Start to receive into a buffer. Messages match receives in the order in which the receives were posted."""
         into = incoming(None if source == PROC_NULL else buf, "Irecv").elements
-        return self._later(source, tag, lambda value: _put(into, value))
+        return self._post_receive(source, tag, lambda value: _put(into, value))
 
     def Sendrecv(
         self,
@@ -147,7 +147,7 @@ class MpiMessageCalls(MpiRank):
         # Both buffers are checked before anything is sent.
         into = incoming(None if source == PROC_NULL else recvbuf, "Recv").elements
         sent = self.Isend(sendbuf, dest, sendtag)
-        _put(into, self._taken(source, recvtag, status, None))
+        _put(into, self._receive_value(source, recvtag, status, None))
         sent.wait()
 
     def Isendrecv(
@@ -162,7 +162,7 @@ class MpiMessageCalls(MpiRank):
         """Start to send a buffer, and to receive into another one."""
         values = outgoing(None if dest == PROC_NULL else sendbuf, "Isendrecv")
         arriving = self.Irecv(recvbuf, source, recvtag)
-        sent = self._leaving_object(values, dest, sendtag, is_synchronous=False)
+        sent = self._start_send(values, dest, sendtag, is_synchronous=False)
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
             is_over = arriving._progress(timeout_s, status)
@@ -208,7 +208,7 @@ class MpiMessageCalls(MpiRank):
         incoming(None if source == PROC_NULL else buf, "Recv_init")
         return Prequest(lambda: self.Irecv(buf, source, tag))
 
-    def _leaving_object(self, obj: Any, dest: int, tag: int, *, is_synchronous: bool) -> Request:
+    def _start_send(self, obj: Any, dest: int, tag: int, *, is_synchronous: bool) -> Request:
         if not 0 <= tag <= LARGEST_TAG:
             raise InputError(f"send: tag={tag}: expected 0 … {LARGEST_TAG}")
         if dest == PROC_NULL:
@@ -217,7 +217,7 @@ class MpiMessageCalls(MpiRank):
         if dest == self.rank:
             message = Message(_copied(obj), dest, tag)
             mailbox.deliver(message, 0)
-            return _until_taken(mailbox, message) if is_synchronous else _done()
+            return _until_received(mailbox, message) if is_synchronous else _done()
         handle = self._comm.send_async(obj, dest, tag=tag)
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
@@ -231,12 +231,12 @@ class MpiMessageCalls(MpiRank):
 
         return Request(attempt)
 
-    def _later(self, source: int, tag: int, use: Callable[[Any], Any]) -> Request:
+    def _post_receive(self, source: int, tag: int, use: Callable[[Any], Any]) -> Request:
         if source == PROC_NULL:
-            return Request(lambda timeout_s, status: (True, use(self._taken(source, tag, status, None))))
+            return Request(lambda timeout_s, status: (True, use(self._receive_value(source, tag, status, None))))
         mailbox, native = self._comm._mailbox, self._comm._native
         wanted = None if source == ANY_SOURCE else source
-        receive = mailbox.post(Receive(mailbox, native, wanted, ANY_KEPT if tag == ANY_TAG else tag, None))
+        receive = mailbox.post(Receive(mailbox, native, wanted, MAILBOX_ANY_TAG if tag == ANY_TAG else tag, None))
 
         def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, Any]:
             if not receive.has_ended and self._is_own(source):
@@ -258,21 +258,21 @@ class MpiMessageCalls(MpiRank):
         return Request(attempt, cancel)
 
     def _is_own(self, source: int) -> bool:
-        """Return whether only this rank itself can send what a receive from `source` waits for."""
+        """Return whether a receive from `source` can only match messages of this rank to itself."""
         return source == self.rank or self.size == 1
 
-    def _taken(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Any:
+    def _receive_value(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Any:
         message = self._message(source, tag, timeout_s)
         noted(status, message.source, _tag_of(message), message.value)
         return message.value
 
-    def _looked(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> bool:
-        found = self._found(source, tag, status, timeout_s)
+    def _has_message(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> bool:
+        found = self._matched_probe(source, tag, status, timeout_s)
         if found is not None and found != MESSAGE_NO_PROC:
             self._comm._mailbox.put_back(found._taken())
         return found is not None
 
-    def _found(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Found | None:
+    def _matched_probe(self, source: int, tag: int, status: Status | None, timeout_s: float | None) -> Matched | None:
         try:
             message = self._message(source, tag, timeout_s)
         except TimeoutError:
@@ -280,20 +280,21 @@ class MpiMessageCalls(MpiRank):
                 status.clear()
             return None
         noted(status, message.source, _tag_of(message), message.value)
-        return Found(MESSAGE_NO_PROC) if source == PROC_NULL else Found._of(message)
+        return Matched(MESSAGE_NO_PROC) if source == PROC_NULL else Matched._of(message)
 
     def _message(self, source: int, tag: int, timeout_s: float | None) -> Message[Any]:
         if source == PROC_NULL:
             return _NOTHING
         wanted = None if source == ANY_SOURCE else source
-        kept = self._comm._mailbox.take(wanted, ANY_KEPT if tag == ANY_TAG else tag)
-        if kept is not None:
-            return kept
+        mailbox_tag = MAILBOX_ANY_TAG if tag == ANY_TAG else tag
+        unexpected = self._comm._mailbox.take(wanted, mailbox_tag)
+        if unexpected is not None:
+            return unexpected
         if self._is_own(source):
             if timeout_s is not None:
-                raise TimeoutError("recv: this rank has sent itself nothing that fits")
+                raise TimeoutError("recv: this rank has sent itself no matching message")
             raise InputError(f"recv: this rank has sent itself no message with tag {tag}")
-        return self._comm.recv(wanted, tag=ANY_KEPT if tag == ANY_TAG else tag, timeout_s=timeout_s, envelope=True)
+        return self._comm.recv(wanted, tag=mailbox_tag, timeout_s=timeout_s, envelope=True)
 
 
 def _done() -> Request:
@@ -301,14 +302,14 @@ def _done() -> Request:
 
 
 def _progress(mailbox: Mailbox, own_rank: int) -> None:
-    """Take the messages that have arrived for posted receives from other ranks."""
+    """Match the messages of other ranks that have arrived with the posted receives."""
     for receive in list(mailbox.posted):
         if receive.source != own_rank:
             receive.done  # noqa: B018  # processes messages
 
 
-def _until_taken(mailbox: Mailbox, message: Message[Any]) -> Request:
-    """Return a request that is complete when a message of this rank to itself is received."""
+def _until_received(mailbox: Mailbox, message: Message[Any]) -> Request:
+    """Return a request that completes when a message of this rank to itself is received."""
 
     def attempt(timeout_s: float | None, status: Status | None) -> tuple[bool, None]:
         is_over = not mailbox.holds(message)

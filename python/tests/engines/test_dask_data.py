@@ -1,4 +1,4 @@
-"""Dask's data among the arguments of programs: ranks read the data of their workers."""
+"""Dask collections as arguments of programs: each rank reads the data of its worker."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def address(array) -> int:
     ("holders", "expected"),
     [
         ([[0], [1], [0], [1]], [[0, 2], [1, 3]]),
-        # With several copies, the worker with less data gets it.
+        # If several workers hold a chunk, the worker with the least data reads it.
         ([[0], [0, 1], [0, 1]], [[0, 2], [1]]),
-        # Data elsewhere goes to the worker with the least.
+        # A chunk that no worker of the job holds goes to the worker with the least data.
         ([[0], [], [0], []], [[0, 2], [1, 3]]),
         # A rank without data gets an even share of the others' data; a rank with data keeps it.
         ([[0]] * 6, [[0, 1], [3, 5], [2, 4]]),
@@ -86,7 +86,7 @@ def test_remote_data_are_fetched_from_their_worker(dask_client, job, places):
     assert chunks == [[0, 2, 5], [1, 3], [4, 6]]
 
 
-def test_an_array_is_the_rows_of_a_ranks_blocks(job):
+def test_a_rank_gets_the_rows_of_its_blocks_of_an_array(job):
     x = da.random.default_rng(1).random((1000, 3), chunks=(70, 3))
 
     def program(comm, rows, *, factor):
@@ -111,7 +111,7 @@ def test_a_rank_without_blocks_has_no_rows(job):
     assert sorted(results) == [((0, 2), np.float32), ((0, 2), np.float32), ((4, 2), np.float32)]
 
 
-def test_frames_and_bags(job):
+def test_a_rank_gets_its_partitions_of_frames_and_bags(job):
     table = pd.DataFrame({"a": np.arange(100), "b": 1.5})
     frame = dd.from_pandas(table, npartitions=7)
 
@@ -151,7 +151,7 @@ def test_an_error_in_dask_is_raised_and_the_job_continues(dask_client, job):
     assert job.run(lambda comm: comm.allreduce(1)) == [RANKS] * RANKS
 
 
-def test_an_estimator_takes_a_frame_of_dask_with_the_names_of_its_columns(dask_client):
+def test_an_estimator_keeps_the_column_names_of_a_dask_dataframe(dask_client):
     rows = pd.DataFrame(np.random.default_rng(0).random((60, 2)), columns=["width", "height"])
 
     model = rp.KMeans(3, random_state=0).fit(dd.from_pandas(rows, npartitions=3))

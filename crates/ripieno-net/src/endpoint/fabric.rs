@@ -216,12 +216,12 @@ impl Remote for EndpointRemote {
     }
 }
 
-/// Report a request and wait for the verdict. Without one, the job fails with `alone`.
-fn report(shared: &MonitorShared, request: MembershipRequest, alone: impl FnOnce() -> JobFailure) {
+/// Report a request and wait for the verdict. Without a verdict, the job fails with `fallback`.
+fn report(shared: &MonitorShared, request: MembershipRequest, fallback: impl FnOnce() -> JobFailure) {
     shared.request(request);
     let status = shared.wait(VERDICT_TIMEOUT, |status| status.failure.is_some() || status.over);
     if status.failure.is_none() {
-        shared.fail(alone());
+        shared.fail(fallback());
     }
 }
 
@@ -260,14 +260,14 @@ impl Endpoint {
         }
     }
 
-    /// Check the peers of a sleep that timed out. Shared memory never signals a peer's death, and the hubs may be gone.
-    /// A TCP connection does not signal a broken network path.
+    /// Check the peers that a timed-out sleep has waited for. Shared memory never signals the death of a peer, and the
+    /// hubs may have ended. A TCP connection does not signal a broken network path.
     fn check_peers(&mut self, interests: &[LinkInterest]) {
         for interest in interests {
             let index = interest.link.index(self.config.world_size);
             match &mut self.slots[index] {
                 LinkSlot::Ring(_, liveness) => {
-                    // The attempt after the end was detected has received all data that the peer wrote before.
+                    // The end was detected in an earlier check. Since then, all data of the peer has been received.
                     if liveness.has_ended {
                         let cause = "its process ended".to_string();
                         self.shared.request(MembershipRequest::Suspect { peer: interest.link.peer, cause });
@@ -283,7 +283,7 @@ impl Endpoint {
                     self.shared.send_command(MonitorCommand::Probe { peer });
                     let reached = self.shared.since_reached(peer).map_or(silence, |since| since.min(silence));
                     if reached > timing.silence_limit() || silence > timing.delivery_limit() {
-                        let cause = format!("its host has answered nothing for {:.1} s", silence.as_secs_f64());
+                        let cause = format!("its host has not answered for {:.1} s", silence.as_secs_f64());
                         self.slots[index] = LinkSlot::Broken(LinkError::Closed { cause });
                     }
                 }

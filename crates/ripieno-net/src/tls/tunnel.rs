@@ -1,5 +1,5 @@
-//! A tunnel gives code that only handles sockets an encrypted connection. A thread encrypts the bytes written to one
-//! end of a Unix socket pair and decrypts received bytes into it.
+//! Tunnels: encrypted connections for code that can only handle plain sockets. A thread reads bytes from one end of a
+//! Unix socket pair and sends them encrypted. It decrypts received bytes and writes them to the same end.
 
 use super::TlsSession;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -18,7 +18,7 @@ pub struct Tunnel {
 }
 
 impl Tunnel {
-    /// Start to forward between an established session and the returned descriptor.
+    /// Start to forward bytes between an established session and the returned descriptor.
     pub(crate) fn open(session: TlsSession) -> io::Result<(Tunnel, OwnedFd)> {
         let (inner, outer) = UnixStream::pair()?;
         inner.set_nonblocking(true)?;
@@ -65,13 +65,13 @@ impl PendingBytes {
     fn forward(&mut self, from: &mut impl Read, to: &mut impl Write) -> io::Result<()> {
         loop {
             if self.is_empty() && !self.has_ended {
-                let Some(count) = now(from.read(&mut self.bytes))? else { return Ok(()) };
+                let Some(count) = unless_blocked(from.read(&mut self.bytes))? else { return Ok(()) };
                 (self.start, self.end, self.has_ended) = (0, count, count == 0);
             }
             if self.is_empty() {
                 return Ok(());
             }
-            let Some(count) = now(to.write(&self.bytes[self.start..self.end]))? else { return Ok(()) };
+            let Some(count) = unless_blocked(to.write(&self.bytes[self.start..self.end]))? else { return Ok(()) };
             self.start += count;
         }
     }
@@ -97,10 +97,11 @@ fn forward_both(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()
             return Ok(());
         }
         let flag = |is_set: bool, flag: PollFlags| if is_set { flag } else { PollFlags::empty() };
-        let inners = flag(out.is_empty(), PollFlags::IN) | flag(accepts_input && !back.is_empty(), PollFlags::OUT);
-        let sessions = flag(accepts_input && back.is_empty(), PollFlags::IN) | flag(!out.is_empty(), PollFlags::OUT);
-        let ends = [(inner.as_fd(), inners), (session.as_fd(), sessions)];
-        // Poll only ends with requested events; a closed end without any must not wake this thread.
+        let inner_flags = flag(out.is_empty(), PollFlags::IN) | flag(accepts_input && !back.is_empty(), PollFlags::OUT);
+        let session_flags =
+            flag(accepts_input && back.is_empty(), PollFlags::IN) | flag(!out.is_empty(), PollFlags::OUT);
+        let ends = [(inner.as_fd(), inner_flags), (session.as_fd(), session_flags)];
+        // Watch only ends with requested events. A closed end without them would wake this thread again and again.
         let requested = ends.iter().filter(|(_, flags)| !flags.is_empty());
         let mut watched: Vec<PollFd<'_>> = requested.map(|(end, flags)| PollFd::new(end, *flags)).collect();
         match poll(&mut watched, None) {
@@ -111,7 +112,7 @@ fn forward_both(mut session: TlsSession, mut inner: UnixStream) -> io::Result<()
 }
 
 /// Return the outcome of a non-blocking call, or `None` if it would block.
-fn now(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
+fn unless_blocked(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     match outcome {
         Ok(count) => Ok(Some(count)),
         Err(error) if crate::stream::is_not_now(&error) => Ok(None),

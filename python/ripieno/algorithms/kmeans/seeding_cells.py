@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CELL_CENTROIDS = 128
 #: Number of sampled rows per centroid.
 SAMPLE_ROWS_PER_CENTROID = 10
-#: Number of parts of a round between progress events.
+#: Number of batches in a round. Each batch ends with a progress event.
 PROGRESS_BATCHES = 16
 
 PIVOT_STREAM, SAMPLE_STREAM, FILL_STREAM = range(1 << 33, (1 << 33) + 3)
@@ -47,7 +47,7 @@ def seed_in_cells(
     *,
     on_progress: Callable[[int], None],
 ) -> NDArray[np.int64]:
-    """Return the global numbers of the rows that become centroids; `on_progress` receives their number so far."""
+    """Return the global indices of the rows that become centroids; `on_progress` receives their count so far."""
     pivot_count = max(1, n_clusters // CELL_CENTROIDS)
     pivots = take(
         comm, rows, lowest(comm, rows, sampling_keys(rows.draw(seed, PIVOT_STREAM), rows.row_weights), pivot_count)
@@ -67,9 +67,9 @@ class _Cells:
     Parameters
     ----------
     first
-        Number of the first cell.
+        Index of the first cell.
     points, row_weights, numbers : (n, d), (n,) float64, (n,) int64
-        Rows of the cells with weights and global numbers, ordered by cell and then by global number.
+        Rows of the cells with weights and global indices, ordered by cell and then by global index.
     ends : (c,) int64
         End of each cell (exclusive).
     """
@@ -136,7 +136,7 @@ def _grow(
     *,
     on_progress: Callable[[int], None],
 ) -> NDArray[np.int64]:
-    """Return the global numbers of the first `count` centers by time over all cells; fewer if rows are not distinct.
+    """Return the global indices of the first `count` centers by time over all cells; fewer if rows are not distinct.
 
     Each round adds centers to the cells, until no cell can have another center earlier than the last selected center.
     """

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ripieno.errors import InputError
 
-# Interpreter options that ranks accept; options of the second kind take a value.
+# Interpreter options that ranks accept: options without a value, and options with a value.
 _FLAGS = re.compile(r"-[uOBbqsvd]+")
 _VALUED = ("-W", "-X")
 
@@ -51,7 +51,8 @@ def target_of(python: str, words: Sequence[str]) -> Target:
             flags.append(word)
         else:
             raise InputError(
-                f"{word}: expected a script or -m and a module, after options -u, -O, -B, -W or -X at most"
+                f"{word}: expected a script or -m and a module; only the options -u, -O, -B, -b, -q, -s, -v, -d, "
+                "-W and -X may precede it"
             )
     else:
         word = ""
@@ -65,4 +66,6 @@ def _check_is_this(python: str) -> None:
     mine = (f"python{sys.version_info.major}", f"python{sys.version_info.major}.{sys.version_info.minor}", "python")
     here = os.path.dirname(os.path.abspath(sys.executable))
     if name not in mine or (folder and os.path.abspath(folder) != here):
-        raise InputError(f"{python}: ranks run in the Python that runs ripieno, {sys.executable}: leave it out")
+        raise InputError(
+            f"{python}: ranks run in the Python that runs ripieno, {sys.executable}: give the script without {python}"
+        )

@@ -39,7 +39,7 @@ pub fn plan(group: &Group, chunks: &[Span]) -> Plan {
     plan.send(inside, chunks[rank]);
     plan.receive(inside, chunks[inside]);
 
-    // New pairs arrive from the side of the other neighbor: alternately pairs before this one and pairs after it.
+    // The received pairs are alternately the next pair before the known pairs and the next pair after them.
     let (mut latest, mut peer) = (rank / 2, outside);
     for round in 1..pair_count {
         let distance = round.div_ceil(2);

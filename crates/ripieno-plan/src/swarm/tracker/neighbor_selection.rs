@@ -14,7 +14,7 @@ use crate::swarm::NeighborOffer;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-/// Number of draws per required pair. A draw fails if one of its members is already a neighbor.
+/// Maximum number of drawn pairs per required neighbor. A draw fails if one of its members is already offered.
 const DRAW_COUNT_MAX: usize = 8;
 
 /// The members and the pairs of neighbors.

@@ -326,10 +326,10 @@ impl AgreementWorld {
                 AgreementOutput::Decided(decision) => self.decided(rank, decision),
                 // A withdrawn rank ignores the decision and keeps answering.
                 AgreementOutput::Excluded if self.participants[rank].activity == RankActivity::Withdrawn => {}
-                AgreementOutput::Excluded => self.is_excludable(rank),
+                AgreementOutput::Excluded => self.close(rank),
                 AgreementOutput::GaveUp(_) => {
                     self.participants[rank].gave_up = true;
-                    self.is_excludable(rank);
+                    self.close(rank);
                 }
             }
         }
@@ -420,7 +420,7 @@ impl AgreementWorld {
         (0..self.participants.len()).any(|other| other != rank && continues(other))
     }
 
-    fn is_excludable(&mut self, rank: usize) {
+    fn close(&mut self, rank: usize) {
         if self.participants[rank].activity != RankActivity::Closed {
             self.participants[rank].activity = RankActivity::Closed;
             self.close_connections(rank);
@@ -508,21 +508,21 @@ impl AgreementWorld {
     fn check_bounds(&self) {
         let seed = self.seed;
         for (rank, participant) in self.participants.iter().enumerate().filter(|(rank, _)| self.is_present(*rank)) {
-            // Without silent or late ranks, no rank waits for a message that may be missing.
-            let timeouts = if self.faults.are_reported_at_once() {
+            // Without silent or late ranks, an agreement ends before any rank counts as late.
+            let limit_ms = if self.faults.are_reported_at_once() {
                 LATE_MS
             } else {
                 TIMEOUTS.time_limit().as_millis() as u64 + 500
             };
-            let required_proposal = participant.begun_ms + timeouts;
+            let deadline_ms = participant.begun_ms + limit_ms;
             let waits = participant.activity == RankActivity::Agree
                 && participant.stopped_ms.is_none()
                 && !participant.was_ever_paused;
-            assert!(!waits || self.now_ms <= required_proposal, "seed {seed}: rank {rank} waits forever");
-            let held = participant.machine.entry_count();
+            assert!(!waits || self.now_ms <= deadline_ms, "seed {seed}: rank {rank} waits too long");
+            let stored_count = participant.machine.entry_count();
             assert!(
-                held <= 8 * self.participants.len() + participant.machine.decided.len(),
-                "seed {seed}: {held} stored entries"
+                stored_count <= 8 * self.participants.len() + participant.machine.decided.len(),
+                "seed {seed}: {stored_count} stored entries"
             );
         }
     }
@@ -535,8 +535,9 @@ impl AgreementWorld {
             let RankActivity::Work(members) = &participant.activity else {
                 panic!("seed {seed}: rank {rank} is still at {:?}", participant.activity)
             };
-            let same = members.iter().all(|&other| self.participants[other].activity == participant.activity);
-            assert!(same && members.contains(&rank), "seed {seed}: rank {rank} works in a world without this rank");
+            let are_equal = members.iter().all(|&other| self.participants[other].activity == participant.activity);
+            assert!(are_equal, "seed {seed}: the members of the world of rank {rank} differ");
+            assert!(members.contains(&rank), "seed {seed}: rank {rank} works in a world without this rank");
             let live = members.iter().all(|&other| self.participants[other].is_alive);
             assert!(live, "seed {seed}: rank {rank} works with dead ranks");
         }
@@ -563,7 +564,7 @@ fn survivors_agree_under_any_faults() {
         Some(seed) => seed..seed + 1,
         None => 0..number("RIPIENO_SEEDS").unwrap_or(300),
     };
-    let (mut decisions, mut left_out, mut gave_up) = (0, 0, 0);
+    let (mut decisions, mut excluded, mut gave_up) = (0, 0, 0);
     let count = seeds.end - seeds.start;
     for seed in seeds {
         let mut world = AgreementWorld::new(seed);
@@ -573,12 +574,12 @@ fn survivors_agree_under_any_faults() {
             std::panic::resume_unwind(panic);
         }
         decisions += world.participants.iter().map(|participant| participant.decisions.len()).sum::<usize>();
-        left_out += world
+        excluded += world
             .participants
             .iter()
             .filter(|participant| participant.is_alive && participant.activity == RankActivity::Closed)
             .count();
         gave_up += world.participants.iter().filter(|participant| participant.gave_up).count();
     }
-    println!("{count} seeds: {decisions} decisions learned, {left_out} live ranks excluded, {gave_up} of them gave up");
+    println!("{count} seeds: {decisions} decisions learned, {excluded} live ranks excluded, {gave_up} of them gave up");
 }

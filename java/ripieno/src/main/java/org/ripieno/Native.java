@@ -2,7 +2,8 @@ package org.ripieno;
 
 /**
  * The native methods. Memory addresses point to direct buffers, which the caller keeps reachable until the call has
- * ended. Native objects are freed once, when no thread can use them any more.
+ * ended. Native objects are freed once, when no thread can use them any more. A {@code number} is the root, the peer or
+ * the distance, depending on the collective, as in {@link Call}.
  */
 final class Native {
   /** The value of a setting that is not set. */
@@ -122,7 +123,7 @@ final class Native {
 
   static native long newRows(int element, int columns);
 
-  static native void addRows(long rows, long at, long bytes);
+  static native void addRows(long rows, long address, long bytes);
 
   static native void addColumns(long rows, long[] addresses, int[] elements, int count);
 
@@ -130,7 +131,7 @@ final class Native {
 
   static native long firstNonFinite(long rows, int threads);
 
-  static native void takeRow(long rows, long number, long at, long bytes);
+  static native void takeRow(long rows, long index, long address, long bytes);
 
   static native void columnSums(long rows, long mean, long meanBytes, long sums, long sumsBytes);
 
