@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn a_disturbance_does_not_count_and_a_lasting_change_does() {
-        let mut cost = Cost::default();
+        let mut cost = StoreCost::default();
         [100, 10_000, 90].into_iter().for_each(|each| cost.add(each));
         assert_eq!(cost.least(), 90);
         (0..2 * WINDOW).for_each(|_| cost.add(500));
