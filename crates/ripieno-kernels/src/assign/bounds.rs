@@ -159,6 +159,10 @@ pub fn assign_accumulate_within<P: Point>(
         let inertia = super::assign_accumulate(points, centroids, weights, plain, threads);
         if is_supported {
             let previous = bounds.previous.get_or_insert_default();
+            // Bounds of groups do not cover the own centroid of a row, and this pass changes labels.
+            if matches!(previous.kept, Some(KeptBounds { kind: BoundsKind::Groups(_), .. })) {
+                previous.kept = None;
+            }
             previous.labels.clear();
             previous.labels.extend_from_slice(out);
             set_f64(&mut previous.centroids, centroids);
