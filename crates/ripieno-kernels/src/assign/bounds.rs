@@ -305,7 +305,9 @@ impl BoundsKind {
         let rows = distances.chunks_exact(moves.len()).zip(&sample.labels);
         rows.map(|(distances, &own)| match self {
             BoundsKind::Pairs(_) => {
-                distances.iter().zip(moves).filter(|&(distance, moved)| distance - moved <= distances[own]).count() - 1
+                let is_needed = |&(distance, moved): &(&f64, &f64)| distance - moved <= distances[own];
+                // Not even the own centroid is counted if its distance is NaN.
+                distances.iter().zip(moves).filter(is_needed).count().saturating_sub(1)
             }
             BoundsKind::Groups(groups) => groups.needed_count(moves, distances[own], |group| {
                 let others = groups.members(group).iter().filter(|&&index| index != own);
