@@ -549,10 +549,10 @@ impl DistanceErrorBound {
     }
 }
 
-/// Round a distance down to f32.
+/// Round a distance down to a finite f32. Movements do not lower an infinite bound, or make it NaN.
 #[inline(always)]
 fn lower(distance: f64) -> f32 {
-    (distance * (1.0 - RELATIVE_MARGIN)) as f32 - f32::MIN_POSITIVE
+    ((distance * (1.0 - RELATIVE_MARGIN)) as f32).min(f32::MAX) - f32::MIN_POSITIVE
 }
 
 /// Round a distance up to f32.
