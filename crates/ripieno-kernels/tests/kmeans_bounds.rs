@@ -156,6 +156,22 @@ fn a_limit_of_memory_makes_groups_larger() {
 }
 
 #[test]
+fn bounds_of_groups_do_not_outlast_a_pass_that_changes_labels_without_them() {
+    let (rows, columns, count) = (3000, 32, 128);
+    let points = f32s(&clumps(8, rows, columns, 0.3));
+    let start = points[..count * columns].to_vec();
+    let exchange_once = |iteration: usize, centroids: &mut [f32]| {
+        centroids.copy_from_slice(&start);
+        if iteration == 3 {
+            centroids.rotate_left(count / 2 * columns);
+        }
+    };
+    let (matrix, limit) = (Matrix::new(&points, rows, columns), 4 * rows * 8);
+    let compared = compared_fractions(matrix, start.clone(), None, limit, &Threads::new(2), exchange_once);
+    assert!(compared[2] < 0.5 && compared[3] == 1.0, "{compared:?}");
+}
+
+#[test]
 fn ties_go_to_the_lowest_index_also_between_groups() {
     let (rows, columns, count) = (2000, 10, 200);
     let whole: Vec<f32> = clumps(3, rows, columns, 1.0).iter().map(|x| (x * 2.0).round() as f32).collect();

@@ -77,7 +77,8 @@ impl RowCombiner {
     }
 }
 
-/// Reduce the rows of `array` by a task of the operation "function", asynchronously if `later`. Raise the exception of the function, if it raised one.
+/// Reduce the rows of `array` by a task of the operation "function", asynchronously if `later`. Raise the exception of
+/// the function, if it raised one.
 #[allow(clippy::too_many_arguments)]
 pub fn perform(
     py: Python<'_>,

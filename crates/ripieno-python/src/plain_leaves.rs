@@ -119,8 +119,8 @@ impl<'py> PythonNumber<'py> {
         words.map(f64::to_ne_bytes)
     }
 
-    /// Return the words for minima and maxima: the whole number, the bits of the float in ascending order, the kind, and
-    /// whether the number is whole.
+    /// Return the words for minima and maxima: the whole number, the bits of the float in ascending order, the kind,
+    /// and whether the number is whole.
     fn ordered(&self, op: Op) -> [i64; 4] {
         let (sign, absent, beyond) = if op == Op::Max { (1, i64::MIN, i64::MAX) } else { (-1, i64::MAX, i64::MIN) };
         match *self {

@@ -60,7 +60,7 @@ pub trait Link: Send {
 
     /// Return the next `length_bytes` sent by the peer without consuming them, once all have arrived. Polls at most
     /// `poll_count` times and makes no system call. Errors of the link are reported by the other methods.
-    fn message(&mut self, _length_bytes: usize, _look_count: u32) -> Option<&[u8]> {
+    fn message(&mut self, _length_bytes: usize, _poll_count: u32) -> Option<&[u8]> {
         None
     }
 

@@ -232,7 +232,7 @@ impl Broadcasts {
     }
 
     /// Begin to close: serve the ranks that still fetch values until none is left, or until no byte has moved for a
-    /// heartbeat timeout. Ranks that wait for a value of which this rank knows nothing then no longer wait for this rank.
+    /// heartbeat timeout. A rank that fetches a value which this rank does not know stops waiting for this rank.
     pub fn begin_close(&self) {
         self.shared.submit(Command::Close);
     }

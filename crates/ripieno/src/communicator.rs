@@ -240,9 +240,9 @@ impl Communicator {
         self.run_with_section(task, elements, algorithm, memory, &mut |section| section())
     }
 
-    /// Run a task like [`Communicator::run`], with the part that may wait inside `run_section`. A repeated task of a few
-    /// short messages waits for its messages only, if this thread makes most calls. Any other task runs inside
-    /// `run_section` as a whole.
+    /// Run a task like [`Communicator::run`], with the part that may wait inside `run_section`. If this thread makes
+    /// most calls, that part of a repeated task of a few short messages is the wait for messages. It is the whole of
+    /// any other task.
     pub fn run_with_section<'a>(
         &self,
         task: &CollectiveTask<'_>,

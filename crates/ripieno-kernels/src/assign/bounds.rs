@@ -159,6 +159,10 @@ pub fn assign_accumulate_within<P: Point>(
         let inertia = super::assign_accumulate(points, centroids, weights, plain, threads);
         if is_supported {
             let previous = bounds.previous.get_or_insert_default();
+            // Bounds of groups do not cover the own centroid of a row, and this pass changes labels.
+            if matches!(previous.kept, Some(KeptBounds { kind: BoundsKind::Groups(_), .. })) {
+                previous.kept = None;
+            }
             previous.labels.clear();
             previous.labels.extend_from_slice(out);
             set_f64(&mut previous.centroids, centroids);
@@ -301,7 +305,9 @@ impl BoundsKind {
         let rows = distances.chunks_exact(moves.len()).zip(&sample.labels);
         rows.map(|(distances, &own)| match self {
             BoundsKind::Pairs(_) => {
-                distances.iter().zip(moves).filter(|&(distance, moved)| distance - moved <= distances[own]).count() - 1
+                let is_needed = |&(distance, moved): &(&f64, &f64)| distance - moved <= distances[own];
+                // Not even the own centroid is counted if its distance is NaN.
+                distances.iter().zip(moves).filter(is_needed).count().saturating_sub(1)
             }
             BoundsKind::Groups(groups) => groups.needed_count(moves, distances[own], |group| {
                 let others = groups.members(group).iter().filter(|&&index| index != own);
@@ -543,10 +549,10 @@ impl DistanceErrorBound {
     }
 }
 
-/// Round a distance down to f32.
+/// Round a distance down to a finite f32. Movements do not lower an infinite bound, or make it NaN.
 #[inline(always)]
 fn lower(distance: f64) -> f32 {
-    (distance * (1.0 - RELATIVE_MARGIN)) as f32 - f32::MIN_POSITIVE
+    ((distance * (1.0 - RELATIVE_MARGIN)) as f32).min(f32::MAX) - f32::MIN_POSITIVE
 }
 
 /// Round a distance up to f32.

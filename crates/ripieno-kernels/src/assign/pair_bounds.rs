@@ -40,7 +40,7 @@ impl PairBounds {
         centroid_count * size_of::<u16>()
     }
 
-    /// Create bounds that exclude nothing, for distances up to `greatest`. Greater distances are excluded later.
+    /// Create bounds that exclude nothing. Distances above `greatest` will have the bound of `greatest`.
     pub(super) fn new(pair_count: usize, greatest: f64) -> PairBounds {
         let unit = greatest / f64::from(MOST);
         let unit = if unit.is_normal() { unit } else { 1.0 };

@@ -148,7 +148,7 @@ pub struct Consumer<const SLOTS: usize = SLOT_COUNT> {
     next: usize,
     /// The next packet.
     next_packet: usize,
-    /// Whether the last short message was found at the first look.
+    /// Whether the last short message was found at the first poll.
     lags: bool,
 }
 
@@ -459,7 +459,7 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
         prefetch_lines(&shared.packets[self.next_packet].tail, lines_of(count).min(PREFETCHED_LINE_COUNT_MAX), false);
     }
 
-    /// Record whether the last [short message](Self::short_message) was found at the first look.
+    /// Record whether the last [short message](Self::short_message) was found at the first poll.
     #[inline]
     pub fn set_lags(&mut self, lags: bool) {
         self.lags = lags;

@@ -70,7 +70,7 @@ pub fn ticks_per_us() -> u64 {
         while start.elapsed() < CALIBRATION {
             std::hint::spin_loop();
         }
-        let (elapsed, ticks) = (start.elapsed(), ticks() - first);
+        let (elapsed, ticks) = (start.elapsed(), ticks().saturating_sub(first));
         (1000.0 * ticks as f64 / elapsed.as_nanos() as f64) as u64
     })
 }

@@ -66,7 +66,7 @@ pub struct RingLink {
     mapped_bytes: [usize; 2],
     /// Whether bytes of a zero-copy send were consumed since the last flush.
     has_read_zero_copy: bool,
-    /// Whether a message was received since the last one was sent.
+    /// Whether a message was received since the last short one was sent.
     has_received: bool,
     sent: bool,
     released: bool,

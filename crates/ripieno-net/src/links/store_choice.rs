@@ -118,7 +118,7 @@ pub(super) struct ReadTimes {
     read_count: u32,
     begun: Option<Read>,
     zero_copy: StoreCost,
-    /// Start of the last look at zero-copy bytes.
+    /// Start of the last read of zero-copy bytes.
     zero_copy_start: u64,
 }
 
