@@ -41,7 +41,7 @@ class ProgramSource(Protocol):
 
     def send(self, kind: str, value: Any = None) -> None: ...
 
-    def receive(self) -> tuple[str, Any]: ...
+    def receive_packed(self) -> tuple[str, Callable[[], Any]]: ...
 
 
 def through(channel: Channel) -> Exchange:
@@ -300,9 +300,10 @@ def _ready(channel: ProgramSource, session: RankSession) -> None:
 def _serve_one(channel: ProgramSource, session: RankSession) -> bool:
     """Handle one message; return False if it ends the service. Drop the request and its result before returning."""
     try:
+        kind, load = channel.receive_packed()
         # Modules of the program may call `init` when unpickling imports them.
         with running(session.comm):
-            kind, value = channel.receive()
+            value = load()
         if kind == "close":
             return False
         if kind == "meet":
