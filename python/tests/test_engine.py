@@ -24,9 +24,11 @@ import ripieno as rp
 from ripieno.launch import member
 from ripieno.launch.engine import member_server, remote
 from ripieno.launch.engine.contract import EngineJob, _own_folders
+from ripieno.launch.job import programs
 from ripieno.launch.job.inline import single_rank
 from ripieno.launch.job.programs import EventOptions
 from ripieno.launch.job.stand_ins import Here
+from ripieno.launch.process import running
 from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.wire import packing
 from stand_in_engine import StandIn
@@ -82,8 +84,21 @@ def test_the_time_limit_of_calls_excludes_the_relay_of_a_program(monkeypatch):
         monkeypatch.setattr(comm, "broadcast", lambda out: seen.append(comm._call_timeout_s))
         message = ("relay", packing.blob(packing.pack_for_process("program")))
         channel = SimpleNamespace(send=None, receive_blob=lambda: message)
-        assert member._Relayed(channel, SimpleNamespace(comm=comm)).receive() == ("run", "program")
+        kind, load = member._Relayed(channel, SimpleNamespace(comm=comm)).receive_packed()
+        assert (kind, load()) == ("run", "program")
         assert seen == [float("inf")] and comm._call_timeout_s == 5.0
+
+
+def test_the_process_runs_a_program_from_its_unpickling_on():
+    seen = []
+
+    def receive_packed():
+        seen.append(running.of_this_process())
+        return "close", lambda: seen.append(running.of_this_process())
+
+    with single_rank(threads=1) as comm:
+        assert not programs._serve_one(SimpleNamespace(receive_packed=receive_packed), SimpleNamespace(comm=comm))
+        assert seen == [None, comm]
 
 
 def test_a_world_of_one_rank():

@@ -113,3 +113,11 @@ def test_whole_numbers_and_floats_of_different_ranks_are_combined_as_floats(worl
     assert [found[0][at] for at in range(len(results))] == [[text] * 3 for text in results]
     assert [each[-2] for each in found] == [["1", "0"], ["3", "1"], ["3.5", "3"]]
     assert [each[-1] for each in found] == [2.5, None, None]
+
+
+def types_of_products(comm):
+    return [type(comm.exscan(value, "prod")) for value in (2.5, 2, True, np.float64(2.5), np.bool_(True))]
+
+
+def test_the_identity_of_a_product_has_the_type_of_the_value(world):
+    assert world(2).run(types_of_products) == [[float, int, int, np.float64, np.int64]] * 2

@@ -86,10 +86,11 @@ def main() -> None:
         counts = options.ranks or suite.ranks
         for count in counts:
             began_s = time.monotonic()
-            parts = options.only or suite.parts(tree)
-            results = suite.run(
-                tree, [part for part in parts if count == counts[0] or part not in suite.local_parts], count
-            )
+            every_part = options.only or suite.parts(tree)
+            parts = [part for part in every_part if count == counts[0] or part not in suite.local_parts]
+            if not parts:
+                continue
+            results = suite.run(tree, parts, count)
             elapsed_s = round(time.monotonic() - began_s)
             results = {name: judged(name, *outcome, known) for name, outcome in results.items()}
             totals = Counter(outcome for outcome, _ in results.values())
@@ -139,7 +140,7 @@ def run_mpi4py(tree: Path, parts: list[str], rank_count: int) -> Results:
             last_words = done.stderr[-1000:]
         except subprocess.TimeoutExpired:
             last_words = f"the world took longer than {WORLD_LIMIT_S} s"
-        first = outcomes.following(log, last_words)
+        first = outcomes.following(log, first, last_words)
         total = outcomes.read(log)[0]["of"]
     return results_of(log)
 

@@ -76,7 +76,7 @@ def main() -> None:
             ranks = [os.fork() or _rank(rank, Path(folder), log, first) for rank in range(Tests.world_size)]
             _await(ranks)
             ends = [path.read_text() for path in sorted(Path(folder).glob("end-*"))]
-        first = outcomes.following(log, "".join(ends) or "a rank has died, or did not end")
+        first = outcomes.following(log, first, "".join(ends) or "a rank has died, or did not end")
 
 
 def _await(ranks: list[int]) -> None:

@@ -600,5 +600,5 @@ class Reductions(CallBase):
         return NativeCalls(calls, finish)
 
     def _ranks_of(self, what: str) -> slice:
-        """Return the ranks that contribute to the result of this one."""
-        return slice({"scan": self.rank + 1, "exscan": self.rank}.get(what, self.world_size))
+        """Return the ranks that contribute to the result of this one; at least one, which gives the type."""
+        return slice({"scan": self.rank + 1, "exscan": max(self.rank, 1)}.get(what, self.world_size))

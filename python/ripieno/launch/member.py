@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -252,7 +253,7 @@ class _Relayed:
         self._session = session
         self.send = channel.send
 
-    def receive(self) -> tuple[str, Any]:
+    def receive_packed(self) -> tuple[str, Callable[[], Any]]:
         kind, blob = self._channel.receive_blob()
         if kind in ("relay", "relayed"):
             if kind == "relayed":
@@ -263,7 +264,7 @@ class _Relayed:
             kind = "run"
         # As with local workers, arguments that several ranks receive are read-only.
         blob.flags.writeable = False
-        return kind, packing.read_blob(blob)
+        return kind, partial(packing.read_blob, blob)
 
 
 def _abort_with_launcher(

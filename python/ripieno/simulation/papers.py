@@ -51,10 +51,11 @@ this claim in our words, and whether the values here agree.
 all` all figures that are not measured. As root, `ripieno reproduce all --measured --out docs/papers.md --overwrite`
 generates this page.
 
-Figures 15 and 16 of SPIDAL, K-means beside Spark and Flink, are on the page [Java, Scala, Spark ML](jvm.md#cost),
-because they need these engines. Not reproduced are Twister's figure 5, which compares with a broadcast of MPJ that the
-paper does not describe, and Spark's figures 3, 10 and 12: they depend on how computation scales with nodes, or on two
-types of rented machines, and hosts that one machine emulates share its cores.
+Figures 15 and 16 of SPIDAL, K-means beside Spark and Flink, need these engines: `benches/run.py jvm --case kmeans`
+measures both. The page [Java, Scala, Spark ML](jvm.md#cost) has times of single iterations. Not reproduced are
+Twister's figure 5, which compares with a broadcast of MPJ that the paper does not describe, and Spark's figures 3, 10
+and 12: they depend on how computation scales with nodes, or on two types of rented machines, and hosts that one machine
+emulates share its cores.
 
 """
 

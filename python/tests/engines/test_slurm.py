@@ -180,6 +180,16 @@ def test_nodes_that_become_free_after_they_were_counted_are_counted_once_more(sl
     assert sums(3) == [3] * 3
 
 
+def test_a_job_waits_as_long_as_the_caller_allows(slurm, monkeypatch):
+    monkeypatch.setattr(engine, "MANAGER_S", 0.01)
+    monkeypatch.setattr(engine, "_is_completing", lambda: False)
+    monkeypatch.setattr(engine.SlurmEngine, "_cpus", lambda self: (0, 4))
+    began_s = time.monotonic()
+    with pytest.raises(rp.TooFewSlots, match="0 free, 4 in all"):
+        engine.SlurmEngine(immediate_s=1).start(3, None)
+    assert time.monotonic() - began_s >= 1.0
+
+
 def test_a_job_for_which_other_nodes_have_room_does_not_wait(held):
     assert [sums(1), sums(1)] == [[1]] * 2
     assert held.exists()

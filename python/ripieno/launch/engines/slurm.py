@@ -99,7 +99,7 @@ class SlurmEngine(Engine):
         immediate = Deadline(self._immediate_s)
         is_over = False
         # While nodes clean up after a job of this user, their CPUs are not free. Slurm does not report when they are.
-        for _ in pauses(MANAGER_S):
+        for _ in pauses(max(MANAGER_S, self._immediate_s)):
             free, total = (cpus // self.threads for cpus in self._cpus())
             if free >= workers or total < workers or is_over:
                 break

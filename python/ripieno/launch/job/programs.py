@@ -24,7 +24,6 @@ from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
 from ripieno.launch.process.telemetry import Telemetry
 from ripieno.launch.racks import FIND, found_racks, rack_of_this_host
-from ripieno.units import bytes_text
 from ripieno.wire import packing
 
 #: The largest pickled event.
@@ -42,7 +41,7 @@ class ProgramSource(Protocol):
 
     def send(self, kind: str, value: Any = None) -> None: ...
 
-    def receive(self) -> tuple[str, Any]: ...
+    def receive_packed(self) -> tuple[str, Callable[[], Any]]: ...
 
 
 def through(channel: Channel) -> Exchange:
@@ -144,7 +143,7 @@ def _check_size(event: dict[str, Any]) -> None:
     """Raise InputError if an event is larger than `EVENT_BYTES_MAX`."""
     size_bytes = packing.blob_bytes(packing.pack(event))
     if size_bytes > EVENT_BYTES_MAX:
-        raise InputError(f"emit: an event of {bytes_text(size_bytes)}: expected at most {bytes_text(EVENT_BYTES_MAX)}")
+        raise InputError(f"emit: an event of {size_bytes:,} bytes: expected at most {EVENT_BYTES_MAX:,} when pickled")
 
 
 class Events:
@@ -301,9 +300,10 @@ def _ready(channel: ProgramSource, session: RankSession) -> None:
 def _serve_one(channel: ProgramSource, session: RankSession) -> bool:
     """Handle one message; return False if it ends the service. Drop the request and its result before returning."""
     try:
+        kind, load = channel.receive_packed()
         # Modules of the program may call `init` when unpickling imports them.
         with running(session.comm):
-            kind, value = channel.receive()
+            value = load()
         if kind == "close":
             return False
         if kind == "meet":
