@@ -187,6 +187,18 @@ def test_strings_that_are_stored_as_dictionaries_aggregate_as_others(tmp_path):
             assert_same(found, expected(both, keys, aggregations))
 
 
+def test_chunks_with_more_strings_than_their_numbers_can_name_aggregate_as_others():
+    kind = pa.dictionary(pa.int8(), pa.string())
+    chunks = [pa.array([f"{name}{at}" for at in range(100)]).dictionary_encode().cast(kind) for name in "ab"]
+    table = pa.table({"city": pa.chunked_array(chunks), "price": range(200)})
+    aggregations = {"total": ("price", "sum"), "cities": ("city", "distinct")}
+
+    found = Aggregation(["city"], aggregations, table.schema)
+    found.add(table)
+
+    assert_same(found.result(), expected(table, ["city"], aggregations))
+
+
 MALFORMED = [
     ([("price", "sum")], "aggregations: a list: expected a dict"),
     ({"total": "sum"}, "aggregation 'sum': expected \"count\", or a column and one of"),

@@ -314,6 +314,12 @@ def test_split_prints_only_the_path_if_it_is_quiet_and_replaces_its_partitions(f
     assert main([*words, "--overwrite"]) == 0
 
 
+def test_errors_keep_the_names_of_folders_that_resemble_arguments(tmp_path, capsys):
+    path = tmp_path / "target=3" / "none.csv"
+    assert main(["ridge", str(path), "--target", "y", "--out", str(tmp_path / "result")]) != 0
+    assert f"{path} does not exist" in "".join(capsys.readouterr().err.splitlines())
+
+
 def test_an_unknown_command_names_the_most_similar_one(capsys):
     assert main(["kmean", "rows.npy"]) == 2
     assert "No such command 'kmean'. Did you mean 'kmeans'?" in capsys.readouterr().err

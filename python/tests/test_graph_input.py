@@ -232,6 +232,12 @@ def test_a_row_of_an_archive_is_counted_in_the_arrays_of_edges(tmp_path):
         Graph(tmp_path / "edges.npz").read_share(1, 2)
 
 
+def test_a_sparse_archive_with_one_number_as_indices_is_refused(tmp_path):
+    np.savez(tmp_path / "s.npz", format=b"csr", shape=(2, 2), data=[1.0], indices=1, indptr=[0, 1, 1])
+    with pytest.raises(rp.InputError, match=r"s\.npz is no sparse matrix of SciPy: indices .* shape \(\)"):
+        Graph(tmp_path / "s.npz").read_share(0, 1)
+
+
 def test_partitions_of_strings_are_refused(tmp_path):
     named_tables(tmp_path)
     parts = rp.input.divide(tmp_path / "edges.csv", tmp_path / "parts", partitions=2)

@@ -151,6 +151,24 @@ def test_models_of_few_sparse_rows_match_one_rank(world, workers, row_count):
     assert found.predict(rows).tolist() == expected.predict(rows).tolist()
 
 
+@pytest.mark.parametrize("name", ["KMeans", "MiniBatchKMeans", "LogisticRegression", "SparseSGD"])
+def test_a_rank_without_rows_saves_and_resumes(world, tmp_path, name):
+    X, y = some_rows(8), np.arange(8) % 2
+    parameters = {} if name == "LogisticRegression" else {"random_state": 0}
+    parameters |= {"n_clusters": 2} if "KMeans" in name else {}
+    estimator = getattr(rp, name)(checkpoint=tmp_path, every=1, **parameters)
+
+    def program(comm):
+        own = slice(0, 8 if comm.rank == 0 else 0)
+        target = {"y": y[own]} if name in ("LogisticRegression", "SparseSGD") else {"sample_weight": np.ones(8)[own]}
+        estimator.fit(X[own], **target, comm=comm, rows="own")
+        return estimator.n_iter_
+
+    before = world(2).run(program)
+    assert len(list(tmp_path.glob("*/checkpoint"))) == 1
+    assert world(2).run(program) == before
+
+
 @pytest.mark.parametrize("workers", [1, *SEVERAL_WORKERS])
 def test_files_of_few_or_no_sparse_rows_are_fitted(world, tmp_path, workers):
     (tmp_path / "two.svm").write_text("0 1:1.5\n1 2:1.5\n")

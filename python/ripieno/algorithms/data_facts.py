@@ -38,7 +38,9 @@ def data_facts(comm: Communicator, what: str, rows: Any, *columns: NDArray[Any] 
     digests = _row_digests(rows)
     for column in columns:
         if column is not None:
-            digests = mixed(digests + _row_digests(np.asarray(column).reshape(len(digests), -1)))
+            values = np.asarray(column)
+            # NumPy does not determine a length of -1 without rows.
+            digests = mixed(digests + _row_digests(values if values.ndim == 2 else values[:, np.newaxis]))
     own = np.array([mixed(digests).view(np.int64).sum(), len(digests)])
     digest, count = comm.allreduce(own).tolist()
     return {
@@ -66,8 +68,16 @@ def _row_digests(rows: Any) -> NDArray[np.uint64]:
         return mixed((sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]).view(np.int64))
     factors = mixed(np.arange(rows.shape[1])) | np.uint64(1)
     step = max(1, BLOCK_VALUES // max(1, rows.shape[1]))
-    blocks = [mixed(_bits(rows[begin : begin + step]) @ factors) for begin in range(0, len(rows), step)]
+    blocks = [mixed(_folded(_bits(rows[begin : begin + step])) @ factors) for begin in range(0, len(rows), step)]
     return np.concatenate([np.empty(0, np.uint64), *blocks])
+
+
+def _folded(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the bits with the high ones in the low ones, too.
+
+    The lowest 52 bits of a small whole number in float64 are zeros, and a product keeps zeros at the end.
+    """
+    return bits ^ (bits >> np.uint64(32))
 
 
 def _bits(values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -353,7 +353,8 @@ def plain_fact(value: Any) -> bool | int | float | str | None:
         return bool(value)
     if isinstance(value, Integral | Real):
         return int(value) if isinstance(value, Integral) else float(value)
-    described = value_of(value)
+    # Equal dicts may differ in their order.
+    described = value_of(dict(sorted(value.items(), key=repr)) if isinstance(value, Mapping) else value)
     return f"{described.text}, digest {described.digest}"
 
 

@@ -25,9 +25,10 @@ from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script import exit_message
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-#: An argument in a message: a name, and a number, a string, a list of one string, or nothing.
+#: An argument in a message: a name, and a number, a string, a list of one string, or nothing. Not a folder of a path.
 _ARGUMENT = re.compile(
-    r"(?<![\w.=-])(?P<name>[A-Za-z]\w*)=(?:\['(?P<listed>[^']*)'\]|'(?P<quoted>[^']*)'|(?P<plain>[-+\w.]*\w))?"
+    r"(?<![\w.=/-])(?P<name>[A-Za-z]\w*)="
+    r"(?:\['(?P<listed>[^']*)'\]|'(?P<quoted>[^']*)'|(?P<plain>[-+\w.]*\w))?(?![\w/\[])"
 )
 #: Exit code of a failed run where 1 means that nothing was found.
 FAILED_AS = {"grep": 2}

@@ -77,7 +77,7 @@ def read_array(stream: IO[bytes], start: int = 0, stop: int | None = None) -> ND
     # Python integers do not overflow.
     count_bytes = prod(shape, start=dtype.itemsize)
     begin, end = 0, count_bytes
-    if (start or stop is not None) and not (fortran and len(shape) > 1):
+    if shape and (start or stop is not None) and not (fortran and len(shape) > 1):
         first, last, _ = slice(start, stop).indices(shape[0])
         begin, end = (each * (count_bytes // max(1, shape[0])) for each in (first, last))
         shape, start, stop = (last - first, *shape[1:]), 0, None

@@ -469,7 +469,9 @@ def single_chunk(column: pa.ChunkedArray) -> pa.Array:
 def _key_chunk(column: pa.ChunkedArray) -> pa.Array:
     """Return a column of keys in one chunk, with its dictionary if only the rows may be null."""
     if pa.types.is_dictionary(column.type):
-        pieces = column.combine_chunks()
+        # The entries of all chunks may exceed the type of their numbers.
+        kind = pa.dictionary(pa.int64(), column.type.value_type)
+        pieces = (column.cast(kind) if column.num_chunks > 1 else column).combine_chunks()
         if isinstance(pieces, pa.DictionaryArray) and not pieces.dictionary.null_count:
             return pieces
     return single_chunk(column)

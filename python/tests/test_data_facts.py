@@ -1,0 +1,29 @@
+"""The facts about data and parameters of a fit, which a checkpoint compares."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from ripieno.algorithms.data_facts import data_facts
+from ripieno.algorithms.same_call import plain_fact
+
+
+class OneRank:
+    """A communicator of one rank."""
+
+    def allreduce(self, values):
+        return values
+
+
+def digest(rows):
+    return data_facts(OneRank(), "rows", rows)["the digest of rows"]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.uint8])
+def test_a_one_has_another_digest_in_each_column(dtype):
+    ones = np.eye(2000, dtype=dtype)
+    assert len({digest(row[np.newaxis]) for row in ones}) == len(ones)
+
+
+def test_equal_dicts_in_another_order_are_the_same_fact():
+    assert plain_fact({"a": 1.0, "b": 2.0}) == plain_fact({"b": 2.0, "a": 1.0}) != plain_fact({"a": 1.0, "b": 3.0})
