@@ -7,6 +7,7 @@ benches/run.py [aggregate|als|csv|faults|host|cluster|dashboard|encryption|jvm|m
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -138,7 +139,7 @@ def main(
                 one(report, effort)
             except Skipped as skipped:
                 report.remark(str(skipped))
-            except (RuntimeError, RipienoError) as error:
+            except (RuntimeError, RipienoError, subprocess.SubprocessError) as error:
                 has_failed = True
                 report.remark(f"a measurement failed: {error}")
         table.show(console, report)
