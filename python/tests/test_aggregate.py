@@ -199,6 +199,14 @@ def test_chunks_with_more_strings_than_their_numbers_can_name_aggregate_as_other
     assert_same(found.result(), expected(table, ["city"], aggregations))
 
 
+@pytest.mark.parametrize("column", [[[1], [2]], [{"a": 1}, None], [None, None]], ids=["list", "struct", "null"])
+def test_keys_of_lists_structs_and_nothing_but_nulls_are_refused(column):
+    table = pa.table({"city": column, "price": [1, 2]})
+    for keys in (["city"], ["price", "city"]):
+        with pytest.raises(rp.InputError, match=r"key column 'city' of .*: expected integers, floats"):
+            Aggregation(keys, {"rows": "count"}, table.schema)
+
+
 MALFORMED = [
     ([("price", "sum")], "aggregations: a list: expected a dict"),
     ({"total": "sum"}, "aggregation 'sum': expected \"count\", or a column and one of"),

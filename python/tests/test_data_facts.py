@@ -27,3 +27,14 @@ def test_a_one_has_another_digest_in_each_column(dtype):
 
 def test_equal_dicts_in_another_order_are_the_same_fact():
     assert plain_fact({"a": 1.0, "b": 2.0}) == plain_fact({"b": 2.0, "a": 1.0}) != plain_fact({"a": 1.0, "b": 3.0})
+
+
+def test_each_entry_of_a_large_parameter_counts():
+    init = np.zeros((3 << 20, 1))
+    facts = set()
+    for row in (None, 0, 1000, 777_777, -1):
+        changed = init.copy()
+        if row is not None:
+            changed[row] = 1
+        facts.add(plain_fact(changed))
+    assert len(facts) == 5 and plain_fact(init) in facts

@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 import ripieno as rp
+from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.cli import main
 
 X = np.random.default_rng(0).normal(size=(60, 4))
@@ -63,6 +64,12 @@ def test_parameters_that_json_cannot_hold_are_restored(tmp_path):
     restored = rp.LogisticRegression.load(tmp_path / "numbers")
     assert restored.get_params() == model.get_params()
     assert np.array_equal(restored.fit(X, np.arange(60) % 3).coef_, model.coef_)
+
+
+@pytest.mark.parametrize("value", [[], [[[1], 2]], [[{}, 2]]])
+def test_lists_that_are_no_dict_are_read_as_lists(tmp_path, value):
+    (tmp_path / "model.json").write_text(json.dumps({"parameters": {"tol": value}}))
+    assert ResultFolder.read(tmp_path).description["parameters"] == {"tol": value}
 
 
 def test_a_model_that_is_not_fitted_writes_nothing(tmp_path):

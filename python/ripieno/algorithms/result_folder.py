@@ -242,6 +242,11 @@ def _as_json(value: Any) -> Any:
 
 def _restored(value: Any) -> Any:
     """Return the value of a parameter or number from its form in model.json."""
-    if isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value):
+    if isinstance(value, list) and value and all(map(_is_pair, value)):
         return {key: _restored(each) for key, each in value}
     return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _is_pair(value: object) -> bool:
+    """Return whether a value of a JSON text is a pair of a key and a value of a dict."""
+    return isinstance(value, list) and len(value) == 2 and not isinstance(value[0], list | dict)

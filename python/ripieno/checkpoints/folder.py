@@ -171,9 +171,9 @@ class Checkpoints:
         Raises
         ------
         CheckpointError
-            It cannot be written. Only the last checkpoint remains, if one exists.
+            It cannot be written. The last checkpoint remains, if one exists.
         SerializationError
-            Part of it cannot be serialized. Only the last checkpoint remains, if one exists.
+            Part of it cannot be serialized. The checkpoints do not change.
         """
         blobs: list[Blob] = []
 

@@ -140,6 +140,8 @@ class Aggregation:
         for name in self._keys:
             check_column(schema, name)
         self._kinds = [plain_type(schema.field(name).type) for name in keys]
+        for name, kind in zip(self._keys, self._kinds, strict=True):
+            composite.check_key(name, kind)
         self._requests = [
             _AggregationRequest(name, *each) for name, each in columns_and_operations(aggregations).items()
         ]
@@ -243,7 +245,7 @@ class Aggregation:
         valid = _Part(column, "valid")
         if op in ("count", "nulls"):
             return [valid]
-        if not _is_numeric(kind) and not pa.types.is_temporal(kind):
+        if not _is_numeric(kind) and not composite.is_time(kind):
             raise InputError(f"column {column!r} of {kind}: expected numbers, booleans, dates or times")
         if op in ("min", "max"):
             return [_Part(column, op), valid]

@@ -113,11 +113,21 @@ def _numbers(column: pa.Array) -> NDArray[Any]:
 
 
 def _width(kind: pa.DataType) -> int:
-    if pa.types.is_boolean(kind):
-        return 1
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind):
-        return int(kind.bit_width) // 8
-    raise InputError(f"a key column of {kind}: expected integers, floats, booleans, dates, times, strings or binaries")
+    return 1 if pa.types.is_boolean(kind) else int(kind.bit_width) // 8
+
+
+def check_key(name: str, kind: pa.DataType) -> None:
+    """Raise InputError unless columns of a type can be keys."""
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    if not (is_number or is_time(kind) or is_text(kind)):
+        raise InputError(
+            f"key column {name!r} of {kind}: expected integers, floats, booleans, dates, times, strings or binaries"
+        )
+
+
+def is_time(kind: pa.DataType) -> bool:
+    """Whether the values of a type are dates, times or durations, stored as one integer."""
+    return bool(pa.types.is_temporal(kind) and not pa.types.is_interval(kind))
 
 
 def is_text(kind: pa.DataType) -> bool:
