@@ -13,6 +13,7 @@ from ripieno import host
 from ripieno.bench import threads
 from ripieno.bench.measured_figures import REPETITIONS, machine_input, verdict
 from ripieno.bench.threads import ThreadsFit, ThreadsQuery
+from ripieno.errors import LabError
 from ripieno.simulation.reproduction import Claim, FigureRow, Kind, Reproduction
 
 #: The measured fits of K-means, and of scaling in the patterns of the paper.
@@ -23,13 +24,22 @@ SCALED_POINTS = (500, 1_000, 2_000)
 
 
 @cache
-def _fits(query: ThreadsQuery) -> list[ThreadsFit]:
+def _fits(query: ThreadsQuery) -> tuple[list[ThreadsFit], list[str]]:
+    """Return the fits, and remarks about patterns that are left out.
+
+    Raises
+    ------
+    LabError
+        The machine has a single core, so no process has several threads.
+    """
+    if host.usable_cores() == 1:
+        raise LabError("models of threads are compared on two cores or more; this process may use one")
     return threads.measure_fits(query)
 
 
 def figures_3_8() -> Reproduction:
     """K-means by threads and processes, in two models of threads and two patterns of affinity."""
-    fits = _fits(KMEANS)
+    fits, left_out = _fits(KMEANS)
     rows = [
         FigureRow(f"{each.shape}, {each.pattern}, {each.model}, {each.size:,} centroids", None,
                   1e3 * each.iteration.median_s)
@@ -49,13 +59,13 @@ def figures_3_8() -> Reproduction:
                 "models are equal.",
             ),
         ),
-        ("`ripieno bench threads` measures all six patterns and more threads than cores.",),
+        ("`ripieno bench threads` measures all six patterns and more threads than cores.", *left_out),
     )
 
 
 def figures_9_14() -> Reproduction:
     """Scaling by deterministic annealing, by threads and processes, in two models and four patterns of affinity."""
-    fits = _fits(SCALING)
+    fits, left_out = _fits(SCALING)
     rows = [
         FigureRow(f"{each.shape}, {each.pattern}, {each.model}", None, 1e3 * each.iteration.median_s) for each in fits
     ]
@@ -79,13 +89,13 @@ def figures_9_14() -> Reproduction:
                 "the fastest.",
             ),
         ),
-        ("`ripieno bench threads --algorithm mds` measures all six patterns.",),
+        ("`ripieno bench threads --algorithm mds` measures all six patterns.", *left_out),
     )  # fmt: skip
 
 
 def table_2() -> Reproduction:
     """Context switches and migrations of fork-join and BSP threads of scaling."""
-    fits = [each for each in _fits(SCALING) if each.threads > 1 and each.pattern == "T"]
+    fits = [each for each in _fits(SCALING)[0] if each.threads > 1 and each.pattern == "T"]
     counters = {
         "context switches": ("voluntary_switches", "involuntary_switches"),
         "migrations": ("migrations",),
@@ -124,7 +134,7 @@ def table_3() -> Reproduction:
     rows, excess = [], []
     for points in SCALED_POINTS:
         single, shared = (
-            _fits(ThreadsQuery(algorithm="mds", points=points, patterns="T", repetitions=REPETITIONS, cores=count))
+            _fits(ThreadsQuery(algorithm="mds", points=points, patterns="T", repetitions=REPETITIONS, cores=count))[0]
             for count in (1, cores)
         )
         single_s = min(each.iteration.median_s for each in single)

@@ -299,9 +299,10 @@ def measure(request: ThreadsQuery) -> ThreadsResults:
     return ThreadsResults(request, costs, fits, remarks, (load, os.getloadavg()[0]))
 
 
-def measure_fits(request: ThreadsQuery) -> list[ThreadsFit]:
-    """Measure only the algorithm in the grid."""
-    return _fits(request, [])
+def measure_fits(request: ThreadsQuery) -> tuple[list[ThreadsFit], list[str]]:
+    """Measure only the algorithm in the grid. Return the fits, and remarks about patterns that are left out."""
+    remarks: list[str] = []
+    return _fits(request, remarks), remarks
 
 
 def samples_text(samples: Samples) -> str:
