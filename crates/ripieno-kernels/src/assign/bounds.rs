@@ -595,12 +595,16 @@ struct BlockBounds<'a> {
     uppers: &'a mut [f32],
 }
 
-impl<P: Point> VectorJob for BoundedBlock<'_, P> {
-    /// Number of pairs of rows and centroids that were not excluded.
-    type Output = usize;
+/// A search in register tiles of rows and centroids.
+pub(super) trait TileSearch: Sized {
+    /// Search in tiles of ROWS rows, PARTS times as many if available, with COLUMNS columns at a time.
+    fn search<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
+        self,
+    ) -> usize;
 
+    /// Search in tiles that fit the registers of `V`.
     #[inline(always)]
-    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> usize {
+    fn search_tiles<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> usize {
         // With the longest vectors a panel is one vector, which leaves registers for more rows.
         match V::LANES {
             WIDTH => self.search::<V, 9, 2, 1, 4>(),
@@ -609,8 +613,17 @@ impl<P: Point> VectorJob for BoundedBlock<'_, P> {
     }
 }
 
-impl<P: Point> BoundedBlock<'_, P> {
-    /// Search in register tiles of ROWS rows, PARTS times as many if available, with COLUMNS columns at a time.
+impl<P: Point> VectorJob for BoundedBlock<'_, P> {
+    /// Number of pairs of rows and centroids that were not excluded.
+    type Output = usize;
+
+    #[inline(always)]
+    fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> usize {
+        self.search_tiles::<V, ROWS, VECTORS>()
+    }
+}
+
+impl<P: Point> TileSearch for BoundedBlock<'_, P> {
     #[inline(always)]
     fn search<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         mut self,
@@ -672,7 +685,9 @@ impl<P: Point> BoundedBlock<'_, P> {
         }
         compared
     }
+}
 
+impl<P: Point> BoundedBlock<'_, P> {
     /// Compare the first of some rows with panels and record the greatest scores. Returns the number of these rows.
     #[inline(always)]
     fn compare_all<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(

@@ -8,7 +8,7 @@
 //! Memory: `2·n·k` bytes; Elkan's bounds in f32 take twice as much.
 //! Source: Elkan, "Using the triangle inequality to accelerate k-means", ICML 2003.
 
-use super::bounds::{DistanceErrorBound, RELATIVE_MARGIN, WIDTH};
+use super::bounds::{DistanceErrorBound, RELATIVE_MARGIN, TileSearch, WIDTH};
 use crate::distances::squared_distance;
 use crate::panels::{self, PanelLine, Panels, PointTransform};
 use crate::simd::{self, Vector, VectorJob};
@@ -209,15 +209,11 @@ impl<P: Point> VectorJob for PairBlock<'_, P> {
 
     #[inline(always)]
     fn run<V: Vector, const ROWS: usize, const VECTORS: usize>(self) -> usize {
-        // With the longest vectors a panel is one vector, which leaves registers for more rows.
-        match V::LANES {
-            WIDTH => self.search::<V, 9, 2, 1, 4>(),
-            _ => self.search::<V, ROWS, 1, VECTORS, 1>(),
-        }
+        self.search_tiles::<V, ROWS, VECTORS>()
     }
 }
 
-impl<P: Point> PairBlock<'_, P> {
+impl<P: Point> TileSearch for PairBlock<'_, P> {
     #[inline(always)]
     fn search<V: Vector, const ROWS: usize, const PARTS: usize, const VECTORS: usize, const COLUMNS: usize>(
         mut self,
@@ -244,7 +240,9 @@ impl<P: Point> PairBlock<'_, P> {
         }
         compared
     }
+}
 
+impl<P: Point> PairBlock<'_, P> {
     /// Lower all bounds by the movement of the centroids. Returns the number of pairs that are not excluded.
     #[inline(always)]
     fn lower_bounds(&mut self, uppers: &[u16]) -> usize {
