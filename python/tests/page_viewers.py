@@ -10,28 +10,28 @@ from contextlib import contextmanager
 
 from watching import under_load
 
-# Processes without the token that hold as many connections as they get.
+# Processes without the token that hold as many connections as they get, until their parent ends.
 FLOOD = """
-import socket, sys
-held = []
-while True:
+import os, socket, sys
+held, parent = [], os.getppid()
+while os.getppid() == parent:
     try:
         held.append(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 0.2))
     except OSError:
         pass
     held = held[-400:]
 """
-# Pages receive events, or poll if there are too many pages, until the job is over. The output is the number of updates
-# and of refused connections of each.
+# Pages receive events, or poll if there are too many pages, until the job is over or the parent ends. The output is the
+# number of updates and of refused connections of each.
 VIEWERS = """
-import json, sys, time, urllib.error, urllib.request
+import json, os, sys, time, urllib.error, urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
-link, count = sys.argv[1], int(sys.argv[2])
+link, count, parent = sys.argv[1], int(sys.argv[2]), os.getppid()
 
 def view(number):
     updates, refused, is_over, path = 0, 0, False, "events"
-    while not is_over:
+    while not is_over and os.getppid() == parent:
         try:
             with urllib.request.urlopen(link + path, timeout=10) as response:
                 for line in response:
