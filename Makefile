@@ -22,8 +22,10 @@ JVM_SOURCES := $(shell find java -name '*.java' -o -name pom.xml)
 FORMAT_ALGORITHMS := rustfmt --edition 2024 $(wildcard crates/ripieno-plan/src/algorithms/*/*.rs)
 CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
-# One build makes the Rust tests, and the Python and JVM libraries that the other tests load.
-CARGO_TESTS := --workspace --locked --features ripieno-python/extension-module
+# One build makes the Rust tests and the native module of Python. The library for the JVM, which has no Rust tests, is
+# built with the jars, from the same packages with the same features.
+CARGO_BUILD := --workspace --locked --features ripieno-python/extension-module
+CARGO_TESTS := $(CARGO_BUILD) --exclude ripieno-jni
 # Bounds of the exhaustive Rust tests in `make test`: preemptions of the model checker, random
 # cases and seeds. `make test-all` and `cargo test` have none.
 RUST_BOUNDS := LOOM_MAX_PREEMPTIONS=3 PROPTEST_CASES=64 RIPIENO_SEEDS=100
@@ -311,6 +313,7 @@ target/jvm/.built: $(JVM_SOURCES) $(RUST_SOURCES) tools/jvm.py
 
 target/jvm/.developed: $(JVM_SOURCES) target/debug/.built tools/jvm.py
 	@command -v mvn >/dev/null || { echo "Maven was not found: install it (mvn must be on the path)" >&2; exit 1; }
+	cargo build $(CARGO_BUILD) --lib --quiet
 	python3 tools/jvm.py --library target/debug/libripieno_jni.so
 	@rm -f target/jvm/.built
 	@touch $@
