@@ -2,11 +2,13 @@
 
 import pickle
 import sys
+import time
 
 import numpy as np
 import pytest
 import ripieno as rp
 from ripieno import errors, log
+from ripieno.comm.rank import CAUSE_CHARACTERS_MAX, describe
 from ripieno.launch.process import report
 
 
@@ -29,6 +31,27 @@ def test_an_exception_above_the_bound_stays_on_its_rank(monkeypatch):
         small.throw()
     with pytest.raises(errors.RankFailed, match=r"node7 failed: ValueError of 2\.\d+ KB, expected at most 1 KB"):
         large.throw()
+
+
+def test_a_message_of_many_lines_is_described_in_a_fraction_of_the_time_that_python_takes():
+    lines = "x y\n" * (12 << 20)
+
+    def raised():
+        try:
+            raise ValueError(lines)
+        except ValueError as error:
+            raise KeyError("outer") from error
+
+    with pytest.raises(KeyError) as caught:
+        raised()
+    begin_s = time.process_time()
+    cause, text = describe(caught.value)
+    inner_cause, inner_text = describe(caught.value.__cause__)
+    assert time.process_time() - begin_s < 1.0
+
+    assert cause == "KeyError: 'outer'" and "in raised\n" in text and text.endswith("KeyError: 'outer'\n")
+    assert len(inner_cause) < CAUSE_CHARACTERS_MAX + 100 and "characters left out" in inner_cause
+    assert "in raised\n" in inner_text and "\nValueError: x y\nx y\n" in inner_text
 
 
 def test_a_warning_names_the_line_of_the_program(tmp_path):

@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from types import FrameType
 
 import click
 from click.shell_completion import CompletionItem
@@ -21,6 +20,7 @@ from click.shell_completion import CompletionItem
 from ripieno.cli.command_line import COMMAND_LINE
 from ripieno.errors import InputError, RipienoError
 from ripieno.files import results
+from ripieno.launch.process.interruption import exit_on_sigterm
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script import exit_message
 
@@ -32,7 +32,6 @@ _ARGUMENT = re.compile(
 )
 #: Exit code of a failed run where 1 means that nothing was found.
 FAILED_AS = {"grep": 2}
-SIGNAL_BASE = 128
 
 #: Module and function of each command, and its summary. Commands are imported on use: some import large libraries.
 COMMANDS = {
@@ -148,9 +147,8 @@ def main(args: Sequence[str] | None = None) -> int:
     fill_standard_descriptors()
     # An inherited SIG_IGN would hide the exit status of child processes.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    before = signal.signal(signal.SIGTERM, _terminate)
     try:
-        with warnings.catch_warnings():
+        with exit_on_sigterm(), warnings.catch_warnings():
             warnings.showwarning = warn
             code = cli.main(args, prog_name="ripieno", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -170,8 +168,6 @@ def main(args: Sequence[str] | None = None) -> int:
         return fail(results.explain(error), failed)
     except MemoryError as error:
         return fail(f"out of memory: {error}", failed)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _with_options(message: str, command: str) -> str:
@@ -193,8 +189,3 @@ def _with_options(message: str, command: str) -> str:
         return name if found.is_flag else f"{name} {value}".rstrip()
 
     return _ARGUMENT.sub(option, message)
-
-
-def _terminate(number: int, frame: FrameType | None) -> None:
-    # Exit by an exception, so that cleanup ends workers and removes unfinished files.
-    sys.exit(SIGNAL_BASE + number)

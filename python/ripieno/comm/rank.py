@@ -309,9 +309,29 @@ os.register_at_fork(after_in_child=_detach_all)
 
 def describe(error: BaseException) -> tuple[str, str]:
     """Return a short cause and the traceback text of an exception, as `Communicator.abort` takes them."""
-    cause = f"{type(error).__qualname__}: {error}".rstrip(": ")
-    text = "".join(traceback.format_exception(error))
-    return shortened(cause, CAUSE_CHARACTERS_MAX), shortened(text, TRACEBACK_CHARACTERS_MAX)
+    messages = [str(each) for each in _chained(error)]
+    cause = shortened(f"{type(error).__qualname__}: {messages[0]}".rstrip(": "), CAUSE_CHARACTERS_MAX)
+    if sum(map(len, messages)) > TRACEBACK_CHARACTERS_MAX:
+        # Python indents and copies each line of all messages, which takes seconds for 50 MB.
+        place = "".join(traceback.format_tb(error.__traceback__))
+        text = f"Traceback (most recent call last):\n{place}{cause}\n"
+    else:
+        text = "".join(traceback.format_exception(error))
+    return cause, shortened(text, TRACEBACK_CHARACTERS_MAX)
+
+
+def _chained(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception, the exceptions that it was raised from or during, and those of a group."""
+    seen: set[int] = set()
+    found = [error]
+    while found:
+        each = found.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        yield each
+        found += [link for link in (each.__cause__, each.__context__) if link is not None]
+        found += each.exceptions if isinstance(each, BaseExceptionGroup) else ()
 
 
 def shortened(text: str, characters_max: int) -> str:

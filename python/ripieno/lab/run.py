@@ -23,7 +23,7 @@ from ripieno.lab import kernel
 from ripieno.lab.cluster_spec import Host
 from ripieno.launch import limits
 from ripieno.launch.process import processes as process
-from ripieno.launch.process.interruption import interruptible
+from ripieno.launch.process.interruption import deferred_signals, interruptible
 from ripieno.launch.process.output import LinePump
 
 TIMED_OUT = 124
@@ -91,12 +91,15 @@ def run(
         reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         reservation.bind((program.hosts[0].address, 0))
         common = _variables(program, reservation.getsockname()[1])
+        # The namespace ends only after this process has reaped all processes that it has started there.
         with kernel.new_pid_namespace():
-            namespace_init = subprocess.Popen(
-                _FIRST_PROCESS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
-            )
+            with deferred_signals():
+                namespace_init = subprocess.Popen(
+                    _FIRST_PROCESS, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True
+                )
             for rank in range(program.world_size):
-                ranks.append(_start(program, rank, common, enter, pump))
+                with deferred_signals():
+                    ranks.append(_start(program, rank, common, enter, pump))
         if pump is not None:
             pump.start()
         failed, unfinished = _wait(ranks, program)

@@ -29,7 +29,7 @@ from ripieno.launch.job.result_collector import RankConnection, try_send
 from ripieno.launch.job.watch import JobWatch
 from ripieno.launch.limits import SHUTDOWN_S
 from ripieno.launch.process.channel import ConnectionClosed
-from ripieno.launch.process.interruption import deferred_interrupt, interruptible
+from ripieno.launch.process.interruption import deferred_signals, interruptible
 from ripieno.wire import packing
 
 # Larger programs and arguments are sent to rank 0 only, which relays them to the others.
@@ -394,7 +394,7 @@ class EngineJob(ProcessJob[RemoteMember]):
                     member.channel.receive(left_s)
 
     def _end(self) -> None:
-        with deferred_interrupt():
+        with deferred_signals():
             _end_members(self.members, self._resources, self._owner_pid)
 
 

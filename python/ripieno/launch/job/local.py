@@ -32,7 +32,7 @@ from ripieno.launch.limits import check_files, check_memory
 from ripieno.launch.process import processes as process
 from ripieno.launch.process.channel import ConnectionClosed, pair
 from ripieno.launch.process.forked import ForkedProcess, fork
-from ripieno.launch.process.interruption import deferred_interrupt
+from ripieno.launch.process.interruption import deferred_signals
 from ripieno.launch.process.output import LinePump
 from ripieno.launch.process.shared_message import SharedMessage
 from ripieno.launch.replicas import replicas_environment
@@ -174,7 +174,7 @@ class LocalJob(ProcessJob[_Worker]):
             super()._resize(workers)
             return
         self.epoch += 1
-        with deferred_interrupt():
+        with deferred_signals():
             leaving = self.members[workers:]
             for member in leaving:
                 try_send(member, "close")

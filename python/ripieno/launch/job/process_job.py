@@ -24,7 +24,7 @@ from ripieno.launch.job.job import EventListener, Job, name_of, unsendable
 from ripieno.launch.job.programs import RunRequest, current_directory
 from ripieno.launch.job.result_collector import RankConnection, ResultCollector, try_send
 from ripieno.launch.job.watch import JobWatch
-from ripieno.launch.process.interruption import deferred_interrupt, interruptible
+from ripieno.launch.process.interruption import deferred_signals, interruptible
 from ripieno.launch.process.report import other_rank
 from ripieno.launch.process.waits import WaitingRanks
 from ripieno.launch.supervisor import Policy, RankState, RankStatus
@@ -223,7 +223,7 @@ class ProcessJob(Job, Generic[M]):
     def _restart_members(self) -> None:
         """End the members and start new ones, which receive the values that `broadcast` has sent before."""
         self.epoch += 1
-        with deferred_interrupt():
+        with deferred_signals():
             if self._state is JobState.READY:
                 self._request_exit()
             self._end()
@@ -348,7 +348,7 @@ class ProcessJob(Job, Generic[M]):
         return True
 
     def _close(self) -> None:
-        with deferred_interrupt():
+        with deferred_signals():
             if self._state in (JobState.READY, JobState.DISCONNECTED):
                 self._request_exit()
             self._state = JobState.ENDED

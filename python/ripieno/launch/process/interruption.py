@@ -11,11 +11,17 @@ import os
 import select
 import selectors
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ripieno.launch import limits
 from ripieno.launch.process import processes
+
+#: Exit status of a process after a signal, less the number of the signal, as in shells.
+SIGNAL_BASE = 128
 
 Wait = Callable[[float | None], list[tuple[selectors.SelectorKey, Any]]]
 
@@ -50,17 +56,56 @@ def interruptible(selector: selectors.DefaultSelector) -> Iterator[Wait]:
 
 
 @contextmanager
-def deferred_interrupt() -> Iterator[None]:
-    """Defer Ctrl-C until a short critical section has ended."""
-    before = signal.getsignal(signal.SIGINT)
-    if not processes.on_main_thread() or not callable(before):
+def deferred_signals() -> Iterator[None]:
+    """Defer Ctrl-C and SIGTERM, if handled, until a short critical section has ended.
+
+    Examples are the end of workers, and the start of a child: `subprocess.Popen` loses a child that it has just started
+    if a handler raises an exception.
+    """
+    if not processes.on_main_thread():
+        # Other threads run no handlers.
         yield
         return
-    signals: list[tuple[Any, ...]] = []
-    signal.signal(signal.SIGINT, lambda *arguments: signals.append(arguments))
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handled = {number: handler for number, handler in handlers.items() if callable(handler)}
+    deferred: list[tuple[int, Any]] = []
+    for number in handled:
+        signal.signal(number, lambda *arguments: deferred.append(arguments))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-        if signals:
-            before(*signals[0])
+        for number, handler in handled.items():
+            signal.signal(number, handler)
+        if deferred:
+            arrived, frame = deferred[0]
+            handled[signal.Signals(arrived)](arrived, frame)
+
+
+@contextmanager
+def exit_on_sigterm() -> Iterator[None]:
+    """Exit by an exception on SIGTERM, with status 143, so that cleanup ends workers and removes unfinished files.
+
+    Python discards an exception that a handler raises in a finalizer or in a callback of C code. The process then sends
+    the signal to itself again, from another thread, when the finalizer has probably ended.
+    """
+    raised: list[SystemExit] = []
+
+    def exit_now(number: int, _: Any) -> None:
+        raised.append(SystemExit(SIGNAL_BASE + number))
+        raise raised[-1]
+
+    def repeat(unraisable: Any) -> None:
+        if not any(unraisable.exc_value is each for each in raised):
+            hook_before(unraisable)
+            return
+        timer = threading.Timer(limits.PAUSE_S_MAX, os.kill, (os.getpid(), signal.SIGTERM))
+        timer.daemon = True
+        timer.start()
+
+    before = signal.signal(signal.SIGTERM, exit_now)
+    hook_before, sys.unraisablehook = sys.unraisablehook, repeat
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook_before
+        signal.signal(signal.SIGTERM, before)

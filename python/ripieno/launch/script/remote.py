@@ -21,6 +21,7 @@ from ripieno.errors import InputError
 from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.limits import RENDEZVOUS_TIMEOUT_S, SHUTDOWN_S
 from ripieno.launch.process import processes as process
+from ripieno.launch.process.interruption import deferred_signals
 
 #: Batch mode: without a terminal a password cannot be entered.
 SHELL = "ssh -o BatchMode=yes -o ConnectTimeout=10"
@@ -122,7 +123,8 @@ def ranks_on(
         ranks: list[subprocess.Popen[bytes]] = []
         try:
             for rank, host in enumerate(hosts, 1):
-                ranks.append(_start(shell, host, python, words, {**variables, **world, "RANK": str(rank)}, token))
+                with deferred_signals():
+                    ranks.append(_start(shell, host, python, words, {**variables, **world, "RANK": str(rank)}, token))
             with _environment({**world, "RANK": "0", "RIPIENO_TOKEN": token}):
                 yield
         finally:

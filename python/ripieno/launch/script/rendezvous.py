@@ -17,7 +17,6 @@ import hashlib
 import hmac
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -28,6 +27,7 @@ from typing import Any
 from ripieno._native import MAKE_TOKEN, check_token
 from ripieno.errors import RendezvousError
 from ripieno.launch.process import processes
+from ripieno.launch.process.interruption import exit_on_sigterm
 from ripieno.launch.script import launchers, token_file
 from ripieno.launch.script.launchers import LaunchedRank
 
@@ -119,11 +119,8 @@ def _leaving_on_sigterm() -> Iterator[None]:
     if not processes.on_main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    try:
+    with exit_on_sigterm():
         yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _prefix(place: LaunchedRank) -> str:
