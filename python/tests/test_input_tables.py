@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ripieno.cli import main
 from ripieno.graph import graph
-from ripieno.input import TableFiles, cutting, divide, lines, splits
+from ripieno.input import cutting, divide, lines, splits
 from ripieno.input.columns import COLUMNS, TableOptions, arrays
 from ripieno.input.columns.libsvm import LibsvmText
 from ripieno.input.columns.parquet import ParquetColumns
@@ -244,14 +244,7 @@ def test_names_of_folders_are_columns_of_tables(tmp_path):
         }  # fmt: skip
         assert splits(source, columns=["target", "year"])[0].read().to_pydict() == {"target": [2], "year": [2023]}
     memory.rm("/keyed", recursive=True)
-    rows = open_source(TableFiles(hive, ignore=["town"])).read_share(0, 1).points
-    np.testing.assert_array_equal(rows, [[1, 2, 2023], [3, 4, 2024], [5, 6, 2024]])
-    (tmp_path / "numbers" / "year=2024").mkdir(parents=True)
-    (tmp_path / "numbers" / "year=2024" / "part.csv").write_text("x\n1\n3\n")
-    assert open_source(tmp_path / "numbers").read_share(0, 1).points.tolist() == [[1, 2024], [3, 2024]]
     assert len(rp.Graph(hive).read_share(0, 1)) == 3
-    with pytest.raises(rp.InputError, match=r"column 'town': .* expected real numbers"):
-        open_source(hive)
     (hive / "year=2024" / "more.csv").write_text("source,target\n7,8\n")
     with pytest.raises(rp.InputError, match=r"expected in folders year=…/town=…, as|expected in folders year=…, as"):
         open_source(hive)
@@ -259,6 +252,41 @@ def test_names_of_folders_are_columns_of_tables(tmp_path):
     (tmp_path / "words" / "day=1" / "a.txt").write_text("a b\n")
     with pytest.raises(rp.InputError, match=r"the folder='day=1': .* is read as text; expected csv"):
         splits(tmp_path / "words")
+
+
+def test_a_fit_reads_names_of_folders_by_choice(tmp_path):
+    price = [5, 7, 11, 13]
+    for year, town, rows in ((1, "a", "1,5\n2,7"), (2, "b", "4,11\n3,13")):
+        (folder := tmp_path / f"year={year}" / f"town={town}").mkdir(parents=True)
+        (folder / "part.csv").write_text(f"x,price\n{rows}\n")
+    means = [(["x", "price"], [2.5, 9]), (["x", "year"], [2.5, 1.5]), (["year"], [1.5])]
+    estimator = rp.KMeans(1)
+    for columns, mean in means:
+        np.testing.assert_allclose(estimator.fit(tmp_path, columns=columns).cluster_centers_, [mean])
+    assert estimator.fit(tmp_path, ignore=["year"], id="town").n_features_in_ == 2
+    for ignore in ((), ["town"]):
+        with pytest.raises(rp.InputError, match=r"column 'year' is from names of .* columns= .* ignore=\['year'\]"):
+            estimator.fit(tmp_path, ignore=ignore)
+    with pytest.raises(rp.InputError, match=r"column 'town' is from names of .* columns= .* ignore=\['town'\]"):
+        estimator.fit(tmp_path, ignore=["year"])
+    with pytest.raises(rp.InputError, match=r"column 'town': .* expected real numbers; pass ignore=\['town'\]"):
+        estimator.fit(tmp_path, columns=["x", "town"])
+    assert rp.PCA(1).fit(tmp_path, columns=["x", "year"]).mean_ == pytest.approx([2.5, 1.5])
+    model = rp.Ridge(1e-9).fit(tmp_path, "price", columns=["x", "year"])
+    expected = np.linalg.lstsq([[1, 1, 1], [2, 1, 1], [4, 2, 1], [3, 2, 1]], price)[0]
+    np.testing.assert_allclose([*model.coef_, model.intercept_], expected, atol=1e-6)
+    assert model.score(tmp_path, "price") == pytest.approx(
+        model.score(np.array([[1, 1], [2, 1], [4, 2], [3, 2]]), price)
+    )
+    by_year = rp.Ridge(1e-9).fit(tmp_path, target="year", ignore=["town"])
+    assert by_year.n_features_in_ == 2
+    by_town = rp.LogisticRegression().fit(tmp_path, target="town", ignore=["year"])
+    assert by_town.classes_.tolist() == ["a", "b"]
+    assert by_town.predict(tmp_path).tolist() == ["a", "a", "b", "b"]
+    (tmp_path / "sparse" / "day=1").mkdir(parents=True)
+    (tmp_path / "sparse" / "day=1" / "a.svm").write_text("1 1:2\n")
+    with pytest.raises(rp.InputError, match=r"such as day=1, .* which is only read with tables"):
+        rp.KMeans(1).fit(tmp_path / "sparse")
 
 
 def test_the_index_of_pandas_is_no_column_unless_it_is_named(tmp_path):

@@ -48,20 +48,29 @@ class TableRows:
     ) -> Self:
         """Choose the columns of values. They include the columns in `wanted`, and the column `label`.
 
+        A column from names of folders has to be chosen or left out by an option.
+
         The column `label` may hold strings, which are read as numbers of `classes`, or as -1.
 
         Raises
         ------
         InputError
-            No column has values, a column has no numbers, or several columns hold lists.
+            No column has values, a column has no numbers, several columns hold lists, or no option names a column from
+            names of folders.
         """
         path, names = source.path, source.schema.names
+        wanted = wanted if label is None else (*wanted, label)
         skipped = {name for name in (*INDEX_NAMES, *source.index) if name not in wanted}
         # A first column without a name is a pandas index, or R's row names.
         skipped |= {name for name in names[:1] if not name and len(names) > 1}
         chosen = options.chosen(path, names, [name for name in names if name not in skipped])
-        wanted = wanted if label is None else (*wanted, label)
-        chosen += tuple(name for name in wanted if name in names and name not in chosen)
+        keys = [key.name for key in source.keys if options.columns is None and key.name in set(chosen) - set(wanted)]
+        if keys:
+            raise InputError(
+                f"{path}: the column {keys[0]!r} is from names of folders: name it in columns= to read it as a value"
+                f"{IGNORE_HINT.format(name=keys[0])}"
+            )
+        chosen += tuple(name for name in dict.fromkeys(wanted) if name in names and name not in chosen)
         if not chosen:
             found = ", ".join(repr(name) for name in names if name in source.index)
             raise InputError(f"{path} has no column of values{f': {found} is the index of pandas' if found else ''}")
@@ -86,12 +95,6 @@ class TableRows:
             dtypes.append(np.dtype(np.float32))
         dtype = None if isinstance(source, PatchText) else np.dtype(np.result_type(*dtypes))
         return cls(source, options, values, width, dtype, label, classes)
-
-    def including(self, name: str) -> Self:
-        """Return the same file with one more column included in the values, if the file has it."""
-        if name in self.values.names or name not in self.source.schema.names:
-            return self
-        return self.of(self.source, self.options, (name,), self.label, self.classes)
 
     def ids(self) -> pa.ChunkedArray:
         """Return the column with the names of the rows. The file is read for this."""
