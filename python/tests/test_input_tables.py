@@ -8,6 +8,7 @@ import pickle
 import re
 import tracemalloc
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import fsspec
@@ -15,11 +16,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ripieno.algorithms.als.table import opened
 from ripieno.cli import main
 from ripieno.graph import graph
 from ripieno.input import cutting, divide, lines, splits
@@ -287,6 +290,57 @@ def test_a_fit_reads_names_of_folders_by_choice(tmp_path):
     (tmp_path / "sparse" / "day=1" / "a.svm").write_text("1 1:2\n")
     with pytest.raises(rp.InputError, match=r"such as day=1, .* which is only read with tables"):
         rp.KMeans(1).fit(tmp_path / "sparse")
+
+
+PAIRS = pa.array([[1, 2], [3, 4]], pa.list_(pa.float32(), 2))
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array([5, 7, 5]).dictionary_encode(), [5, 7, 5]),
+        (pa.array([5.5, None, 5.5]).dictionary_encode(), [5.5, np.nan, 5.5]),
+        (
+            pa.array([Decimal(text) for text in ("0.1", "-2.675", "12345678901234567.89")]),
+            [0.1, -2.675, 12345678901234567.89],
+        ),
+        (pa.array([Decimal(10**30), None], pa.decimal256(40, 2)), [1e30, np.nan]),
+        (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8())), [1, 0]),
+        (pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.float32(), [2]), PAIRS), [[1, 2], [3, 4]]),
+        (pa.array([-0.0, 0.0]), [-0.0, 0.0]),
+        (pa.array([2**53 + 1, -(2**62) - 1]), [2.0**53, -(2.0**62)]),
+        (pa.array([2**64 - 1, 0], pa.uint64()), [2.0**64, 0]),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_numbers_of_any_type_become_the_nearest_floats(tmp_path, column, expected):
+    table = pa.table({"a": column})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pa.feather.write_feather(table, tmp_path / "a.arrow", compression="uncompressed")
+    for path in tmp_path.iterdir():
+        points = open_source(path).read_share(0, 1).points
+        np.testing.assert_array_equal(points, np.reshape(expected, points.shape))
+        assert np.signbit(points).tolist() == np.signbit(np.reshape(expected, points.shape)).tolist()
+
+
+def test_ids_are_categories_and_whole_decimals_in_all_formats(tmp_path):
+    numbers, texts = [7, 2**53 + 1, 7], ["a", "b", "a"]
+    weights = pa.array([Decimal("0.1"), Decimal("2.5"), Decimal(3)])
+    for column, values in (
+        (pa.array(list(map(Decimal, numbers))), numbers),
+        (pa.array(numbers).dictionary_encode(), numbers),
+        (pa.array(texts).dictionary_encode(), texts),
+    ):
+        edges = pa.table({"source": column, "target": pa.concat_arrays([column[1:], column[:1]]), "weight": weights})
+        ratings = pa.table({"user": column, "item": column, "rating": weights})
+        for write, suffix in ((pq.write_table, "parquet"), (pa.feather.write_feather, "arrow")):
+            write(edges, tmp_path / f"edges.{suffix}", compression="zstd")
+            write(ratings, tmp_path / f"ratings.{suffix}", compression="zstd")
+            found = rp.ConnectedComponents().fit(tmp_path / f"edges.{suffix}")
+            assert found.vertices_.tolist() == sorted(set(values))
+            triples = opened(str(tmp_path / f"ratings.{suffix}"), None).read()
+            assert triples.users.to_pylist() == triples.items.to_pylist() == values
+            np.testing.assert_array_equal(triples.values, np.float32([0.1, 2.5, 3]))
 
 
 def test_the_index_of_pandas_is_no_column_unless_it_is_named(tmp_path):

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.frames import is_list, is_text, list_column, list_matrix
+from ripieno.files.frames import NUMBERS, as_numbers, is_list, is_text, list_column, list_matrix, number_type
 from ripieno.files.sources import check_memory, held
 from ripieno.input.columns import ColumnSource, TableOptions
 from ripieno.input.columns.arrays import kernel_dtype
@@ -80,7 +80,7 @@ class TableRows:
             label = None
         strings = {label: pa.string()}
         fields = [source.schema.field(name) for name in chosen]
-        fields = [each.with_type(strings.get(each.name, each.type)) for each in fields]
+        fields = [each.with_type(strings.get(each.name, number_type(each.type))) for each in fields]
         # Text does not state the types of its columns.
         values = pa.schema([each.with_type(pa.float64()) if pa.types.is_null(each.type) else each for each in fields])
         lists = list_column(values, path)
@@ -166,7 +166,7 @@ class TableRows:
 
     def _lists(self, table: pa.Table, first: int) -> NDArray[Any]:
         where = f"{self.path}, column {self.values.names[0]!r}"
-        lists = table.column(0)
+        lists = as_numbers(table.column(0))
         if self.options.missing is None or not lists.null_count:
             return list_matrix(lists, self.column_count, where, first)
         found = np.full((len(lists), self.column_count), np.nan, self.dtype)
@@ -183,7 +183,7 @@ class TableRows:
                 place = f"{self.path}, row {first + row}, column {self.values.names[at]!r}"
                 raise InputError(f"{place}: a missing value is no number{MISSING_HINT}")
             # Missing values of a float column arrive as NaN, and are reported with their row.
-            rows[:, at] = column.to_numpy()
+            rows[:, at] = as_numbers(column).to_numpy()
 
     def _numbered(self, strings: pa.ChunkedArray) -> NDArray[np.float64]:
         """Return the number of the class of each string. A missing or empty string is NaN."""
@@ -220,10 +220,11 @@ def _list_length(source: ColumnSource, field: pa.Field) -> int:
 
 
 def _kernel_dtype(path: str, field: pa.Field) -> np.dtype[Any]:
-    try:
-        return kernel_dtype(_numpy_dtype(field.type), f"{path}, column {field.name!r}")
-    except InputError as error:
-        raise InputError(f"{error}{IGNORE_HINT.format(name=field.name)}") from None
+    dtype, where = _numpy_dtype(field.type), f"{path}, column {field.name!r}"
+    if dtype.kind not in NUMBERS:
+        hint = IGNORE_HINT.format(name=field.name)
+        raise InputError(f"{where}: the type of the values is {field.type}, expected real numbers{hint}")
+    return kernel_dtype(dtype, where)
 
 
 def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any]:
