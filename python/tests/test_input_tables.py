@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
 import pickle
@@ -321,6 +322,19 @@ def test_numbers_of_any_type_become_the_nearest_floats(tmp_path, column, expecte
         points = open_source(path).read_share(0, 1).points
         np.testing.assert_array_equal(points, np.reshape(expected, points.shape))
         assert np.signbit(points).tolist() == np.signbit(np.reshape(expected, points.shape)).tolist()
+
+
+@pytest.mark.parametrize("length", [0, -3])
+def test_lists_of_a_length_below_one_are_refused(tmp_path, length):
+    path, valid = tmp_path / "lists.parquet", 777
+    pq.write_table(pa.table({"a": pa.array([[1] * valid], pa.list_(pa.float32(), valid))}), path)
+    stored = pq.read_metadata(path).metadata[b"ARROW:schema"]
+    lengths = (number.to_bytes(4, "little", signed=True) for number in (valid, length))
+    changed = base64.b64encode(base64.b64decode(stored).replace(*lengths))
+    path.write_bytes(path.read_bytes().replace(stored, changed))
+    assert pq.read_schema(path).field("a").type.list_size == length
+    with pytest.raises(rp.InputError, match=r"lists.parquet, column 'a': its first list has no values"):
+        open_source(path)
 
 
 def test_ids_are_categories_and_whole_decimals_in_all_formats(tmp_path):

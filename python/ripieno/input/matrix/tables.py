@@ -212,11 +212,13 @@ def _list_length(source: ColumnSource, field: pa.Field) -> int:
     """Return the length of the lists: from a fixed-size type, otherwise from the first list."""
     if pa.types.is_fixed_size_list(field.type):
         length: int = field.type.list_size
-        return length
-    first = source.read(0, 1, pa.schema([field])).column(0)[0]
-    if not first.is_valid or not len(first):
+    else:
+        first = as_numbers(source.read(0, 1, pa.schema([field])).column(0))[0]
+        length = len(first) if first.is_valid else 0
+    # A damaged schema may state a negative length.
+    if length < 1:
         raise InputError(f"{source.path}, column {field.name!r}: its first list has no values")
-    return len(first)
+    return length
 
 
 def _kernel_dtype(path: str, field: pa.Field) -> np.dtype[Any]:
