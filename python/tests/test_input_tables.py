@@ -6,6 +6,7 @@ import base64
 import csv
 import gzip
 import pickle
+import random
 import re
 import tracemalloc
 from dataclasses import replace
@@ -217,6 +218,35 @@ def test_a_header_is_text_above_numbers_or_text_only(tmp_path, text, names, rows
     (tmp_path / "a.csv").write_text(text, newline="")
     read = splits(tmp_path / "a.csv")[0].read()
     assert (read.column_names, len(read)) == (names, rows)
+
+
+def test_a_split_is_read_at_once_as_in_blocks(tmp_path, monkeypatch):
+    """Quotes and line ends at random places, in records longer than a block of Arrow, too."""
+    chance, path, read_count = random.Random(4), tmp_path / "a.csv", 0
+    monkeypatch.setattr("ripieno.input.columns.delimited.STREAM_BYTES", 64)
+    for number in range(150):
+        fields = [
+            "".join(chance.choices('ab1,"\n\r .', k=chance.randint(0, 70 if number % 9 == 0 else 4))) for _ in range(12)
+        ]
+        quoted = ['"' + each.replace('"', '""' if chance.random() < 0.9 else '"') + '"' for each in fields]
+        plain = [re.sub(r'[,"\n\r]' if chance.random() < 0.9 else "[,]", "", each) for each in fields]
+        cells = [chance.choice(pair) for pair in zip(quoted, plain, strict=True)]
+        end = chance.choice(["\n", "\r\n", "\r", "\n\n"])
+        path.write_bytes(("x,y,z" + end + end.join(map(",".join, zip(*[iter(cells)] * 3, strict=True)))).encode())
+        try:
+            parts = splits(path, count=chance.randint(1, 3), header=True)
+        except rp.InputError:
+            continue
+        for part in parts:
+            try:
+                expected = pa.concat_tables([part.empty(), *part.blocks()])
+            except rp.InputError as error:
+                with pytest.raises(rp.InputError, match=re.escape(str(error))):
+                    part.read()
+                continue
+            read_count += 1
+            assert part.read() == expected, path.read_bytes()
+    assert read_count > 40
 
 
 def test_a_folder_of_spark_is_its_data_files(tmp_path, monkeypatch):
