@@ -111,6 +111,15 @@ def test_rows_with_infinite_distances_are_refused(workers):
         rp.KMeans(3, workers=workers).fit(X * 1e200)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rows_whose_distances_vanish_are_refused(workers):
+    for estimator in (rp.KMeans(3, workers=workers), rp.MiniBatchKMeans(3, workers=workers)):
+        with pytest.raises(rp.InputError, match="too close together for squared distances in float64: scale them"):
+            estimator.fit(X * 1e-200)
+        assert estimator.fit(np.repeat(X[:3], 4, axis=0)).inertia_ == pytest.approx(0, abs=1e-9)
+        assert estimator.fit(np.repeat(X[:3] * 1e-200, 4, axis=0) * 0).inertia_ == 0
+
+
 @pytest.mark.parametrize("weights", [np.ones(59), -np.ones(60), np.zeros(60), np.full(60, np.nan)])
 def test_invalid_weights_are_refused(weights):
     with pytest.raises(ValueError, match="weight"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import gzip
 import pickle
+import random
 import re
 import tracemalloc
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import fsspec
@@ -15,14 +18,16 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import ripieno as rp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ripieno.algorithms.als.table import opened
 from ripieno.cli import main
 from ripieno.graph import graph
-from ripieno.input import TableFiles, cutting, divide, lines, splits
+from ripieno.input import cutting, divide, lines, splits
 from ripieno.input.columns import COLUMNS, TableOptions, arrays
 from ripieno.input.columns.libsvm import LibsvmText
 from ripieno.input.columns.parquet import ParquetColumns
@@ -215,6 +220,35 @@ def test_a_header_is_text_above_numbers_or_text_only(tmp_path, text, names, rows
     assert (read.column_names, len(read)) == (names, rows)
 
 
+def test_a_split_is_read_at_once_as_in_blocks(tmp_path, monkeypatch):
+    """Quotes and line ends at random places, in records longer than a block of Arrow, too."""
+    chance, path, read_count = random.Random(4), tmp_path / "a.csv", 0
+    monkeypatch.setattr("ripieno.input.columns.delimited.STREAM_BYTES", 64)
+    for number in range(150):
+        fields = [
+            "".join(chance.choices('ab1,"\n\r .', k=chance.randint(0, 70 if number % 9 == 0 else 4))) for _ in range(12)
+        ]
+        quoted = ['"' + each.replace('"', '""' if chance.random() < 0.9 else '"') + '"' for each in fields]
+        plain = [re.sub(r'[,"\n\r]' if chance.random() < 0.9 else "[,]", "", each) for each in fields]
+        cells = [chance.choice(pair) for pair in zip(quoted, plain, strict=True)]
+        end = chance.choice(["\n", "\r\n", "\r", "\n\n"])
+        path.write_bytes(("x,y,z" + end + end.join(map(",".join, zip(*[iter(cells)] * 3, strict=True)))).encode())
+        try:
+            parts = splits(path, count=chance.randint(1, 3), header=True)
+        except rp.InputError:
+            continue
+        for part in parts:
+            try:
+                expected = pa.concat_tables([part.empty(), *part.blocks()])
+            except rp.InputError as error:
+                with pytest.raises(rp.InputError, match=re.escape(str(error))):
+                    part.read()
+                continue
+            read_count += 1
+            assert part.read() == expected, path.read_bytes()
+    assert read_count > 40
+
+
 def test_a_folder_of_spark_is_its_data_files(tmp_path, monkeypatch):
     for name in ("_SUCCESS", "._SUCCESS.crc", ".part-0.csv.crc", "_committed_1.csv"):
         (tmp_path / name).write_text("crc")
@@ -244,14 +278,7 @@ def test_names_of_folders_are_columns_of_tables(tmp_path):
         }  # fmt: skip
         assert splits(source, columns=["target", "year"])[0].read().to_pydict() == {"target": [2], "year": [2023]}
     memory.rm("/keyed", recursive=True)
-    rows = open_source(TableFiles(hive, ignore=["town"])).read_share(0, 1).points
-    np.testing.assert_array_equal(rows, [[1, 2, 2023], [3, 4, 2024], [5, 6, 2024]])
-    (tmp_path / "numbers" / "year=2024").mkdir(parents=True)
-    (tmp_path / "numbers" / "year=2024" / "part.csv").write_text("x\n1\n3\n")
-    assert open_source(tmp_path / "numbers").read_share(0, 1).points.tolist() == [[1, 2024], [3, 2024]]
     assert len(rp.Graph(hive).read_share(0, 1)) == 3
-    with pytest.raises(rp.InputError, match=r"column 'town': .* expected real numbers"):
-        open_source(hive)
     (hive / "year=2024" / "more.csv").write_text("source,target\n7,8\n")
     with pytest.raises(rp.InputError, match=r"expected in folders year=…/town=…, as|expected in folders year=…, as"):
         open_source(hive)
@@ -259,6 +286,105 @@ def test_names_of_folders_are_columns_of_tables(tmp_path):
     (tmp_path / "words" / "day=1" / "a.txt").write_text("a b\n")
     with pytest.raises(rp.InputError, match=r"the folder='day=1': .* is read as text; expected csv"):
         splits(tmp_path / "words")
+
+
+def test_a_fit_reads_names_of_folders_by_choice(tmp_path):
+    price = [5, 7, 11, 13]
+    for year, town, rows in ((1, "a", "1,5\n2,7"), (2, "b", "4,11\n3,13")):
+        (folder := tmp_path / f"year={year}" / f"town={town}").mkdir(parents=True)
+        (folder / "part.csv").write_text(f"x,price\n{rows}\n")
+    means = [(["x", "price"], [2.5, 9]), (["x", "year"], [2.5, 1.5]), (["year"], [1.5])]
+    estimator = rp.KMeans(1)
+    for columns, mean in means:
+        np.testing.assert_allclose(estimator.fit(tmp_path, columns=columns).cluster_centers_, [mean])
+    assert estimator.fit(tmp_path, ignore=["year"], id="town").n_features_in_ == 2
+    for ignore in ((), ["town"]):
+        with pytest.raises(rp.InputError, match=r"column 'year' is from names of .* columns= .* ignore=\['year'\]"):
+            estimator.fit(tmp_path, ignore=ignore)
+    with pytest.raises(rp.InputError, match=r"column 'town' is from names of .* columns= .* ignore=\['town'\]"):
+        estimator.fit(tmp_path, ignore=["year"])
+    with pytest.raises(rp.InputError, match=r"column 'town': .* expected real numbers; pass ignore=\['town'\]"):
+        estimator.fit(tmp_path, columns=["x", "town"])
+    assert rp.PCA(1).fit(tmp_path, columns=["x", "year"]).mean_ == pytest.approx([2.5, 1.5])
+    model = rp.Ridge(1e-9).fit(tmp_path, "price", columns=["x", "year"])
+    expected = np.linalg.lstsq([[1, 1, 1], [2, 1, 1], [4, 2, 1], [3, 2, 1]], price)[0]
+    np.testing.assert_allclose([*model.coef_, model.intercept_], expected, atol=1e-6)
+    assert model.score(tmp_path, "price") == pytest.approx(
+        model.score(np.array([[1, 1], [2, 1], [4, 2], [3, 2]]), price)
+    )
+    by_year = rp.Ridge(1e-9).fit(tmp_path, target="year", ignore=["town"])
+    assert by_year.n_features_in_ == 2
+    by_town = rp.LogisticRegression().fit(tmp_path, target="town", ignore=["year"])
+    assert by_town.classes_.tolist() == ["a", "b"]
+    assert by_town.predict(tmp_path).tolist() == ["a", "a", "b", "b"]
+    (tmp_path / "sparse" / "day=1").mkdir(parents=True)
+    (tmp_path / "sparse" / "day=1" / "a.svm").write_text("1 1:2\n")
+    with pytest.raises(rp.InputError, match=r"such as day=1, .* which is only read with tables"):
+        rp.KMeans(1).fit(tmp_path / "sparse")
+
+
+PAIRS = pa.array([[1, 2], [3, 4]], pa.list_(pa.float32(), 2))
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (pa.array([5, 7, 5]).dictionary_encode(), [5, 7, 5]),
+        (pa.array([5.5, None, 5.5]).dictionary_encode(), [5.5, np.nan, 5.5]),
+        (
+            pa.array([Decimal(text) for text in ("0.1", "-2.675", "12345678901234567.89")]),
+            [0.1, -2.675, 12345678901234567.89],
+        ),
+        (pa.array([Decimal(10**30), None], pa.decimal256(40, 2)), [1e30, np.nan]),
+        (pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0], pa.int8())), [1, 0]),
+        (pa.ExtensionArray.from_storage(pa.fixed_shape_tensor(pa.float32(), [2]), PAIRS), [[1, 2], [3, 4]]),
+        (pa.array([-0.0, 0.0]), [-0.0, 0.0]),
+        (pa.array([2**53 + 1, -(2**62) - 1]), [2.0**53, -(2.0**62)]),
+        (pa.array([2**64 - 1, 0], pa.uint64()), [2.0**64, 0]),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_numbers_of_any_type_become_the_nearest_floats(tmp_path, column, expected):
+    table = pa.table({"a": column})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pa.feather.write_feather(table, tmp_path / "a.arrow", compression="uncompressed")
+    for path in tmp_path.iterdir():
+        points = open_source(path).read_share(0, 1).points
+        np.testing.assert_array_equal(points, np.reshape(expected, points.shape))
+        assert np.signbit(points).tolist() == np.signbit(np.reshape(expected, points.shape)).tolist()
+
+
+@pytest.mark.parametrize("length", [0, -3])
+def test_lists_of_a_length_below_one_are_refused(tmp_path, length):
+    path, valid = tmp_path / "lists.parquet", 777
+    pq.write_table(pa.table({"a": pa.array([[1] * valid], pa.list_(pa.float32(), valid))}), path)
+    stored = pq.read_metadata(path).metadata[b"ARROW:schema"]
+    lengths = (number.to_bytes(4, "little", signed=True) for number in (valid, length))
+    changed = base64.b64encode(base64.b64decode(stored).replace(*lengths))
+    path.write_bytes(path.read_bytes().replace(stored, changed))
+    assert pq.read_schema(path).field("a").type.list_size == length
+    with pytest.raises(rp.InputError, match=r"lists.parquet, column 'a': its first list has no values"):
+        open_source(path)
+
+
+def test_ids_are_categories_and_whole_decimals_in_all_formats(tmp_path):
+    numbers, texts = [7, 2**53 + 1, 7], ["a", "b", "a"]
+    weights = pa.array([Decimal("0.1"), Decimal("2.5"), Decimal(3)])
+    for column, values in (
+        (pa.array(list(map(Decimal, numbers))), numbers),
+        (pa.array(numbers).dictionary_encode(), numbers),
+        (pa.array(texts).dictionary_encode(), texts),
+    ):
+        edges = pa.table({"source": column, "target": pa.concat_arrays([column[1:], column[:1]]), "weight": weights})
+        ratings = pa.table({"user": column, "item": column, "rating": weights})
+        for write, suffix in ((pq.write_table, "parquet"), (pa.feather.write_feather, "arrow")):
+            write(edges, tmp_path / f"edges.{suffix}", compression="zstd")
+            write(ratings, tmp_path / f"ratings.{suffix}", compression="zstd")
+            found = rp.ConnectedComponents().fit(tmp_path / f"edges.{suffix}")
+            assert found.vertices_.tolist() == sorted(set(values))
+            triples = opened(str(tmp_path / f"ratings.{suffix}"), None).read()
+            assert triples.users.to_pylist() == triples.items.to_pylist() == values
+            np.testing.assert_array_equal(triples.values, np.float32([0.1, 2.5, 3]))
 
 
 def test_the_index_of_pandas_is_no_column_unless_it_is_named(tmp_path):

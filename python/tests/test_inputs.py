@@ -302,7 +302,7 @@ BAD = {
     "damaged.parquet": (damaged_parquet, "damaged.parquet is damaged"),
     "two.npz": (lambda path: np.savez(path, a=X, b=X), "2 two-dimensional arrays"),
     "noise.parquet": (b"noise", "not a readable Parquet"),
-    "words.parquet": (lambda path: pq.write_table(pa.table({"w": ["a"]}), path), "column 'w': .* object"),
+    "words.parquet": (lambda path: pq.write_table(pa.table({"w": ["a"]}), path), "column 'w': .* string"),
     "header.csv": (b"a,b,c\n", "header and no rows"),
     "ragged.csv": (b"1,2,3\n4,5,6\n7,8\n", "ragged.csv, line 3: 2 values, expected 3"),
     "words.csv": (b"1,2,3\n4,five,6\n", r"words.csv, line 2, column 'f1' \(2 of 3\): 'five' is not a number"),

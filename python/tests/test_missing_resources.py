@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -81,3 +83,23 @@ def test_a_rank_with_a_shortage_for_a_link_is_the_reported_one(tmp_path, program
         job.run(program, what, tmp_path / "mark")
     failed = caught.value if isinstance(caught.value, rp.RankFailed) else caught.value.__cause__
     assert failed.rank == 1, caught.value
+
+
+#: A launch of two ranks by a process that may have as many open files as its argument states.
+LAUNCH = """
+import resource, sys
+limit = int(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+import ripieno as rp
+with rp.launch(workers=2, threads=1) as job:
+    print(job.run(lambda comm: comm.allreduce(1)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"), [(32, "[2, 2]"), (16, "expected at most 1 processes, because the limit of open files is 16")]
+)
+def test_a_low_limit_of_open_files_permits_few_ranks(limit, expected):
+    done = subprocess.run([sys.executable, "-c", LAUNCH, str(limit)], capture_output=True, text=True)
+    assert expected in done.stdout + done.stderr
+    assert (done.returncode == 0) == (limit == 32)

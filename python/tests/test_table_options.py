@@ -154,7 +154,7 @@ def test_types_select_the_parsing_of_text(tmp_path):
     types = {"flag": "bool", "zip": "string"}
     rows = open_source(TableFiles(tmp_path / "t.csv", types=types, ignore=["zip"])).read_share(0, 1).points
     np.testing.assert_array_equal(rows, [[1, 1], [0, 2]])
-    with pytest.raises(rp.InputError, match="column 'zip': the type of the values is object, expected real numbers"):
+    with pytest.raises(rp.InputError, match="column 'zip': the type of the values is string, expected real numbers"):
         open_source(TableFiles(tmp_path / "t.csv", types=types))
 
 

@@ -198,7 +198,7 @@ def open_with_target(
     InputError
         No such column exists, or the other columns differ from the columns of the fit.
     """
-    source = open_source(X).including(name)
+    source = open_source(X, wanted=(name,))
     target = target_column(source, name)
     check_columns(estimator, source, reset=reset, target=target)
     # Only fits and scores need the target.
@@ -220,7 +220,7 @@ def open_for_prediction(
     X = fitted_columns(estimator, X)
     if is_in_files(X) and target_name is not None:
         strings = None if classes is None or classes.dtype.kind != "U" else tuple(classes.tolist())
-        source = open_source(X, None if strings is None else target_name, strings).including(target_name)
+        source = open_source(X, None if strings is None else target_name, strings, (target_name,))
         if target_name in (source.column_names or ()):
             return open_with_target(estimator, source, target_name, reset=False, keeps_missing=keeps_missing)
     return open_rows(estimator, X, reset=False), None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,39 @@ def is_text(kind: pa.DataType) -> bool:
     """Return whether values of a type are strings, also as categories."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def number_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that `as_numbers` gives values of a type."""
+    if pa.types.is_dictionary(kind):
+        return number_type(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return number_type(kind.storage_type)
+    return pa.float64() if pa.types.is_decimal(kind) else kind
+
+
+def as_numbers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return categories as their values, extension types as their storage, and decimals as the nearest float64."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return as_numbers(column.cast(kind.value_type))
+    if isinstance(kind, pa.BaseExtensionType):
+        return as_numbers(pa.chunked_array([chunk.storage for chunk in column.chunks], kind.storage_type))
+    # Arrow's own conversion of decimals is not to the nearest number.
+    return column.cast(pa.string()).cast(pa.float64()) if pa.types.is_decimal(kind) else column
+
+
+def plain_ids(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return categories as their values, and decimals without a fraction as int64 if they fit; others unchanged."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        # Arrow selects no views of strings.
+        kind = pa.large_string() if is_text(kind) else kind.value_type
+        return plain_ids(pa.chunked_array([c.dictionary.cast(kind).take(c.indices) for c in column.chunks], kind))
+    if pa.types.is_decimal(kind) and kind.scale <= 0:
+        with suppress(pa.ArrowInvalid):
+            return column.cast(pa.int64())
+    return column
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.frames import is_text
+from ripieno.files.frames import as_numbers, is_text, plain_ids
 from ripieno.files.matrix_market import is_matrix_market
 from ripieno.files.sources import size_bytes
 from ripieno.graph.edges import Edges
@@ -217,7 +217,8 @@ def table_edges(table: pa.Table, describe: Callable[[int], str]) -> Edges:
     """
     columns: list[NDArray[Any]] = []
     for at, name in enumerate(table.column_names):
-        column, kind = table.column(at), table.schema.field(at).type
+        column = plain_ids(table.column(at)) if at < 2 else as_numbers(table.column(at))
+        kind = column.type
         is_numeric = pa.types.is_integer(kind) or (
             at == 2 and (pa.types.is_floating(kind) or pa.types.is_boolean(kind))
         )

@@ -151,7 +151,8 @@ class QuoteState:
     def __init__(self, delimiter: str) -> None:
         self.is_open = False
         self._begins = b"\r\n" + delimiter.encode()
-        self._is_begin = np.isin(np.arange(256), list(self._begins + b'"'))
+        self._is_begin = np.zeros(256, bool)
+        self._is_begin[list(self._begins + b'"')] = True
         self._last = b"\n"
         # A quote that follows a closing quote belongs to the field.
         self._has_closed = False

@@ -58,8 +58,8 @@ MESSAGE_S = 60.0
 WORKER_BYTES = 20 * 2**20
 
 
-# Files that a launcher has open for each local rank, and at least for everything else.
-FILES_PER_RANK, OTHER_FILES = 5, 64
+# Files that a launcher has open for each local rank, all others at least, and with files of its program.
+FILES_PER_RANK, OTHER_FILES_MIN, OTHER_FILES = 5, 10, 64
 # Processor time until a process has started and imported this package, on a slow core.
 START_CPU_S = 0.5
 
@@ -74,16 +74,17 @@ def check_files(workers: int, spares: int = 0) -> None:
 
     This process has a channel, two pipes of output and the end of each rank open.
     """
-    needed = FILES_PER_RANK * (workers + spares) + OTHER_FILES
+    needed = FILES_PER_RANK * (workers + spares)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if needed <= soft or soft == resource.RLIM_INFINITY:
+    if needed + OTHER_FILES <= soft or soft == resource.RLIM_INFINITY:
         return
-    if hard != resource.RLIM_INFINITY and needed > hard:
+    most = needed + OTHER_FILES if hard == resource.RLIM_INFINITY else hard
+    if needed + OTHER_FILES_MIN > most:
         raise InputError(
-            f"workers={workers}: expected at most {max(1, (hard - OTHER_FILES) // FILES_PER_RANK - spares)} processes, "
-            f"because this process may open {hard} files: raise the limit (ulimit -Hn)"
+            f"workers={workers}: expected at most {max(0, (most - OTHER_FILES_MIN) // FILES_PER_RANK - spares)} "
+            f"processes, because the limit of open files is {most}: raise the limit (ulimit -Hn)"
         )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(needed + OTHER_FILES, most), hard))
 
 
 def check_memory(workers: int, spares: int = 0) -> None:

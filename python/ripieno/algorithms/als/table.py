@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
-from ripieno.files.frames import frame_as_table, without_index
+from ripieno.files.frames import frame_as_table, plain_ids, without_index
 from ripieno.files.sources import absolute_paths, describe_paths
 from ripieno.input import Split, share, splits
 from ripieno.input.columns import TableOptions, paths_and_options
@@ -247,7 +247,7 @@ def as_ids(ids: Any, what: str) -> pa.Array:
         chunks = found.chunks if isinstance(found, pa.ChunkedArray) else [found]
         if not chunks:
             return pa.array([], pa.int64())
-        found = pa.concat_arrays([_decoded(chunk) for chunk in chunks])
+        found = pa.concat_arrays(plain_ids(pa.chunked_array(chunks)).chunks)
         kind = found.type
         if found.null_count:
             raise InputError(f"{what}: {found.null_count} are missing: expected an id for each rating")
@@ -265,14 +265,6 @@ def as_ids(ids: Any, what: str) -> pa.Array:
             raise
         raise InputError(f"{what}: {error}") from error
     raise InputError(f"{what} of type {kind}: expected whole numbers or strings")
-
-
-def _decoded(ids: pa.Array) -> pa.Array:
-    """Return the values of a categorical array; other arrays are returned unchanged."""
-    if not pa.types.is_dictionary(ids.type):
-        return ids
-    values = ids.dictionary
-    return (values.cast(pa.large_string()) if pa.types.is_string_view(values.type) else values).take(ids.indices)
 
 
 def _checked_texts(ids: pa.Array, what: str) -> pa.Array:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 import ripieno.kernels as kernels
 from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.kmeans.program import check_cluster_count, labeled_rows, to_kernel_types
-from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance
+from ripieno.algorithms.kmeans.rows import WeightedRows, check_distances, load, mean_variance
 from ripieno.algorithms.kmeans.seeding import seed_centroids
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
@@ -89,7 +89,7 @@ def fit(
     ------
     InputError
         On every rank: invalid rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, initial rows
-        of weight 0, or values so large that squared distances overflow.
+        of weight 0, or values so large or small that squared distances overflow or vanish.
     """
     rows, state = _load_or_seed(comm, source, weights, options)
     batch_size = min(options.batch_size, rows.total)
@@ -239,6 +239,5 @@ def _finish(comm: Communicator, rows: WeightedRows, state: MiniBatchState, step_
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
     kernels.assign(rows.points, state.centroids, labels, distances, threads=comm.threads)
     inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
-    if not np.isfinite(inertia):
-        raise InputError(f"the rows lie too far apart for squared distances in {state.centroids.dtype}: scale them")
+    check_distances(comm, rows, state.centroids, labels, inertia)
     return MiniBatchPart(state, labels, inertia, step_count, rows.total, drawn=labeled_rows(comm, rows, labels))

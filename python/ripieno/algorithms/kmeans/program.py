@@ -18,7 +18,7 @@ from ripieno.algorithms.kmeans.divided import DividedCentroids
 from ripieno.algorithms.kmeans.divided_store import DividedStore, PassProgress
 from ripieno.algorithms.kmeans.fit_report import KMeansIteration, KMeansReport
 from ripieno.algorithms.kmeans.placement import choose_placement
-from ripieno.algorithms.kmeans.rows import WeightedRows, load, mean_variance, take
+from ripieno.algorithms.kmeans.rows import WeightedRows, check_distances, load, mean_variance, take
 from ripieno.algorithms.kmeans.run_log import RunLog
 from ripieno.algorithms.kmeans.saved import BestRun, DividedCheckpoint, History, KMeansCheckpoint, KMeansFitState
 from ripieno.algorithms.kmeans.seeding import seed_centroids, seed_rows
@@ -99,7 +99,7 @@ def fit(
     ------
     InputError
         On every rank: invalid rows (see `ripieno.algorithms.kmeans.rows.load`), fewer rows than clusters, or values so
-        large that squared distances overflow.
+        large or small that squared distances overflow or vanish.
     CheckpointError
         The checkpoint belongs to another fit, is in use, or cannot be written.
     """
@@ -118,11 +118,7 @@ def fit(
     with _checkpoint(comm, rows, options, divided=placement.divided) as checkpoint:
         best, resumed_from = _best_run(comm, rows, options, tol, checkpoint, placement.divided, emit)
     clustering = best.clustering
-    if not np.isfinite(clustering.inertia):
-        raise InputError(
-            f"the rows lie too far apart for squared distances in {clustering.centroids.dtype}: scale them"
-        )
-
+    check_distances(comm, rows, clustering.centroids, clustering.labels, clustering.inertia)
     sizes = comm.allreduce(np.bincount(clustering.labels, minlength=options.n_clusters))
     largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTER_COUNT]
     exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS_PER_CLUSTER)

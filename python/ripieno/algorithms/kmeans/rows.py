@@ -26,6 +26,9 @@ BLOCK_ROWS = 4096
 MAX_UNFILTERED_KEY_COUNT = 4096
 PHILOX_WORDS = 4
 
+#: Relative differences of rows with the same values from their mean.
+SAME_ROWS = 1e-6
+
 
 @dataclass(frozen=True)
 class WeightedRows:
@@ -130,6 +133,24 @@ def load(
         raise InputError(f"sample_weight has {len(weights)} entries for {total} rows")
     own = share.weights if weights is None else weights[offset : offset + len(points)]
     return WeightedRows(points, own, offset, total, share.runs)
+
+
+def check_distances(
+    comm: Communicator, rows: WeightedRows, centroids: NDArray[Any], labels: NDArray[np.int32], inertia: float
+) -> None:
+    """Raise InputError on all ranks if squared distances are infinite, or zero although rows differ from centroids.
+
+    `inertia` is the sum of the squared distances of the rows of all ranks.
+    """
+    place = None if np.isfinite(inertia) else "far apart"
+    if inertia == 0 and not isinstance(rows.points, kernels.SparsePoints):
+        own = rows.points[rows.row_weights > 0]
+        gaps = np.abs(own - centroids[labels[rows.row_weights > 0]])
+        # Means of equal rows may be rounded.
+        if comm.allreduce(int(np.any(gaps > SAME_ROWS * np.abs(own)))):
+            place = "close together"
+    if place is not None:
+        raise InputError(f"the rows lie too {place} for squared distances in {centroids.dtype}: scale them")
 
 
 def values_at(

@@ -18,9 +18,26 @@ import pyarrow as pa
 import pyarrow.csv
 
 from ripieno.errors import InputError
-from ripieno.files.sources import EmptyFile, File, held, input_errors, opened, size_bytes, unpacked_bytes
+from ripieno.files.sources import (
+    EmptyFile,
+    File,
+    check_memory,
+    held,
+    input_errors,
+    opened,
+    size_bytes,
+    unpacked_bytes,
+)
 from ripieno.input import lines
-from ripieno.input.columns.delimited import Dialect, line_of, number_types, parse_error_text, read_table, sniff
+from ripieno.input.columns.delimited import (
+    Dialect,
+    line_of,
+    number_types,
+    parse_error_text,
+    read_stream,
+    read_table,
+    sniff,
+)
 from ripieno.input.columns.source import ColumnSource, FormatOptions, TableOptions, nbytes
 from ripieno.input.cuts import grouped, piece_size
 from ripieno.input.split import Range, Split, arrow_type
@@ -156,14 +173,21 @@ class Csv:
 
     def read(self, split: Split) -> pa.Table:
         """Return all records."""
+        if split.compression is None:
+            place = split.place()
+            check_memory(place, split.stop - split.start)
+            with split.opened(place) as file, input_errors(place):
+                file.seek(start := max(split.start, self.body))
+                table = read_stream(file, split.stop - start, self._dialect, self.schema)
+            if table is not None:
+                return table
         tables = list(held(split.path, self.blocks(split, WINDOW_BYTES), nbytes))
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def blocks(self, split: Split, block_bytes: int) -> Iterator[pa.Table]:
         """Yield records in blocks of about `block_bytes`, each up to the end of its last record."""
         place, schema, hint = split.place(), self.schema, f"; name its type, as in {TYPES_HINT}"
-        numbers = TableOptions(decimal=self.decimal, thousands=self.thousands)
-        dialect = Dialect(self.delimiter, tuple(dict(self.types)), False, self.body, options=numbers)
+        dialect = self._dialect
         with split.opened(place) as file, input_errors(place):
             stop = sys.maxsize if split.compression else split.stop
             start = max(split.start, self.body)
@@ -171,6 +195,11 @@ class Csv:
                 table = read_table(text, begin, dialect, schema, place, split.compression, hint=hint)
                 if len(table):
                     yield table
+
+    @property
+    def _dialect(self) -> Dialect:
+        numbers = TableOptions(decimal=self.decimal, thousands=self.thousands)
+        return Dialect(self.delimiter, tuple(dict(self.types)), False, self.body, options=numbers)
 
     def empty(self, split: Split) -> pa.Table:
         """Return a table of no rows."""

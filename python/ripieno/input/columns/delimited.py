@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,6 +36,8 @@ SAMPLE_RECORDS = 100
 COLUMNS_MAX = 100_000
 #: The largest block that Arrow's 32-bit sizes support.
 BLOCK_BYTES_MAX = 1 << 30
+#: Bytes of records that Arrow reads at once. A longer record is read by itself.
+STREAM_BYTES = 1 << 20
 #: Bytes read at once to count lines.
 WINDOW_BYTES = 1 << 20
 QUOTED_CHARACTERS = 40
@@ -201,24 +204,9 @@ def _parsed(
     grouped = [each.name for each in types if dialect.options.thousands and _is_numeric_type(each.type)]
     read_as = pa.schema([each.with_type(pa.string()) if each.name in grouped else each for each in types])
     try:
-        table = pa.csv.read_csv(
-            pa.BufferReader(text),
-            pa.csv.ReadOptions(
-                column_names=dialect.unique_names, use_threads=False, block_size=min(len(text) + 1, BLOCK_BYTES_MAX)
-            ),
-            pa.csv.ParseOptions(
-                delimiter=dialect.delimiter,
-                quote_char=dialect.quote or False,
-                newlines_in_values=bool(dialect.quote) and b'"' in text,
-            ),
-            pa.csv.ConvertOptions(
-                column_types=read_as,
-                include_columns=types.names,
-                decimal_point=dialect.options.decimal,
-                null_values=None if dialect.options.missing is None else _MISSING_CODES,
-                strings_can_be_null=bool(grouped),
-            ),
-        )
+        block_bytes = min(len(text) + 1, BLOCK_BYTES_MAX)
+        options = _options(dialect, read_as, block_bytes, multiline=b'"' in text, strings_can_be_null=bool(grouped))
+        table = pa.csv.read_csv(pa.BufferReader(text), **options)
     except pa.ArrowInvalid as error:
         raise InputError(parse_error_text(error, path, compression, begin, dialect, hint)) from error
     for name in grouped:
@@ -230,6 +218,64 @@ def _parsed(
             raise InputError(f"{path}, line {line:,}, {what}")
         table = table.set_column(at, types.field(at), column)
     return table
+
+
+def read_stream(file: IO[bytes], length: int, dialect: Dialect, types: pa.Schema) -> pa.Table | None:
+    """Return the columns of a schema from the next `length` bytes, which are whole records.
+
+    It is None for records that `read_table` may read or report: damaged, with long fields, or with separated thousands.
+    """
+    if dialect.options.thousands or dialect.names[-1] not in types.names:
+        return None
+    # A quote without end would hide a further record in the field of the last column.
+    end = (dialect.delimiter * (len(dialect.names) - 1) + '""\n').encode()
+    try:
+        stream = pa.PythonFile(_Records(file, length, b"\n" + end), "r")
+        table = pa.csv.read_csv(stream, **_options(dialect, types, STREAM_BYTES, multiline=True))
+    except pa.ArrowInvalid:
+        return None
+    is_closed = len(table) and table[dialect.names[-1]][-1].as_py() in (None, "")
+    return table.slice(0, len(table) - 1) if is_closed else None
+
+
+class _Records(io.RawIOBase):
+    """The next bytes of a file, followed by an end."""
+
+    def __init__(self, file: IO[bytes], length: int, end: bytes) -> None:
+        self._file, self._left, self._end = file, length, end
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        found = self._file.read(min(size, self._left))
+        self._left -= len(found)
+        if not found:
+            found, self._end = self._end, b""
+        return found
+
+
+def _options(
+    dialect: Dialect, types: pa.Schema, block_bytes: int, *, multiline: bool, strings_can_be_null: bool = False
+) -> dict[str, Any]:
+    """Return the options of Arrow for records without a header."""
+    return {
+        "read_options": pa.csv.ReadOptions(
+            column_names=dialect.unique_names, use_threads=False, block_size=block_bytes
+        ),
+        "parse_options": pa.csv.ParseOptions(
+            delimiter=dialect.delimiter,
+            quote_char=dialect.quote or False,
+            newlines_in_values=bool(dialect.quote) and multiline,
+        ),
+        "convert_options": pa.csv.ConvertOptions(
+            column_types=types,
+            include_columns=types.names,
+            decimal_point=dialect.options.decimal,
+            null_values=None if dialect.options.missing is None else _MISSING_CODES,
+            strings_can_be_null=strings_can_be_null,
+        ),
+    }
 
 
 def number_types(table: pa.Table, dialect: Dialect) -> pa.Schema:

@@ -212,8 +212,10 @@ class ColumnSource(ABC):
         if not keys.keys() & set(schema.names):
             yield from self._batches(start, stop, schema, hint)
             return
-        # At least one column of the file is read, because its length is the number of rows.
-        own = pa.schema([each for each in schema if each.name not in keys] or [self.own.field(0)])
+        # At least one column of the file is read, because its length is the number of rows. A null type is text.
+        first = self.own.field(0)
+        first = first.with_type(pa.string()) if pa.types.is_null(first.type) else first
+        own = pa.schema([each for each in schema if each.name not in keys] or [first])
         for table in self._batches(start, stop, own, hint):
             columns = [keys[n].column(len(table)) if n in keys else table[n] for n in schema.names]
             yield pa.table(columns, names=schema.names)

@@ -144,11 +144,6 @@ class Dataset:
         """The names of the values of a row, if a file has them."""
         return next((file.column_names for file in self.files if file.column_names is not None), None)
 
-    def including(self, name: str) -> Dataset:
-        """Return the same files with one more column included in the values, if tables have it."""
-        files = tuple(file.including(name) if isinstance(file, TableRows) else file for file in self.files)
-        return _completed(replace(self, files=files))
-
     def with_classes(self) -> tuple[Dataset, NDArray[np.str_] | None]:
         """Return the same files with strings of their label column as numbers of classes, and the classes, ascending.
 
@@ -417,11 +412,13 @@ def open_source(
     source: PathLike | Sequence[PathLike] | BinaryFiles | TableFiles | Dataset,
     label: str | None = None,
     classes: tuple[str, ...] | None = None,
+    wanted: Collection[str] = (),
 ) -> Dataset:
     """Open a path, a glob, a folder, a URL of these or a list of them. Reads headers only; returns a `Dataset`
     unchanged.
 
-    The column `label` of tables may hold strings, which are read as numbers of `classes`.
+    The column `label` of tables may hold strings, which are read as numbers of `classes`. The columns in `wanted` are
+    read also if the options do not choose them.
 
     Raises
     ------
@@ -436,7 +433,7 @@ def open_source(
         files = open_nonempty(_found(source.source, None), lambda each: _open_records(each[0], record))
     else:
         paths, options = paths_and_options(source)
-        files = open_nonempty(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, label, classes))
+        files = open_nonempty(_found(paths, SUFFIXES), lambda each: _open_file(*each, options, wanted, label, classes))
     for file in files[1:]:
         if file.column_count != files[0].column_count:
             raise InputError(
@@ -511,7 +508,12 @@ def _open_records(path: str, record: RecordType) -> DataFile:
 
 
 def _open_file(
-    path: str, keys: tuple[Key, ...], options: TableOptions, label: str | None, classes: tuple[str, ...] | None
+    path: str,
+    keys: tuple[Key, ...],
+    options: TableOptions,
+    wanted: Collection[str],
+    label: str | None,
+    classes: tuple[str, ...] | None,
 ) -> DataFile:
     kind = File(path, 0).inner_suffix
     if kind not in SUFFIXES:
@@ -522,7 +524,7 @@ def _open_file(
     if size_bytes(path) == 0:
         raise EmptyFile(f"{path} is empty")
     if kind in VECTORS:
-        return TableRows.of(open_table(path, options, keys, VECTORS), options, (), label, classes)
+        return TableRows.of(open_table(path, options, keys, VECTORS), options, wanted, label, classes)
     if keys or replace(options, missing=None) != TableOptions():
         raise InputError(f"{path}: columns of {kind} have no names: expected a table, for options and names of folders")
     return ArrayRows.of(ARRAYS[kind](path))

@@ -10,7 +10,7 @@ import pyarrow as pa
 from scipy.sparse import csr_matrix, vstack
 
 from ripieno.errors import InputError
-from ripieno.files.sources import File, PathLike, describe_paths, expand, size_bytes, suffix
+from ripieno.files.sources import File, PathLike, describe_paths, expand, expand_keyed, size_bytes, suffix
 from ripieno.input.columns import SparseColumns, TableOptions
 from ripieno.input.columns.libsvm import COLUMN_LIMIT, LISTS, LibsvmText
 from ripieno.input.matrix.dataset import RowShare
@@ -87,10 +87,11 @@ class SparseFiles:
         InputError
             Some files are sparse and others are not, or the formats differ.
         """
-        paths = [path for item in inputs for path in expand(item, None)]
+        paths = [path for item in inputs for path, _ in expand_keyed(item)]
         files: Any = tuple(_opened(path) for path in paths)
         if not any(files):
             return None
+        paths = [path for item in inputs for path in expand(item)]
         path = next((path for path, file in zip(paths, files, strict=True) if type(file) is not type(files[0])), None)
         if path is not None:
             raise InputError(

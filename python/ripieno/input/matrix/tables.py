@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
-from ripieno.files.frames import is_list, is_text, list_column, list_matrix
+from ripieno.files.frames import NUMBERS, as_numbers, is_list, is_text, list_column, list_matrix, number_type
 from ripieno.files.sources import check_memory, held
 from ripieno.input.columns import ColumnSource, TableOptions
 from ripieno.input.columns.arrays import kernel_dtype
@@ -48,20 +48,29 @@ class TableRows:
     ) -> Self:
         """Choose the columns of values. They include the columns in `wanted`, and the column `label`.
 
+        A column from names of folders has to be chosen or left out by an option.
+
         The column `label` may hold strings, which are read as numbers of `classes`, or as -1.
 
         Raises
         ------
         InputError
-            No column has values, a column has no numbers, or several columns hold lists.
+            No column has values, a column has no numbers, several columns hold lists, or no option names a column from
+            names of folders.
         """
         path, names = source.path, source.schema.names
+        wanted = wanted if label is None else (*wanted, label)
         skipped = {name for name in (*INDEX_NAMES, *source.index) if name not in wanted}
         # A first column without a name is a pandas index, or R's row names.
         skipped |= {name for name in names[:1] if not name and len(names) > 1}
         chosen = options.chosen(path, names, [name for name in names if name not in skipped])
-        wanted = wanted if label is None else (*wanted, label)
-        chosen += tuple(name for name in wanted if name in names and name not in chosen)
+        keys = [key.name for key in source.keys if options.columns is None and key.name in set(chosen) - set(wanted)]
+        if keys:
+            raise InputError(
+                f"{path}: the column {keys[0]!r} is from names of folders: name it in columns= to read it as a value"
+                f"{IGNORE_HINT.format(name=keys[0])}"
+            )
+        chosen += tuple(name for name in dict.fromkeys(wanted) if name in names and name not in chosen)
         if not chosen:
             found = ", ".join(repr(name) for name in names if name in source.index)
             raise InputError(f"{path} has no column of values{f': {found} is the index of pandas' if found else ''}")
@@ -71,7 +80,7 @@ class TableRows:
             label = None
         strings = {label: pa.string()}
         fields = [source.schema.field(name) for name in chosen]
-        fields = [each.with_type(strings.get(each.name, each.type)) for each in fields]
+        fields = [each.with_type(strings.get(each.name, number_type(each.type))) for each in fields]
         # Text does not state the types of its columns.
         values = pa.schema([each.with_type(pa.float64()) if pa.types.is_null(each.type) else each for each in fields])
         lists = list_column(values, path)
@@ -86,12 +95,6 @@ class TableRows:
             dtypes.append(np.dtype(np.float32))
         dtype = None if isinstance(source, PatchText) else np.dtype(np.result_type(*dtypes))
         return cls(source, options, values, width, dtype, label, classes)
-
-    def including(self, name: str) -> Self:
-        """Return the same file with one more column included in the values, if the file has it."""
-        if name in self.values.names or name not in self.source.schema.names:
-            return self
-        return self.of(self.source, self.options, (name,), self.label, self.classes)
 
     def ids(self) -> pa.ChunkedArray:
         """Return the column with the names of the rows. The file is read for this."""
@@ -163,7 +166,7 @@ class TableRows:
 
     def _lists(self, table: pa.Table, first: int) -> NDArray[Any]:
         where = f"{self.path}, column {self.values.names[0]!r}"
-        lists = table.column(0)
+        lists = as_numbers(table.column(0))
         if self.options.missing is None or not lists.null_count:
             return list_matrix(lists, self.column_count, where, first)
         found = np.full((len(lists), self.column_count), np.nan, self.dtype)
@@ -180,7 +183,7 @@ class TableRows:
                 place = f"{self.path}, row {first + row}, column {self.values.names[at]!r}"
                 raise InputError(f"{place}: a missing value is no number{MISSING_HINT}")
             # Missing values of a float column arrive as NaN, and are reported with their row.
-            rows[:, at] = column.to_numpy()
+            rows[:, at] = as_numbers(column).to_numpy()
 
     def _numbered(self, strings: pa.ChunkedArray) -> NDArray[np.float64]:
         """Return the number of the class of each string. A missing or empty string is NaN."""
@@ -209,18 +212,21 @@ def _list_length(source: ColumnSource, field: pa.Field) -> int:
     """Return the length of the lists: from a fixed-size type, otherwise from the first list."""
     if pa.types.is_fixed_size_list(field.type):
         length: int = field.type.list_size
-        return length
-    first = source.read(0, 1, pa.schema([field])).column(0)[0]
-    if not first.is_valid or not len(first):
+    else:
+        first = as_numbers(source.read(0, 1, pa.schema([field])).column(0))[0]
+        length = len(first) if first.is_valid else 0
+    # A damaged schema may state a negative length.
+    if length < 1:
         raise InputError(f"{source.path}, column {field.name!r}: its first list has no values")
-    return len(first)
+    return length
 
 
 def _kernel_dtype(path: str, field: pa.Field) -> np.dtype[Any]:
-    try:
-        return kernel_dtype(_numpy_dtype(field.type), f"{path}, column {field.name!r}")
-    except InputError as error:
-        raise InputError(f"{error}{IGNORE_HINT.format(name=field.name)}") from None
+    dtype, where = _numpy_dtype(field.type), f"{path}, column {field.name!r}"
+    if dtype.kind not in NUMBERS:
+        hint = IGNORE_HINT.format(name=field.name)
+        raise InputError(f"{where}: the type of the values is {field.type}, expected real numbers{hint}")
+    return kernel_dtype(dtype, where)
 
 
 def _numpy_dtype(kind: pa.DataType) -> np.dtype[Any]:
