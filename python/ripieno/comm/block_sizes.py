@@ -155,6 +155,35 @@ def load_stored(hosts: Iterable[str]) -> list[BlockSizes]:
         return []
 
 
+class StoredBlockSizes:
+    """The results stored on this host for a cluster, read again whenever their file has changed.
+
+    Parameters
+    ----------
+    hosts : iterable of str
+        The hosts of the cluster.
+    """
+
+    def __init__(self, hosts: Iterable[str]) -> None:
+        self._hosts = sorted(set(hosts))
+        self._path = _path(self._hosts)
+        self._version: tuple[int, int, int] | None = None
+        self._found: list[BlockSizes] = []
+
+    def current(self) -> list[BlockSizes]:
+        """Return the stored results. If the file is unchanged, this takes one call of `stat`."""
+        try:
+            status = self._path.stat()
+        except OSError:
+            self._version, self._found = None, []
+            return self._found
+        # Results are written to a new file, which replaces the former one.
+        version = (status.st_ino, status.st_mtime_ns, status.st_size)
+        if version != self._version:
+            self._version, self._found = version, load_stored(self._hosts)
+        return self._found
+
+
 def tuned_block_bytes(stored: Iterable[BlockSizes], strategy: str, size_bytes: int) -> int | None:
     """Return the measured block size for a value, from the result of the nearest size; None if none applies."""
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ripieno import log
 from ripieno._checks import check_count
-from ripieno.comm.block_sizes import BlockSizes, load_stored, tuned_block_bytes
+from ripieno.comm.block_sizes import StoredBlockSizes, tuned_block_bytes
 from ripieno.comm.gathers import Gathers
 from ripieno.comm.rank import CallBase
 from ripieno.comm.serving import HAS_READ, RELEASED, Serving
@@ -559,7 +559,7 @@ class BroadcastVariables(Gathers):
         if self.rank == root:
             assert packed is not None, "the root has the value"
             pieces, size_bytes = list(packing.blob_pieces(packed)), packing.blob_bytes(packed)
-            block_bytes = options.block_bytes or tuned_block_bytes(self._block_sizes, discipline, size_bytes)
+            block_bytes = options.block_bytes or tuned_block_bytes(self._block_sizes.current(), discipline, size_bytes)
             begin_s = time.perf_counter()
             native = serving.native.offer(
                 size_bytes, pieces, (discipline, options.degree), block_bytes, order, options.verify
@@ -575,9 +575,9 @@ class BroadcastVariables(Gathers):
         return BroadcastVariable(native, discipline, root, self, copied_s)
 
     @cached_property
-    def _block_sizes(self) -> list[BlockSizes]:
+    def _block_sizes(self) -> StoredBlockSizes:
         """The block sizes measured on this cluster, as this host has stored them."""
-        return load_stored(self.hosts)
+        return StoredBlockSizes(self.hosts)
 
     def _members(self, root: int, per_host: bool) -> list[int]:
         """Return the fetching ranks, root first: one per host or every rank, with the ranks of a rack in sequence."""

@@ -159,8 +159,9 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         Rank 0 broadcasts a value with blocks of 4 MiB and their halves down to 16 KiB, in alternating rounds, and the
         median decides. The usual size stays unless another is faster by 3 %. Later broadcasts and distributions of
         files with this strategy use the result for values of up to four times more or fewer bytes, unless the call has
-        `block_bytes`. Each host stores it in a file under ``XDG_CACHE_HOME``, or ``~/.cache``. Keep the network and the
-        hosts idle during the call.
+        `block_bytes`. Each host stores it in a file under ``XDG_CACHE_HOME``, or ``~/.cache``. Communicators in other
+        processes on these hosts use it from their next broadcast on. Keep the network and the hosts idle during the
+        call.
 
         Parameters
         ----------
@@ -195,8 +196,6 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         if self.hosts.index(self.hosts[self.rank]) == self.rank:
             block_sizes.store(found)
         self.barrier()
-        # The next broadcast loads the new result.
-        vars(self).pop("_block_sizes", None)
         return found
 
     def try_algorithms(self, *, budget_s: float = 10.0, use_stored: bool = True) -> AlgorithmChoices:

@@ -231,7 +231,7 @@ class FileDistribution(BroadcastVariables):
     def _tuned_bytes(self, strategy: str, path: str | os.PathLike[str]) -> int | None:
         """Return the measured block size for a file of the root, if there is one."""
         size_bytes = os.path.getsize(path) if os.path.isfile(path) else 0
-        return tuned_block_bytes(self._block_sizes, discipline_of(strategy, streamed=True), size_bytes)
+        return tuned_block_bytes(self._block_sizes.current(), discipline_of(strategy, streamed=True), size_bytes)
 
     def _through_places(
         self,
