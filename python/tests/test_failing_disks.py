@@ -6,33 +6,45 @@ loss. ``make soak`` plays 100,000. To replay a failed one, run ``RIPIENO_SCHEDUL
 
 from __future__ import annotations
 
+import dataclasses
 import errno
+import io
+import json
 import os
 import random
 import re
 import shutil
+import warnings
+from collections import Counter
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
+from unittest import mock
 
 import numpy as np
 import pytest
 import ripieno as rp
 from failing_disk import FailingDisk, PowerLoss
 from full_disk import files_of_at_most
+from rich.console import Console
+from ripieno import flight
+from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.checkpoints.folder import CheckpointContents, Checkpoints
+from ripieno.cli.fits import FitRun
 from ripieno.comm import file_distribution, shared_files
 from ripieno.errors import BroadcastError, CheckpointError, InputError
 from ripieno.features import extraction
 from ripieno.files import disk, results
 from ripieno.files.tables import ARRAY_FORMATS, write_array, write_table
+from ripieno.flight import trace
 from ripieno.input.dividing import divide
 from ripieno.input.partitions import FILE_NAME, open_partitions
 from ripieno.launch import racks
-from ripieno.simulation import pictures
+from ripieno.simulation import link_costs, pictures
 
 SCHEDULES = range(*map(int, os.environ.get("RIPIENO_SCHEDULES", "0..400").split("..")))
 ERRORS = (OSError, InputError, BroadcastError, CheckpointError)
@@ -159,6 +171,51 @@ def write_distributed(root: Path, version: int) -> None:
         output.close(keep=False)
 
 
+def write_result(root: Path, version: int) -> None:
+    """Write the folder of a command, then its report, whose loss is a warning."""
+    names = ("model.json", "report.html", "centroids.npy")
+    run = SimpleNamespace(out=root / "result", _replaceable=names, console=Console(file=io.StringIO()))
+    FitRun.write_folder(run, {"centroids": numbers(version)}, {"algorithm": "kmeans", "version": version})
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore", UserWarning)
+        FitRun.end(run, lambda part: disk.write_text(part, f"<p>{version}</p>"), "done")
+
+
+def read_result(root: Path) -> object:
+    """Return the version of the arrays; the report has the same version, or is missing."""
+    if not (root / "result").exists():
+        return None
+    result = ResultFolder.read(root / "result")
+    version = result.fact("version", int)
+    assert (result.array("centroids", None) == numbers(version)).all()
+    report = root / "result" / "report.html"
+    assert not report.exists() or f"<p>{version}</p>" in report.read_text()
+    return version
+
+
+def record(version: int) -> dict[str, object]:
+    """Return what a rank writes about its collectives."""
+    empty = {"records": [], "waits": [], "clocks": {}}
+    return {"rank": 0, "world_size": 1, "job": "job", "host": f"host{version}", "clock": "clock", **empty}
+
+
+def write_records(root: Path, version: int) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        flight._write({**record(version), "folder": str(root)})
+
+
+def read_records(root: Path) -> object:
+    return [json.loads(path.read_text())["host"] for path in root.glob("*.flight.json") if path.name[0] != "."]
+
+
+def write_costs(root: Path, version: int) -> None:
+    with mock.patch.object(link_costs, "_path", lambda hosts: root / "costs" / "x.json"):
+        fields = dict.fromkeys(each.name for each in dataclasses.fields(link_costs.MeasuredCosts))
+        costs = {"hosts": [f"host{version}"], "nodes": [0], "racks": [None]}
+        link_costs.store(link_costs.MeasuredCosts(**fields | costs))
+
+
 WRITERS = {
     **{suffix: Writer(partial(write_numbers, suffix)) for suffix in ARRAY_FORMATS},
     "picture": Writer(lambda root, version: pictures.write(f"<svg>{version}</svg>", root / "out.html")),
@@ -169,6 +226,10 @@ WRITERS = {
     "text vectors": Writer(write_text_vectors),
     "one checkpoint": Writer(partial(write_checkpoint, 1), partial(read_checkpoint, 1)),
     "two checkpoints": Writer(partial(write_checkpoint, 2), partial(read_checkpoint, 2)),
+    "result": Writer(write_result, read_result),
+    "trace": Writer(lambda root, version: trace.write([record(version)], root / "trace.json")),
+    "records": Writer(write_records, read_records, is_cache=True),
+    "costs": Writer(write_costs, is_cache=True),
     "copies": Writer(write_copies, read_copies),
     "distributed": Writer(write_distributed),
 }
@@ -214,8 +275,8 @@ def found(writer: Writer, root: Path) -> object:
     return snapshot(root) if writer.read is None else writer.read(root)
 
 
-def play(root: Path, seed: int) -> None:
-    """Play one schedule."""
+def play(root: Path, seed: int) -> tuple[str, str]:
+    """Play one schedule; return the name of the writer and what its reader finds."""
     chance = random.Random(seed)
     name = chance.choice(list(WRITERS))
     writer, has_old = WRITERS[name], chance.random() < 0.7
@@ -249,8 +310,9 @@ def play(root: Path, seed: int) -> None:
     state = found(writer, root)
     if state not in allowed and (loses or disk.OLD_SUFFIX in str(error)) and not is_written:
         check_reported(name, root)
-    else:
-        assert state in allowed, (name, error)
+        return name, "an error that names the old contents"
+    assert state in allowed, (name, error)
+    return name, "the new contents" if state == new else "the old contents"
 
 
 def check_clean(name: str, root: Path, files: Snapshot, failed: set[str]) -> None:
@@ -268,19 +330,26 @@ def check_reported(name: str, root: Path) -> None:
     readers = {
         "model": lambda: rp.PCA.load(root / "new" / "model"),
         "partitions": lambda: open_partitions(root / "parts" / FILE_NAME),
+        "result": lambda: ResultFolder.read(root / "result"),
     }
     with pytest.raises(InputError, match=r"interrupted, and .*\.old has the older contents"):
         readers[name]()
 
 
-def test_readers_find_old_or_new_contents_after_failures_and_power_losses():
+def test_readers_find_old_or_new_contents_after_failures_and_power_losses(capsys):
+    outcomes: Counter[tuple[str, str]] = Counter()
     with TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         for seed in SCHEDULES:
             try:
-                play(Path(folder) / "root", seed)
+                outcomes[play(Path(folder) / "root", seed)] += 1
             except BaseException as error:
                 error.add_note(f"schedule {seed}")
                 raise
+    if "RIPIENO_SCHEDULES" in os.environ:
+        with capsys.disabled():
+            print(f"\n{outcomes.total()} schedules of {len({name for name, _ in outcomes})} writers")
+            for (name, outcome), count in sorted(outcomes.items()):
+                print(f"  {name}: {outcome} after {count}")
 
 
 def test_a_scratch_array_that_does_not_fit_is_an_error(tmp_path):

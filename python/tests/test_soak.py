@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import importlib.util
+import json
 import os
 import random
 import shutil
@@ -18,7 +19,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +29,9 @@ import pytest
 import ripieno as rp
 from engines.launched import OPEN_MPI
 from page_viewers import watching_page
+from ripieno.launch.process import forked
 from stand_in_engine import StandIn
-from watching import comes_true, open_descriptors, under_load
+from watching import comes_true, open_descriptors
 
 LAUNCHES = int(os.environ.get("RIPIENO_LAUNCHES", "6"))
 SOAK_S = float(os.environ.get("RIPIENO_SOAK_S", "0"))
@@ -40,8 +42,17 @@ WARM_UP_LAUNCHES = 3
 EXTRA_MAPS_PER_LAUNCH, EXTRA_BYTES_PER_LAUNCH = 0.1, 2048
 #: Allowance for maps and memory of a few launches.
 EXTRA_MAPS, EXTRA_BYTES = 16, 8 << 20
+#: Maximum memory of a process that starts workers. Jobs with other imports replace such processes.
+MAX_CHILD_BYTES = 256 << 20
 #: Joined threads leave the system's list a moment later.
-SETTLE_TIMEOUT_S = 20.0
+SETTLE_TIMEOUT_S = max(20.0, SOAK_S / 6)
+#: Number of sections of the mixed jobs. The resources are printed after each.
+SECTIONS = 4
+#: No job may fail because other programs keep the processors busy.
+PATIENT = {"rendezvous_timeout_s": 1800, "heartbeat_timeout_s": 300.0}
+PATIENT_DASK = {
+    f"DASK_DISTRIBUTED__COMM__TIMEOUTS__{name}": f"{PATIENT['rendezvous_timeout_s']} s" for name in ("CONNECT", "TCP")
+}
 #: Size of the disk that a job fills.
 DISK_BYTES = 2 << 20
 
@@ -52,6 +63,8 @@ def temporary_folder(tmp_path, monkeypatch):
     (folder := tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("RIPIENO_RENDEZVOUS_TIMEOUT_S", str(PATIENT["rendezvous_timeout_s"]))
+    monkeypatch.setattr(forked, "RENDEZVOUS_TIMEOUT_S", PATIENT["rendezvous_timeout_s"])
 
 
 @dataclass(frozen=True)
@@ -65,21 +78,25 @@ class ResourceCounts:
     temporary_files: tuple[str, ...]
     maps: int
     resident_bytes: int
+    #: Memory of the processes that start workers, which outlast jobs.
+    children_bytes: int
 
     @classmethod
     def now(cls) -> ResourceCounts:
         """Count after collecting unreferenced objects."""
         gc.collect()
         tasks = list(Path("/proc/self/task").iterdir())
+        children = [child for task in tasks for child in descendants(task)]
         return cls(
             descriptors=tuple(open_descriptors()),
             threads=len(tasks),
-            children=sum(descendants(task) for task in tasks),
+            children=len(children),
             # Ripieno's memory has no names. Other programs of the machine also use this folder.
             shared_files=tuple(sorted(name for name in os.listdir("/dev/shm") if "ripieno" in name)),
             temporary_files=tuple(sorted(map(str, Path(tempfile.gettempdir()).rglob("*")))),
             maps=len(Path("/proc/self/maps").read_text().splitlines()),
-            resident_bytes=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+            resident_bytes=resident_bytes("self"),
+            children_bytes=sum(map(resident_bytes, children)),
         )
 
     @property
@@ -103,26 +120,46 @@ class ResourceCounts:
             "files in the temporary folder": str(len(self.temporary_files)),
             "memory maps": str(self.maps),
             "resident memory": f"{self.resident_bytes / 2**20:.1f} MiB",
+            "resident memory of child processes": f"{self.children_bytes / 2**20:.1f} MiB",
         }
 
 
-def descendants(task: Path) -> int:
-    """Count the processes that a thread and its child processes have started; none if it ends meanwhile."""
+def descendants(task: Path) -> list[str]:
+    """Return the processes that a thread and its child processes have started; none if it ends meanwhile."""
     try:
         children = (task / "children").read_text().split()
     except (FileNotFoundError, ProcessLookupError):
+        return []
+    return children + [found for child in children for found in descendants(Path("/proc", child, "task", child))]
+
+
+def resident_bytes(process: str) -> int:
+    """Return the resident memory of a process, 0 if it has ended."""
+    try:
+        return int(Path("/proc", process, "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (FileNotFoundError, ProcessLookupError):
         return 0
-    return len(children) + sum(descendants(Path("/proc", child, "task", child)) for child in children)
 
 
-def assert_bounded_growth(before: ResourceCounts, job_count: int) -> str:
-    """Compare current resources with those before `job_count` jobs; return both as a Markdown table."""
-    now = ResourceCounts.now()
+def assert_bounded_growth(before: ResourceCounts, now: ResourceCounts, job_count: int) -> None:
+    """Compare resources after `job_count` jobs with those before."""
     assert now.fixed == before.fixed
     assert now.maps - before.maps <= EXTRA_MAPS + EXTRA_MAPS_PER_LAUNCH * job_count
     assert now.resident_bytes - before.resident_bytes <= EXTRA_BYTES + EXTRA_BYTES_PER_LAUNCH * job_count
-    lines = [f"| {name} | {old} | {now.rows()[name]} |" for name, old in before.rows().items()]
-    return "\n".join(["| | before | after |", "|---|---|---|", *lines, f"Load {os.getloadavg()[0]:.1f}."])
+    assert now.children_bytes <= now.children * MAX_CHILD_BYTES
+
+
+def markdown(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a Markdown table."""
+    columns = list(header)
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+
+
+def resource_table(counts: dict[str, ResourceCounts]) -> str:
+    """Return resources at different times as a Markdown table."""
+    columns = [found.rows() for found in counts.values()]
+    return markdown(["", *counts], [[name, *(column[name] for column in columns)] for name in columns[0]])
 
 
 def sum_values(comm: rp.Communicator, values: np.ndarray) -> float:
@@ -163,15 +200,21 @@ def test_launches_leak_no_resources(capsys):
         launch_once(number)
         is_equal = comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S)
         assert is_equal, before.differences(ResourceCounts.now())
-    found = assert_bounded_growth(before, LAUNCHES)
+    now = ResourceCounts.now()
     if "RIPIENO_LAUNCHES" in os.environ:
         with capsys.disabled():
-            print(f"\n{LAUNCHES} launches:\n{found}")
+            print(f"\n{LAUNCHES} launches:\n{resource_table({'before': before, 'after': now})}")
+    assert_bounded_growth(before, now, LAUNCHES)
+
+
+def launch(**options) -> rp.Job:
+    """Launch a job that waits for a busy machine."""
+    return rp.launch(threads=1, **PATIENT, **options)
 
 
 def plain(draw: random.Random, folder: Path) -> None:
     """Run programs on one job, a broadcast value, and another number of ranks."""
-    with rp.launch(workers=draw.choice((2, 3)), threads=1, links=draw.choice(("shared-memory", "tcp"))) as job:
+    with launch(workers=draw.choice((2, 3)), links=draw.choice(("shared-memory", "tcp"))) as job:
         table = job.broadcast(np.arange(50_000))
         assert job.run(lambda comm: int(table.value[-1])) == [49_999] * job.workers
         job.resize(2)
@@ -187,13 +230,13 @@ def raising(draw: random.Random, folder: Path) -> None:
             raise ValueError("on purpose")
         comm.barrier()
 
-    with rp.launch(workers=2, threads=1) as job, pytest.raises(ValueError, match="on purpose"):
+    with launch(workers=2) as job, pytest.raises(ValueError, match="on purpose"):
         job.run(program)
 
 
 def failing(draw: random.Random, folder: Path) -> None:
     """Run a job with a dying rank."""
-    with rp.launch(workers=3, threads=1) as job, pytest.raises(rp.RankFailed):
+    with launch(workers=3) as job, pytest.raises(rp.RankFailed):
         job.run(kill_one_rank, folder / "mark", draw.randrange(3))
 
 
@@ -201,14 +244,14 @@ def surviving(draw: random.Random, folder: Path) -> None:
     """Run a program that restarts, without the dead ranks or with a spare."""
     policy = draw.choice(("shrink", "respawn"))
     spares = draw.randrange(2) if policy == "respawn" else 0
-    with rp.launch(workers=3, threads=1, on_failure=policy, spares=spares) as job:
+    with launch(workers=3, on_failure=policy, spares=spares) as job:
         left = 2 if policy == "shrink" else 3
         assert job.run(kill_one_rank, folder / "mark", draw.randrange(3)) == [left] * left
 
 
 def shrinking(draw: random.Random, folder: Path) -> None:
     """Run a job that shrinks."""
-    with rp.launch(workers=3, threads=1, on_failure="shrink") as job:
+    with launch(workers=3, on_failure="shrink") as job:
         assert job.run(continue_on_survivors, draw.randrange(3)) == [2, 2]
 
 
@@ -222,7 +265,7 @@ def replicated(draw: random.Random, folder: Path) -> None:
         logical = comm.replicate(2)
         return logical.allreduce(1) + logical.allreduce(1)
 
-    with rp.launch(workers=4, replicas=2, threads=1) as job:
+    with launch(workers=4, replicas=2) as job:
         assert job.run(program) == [4, 4]
 
 
@@ -237,13 +280,13 @@ def scripted(draw: random.Random, folder: Path) -> None:
     script = folder / "script.py"
     script.write_text("import ripieno as rp\nassert rp.init().allreduce(1) == 2\n")
     command = [sys.executable, "-c", "from ripieno.cli.run import run_command; run_command(prog_name='ripieno run')"]
-    subprocess.run([*command, "-n", "2", str(script)], check=True, capture_output=True, timeout=under_load(120))
+    subprocess.run([*command, "-n", "2", str(script)], check=True, capture_output=True)
 
 
 def watched(draw: random.Random, folder: Path) -> None:
     """Run a job whose dashboard has 50 viewers, and a peer without its token."""
     with ExitStack() as stack:
-        with rp.launch(workers=2, threads=1, dashboard=True) as job:
+        with launch(workers=2, dashboard=True) as job:
             viewers = stack.enter_context(watching_page(job.dashboard.link, viewer_count=50, flood_count=1))
             for _ in range(draw.randrange(1, 20)):
                 assert job.run(sum_values, np.ones(50_000)) == [2.0, 2.0]
@@ -254,13 +297,13 @@ def watched(draw: random.Random, folder: Path) -> None:
 def restarted(draw: random.Random, folder: Path) -> None:
     """Run jobs in an engine whose processes are killed, and which starts again."""
     engine = StandIn()
-    with engine.launch(2) as job:
+    with engine.launch(2, **PATIENT) as job:
         assert job.run(sum_values, np.ones(1000)) == [2.0, 2.0]
         for process in engine.run.processes:
             process.kill()
         with pytest.raises(rp.RankFailed):
             job.run(sum_values, np.ones(1000))
-    with engine.launch(2) as job:
+    with engine.launch(2, **PATIENT) as job:
         assert job.run(sum_values, np.ones(1000)) == [2.0, 2.0]
 
 
@@ -268,7 +311,7 @@ def mpi_restarted(draw: random.Random, folder: Path) -> None:
     """Run jobs in Open MPI, whose launcher ends with a rank and starts again."""
 
     def launched() -> rp.Job:
-        return rp.launch(engine="mpirun", command="mpirun.openmpi", workers=2, slots=2, threads=1)
+        return launch(engine="mpirun", command="mpirun.openmpi", workers=2, slots=2)
 
     with launched() as job, pytest.raises(rp.RankFailed):
         job.run(kill_one_rank, folder / "mark", draw.randrange(2))
@@ -277,7 +320,7 @@ def mpi_restarted(draw: random.Random, folder: Path) -> None:
 
 
 DASK_SCRIPT = """
-import numpy as np, ripieno as rp, sys
+import json, numpy as np, ripieno as rp, sys
 from distributed import Client, LocalCluster
 
 def program(comm, values):
@@ -288,7 +331,7 @@ if __name__ == "__main__":
     for _ in range(2):
         with LocalCluster(**options, local_directory=sys.argv[1]) as cluster, Client(cluster) as client:
             for _ in range(2):
-                with rp.launch(2, engine="dask", client=client, threads=1) as job:
+                with rp.launch(2, engine="dask", client=client, threads=1, **json.loads(sys.argv[2])) as job:
                     assert job.run(program, np.ones(1000)) == [2.0, 2.0]
 """
 
@@ -297,7 +340,8 @@ def dask_restarted(draw: random.Random, folder: Path) -> None:
     """Run jobs in a Dask cluster that starts again."""
     script = folder / "script.py"
     script.write_text(DASK_SCRIPT)
-    done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, timeout=under_load(240))
+    command = [sys.executable, script, folder, json.dumps(PATIENT)]
+    done = subprocess.run(command, env=os.environ | PATIENT_DASK, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 
@@ -336,7 +380,7 @@ def nearly_full(draw: random.Random, folder: Path) -> None:
     model = rp.PCA(20).fit(rows)
 
     def regroup() -> None:
-        with rp.launch(workers=2, threads=1) as job:
+        with launch(workers=2) as job:
             assert sum(job.run(spill, disk)) == 20_000
 
     steps: list[Callable[[], object]] = [
@@ -364,10 +408,22 @@ def nearly_full(draw: random.Random, folder: Path) -> None:
 
 #: Counts of the writers on disks that are nearly full.
 FULL_DISKS: Counter[str] = Counter()
-KINDS = (plain, raising, failing, surviving, shrinking, replicated, fitting, scripted, watched, restarted)
+Kind = Callable[[random.Random, Path], None]
+KINDS: tuple[Kind, ...] = (
+    plain,
+    raising,
+    failing,
+    surviving,
+    shrinking,
+    replicated,
+    fitting,
+    scripted,
+    watched,
+    restarted,
+)
 
 
-def possible_kinds(folder: Path) -> tuple[Callable[[random.Random, Path], None], ...]:
+def possible_kinds(folder: Path) -> tuple[Kind, ...]:
     """Return the kinds of jobs that are possible on this machine."""
     others = {
         mpi_restarted: shutil.which("mpirun.openmpi") is not None,
@@ -377,6 +433,12 @@ def possible_kinds(folder: Path) -> tuple[Callable[[random.Random, Path], None],
     return (*KINDS, *(kind for kind, is_possible in others.items() if is_possible))
 
 
+def shuffled(draw: random.Random, kinds: Sequence[Kind]) -> Iterator[Kind]:
+    """Yield all kinds in random order, again and again."""
+    while True:
+        yield from draw.sample(kinds, len(kinds))
+
+
 @pytest.mark.exhaustive
 def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys, monkeypatch):
     draw, counts = random.Random(0), Counter()
@@ -384,7 +446,7 @@ def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys, monkeypatch):
         monkeypatch.setenv(name, value)
     kinds = possible_kinds(tmp_path)
 
-    def run_job(kind) -> None:
+    def run_job(kind: Kind) -> None:
         counts[kind.__name__] += 1
         (folder := tmp_path / f"{kind.__name__}-{counts[kind.__name__]}").mkdir()
         with warnings.catch_warnings():
@@ -393,19 +455,23 @@ def test_jobs_of_all_kinds_leak_no_resources(tmp_path, capsys, monkeypatch):
         shutil.rmtree(folder)
 
     # Each kind has modules to import, and pools to fill.
-    end = time.monotonic() + SOAK_S
     for kind in kinds:
         run_job(kind)
     before = ResourceCounts.now()
+    times = {"before": before}
     counts.clear()
     FULL_DISKS.clear()
-    while time.monotonic() < end or counts.total() < 2:
-        kind = draw.choice(kinds)
-        run_job(kind)
-        is_equal = comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S)
-        assert is_equal, (kind.__name__, before.differences(ResourceCounts.now()))
-    found = assert_bounded_growth(before, counts.total())
-    if SOAK_S:
-        with capsys.disabled():
-            print(f"\n{counts.total()} jobs in {SOAK_S:g} s: {dict(counts)}")
-            print(f"disks that are nearly full: {dict(FULL_DISKS)}\n{found}")
+    begin, order = time.monotonic(), shuffled(draw, kinds)
+    for section in range(1, SECTIONS + 1):
+        while (elapsed_s := time.monotonic() - begin) < SOAK_S * section / SECTIONS or not counts:
+            kind = next(order)
+            run_job(kind)
+            is_equal = comes_true(lambda: ResourceCounts.now().fixed == before.fixed, SETTLE_TIMEOUT_S)
+            assert is_equal, (kind.__name__, before.differences(ResourceCounts.now()))
+        times[f"{elapsed_s:.0f} s"] = ResourceCounts.now()
+        if SOAK_S:
+            with capsys.disabled():
+                print(f"\n{counts.total()} jobs, load {os.getloadavg()[0]:.1f}\n")
+                print(markdown(["jobs", "number"], sorted(counts.items())))
+                print(f"\nDisks that are nearly full: {dict(FULL_DISKS)}\n\n{resource_table(times)}", flush=True)
+        assert_bounded_growth(before, ResourceCounts.now(), counts.total())

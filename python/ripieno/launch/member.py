@@ -26,7 +26,7 @@ from ripieno.launch.engine.remote import NotAuthentic, RemoteChannel
 from ripieno.launch.job import programs
 from ripieno.launch.job.stand_ins import Here, rank_values
 from ripieno.launch.limits import CONNECT_S
-from ripieno.launch.process.channel import ConnectionClosed
+from ripieno.launch.process.channel import ConnectionClosed, DamagedMessage
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.waits import WaitReporter
@@ -203,6 +203,8 @@ def _joined(invitation: Invitation, rank: int, attempt: str) -> Iterator[RemoteC
         channel.send("join", Join(rank, socket.gethostname(), os.getpid(), attempt, versions()))
         channel.receive()
         yield channel
+    except DamagedMessage as error:
+        raise EngineError(f"rank {rank}: from {where}: {error}") from None
     except ConnectionClosed:
         raise EngineError(
             f"rank {rank}: {where} closed the connection: the job has failed, or its process has ended"

@@ -2,8 +2,8 @@
 
 Both ends prove that they know the job's token, without sending it, before either reads a message. With TLS, all data
 passes through a tunnel: a thread of the native module encrypts the data written into a Unix socket, and decrypts
-received data. Without TLS, data is neither encrypted nor signed. Large values are copied only into and out of the
-socket.
+received data. Without TLS, data is neither encrypted nor signed: a checksum of small messages, and of the sizes of
+others, detects accidental changes. Large values are copied only into and out of the socket.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import select
 import socket
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -21,11 +22,14 @@ from numpy.typing import NDArray
 import ripieno._native as _native
 from ripieno.launch.deadline import pauses
 from ripieno.launch.limits import DELIVERY_HEARTBEATS, HEARTBEAT_S, MESSAGE_S, SHUTDOWN_S
-from ripieno.launch.process.channel import Channel, ConnectionClosed
+from ripieno.launch.process.channel import Channel, ConnectionClosed, DamagedMessage
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
-_HEADER = struct.Struct("<16sQ")  # kind, bytes of the blob
+# Kind, bytes of the blob, checksum.
+_HEADER = struct.Struct("<16sQI")
+# The checksum covers blobs of at most this many bytes.
+_CHECKED_BYTES = 1 << 16
 
 
 class NotAuthentic(Exception):
@@ -75,7 +79,11 @@ class RemoteChannel(Channel):
         with self._sending:
             try:
                 size_bytes = packing.blob_bytes(packed)
-                self._send_all(_HEADER.pack(kind.encode(), size_bytes))
+                checked = packing.blob(packed).data if size_bytes <= _CHECKED_BYTES else b""
+                self._send_all(_HEADER.pack(kind.encode(), size_bytes, _checksum(kind, size_bytes, checked)))
+                if checked:
+                    self._send_all(checked)
+                    return
                 sent = 0
                 for offset, piece in packing.blob_pieces(packed):
                     self._send_all(bytes(offset - sent))
@@ -85,7 +93,7 @@ class RemoteChannel(Channel):
             except OSError as error:
                 raise ConnectionClosed(f"the other process has closed the connection: {error}") from error
 
-    def _send_all(self, data: bytes | NDArray[Any]) -> None:
+    def _send_all(self, data: bytes | memoryview | NDArray[Any]) -> None:
         view = data.data if isinstance(data, np.ndarray) else memoryview(data)
         while view:
             try:
@@ -106,12 +114,18 @@ class RemoteChannel(Channel):
         # `timeout_s` limits the wait for a message, `MESSAGE_S` each pause within a message.
         header = bytearray(_HEADER.size)
         self._fill(memoryview(header), timeout_s)
-        kind, size_bytes = _HEADER.unpack(header)
+        padded, size_bytes, checksum = _HEADER.unpack(header)
+        kind = padded.rstrip(b"\0").decode("latin-1")
         if max_bytes is not None and size_bytes > max_bytes:
             raise ConnectionClosed(f"the other process would send {size_bytes} bytes, more than {max_bytes}")
+        is_checked = size_bytes <= _CHECKED_BYTES
+        if not is_checked and checksum != _checksum(kind, size_bytes):
+            raise DamagedMessage(f"the header of a message is damaged: {bytes(header).hex()}")
         blob = empty(size_bytes, np.uint8)
         self._fill(blob.data, MESSAGE_S)
-        return kind.rstrip(b"\0").decode(), blob
+        if is_checked and checksum != _checksum(kind, size_bytes, blob.data):
+            raise DamagedMessage(f"a message of {size_bytes} bytes is damaged: its checksum is wrong")
+        return kind, blob
 
     def _fill(self, view: memoryview, timeout_s: float | None) -> None:
         while view:
@@ -132,6 +146,10 @@ class RemoteChannel(Channel):
         watch.register(self._socket, event)
         if not watch.poll(None if timeout_s is None else timeout_s * 1000):
             raise ConnectionClosed(f"the other process has made no progress for {timeout_s:g} s")
+
+
+def _checksum(kind: str, size_bytes: int, content: bytes | memoryview = b"") -> int:
+    return zlib.crc32(content, zlib.crc32(f"{kind} {size_bytes}".encode()))
 
 
 def connect(

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from ripieno.errors import EngineError, RankFailed, RendezvousError, SerializationError
 from ripieno.launch.job.programs import Returned
-from ripieno.launch.process.channel import Channel, ConnectionClosed
+from ripieno.launch.process.channel import Channel, ConnectionClosed, DamagedMessage
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.waits import WaitingRanks
 from ripieno.launch.replicas import replicas_of
@@ -191,6 +191,10 @@ class ResultCollector:
             while _readable(member.channel) and (count < MESSAGE_COUNT or source is not member.channel):
                 self._receive_one(member, events)
                 count += 1
+        except DamagedMessage as error:
+            member.channel.shut_down()
+            self.supervisor.ends(member.rank, str(error))
+            return True, events
         except ConnectionClosed:
             self.supervisor.leaves(member.rank)
         else:

@@ -25,6 +25,10 @@ class ConnectionClosed(Exception):
     """Raised if the process at the other end has ended, or has closed the channel."""
 
 
+class DamagedMessage(ConnectionClosed):
+    """Raised if received bytes are no message: the connection has changed them, and is useless."""
+
+
 class Channel:
     """One end of a channel. Sending is thread-safe; only one thread may receive.
 
