@@ -42,7 +42,8 @@ def read_result(folder, names):
 def test_pca_writes_the_axes_and_the_projected_rows(folder, capfd):
     assert main(["pca", "rows.npy", "--components", "2", "--project", "-n", "2"]) == 0
 
-    facts = read_result(folder / "result", ["components.npy", "explained_variance.npy", "mean.npy", "projected.npy"])
+    names = ("components", "explained_variance", "explained_variance_ratio", "mean", "projected", "singular_values")
+    facts = read_result(folder / "result", [f"{name}.npy" for name in names])
     expected = rp.PCA(2).fit(X)
     np.testing.assert_allclose(np.load("result/components.npy"), expected.components_, rtol=1e-10)
     np.testing.assert_allclose(np.load("result/projected.npy"), expected.transform(X), rtol=1e-9)
@@ -138,7 +139,7 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     words = ["als", "ratings.csv", "--rank", "2", "--reg", "0.1", "--seed", "3", "--test", "ratings.csv", *more]
     assert main([*words, "--checkpoint", "kept", "--every", "3"]) == 0
 
-    arrays = ["user_factors.npy", "item_factors.npy", "user_ids.npy", "item_ids.npy"]
+    arrays = ["user_factors.npy", "item_factors.npy", "user_ids.npy", "item_ids.npy", "rated.npy", "rated_starts.npy"]
     report = read_result(folder / "result", arrays)
     expected = rp.ALS(2, reg=0.1, implicit=bool(more), random_state=3).fit("ratings.csv")
     assert np.load("result/user_ids.npy").tolist() == ["ann", "bob", "cem"]
