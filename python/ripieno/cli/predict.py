@@ -26,7 +26,7 @@ from ripieno.files.tables import ARRAY_FORMATS, TABLE_FORMATS, check_format, wri
 from ripieno.launch.engine.contract import Engine
 
 if TYPE_CHECKING:
-    from ripieno.algorithms.result_folder import FromResult
+    from ripieno.algorithms.result_folder import SavedEstimator
     from ripieno.input import TableFiles
 
 
@@ -131,7 +131,7 @@ def predict_command(
     click.echo(str(out))
 
 
-def _column_names(model: FromResult, method: str, found: NDArray[Any]) -> list[str]:
+def _column_names(model: SavedEstimator, method: str, found: NDArray[Any]) -> list[str]:
     if found.ndim == 1:
         return [method]
     classes = getattr(model, "classes_", ())
