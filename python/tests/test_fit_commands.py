@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -324,6 +325,20 @@ def test_a_failed_report_keeps_the_result(folder, name, capfd, monkeypatch):
     assert "the report of the fit is lost" in output.err
     assert json.loads((folder / "result/model.json").read_text())["algorithm"] == words[0]
     assert list((folder / "result").glob("*.npy")) and not (folder / "result/report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["pca", *exhaustively(*(name for name in FITS if name != "pca"))])
+def test_a_result_is_written_without_the_packages_of_reports(folder, name, capfd, monkeypatch):
+    (folder / "edges.txt").write_text("0 1\n1 2\n2 0\n2 3\n")
+    for module in [module for module in sys.modules if module.startswith("ripieno.report")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    assert main([*FITS[name], "-q"]) == 0
+
+    output = capfd.readouterr()
+    assert output.out == "result\n" and 'pip install "ripieno[reports]"; the result is kept' in output.err
+    assert json.loads((folder / "result/model.json").read_text())["algorithm"] == name
 
 
 def test_a_fit_without_a_report_has_its_result(monkeypatch):

@@ -147,7 +147,6 @@ class FitRun:
         the top of the report, by name, and its charts; it is called when the report is written.
         """
         from ripieno.algorithms.iteration_log import FitReport
-        from ripieno.report import write_fit_report
 
         report, parameters = model.report_, listed_parameters(model)
         description = {
@@ -164,6 +163,9 @@ class FitRun:
         self.write_folder({**model._saved_arrays(), **arrays}, description)
 
         def write_page(part: Path) -> None:
+            # Imported here: without the extra of reports, the result is written all the same.
+            from ripieno.report import write_fit_report
+
             tiles, charted = page()
             write_fit_report(
                 part,
