@@ -31,12 +31,19 @@ except rp.MissingExtra as error:
     [
         ("import ripieno.report", "reports"),
         ("from ripieno.features import open_picture", "pictures"),
-        ("rp.lightgbm", "lightgbm"),
+        ("rp.lightgbm.LGBMClassifier", "lightgbm"),
     ],
 )
 def test_a_missing_package_is_reported_with_its_extra(program, extra):
     output = output_without(["matplotlib", "PIL", "skimage", "lightgbm"], program)
     assert f'pip install "ripieno[{extra}]"' in output
+
+
+def test_public_names_can_be_completed_without_optional_packages():
+    # The completion of Python's prompt reads each attribute, and shows no name if one raises.
+    program = "print(*(name for name in dir(rp) if getattr(rp, name) is None), 'complete')"
+    missing = ["matplotlib", "PIL", "skimage", "lightgbm", "xgboost", "pyspark", "networkx", "torch"]
+    assert output_without(missing, program).split() == ["complete"]
 
 
 def test_estimators_need_no_optional_package():

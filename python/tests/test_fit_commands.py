@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 
 import numpy as np
 import pytest
@@ -42,7 +43,8 @@ def read_result(folder, names):
 def test_pca_writes_the_axes_and_the_projected_rows(folder, capfd):
     assert main(["pca", "rows.npy", "--components", "2", "--project", "-n", "2"]) == 0
 
-    facts = read_result(folder / "result", ["components.npy", "explained_variance.npy", "mean.npy", "projected.npy"])
+    names = ("components", "explained_variance", "explained_variance_ratio", "mean", "projected", "singular_values")
+    facts = read_result(folder / "result", [f"{name}.npy" for name in names])
     expected = rp.PCA(2).fit(X)
     np.testing.assert_allclose(np.load("result/components.npy"), expected.components_, rtol=1e-10)
     np.testing.assert_allclose(np.load("result/projected.npy"), expected.transform(X), rtol=1e-9)
@@ -138,7 +140,7 @@ def test_als_writes_factors_and_ids_of_users_and_items(folder, more, capfd):
     words = ["als", "ratings.csv", "--rank", "2", "--reg", "0.1", "--seed", "3", "--test", "ratings.csv", *more]
     assert main([*words, "--checkpoint", "kept", "--every", "3"]) == 0
 
-    arrays = ["user_factors.npy", "item_factors.npy", "user_ids.npy", "item_ids.npy"]
+    arrays = ["user_factors.npy", "item_factors.npy", "user_ids.npy", "item_ids.npy", "rated.npy", "rated_starts.npy"]
     report = read_result(folder / "result", arrays)
     expected = rp.ALS(2, reg=0.1, implicit=bool(more), random_state=3).fit("ratings.csv")
     assert np.load("result/user_ids.npy").tolist() == ["ann", "bob", "cem"]
@@ -323,6 +325,20 @@ def test_a_failed_report_keeps_the_result(folder, name, capfd, monkeypatch):
     assert "the report of the fit is lost" in output.err
     assert json.loads((folder / "result/model.json").read_text())["algorithm"] == words[0]
     assert list((folder / "result").glob("*.npy")) and not (folder / "result/report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["pca", *exhaustively(*(name for name in FITS if name != "pca"))])
+def test_a_result_is_written_without_the_packages_of_reports(folder, name, capfd, monkeypatch):
+    (folder / "edges.txt").write_text("0 1\n1 2\n2 0\n2 3\n")
+    for module in [module for module in sys.modules if module.startswith("ripieno.report")]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+
+    assert main([*FITS[name], "-q"]) == 0
+
+    output = capfd.readouterr()
+    assert output.out == "result\n" and 'pip install "ripieno[reports]"; the result is kept' in output.err
+    assert json.loads((folder / "result/model.json").read_text())["algorithm"] == name
 
 
 def test_a_fit_without_a_report_has_its_result(monkeypatch):

@@ -146,11 +146,11 @@ def error_text(capfd, *arguments):
 def test_models_that_cannot_be_applied_are_reported(folder, capfd):
     assert main(["kmeans", "rows.npy", "-k", "3", "-q"]) == 0
     assert main(["ridge", "prices.csv", "--target", "price", "-o", "ridge", "-q"]) == 0
-    (folder / "ratings.csv").write_text("user_id,item,rating\nann,7,5\nbob,9,1\n")
-    assert main(["als", "ratings.csv", "-o", "als", "-q"]) == 0
+    (folder / "edges.txt").write_text("0 1\n1 2\n")
+    assert main(["layout", "edges.txt", "--undirected", "-o", "layout", "-q"]) == 0
 
     assert "nothing/model.json does not exist" in error_text(capfd, "nothing", "more.npy")
-    assert "result of 'als', which has no predictions" in error_text(capfd, "als", "more.npy")
+    assert "result of 'layout', which has no predictions" in error_text(capfd, "layout", "more.npy")
     assert "missing.npy" in error_text(capfd, "result", "missing.npy")
     assert "--method 'fly'" in error_text(capfd, "result", "more.npy", "--method", "fly")
     assert "has 5 columns, but KMeans was fitted on 4" in error_text(capfd, "result", "later.csv")
@@ -167,7 +167,11 @@ DAMAGES = [
     (lambda folder: (folder / "model.json").write_text("{"), "model.json is damaged"),
     (lambda folder: (folder / "model.json").write_text("[]"), "expected an object"),
     (lambda folder: changed_field(folder, "parameters", None), "'parameters' is None, expected a dict"),
-    (lambda folder: changed_field(folder, "column_count", 5), r"has the shape \(3, 4\): expected \(3, 5\)"),
+    (lambda folder: changed_field(folder, "column_count", None), "'column_count' is None, expected a int"),
+    (lambda folder: changed_field(folder, "inertia", "low"), "'inertia' is 'low', expected a float"),
+    (lambda folder: changed_field(folder, "arrays", {"centroids": 3}), "shape of 'centroids' is 3, expected a list"),
+    (lambda folder: changed_field(folder, "arrays", {}), "has no 'centroids'"),
+    (lambda folder: np.save(folder / "centroids.npy", np.ones((3, 5))), r"the shape \(3, 5\): expected \(3, 4\)"),
     (lambda folder: (folder / "centroids.npy").unlink(), "centroids.npy does not exist"),
     (lambda folder: (folder / "centroids.npy").write_bytes(b"\x93NUMPY\x01"), "centroids.npy is damaged"),
     (lambda folder: np.save(folder / "centroids.npy", np.full((3, 4), np.nan)), "not finite"),

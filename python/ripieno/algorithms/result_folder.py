@@ -1,12 +1,13 @@
-"""Load fitted estimators from the result folders of commands."""
+"""Save fitted estimators to folders, and load them from there and from the result folders of commands."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import IO, Any, ClassVar, Self, TypeVar
 
@@ -16,7 +17,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from ripieno._version import __version__
-from ripieno.algorithms.parameters import names_of
+from ripieno.algorithms.parameters import names_of, parameters_of
 from ripieno.errors import InputError
 from ripieno.files import disk, sources
 from ripieno.files.npy import read_array
@@ -81,7 +82,7 @@ class ResultFolder:
         """Return the number of columns that the model was fitted on."""
         return self.fact("column_count", int)
 
-    def fact(self, name: str, kind: type[Value]) -> Value:
+    def fact(self, name: str, *kinds: type[Value]) -> Value:
         """Return an entry of model.json.
 
         Raises
@@ -90,14 +91,15 @@ class ResultFolder:
             The entry is missing or has another type.
         """
         value = self.description.get(name)
-        if kind is float:
+        if float in kinds:
             value = _restored(value)
-        if not isinstance(value, kind):
-            raise InputError(f"{self.path}/model.json: {name!r} is {value!r}, expected a {kind.__name__}")
+        if not isinstance(value, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise InputError(f"{self.path}/model.json: {name!r} is {value!r}, expected a {expected}")
         return value
 
-    def array(self, name: str, *shape: int | None) -> NDArray[Any]:
-        """Read an array of the folder; None in `shape` accepts any length.
+    def array(self, name: str, *shape: int | None, is_finite: bool = True) -> NDArray[Any]:
+        """Read an array of the folder; None in `shape` accepts any length, `is_finite` refuses infinity and NaN.
 
         Raises
         ------
@@ -112,7 +114,7 @@ class ResultFolder:
         if not fits:
             expected = ", ".join("any" if each is None else str(each) for each in shape)
             raise InputError(f"{path} has the shape {array.shape}: expected ({expected}), by model.json")
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
+        if is_finite and array.dtype.kind == "f" and not np.isfinite(array).all():
             raise InputError(f"{path} holds values that are not finite")
         return array
 
@@ -125,19 +127,49 @@ def _read(path: str, read: Callable[[IO[bytes]], Value]) -> Value:
             raise InputError(f"{path} is damaged: {error}") from error
 
 
-class FromResult(BaseEstimator):
-    """An estimator that can be saved, and restored from the result folder of its command."""
+#: Names of entries of a result, by the attribute. Other entries have the name of the attribute, without underscores.
+_ENTRY_NAMES = {
+    "_is_libsvm": "libsvm",
+    "_target_name": "target",
+    "cluster_centers_": "centroids",
+    "n_communities_": "community_count",
+    "n_components_": "component_count",
+    "n_iter_": "iteration_count",
+    "n_samples_": "row_count",
+    "n_steps_": "step_count",
+}
+#: Types of numbers and strings, by the annotation of the attribute.
+_KINDS: dict[str, type] = {"bool": bool, "float": float, "int": int, "str": str, "None": type(None)}
 
-    #: Name of the command.
+
+class SavedEstimator(BaseEstimator):
+    """An estimator that can be saved to a folder, and restored from it or from the result folder of its command.
+
+    A class declares its fitted attributes by annotations. Each array is a file, and numbers and strings are entries of
+    model.json.
+    """
+
+    #: Name of the command; of estimators without one, the name of the class.
     _command: ClassVar[str]
+    #: Fitted attributes with private names.
+    _private_results: ClassVar[tuple[str, ...]] = ()
+    #: Fitted attributes that only some fits set.
+    _optional_results: ClassVar[tuple[str, ...]] = ()
+    #: Fitted arrays that may hold infinity or NaN.
+    _unbounded_results: ClassVar[tuple[str, ...]] = ()
     #: Whether later input may have further columns.
     _chose_columns: bool
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "_command" not in cls.__dict__:
+            cls._command = cls.__name__
 
     def save(self, folder: ResultPath, *, overwrite: bool = False) -> None:
         """Write the fitted estimator to a folder, which `load` and ``ripieno predict`` read.
 
-        The folder holds numbers, as model.json and .npy files, and no code. It appears as a whole or not at all.
-        Parameters that are arrays or objects, such as an array for ``init``, are left out.
+        The folder holds numbers and strings, as model.json and .npy files, and no code. It appears as a whole or not at
+        all. Parameters that are arrays or objects, such as an array for ``init``, are left out.
 
         Parameters
         ----------
@@ -154,8 +186,7 @@ class FromResult(BaseEstimator):
             The estimator is not fitted.
         """
         check_is_fitted(self)
-        arrays, facts = self._saved_arrays(), self._saved_facts()
-        names = (*(f"{name}.npy" for name in arrays), "model.json") if overwrite else ()
+        names = result_files(type(self)) if overwrite else ()
         check_new_folder(folder, names)
         parameters = {name: getattr(self, name) for name in names_of(type(self), "model")}
         description = {
@@ -163,20 +194,16 @@ class FromResult(BaseEstimator):
             "ripieno_version": __version__,
             "parameters": {name: value for name, value in parameters.items() if _is_plain(value)},
             "column_names": list(getattr(self, "feature_names_in_", [])) or None,
-            "column_count": self.n_features_in_,
-            **facts,
+            **self._saved_facts(),
         }
-        with new_folder(folder, names) as part:
-            for name, array in arrays.items():
-                save_array(part / f"{name}.npy", array)
-            disk.write_text(part / "model.json", ResultFolder.text(description))
+        write_result(folder, self._saved_arrays(), description, replaceable=names)
 
     @classmethod
     def load(cls, folder: PathLike) -> Self:
         """Restore the fitted estimator from a folder that `save` or its command has written.
 
         The restored estimator makes the same predictions as the original. Workers, threads and engine have the defaults
-        of a new estimator. It has no `report_`. The folder contains the report as a page.
+        of a new estimator. It has no `report_`. The folder of a command contains the report as a page.
 
         Parameters
         ----------
@@ -190,17 +217,23 @@ class FromResult(BaseEstimator):
         Raises
         ------
         InputError
-            The folder contains no result, a damaged result, or a result of another command.
+            The folder contains no result, a damaged result, or a result of another command or estimator.
         """
         result = ResultFolder.read(folder)
         if result.algorithm != cls._command:
             raise InputError(
-                f"{result.path} holds a result of `ripieno {result.algorithm}`: {cls.__name__} reads "
-                f"results of `ripieno {cls._command}`"
+                f"{result.path} holds a result of {_named(result.algorithm)}: {cls.__name__} reads results of "
+                f"{_named(cls._command)}"
             )
-        known = names_of(cls, "model")
-        model = cls(**{name: value for name, value in result.fact("parameters", dict).items() if name in known})
-        model.n_features_in_ = result.column_count
+        parameters, known = result.fact("parameters", dict), parameters_of(cls)
+        model = cls(
+            **{
+                # JSON has lists only.
+                name: tuple(parameters[name]) if isinstance(known[name].default, tuple) else parameters[name]
+                for name in names_of(cls, "model")
+                if name in parameters
+            }
+        )
         names = result.description.get("column_names")
         if names is not None:
             model.feature_names_in_ = np.array(names, dtype=object)
@@ -208,23 +241,99 @@ class FromResult(BaseEstimator):
         model._restore(result)
         return model
 
-    @abstractmethod
     def _saved_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the fitted arrays that `_restore` reads, by name."""
+        """Return the fitted arrays by the names of their files, without suffix."""
+        entries = self._entries()
+        return {name: value for name, value in entries.items() if isinstance(value, np.ndarray)}
 
-    @abstractmethod
     def _saved_facts(self) -> dict[str, Any]:
-        """Return the fitted numbers and names that `_restore` reads, by name."""
+        """Return the fitted numbers and strings, the number of columns, and the shapes of the arrays, by name."""
+        entries = self._entries()
+        facts = {name: value for name, value in entries.items() if not isinstance(value, np.ndarray)}
+        columns = {"column_count": self.n_features_in_} if hasattr(self, "n_features_in_") else {}
+        shapes = {name: value.shape for name, value in entries.items() if isinstance(value, np.ndarray)}
+        return {**columns, **facts, "arrays": shapes}
 
-    @abstractmethod
+    def _entries(self) -> dict[str, Any]:
+        annotations = _annotations(type(self))
+        found = {}
+        for name in (*_results(type(self)), *self._private_results):
+            if hasattr(self, name):
+                value = getattr(self, name)
+                # A number for one target, and an array for several, are an array of the result.
+                found[_entry_name(name)] = np.atleast_1d(value) if "NDArray" in annotations[name] else value
+        return found
+
     def _restore(self, result: ResultFolder) -> None:
         """Set the fitted attributes from the contents of the folder."""
+        shapes = result.fact("arrays", dict)
+        annotations = _annotations(type(self))
+        for name in (*_results(type(self)), *self._private_results):
+            entry = _entry_name(name)
+            if entry in shapes:
+                shape = shapes[entry]
+                if not isinstance(shape, list):
+                    raise InputError(f"{result.path}/model.json: shape of {entry!r} is {shape!r}, expected a list")
+                setattr(self, name, result.array(entry, *shape, is_finite=name not in self._unbounded_results))
+            elif entry in result.description:
+                setattr(self, name, result.fact(entry, *_kinds(annotations[name])))
+            elif name not in self._optional_results:
+                raise InputError(f"{result.path}/model.json has no {entry!r}")
+        if "n_features_in_" in annotations:
+            self.n_features_in_ = result.column_count
+
+
+def write_result(
+    folder: ResultPath,
+    arrays: Mapping[str, NDArray[Any]],
+    description: Mapping[str, Any],
+    *,
+    replaceable: Collection[str],
+) -> None:
+    """Write arrays and model.json as a whole or not at all. Only `replaceable` files are replaced."""
+    with new_folder(folder, replaceable) as part:
+        for name, array in arrays.items():
+            save_array(part / f"{name}.npy", array)
+        disk.write_text(part / "model.json", ResultFolder.text(description))
+
+
+def result_files(estimator: type[SavedEstimator]) -> tuple[str, ...]:
+    """Return the names of all files that a saved model may have."""
+    names = map(_entry_name, (*_results(estimator), *estimator._private_results))
+    return (*(f"{name}.npy" for name in names), "model.json")
+
+
+def _annotations(estimator: type) -> dict[str, str]:
+    """Return the annotations of the attributes of a class and its bases, as text."""
+    return {name: text for base in reversed(estimator.__mro__) for name, text in inspect.get_annotations(base).items()}
+
+
+def _results(estimator: type) -> list[str]:
+    """Return the names of the fitted attributes that a class declares, except those that `load` sets itself."""
+    own = ("report_", "n_features_in_", "feature_names_in_")
+    return [name for name in _annotations(estimator) if re.fullmatch(r"[a-z]\w*_", name) and name not in own]
+
+
+def _entry_name(attribute: str) -> str:
+    return _ENTRY_NAMES.get(attribute, attribute.strip("_"))
+
+
+def _kinds(annotation: str) -> tuple[type, ...]:
+    """Return the types of numbers and strings that an annotation allows."""
+    return tuple(_KINDS[each] for each in annotation.split(" | ") if each in _KINDS)
+
+
+def _named(algorithm: str) -> str:
+    """Return the name of an estimator or command for messages."""
+    return algorithm if algorithm[:1].isupper() else f"`ripieno {algorithm}`"
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether model.json stores the value of a parameter: a number, a string, or a dict of these."""
+    """Return whether model.json stores the value of a parameter: a number, a string, or a list or dict of these."""
     if isinstance(value, dict):
         return all(_is_plain(each) for pair in value.items() for each in pair)
+    if isinstance(value, list | tuple):
+        return not any(isinstance(each, list | tuple | dict) for each in value) and all(map(_is_plain, value))
     return value is None or isinstance(value, bool | int | float | str | np.bool_ | np.number | np.str_)
 
 

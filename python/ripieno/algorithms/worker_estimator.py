@@ -8,7 +8,6 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from ripieno._types import Rows
@@ -22,6 +21,7 @@ from ripieno.algorithms.parameters import (
     parameters_of,
 )
 from ripieno.algorithms.reported import MeasuredProgram, RankFacts
+from ripieno.algorithms.result_folder import SavedEstimator
 from ripieno.algorithms.same_call import plain_fact
 from ripieno.checkpoints.iterations import CheckpointOptions
 from ripieno.errors import InputError
@@ -37,7 +37,7 @@ Options = TypeVar("Options")
 SEED_LIMIT = 2**31 - 1
 
 
-class WorkerEstimator(WorkerParameters, BaseEstimator):
+class WorkerEstimator(WorkerParameters, SavedEstimator):
     """An estimator that runs its programs on workers, or on the ranks of a communicator.
 
     All estimators share its parameters.

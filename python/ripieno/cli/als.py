@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from ripieno.report import Charted
 
 
-ARRAYS = ("user_factors", "item_factors", "user_ids", "item_ids")
-
-
-@fit_command("als", ALSParameters, title="Alternating least squares", arrays=ARRAYS, data=("users", "items"))
+@fit_command("als", ALSParameters, estimator="ALS", title="Alternating least squares", data=("users", "items"))
 @click.option("--test", metavar="INPUT", help="Ratings, as INPUTS, to compare with their predictions.")
 def als_command(run: FitRun, test: str | None) -> None:
     """Factorize the ratings in INPUTS into factors of users and items, and write them, with a report.
@@ -27,7 +24,8 @@ def als_command(run: FitRun, test: str | None) -> None:
     .tsv, or a partition file, partitions.json of `ripieno split`. Names such as userId, movieId and rating mark the
     columns; --columns names others, in this order. Users and items are whole numbers or strings. Every worker reads its
     own share. The output folder holds user_factors.npy, item_factors.npy, user_ids.npy and item_ids.npy, with one
-    row each, model.json and report.html. It appears as a whole or not at all.
+    row each, rated.npy and rated_starts.npy with the items that each user rated, model.json and report.html. It appears
+    as a whole or not at all.
 
     \b
     Example:
@@ -42,15 +40,10 @@ def als_command(run: FitRun, test: str | None) -> None:
     of_test = "percentile_rank" if implicit else "rmse"
     run.write(
         model,
-        {name: getattr(model, f"{name}_") for name in ARRAYS},
         run.inputs,
         _result(model, error),
         facts={
-            "objective": model.objective_,
-            "solver": model.solver_,
             "rating_count": getattr(model.report_, "rating_count", None),
-            "iteration_count": model.n_iter_,
-            "resumed_from": model.resumed_from_,
             "exchanges": [str(way) for way in getattr(model.report_, "ways", ())],
             **({} if error is None else {f"test_{of_test}": error}),
         },

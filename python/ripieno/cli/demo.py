@@ -34,10 +34,9 @@ def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, ove
     """Cluster the patches of the photographs that come with scikit-learn and scikit-image."""
     from ripieno.cli import cli
     from ripieno.cli.fits import replaceable
-    from ripieno.cli.kmeans import ARRAYS
     from ripieno.files.results import check_new_folder, check_results
 
-    check_new_folder(out, replaceable(ARRAYS) if overwrite else ())
+    check_new_folder(out, replaceable("KMeans") if overwrite else ())
     check_results({"--trace": trace}, overwrite=overwrite)
 
     with tempfile.TemporaryDirectory() as folder:

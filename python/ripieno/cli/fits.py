@@ -29,8 +29,7 @@ from ripieno.cli.options import (
 )
 from ripieno.cli.parameter_options import parameter_options
 from ripieno.cli.table_options import table_options
-from ripieno.files import disk
-from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file, new_folder, save_array
+from ripieno.files.results import ResultPath, check_new_folder, check_results, new_file
 from ripieno.flight.trace import traced
 
 if TYPE_CHECKING:
@@ -71,6 +70,8 @@ class FitRun:
     ----------
     algorithm
         The name of the command.
+    estimator
+        Class name of the estimator.
     title
         Title of the report.
     step
@@ -78,7 +79,7 @@ class FitRun:
     data
         Names for rows and columns of the data.
     arrays
-        Names of the arrays that the command may write.
+        Names of the arrays that the command may write beside the model.
     console
         Where progress and outcome are printed.
     inputs, tables
@@ -90,6 +91,7 @@ class FitRun:
     """
 
     algorithm: str
+    estimator: str
     title: str
     step: str
     data: tuple[str, str]
@@ -110,7 +112,7 @@ class FitRun:
 
     @property
     def _replaceable(self) -> tuple[str, ...]:
-        return replaceable(self.arrays) if self.overwrite else ()
+        return replaceable(self.estimator, self.arrays) if self.overwrite else ()
 
     @contextmanager
     def fitting(
@@ -130,26 +132,23 @@ class FitRun:
     def write(
         self,
         model: Any,
-        arrays: Mapping[str, NDArray[Any]],
         inputs: Sequence[str],
         result: str,
         *,
+        arrays: Mapping[str, NDArray[Any]] = MappingProxyType({}),
         facts: Mapping[str, Any] = MappingProxyType({}),
         page: Callable[[], Page],
         draws: bool = False,
     ) -> None:
         """Write the folder of the result, and print its path and the outcome of the fit, `result`.
 
-        Arrays and model.json are written as a whole or not at all, then report.html. `facts` are results that are
-        numbers or strings, for model.json. `page` returns the figures at the top of the report, by name, and its
-        charts; it is called when the report is written.
+        The saved model is written as a whole or not at all, then report.html. `arrays` and `facts` are written beside
+        the attributes of the model: arrays as files, numbers and strings into model.json. `page` returns the figures at
+        the top of the report, by name, and its charts; it is called when the report is written.
         """
         from ripieno.algorithms.iteration_log import FitReport
-        from ripieno.algorithms.result_folder import FromResult
-        from ripieno.report import write_fit_report
 
         report, parameters = model.report_, listed_parameters(model)
-        saved = model._saved_facts() if isinstance(model, FromResult) else {}
         description = {
             "algorithm": self.algorithm,
             "ripieno_version": __version__,
@@ -157,13 +156,16 @@ class FitRun:
             "inputs": list(inputs),
             "column_names": list(getattr(model, "feature_names_in_", [])) or None,
             **of_report(report),
-            **saved,
+            **model._saved_facts(),
             **facts,
             **_times(report, self.step),
         }
-        self.write_folder(arrays, description)
+        self.write_folder({**model._saved_arrays(), **arrays}, description)
 
         def write_page(part: Path) -> None:
+            # Imported here: without the extra of reports, the result is written all the same.
+            from ripieno.report import write_fit_report
+
             tiles, charted = page()
             write_fit_report(
                 part,
@@ -186,12 +188,9 @@ class FitRun:
 
     def write_folder(self, arrays: Mapping[str, NDArray[Any]], description: Mapping[str, Any]) -> None:
         """Write arrays and model.json as a whole or not at all."""
-        from ripieno.algorithms.result_folder import ResultFolder
+        from ripieno.algorithms.result_folder import write_result
 
-        with new_folder(self.out, self._replaceable) as folder:
-            for name, array in arrays.items():
-                save_array(folder / f"{name}.npy", array)
-            disk.write_text(folder / "model.json", ResultFolder.text(description))
+        write_result(self.out, arrays, description, replaceable=self._replaceable)
 
     def end(self, write_page: Callable[[Path], None], result: str) -> None:
         """Write report.html into the folder, and print its path, or after a failure a warning and the folder."""
@@ -208,8 +207,9 @@ def fit_command(
     algorithm: str,
     declaring: type,
     *,
+    estimator: str,
     title: str,
-    arrays: Collection[str],
+    arrays: Collection[str] = (),
     step: str = "iteration",
     data: tuple[str, str] = ("rows", "columns"),
     required: Collection[str] = (),
@@ -239,7 +239,20 @@ def fit_command(
             console = Console(stderr=True)
             parameters |= {"workers": workers, "engine": engine, "threads": threads}
             run = FitRun(
-                algorithm, title, step, data, arrays, console, inputs, tables, out, trace, overwrite, quiet, parameters
+                algorithm,
+                estimator,
+                title,
+                step,
+                data,
+                arrays,
+                console,
+                inputs,
+                tables,
+                out,
+                trace,
+                overwrite,
+                quiet,
+                parameters,
             )
             run.check()
             command(run, **own)
@@ -263,9 +276,12 @@ def target_of(name: str) -> NDArray[Any] | str:
     return read_numbers(path, "a target") if path.suffix.lower() in (".npy", ".txt") else name
 
 
-def replaceable(arrays: Collection[str]) -> tuple[str, ...]:
-    """Return the names of the files in a folder of results."""
-    return (*(f"{name}.npy" for name in arrays), "model.json", "report.html")
+def replaceable(estimator: str, arrays: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the names of the files in a folder of results: of the model, further arrays, and the report."""
+    from ripieno import algorithms
+    from ripieno.algorithms.result_folder import result_files
+
+    return (*result_files(getattr(algorithms, estimator)), *(f"{name}.npy" for name in arrays), "report.html")
 
 
 def opened(tables: list[str] | TableFiles) -> tuple[Any, Sequence[str]]:

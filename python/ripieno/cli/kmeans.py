@@ -24,10 +24,7 @@ if TYPE_CHECKING:
     from ripieno.input import TableFiles
 
 
-ARRAYS = ("centroids", "labels")
-
-
-@fit_command("kmeans", KMeansParameters, title="K-means", arrays=ARRAYS, required=("n_clusters",))
+@fit_command("kmeans", KMeansParameters, estimator="KMeans", title="K-means", required=("n_clusters",))
 @click.option(
     "--start",
     type=LocalPath(),

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from ripieno.report import Charted
 
 
-ARRAYS = ("positions", "vertices")
-
-
-@fit_command("layout", LayoutParameters, title="Layout", arrays=ARRAYS, data=("vertices", "edges"))
+@fit_command("layout", LayoutParameters, estimator="FruchtermanReingold", title="Layout", data=("vertices", "edges"))
 @directed_option
 def layout_command(run: FitRun, directed: bool) -> None:
     """Find positions of the vertices of the graph with the edges in INPUTS, by Fruchterman's and Reingold's forces.
@@ -42,15 +39,9 @@ def layout_command(run: FitRun, directed: bool) -> None:
         model.fit(graph)
     run.write(
         model,
-        {name: getattr(model, f"{name}_") for name in ARRAYS},
         list(graph.names) or run.inputs,
         f"{model.n_iter_} iterations, {_pushes(model)}",
-        facts={
-            "iteration_count": model.n_iter_,
-            "edge_count": getattr(model.report_, "column_count", None),
-            "approximation": model.approximation_,
-            "resumed_from": model.resumed_from_,
-        },
+        facts={"edge_count": getattr(model.report_, "column_count", None)},
         page=lambda: _page(model, graph),
         draws=True,
     )

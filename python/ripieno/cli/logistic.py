@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ripieno.report import Charted
 
 
-@fit_command("logistic", LogisticParameters, title="Logistic regression", arrays=("coef", "intercept", "classes"))
+@fit_command("logistic", LogisticParameters, estimator="LogisticRegression", title="Logistic regression")
 @target_option(" Without it INPUTS are libsvm text, which contains classes.", required=False)
 def logistic_command(run: FitRun, target: str | None) -> None:
     """Fit the weights that predict the classes of the rows of INPUTS, and write them, with a report.
@@ -33,7 +33,6 @@ def logistic_command(run: FitRun, target: str | None) -> None:
         share = model.score(run.tables, y)
     run.write(
         model,
-        model._saved_arrays(),
         run.inputs,
         f"{share:.2%} correct after {model.n_iter_} iterations, objective {model.objective_:.8g}",
         facts={"accuracy": share},

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from ripieno.report import Charted
 
 
-EMBEDDING, INTERPOLATED = "embedding", "interpolated"
+INTERPOLATED = "interpolated"
 
 
 @fit_command(
     "mds",
     MDSParameters,
+    estimator="MDS",
     title="Multidimensional scaling",
-    arrays=(EMBEDDING, INTERPOLATED),
+    arrays=(INTERPOLATED,),
     data=("points", "columns"),
 )
 @click.option("--weights", metavar="INPUT", help="Weight of each pair, as INPUTS; 0 for missing pairs.")
@@ -58,21 +59,12 @@ def mds_command(run: FitRun, weights: str | None, interpolate: str | None) -> No
         points, files = opened(run.tables)
     with run.fitting(MDS, ("normalized_stress",), weights=weights) as model:
         model.fit(points)
-        arrays = {EMBEDDING: model.embedding_}
-        if interpolate is not None:
-            arrays[INTERPOLATED] = model.interpolate(as_files(interpolate, run.tables))
+        others = None if interpolate is None else model.interpolate(as_files(interpolate, run.tables))
     run.write(
         model,
-        arrays,
         files,
         f"stress {model.stress_:.8g}, normalized {model.normalized_stress_:.5g}, after {model.n_iter_} iterations",
-        facts={
-            "stress": model.stress_,
-            "normalized_stress": model.normalized_stress_,
-            "iteration_count": model.n_iter_,
-            "converged": model.converged_,
-            "resumed_from": model.resumed_from_,
-        },
+        arrays={} if others is None else {INTERPOLATED: others},
         page=lambda: _page(model),
     )
 

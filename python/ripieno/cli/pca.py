@@ -7,11 +7,10 @@ import click
 from ripieno.algorithms.pca.parameters import PCAParameters
 from ripieno.cli.fits import FitRun, fit_command, opened
 
-ARRAYS = ("components", "explained_variance", "mean")
 PROJECTED = "projected"
 
 
-@fit_command("pca", PCAParameters, title="Principal components", arrays=(*ARRAYS, PROJECTED), step="stage")
+@fit_command("pca", PCAParameters, estimator="PCA", title="Principal components", arrays=(PROJECTED,), step="stage")
 @click.option("--project", is_flag=True, help="Also write the projected vectors: projected.npy.")
 def pca_command(run: FitRun, project: bool) -> None:
     """Find the principal components of the vectors of INPUTS and write them, with a report.
@@ -19,7 +18,8 @@ def pca_command(run: FitRun, project: bool) -> None:
     INPUTS are files, globs, folders or URLs: .npy, .npz, .csv, .parquet, and .txt with lines of "picture row col f1 …
     fn". Every worker reads its own share. A partition file, partitions.json of `ripieno split`, may be the only input:
     every worker reads the partitions that are assigned to it. The output folder holds components.npy,
-    explained_variance.npy, mean.npy, model.json and report.html. It appears as a whole or not at all.
+    mean.npy, explained_variance.npy, explained_variance_ratio.npy, singular_values.npy, model.json and report.html. It
+    appears as a whole or not at all.
 
     \b
     Example:
@@ -30,15 +30,12 @@ def pca_command(run: FitRun, project: bool) -> None:
     rows, files = opened(run.tables)
     with run.fitting(PCA, ("stage",)) as model:
         model.fit(rows)
-    arrays = {name: getattr(model, f"{name}_") for name in ARRAYS}
-    if project:
-        arrays[PROJECTED] = model.transform(rows)
+    arrays = {PROJECTED: model.transform(rows)} if project else {}
     share = float(model.explained_variance_ratio_.sum())
     run.write(
         model,
-        arrays,
         files,
         f"{model.n_components_} components with {share:.2%} of the variance",
-        facts={"resumed_from": model.resumed_from_},
+        arrays=arrays,
         page=lambda: ({"components": f"{model.n_components_:,}", "of the variance": f"{share:.2%}"}, []),
     )

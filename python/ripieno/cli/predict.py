@@ -26,16 +26,23 @@ from ripieno.files.tables import ARRAY_FORMATS, TABLE_FORMATS, check_format, wri
 from ripieno.launch.engine.contract import Engine
 
 if TYPE_CHECKING:
-    from ripieno.algorithms.result_folder import FromResult
+    from ripieno.algorithms.result_folder import SavedEstimator
     from ripieno.input import TableFiles
 
 
-#: Estimator and methods by the command that wrote the result; the first method is the default.
+_OF_CLUSTERS = ("predict", "transform")
+_OF_CLASSES = ("predict", "predict_proba", "predict_log_proba", "decision_function")
+#: Estimator and methods by the command, or estimator, that wrote the result; the first method is the default.
 APPLIED = {
-    "kmeans": ("KMeans", ("predict", "transform")),
-    "logistic": ("LogisticRegression", ("predict", "predict_proba", "predict_log_proba", "decision_function")),
+    "als": ("ALS", ("predict",)),
+    "kmeans": ("KMeans", _OF_CLUSTERS),
+    "logistic": ("LogisticRegression", _OF_CLASSES),
+    "mds": ("MDS", ("interpolate",)),
     "pca": ("PCA", ("transform",)),
     "ridge": ("Ridge", ("predict",)),
+    "LinearRegression": ("LinearRegression", ("predict",)),
+    "MiniBatchKMeans": ("MiniBatchKMeans", _OF_CLUSTERS),
+    "SparseSGD": ("SparseSGD", _OF_CLASSES),
 }
 
 
@@ -49,8 +56,8 @@ APPLIED = {
     "--method",
     metavar="METHOD",
     help="Output: predict, the default for models with predictions; for kmeans and pca transform, "
-    "the distances to all centroids or the values along the axes; for logistic predict_proba, "
-    "predict_log_proba or decision_function.",
+    "the distances to all centroids or the values along the axes; for classifiers predict_proba, "
+    "predict_log_proba or decision_function; for mds interpolate, the positions.",
 )
 @table_options
 @fit_workers_option
@@ -73,12 +80,13 @@ def predict_command(
     overwrite: bool,
     quiet: bool,
 ) -> None:
-    """Apply RESULT, a folder written by kmeans, logistic, pca or ridge, to the rows of INPUTS.
+    """Apply RESULT, a folder that als, kmeans, logistic, mds, pca, ridge or `model.save` wrote, to the rows of INPUTS.
 
     INPUTS are files, globs, folders or URLs of the same columns, as the command that wrote RESULT takes them; a column
-    with the target is optional. Every worker reads its own share, except for sparse rows for kmeans. OUT gets one entry
-    per row, in the same order: the cluster, the class, or the value. The suffix of its name selects the format. A table
-    has a column named after the method, or after the method and each class or number; with --id, also that column.
+    with the target is optional. For als they are tables of users and items, for mds dissimilarities to the points.
+    Every worker reads its own share, except for als and for sparse rows. OUT gets one entry per row, in the same order:
+    the cluster, the class, or the value. The suffix of its name selects the format. A table has a column named after
+    the method, or after the method and each class or number; with --id, also that column.
 
     \b
     Example:
@@ -101,6 +109,8 @@ def predict_command(
         raise InputError(f"--method {chosen!r}: of {algorithm} expected one of {', '.join(methods)}")
     model = getattr(algorithms, estimator).load(result)
     model.set_params(workers=workers, threads=threads, engine=engine, **parameters)
+    if not hasattr(model, chosen):
+        raise InputError(f"--method {chosen!r}: {algorithm} has probabilities only with loss='log_loss'")
     ids = None
     if isinstance(tables, TableFiles) and tables.id is not None:
         check_format(out, [end for end in TABLE_FORMATS if end != ".npz"])
@@ -121,7 +131,7 @@ def predict_command(
     click.echo(str(out))
 
 
-def _column_names(model: FromResult, method: str, found: NDArray[Any]) -> list[str]:
+def _column_names(model: SavedEstimator, method: str, found: NDArray[Any]) -> list[str]:
     if found.ndim == 1:
         return [method]
     classes = getattr(model, "classes_", ())

@@ -6,7 +6,7 @@ from ripieno.algorithms.linear.parameters import RidgeParameters
 from ripieno.cli.fits import FitRun, fit_command, opened, target_of, target_option
 
 
-@fit_command("ridge", RidgeParameters, title="Linear regression", arrays=("coef", "intercept"), step="stage")
+@fit_command("ridge", RidgeParameters, estimator="Ridge", title="Linear regression", step="stage")
 @target_option()
 def ridge_command(run: FitRun, target: str) -> None:
     """Fit weights of the columns of INPUTS that predict a target, and write them, with a report.
@@ -27,7 +27,6 @@ def ridge_command(run: FitRun, target: str) -> None:
         share = model.score(rows, y)
     run.write(
         model,
-        model._saved_arrays(),
         files,
         f"R² {share:.4f}",
         facts={"r2": share},

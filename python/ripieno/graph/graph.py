@@ -134,9 +134,9 @@ class Graph:
     Notes
     -----
     Ids are integers from 0 to 2^62 - 1, in any order, with any gaps. The vertices of a networkx graph are numbered in
-    the order of its nodes; `labels` has the nodes. Tables and frames may have strings as ids. The process that creates
-    the graph then reads all files and numbers the vertices by their names, ascending; `labels` has the names. It needs
-    24 bytes for each edge; number larger graphs before.
+    the order of its nodes; `labels` has the nodes. Tables, frames and arrays may have strings as ids. The
+    process that creates the graph then reads all files and numbers the vertices by their names, ascending; `labels` has
+    the names. It needs 24 bytes for each edge; number larger graphs before.
     """
 
     def __init__(

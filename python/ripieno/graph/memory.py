@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.errors import InputError
@@ -78,7 +79,7 @@ def in_memory(source: Any, weighted: bool | None) -> EdgesInMemory:
         return _networkx(source, weighted)
     if hasattr(source, "__arrow_c_stream__"):
         return _frame(source, weighted)
-    return EdgesInMemory(_columns(source, weighted))
+    return _columns(source, weighted)
 
 
 def checked(
@@ -142,7 +143,7 @@ def _frame(source: Any, weighted: bool | None) -> EdgesInMemory:
     return EdgesInMemory(table_edges(table, describe))
 
 
-def _columns(source: Any, weighted: bool | None) -> Edges:
+def _columns(source: Any, weighted: bool | None) -> EdgesInMemory:
     expected = "a frame, an array of shape (edges, 2), or a tuple (sources, targets) or (sources, targets, weights)"
     if isinstance(source, np.ndarray) and source.ndim == 2 and source.shape[1] == 2:
         source = (source[:, 0], source[:, 1])
@@ -150,7 +151,14 @@ def _columns(source: Any, weighted: bool | None) -> Edges:
         raise InputError(f"a graph cannot be made of {type(source).__name__}: expected {expected}, or a path")
     if weighted and len(source) < 3:
         raise InputError(f"weighted=True, but there are no weights: expected {expected}")
-    return checked(*source, where="edges", weighted=weighted is not False)
+    if any(np.asarray(ids).dtype.kind in "OSTU" for ids in source[:2]):
+        try:
+            return _frame(pa.table(dict(zip(("source", "target", "weight"), source, strict=False))), weighted)
+        except pa.ArrowException as error:
+            raise InputError(
+                f"edges: {error}: expected whole numbers, or strings, in columns of equal length"
+            ) from None
+    return EdgesInMemory(checked(*source, where="edges", weighted=weighted is not False))
 
 
 def _networkx(graph: Any, weighted: bool | None) -> EdgesInMemory:

@@ -171,7 +171,9 @@ def test_estimators_are_lightgbms_once_they_are_fitted():
 
 def test_without_lightgbm_the_error_names_the_extra(tmp_path):
     (tmp_path / "lightgbm.py").write_text("raise ModuleNotFoundError('no', name='lightgbm')")
-    script = "import ripieno as rp\ntry:\n    rp.lightgbm\nexcept rp.MissingExtra as error:\n    print(error)\n"
+    script = (
+        "import ripieno as rp\ntry:\n    rp.lightgbm.LGBMRanker\nexcept rp.MissingExtra as error:\n    print(error)\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(tmp_path)}
     )

@@ -30,6 +30,7 @@ from ripieno.algorithms.als.table import (
 from ripieno.algorithms.iteration_log import RunReport
 from ripieno.algorithms.own_rows import agreed, opening
 from ripieno.algorithms.reported import report_warning, reported
+from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
 
@@ -97,6 +98,12 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
     array(['ham'], dtype='<U3')
     """
 
+    _command = "als"
+    _private_results = ("_rated_starts", "_rated")
+    _optional_results = ("test_error_",)
+
+    _rated_starts: NDArray[np.int64]
+    _rated: NDArray[np.int32]
     user_ids_: NDArray[Any]
     item_ids_: NDArray[Any]
     user_factors_: NDArray[np.float32]
@@ -160,7 +167,7 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
         ----------
         users, items : array-like of shape (n,), or a single one for all
             Ids of users and items. Without `items`, `users` holds both: a table with a column of each, named as in
-            `fit`, or an array of shape (n, 2).
+            `fit`, paths of such tables, or an array of shape (n, 2).
 
         Returns
         -------
@@ -322,6 +329,11 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
             )
             values = {field.name: getattr(plain, field.name) for field in fields(plain)}
             self.report_ = ALSReport(**values, rating_count=first.rating_count, ways=first.exchanges)
+
+    def _restore(self, result: ResultFolder) -> None:
+        super()._restore(result)
+        self._user_rated = np.diff(self._rated_starts) > 0
+        self._item_rated = np.bincount(self._rated, minlength=len(self.item_ids_)) > 0
 
     def _users(self, ids: Any) -> NDArray[np.int64]:
         return _rated_only(label_positions(ids, self.user_ids_, "users"), self._user_rated)

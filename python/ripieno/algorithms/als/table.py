@@ -127,6 +127,10 @@ class RatingFiles:
         """Read all ratings."""
         return _concatenated([self._read(split) for split in self._splits(1)])
 
+    def read_columns(self) -> pa.Table:
+        """Read the columns, which need no ratings."""
+        return pa.concat_tables([split.read() for split in self._cut(1)])
+
     def read_share(self, comm: Communicator, *, implicit: bool) -> tuple[NumberedRatings, NDArray[Any], NDArray[Any]]:
         """Return one rank's ratings, and the ids of all users and items."""
         with agreement(comm):
@@ -139,6 +143,9 @@ class RatingFiles:
         return numbered_across_ranks(comm, own)
 
     def _splits(self, count: int) -> list[Split]:
+        return [self._with_float_ratings(split) for split in self._cut(count)]
+
+    def _cut(self, count: int) -> list[Split]:
         arguments = asdict(self.options) | {"columns": self.columns}
         del arguments["missing"], arguments["id"]
         cut = splits(self.paths, count=count, **arguments)
@@ -147,7 +154,7 @@ class RatingFiles:
             raise InputError(
                 f"{not_table.path} is read as {not_table.format.name}: expected a table: {', '.join(TABLES)}"
             )
-        return [self._with_float_ratings(split) for split in cut]
+        return cut
 
     def _with_float_ratings(self, split: Split) -> Split:
         """Return a split that reads ratings as float64.
@@ -203,13 +210,18 @@ def opened(ratings: Any, columns: Sequence[str] | None) -> Triples | RatingFiles
 
 
 def pairs_of(pairs: Any, columns: Sequence[str] | None) -> tuple[pa.Array, pa.Array]:
-    """Return the users and items of a table, or of an array of shape (n, 2).
+    """Return the users and items of a table, of tables in files, or of an array of shape (n, 2).
 
     Raises
     ------
     InputError
         It has no such columns, or is no table.
     """
+    paths, options = paths_and_options(pairs)
+    if is_path_like(paths):
+        chosen = columns or options.columns
+        files = RatingFiles(tuple(absolute_paths(paths)), None if chosen is None else chosen[:2], options)
+        pairs, columns = files.read_columns(), files.columns
     if _is_frame(pairs):
         table, columns, where = _in_memory(pairs, columns)
         user, item = _rating_columns(table.column_names, columns, where, ("user", "item"))

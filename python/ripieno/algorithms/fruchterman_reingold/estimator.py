@@ -67,6 +67,8 @@ class FruchtermanReingold(LayoutParameters, VertexEstimator, ObservedEstimator):
     (4, 2)
     """
 
+    _command = "layout"
+
     positions_: Reals
     vertices_: NDArray[Any]
     approximation_: str

@@ -23,7 +23,7 @@ from ripieno.algorithms.kmeans.parameters import INITS, KMeansParameters
 from ripieno.algorithms.kmeans.program import KMeansOptions, KMeansPart
 from ripieno.algorithms.own_rows import Source, open_for_fit
 from ripieno.algorithms.reported import joined, report_warning, reported
-from ripieno.algorithms.result_folder import FromResult, ResultFolder
+from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.worker_estimator import SEED_LIMIT, IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -43,7 +43,6 @@ class KMeans(
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     ClusterMixin,
-    FromResult,
     KMeansParameters,
     IterativeEstimator,
     ObservedEstimator,
@@ -206,29 +205,11 @@ class KMeans(
     def _n_features_out(self) -> int:
         return len(self.cluster_centers_)
 
-    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
-        return {"centroids": self.cluster_centers_, "labels": self.labels_}
-
-    def _saved_facts(self) -> dict[str, Any]:
-        return {
-            "row_count": len(self.labels_),
-            "first_column": self.first_column_,
-            "inertia": self.inertia_,
-            "assignment_recall": self.assignment_recall_,
-            "inertia_gap": self.inertia_gap_,
-            "iteration_count": self.n_iter_,
-        }
-
     def _restore(self, result: ResultFolder) -> None:
+        super()._restore(result)
+        # The result of a command names the file of its initial centroids.
         if self.init not in INITS:
             self.init = next(iter(INITS))
-        self.cluster_centers_ = result.array("centroids", self.n_clusters, result.column_count)
-        self.labels_ = result.array("labels", result.fact("row_count", int))
-        self.first_column_ = result.description.get("first_column")
-        self.inertia_ = result.fact("inertia", float)
-        self.assignment_recall_ = result.fact("assignment_recall", float)
-        self.inertia_gap_ = result.fact("inertia_gap", float)
-        self.n_iter_ = result.fact("iteration_count", int)
 
     @takes_splits
     def _assign(self, X: Input) -> tuple[NDArray[np.int32], NDArray[np.float64]]:

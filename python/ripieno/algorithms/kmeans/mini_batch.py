@@ -69,6 +69,7 @@ class MiniBatchKMeans(MiniBatchParameters, KMeans):
     counts_: NDArray[np.float64]
     n_steps_: int
     _random_run_count = 3
+    _optional_results = ("assignment_recall_", "inertia_gap_")
     report_: PlainReport  # type: ignore[assignment]  # the report of KMeans has iterations
 
     @reported

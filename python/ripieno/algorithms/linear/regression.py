@@ -31,7 +31,7 @@ from ripieno.algorithms.metrics import r_squared
 from ripieno.algorithms.own_rows import agreed, opening, own_points, own_weights
 from ripieno.algorithms.parameters import parameters_of
 from ripieno.algorithms.reported import joined, report_warning, reported
-from ripieno.algorithms.result_folder import FromResult, ResultFolder
+from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import ObservedEstimator
 from ripieno.errors import InputError
@@ -50,6 +50,8 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, LinearParameters, ObservedE
 
     # Whether the model has the singular values of the columns.
     _has_singular = False
+    _private_results = ("_target_name",)
+
     _target_name: str | None
     coef_: NDArray[np.float64]
     intercept_: float | NDArray[np.float64]
@@ -203,6 +205,11 @@ class LeastSquares(MultiOutputMixin, RegressorMixin, LinearParameters, ObservedE
         source = InMemorySparse.of(array) if sparse else RowsInMemory(array)
         return source, checked_targets(targets)
 
+    def _restore(self, result: ResultFolder) -> None:
+        super()._restore(result)
+        if self.coef_.ndim == 1 or not self.fit_intercept:
+            self.intercept_ = float(np.ravel(self.intercept_)[0])
+
 
 class LinearRegression(LeastSquares):
     """Ordinary least squares, with rows divided among workers.
@@ -245,7 +252,7 @@ class LinearRegression(LeastSquares):
         self.rank_, self.singular_, self.solver_ = solution.rank, solution.singular, solution.solver
 
 
-class Ridge(FromResult, RidgeParameters, LeastSquares):
+class Ridge(RidgeParameters, LeastSquares):
     """Ridge regression: least squares with an L2 penalty, with rows divided among workers.
 
     Attributes
@@ -272,25 +279,6 @@ class Ridge(FromResult, RidgeParameters, LeastSquares):
     _command = "ridge"
 
     solver_: str
-
-    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
-        return {"coef": self.coef_, "intercept": np.asarray(self.intercept_)}
-
-    def _saved_facts(self) -> dict[str, Any]:
-        return {
-            "target": getattr(self, "_target_name", None),
-            "target_count": None if self.coef_.ndim == 1 else len(self.coef_),
-            "solver": self.solver_,
-        }
-
-    def _restore(self, result: ResultFolder) -> None:
-        self._target_name = result.description.get("target")
-        count = result.description.get("target_count")
-        shape = (result.column_count,) if count is None else (count, result.column_count)
-        self.coef_ = result.array("coef", *shape)
-        intercept = result.array("intercept", count or 1)
-        self.intercept_ = float(intercept[0]) if count is None else intercept
-        self.solver_ = result.fact("solver", str)
 
     def _store_solution(self, solution: program.Solution) -> None:
         self.solver_ = solution.solver

@@ -15,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ripieno import log
 from ripieno.algorithms.checks import checked_weights
-from ripieno.algorithms.class_scores import weight_count
 from ripieno.algorithms.classifier import LinearClassifier
 from ripieno.algorithms.column_choice import TargetChoice, chosen, fitted_columns
 from ripieno.algorithms.inputs import (
@@ -35,7 +34,6 @@ from ripieno.algorithms.logistic.program import LogisticOptions, LogisticPart
 from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, check_weights, classes_of_all, opening, own_points, own_weights
 from ripieno.algorithms.reported import joined, report_warning, reported
-from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import apply_to_splits, splits_in, takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 Reals = NDArray[np.float64]
 
 
-class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, IterativeEstimator, ObservedEstimator):
+class LogisticRegression(LinearClassifier, LogisticParameters, IterativeEstimator, ObservedEstimator):
     """Full-batch logistic regression on dense or sparse rows, divided among workers.
 
     Minimizes a penalty on the weights plus `C` times the losses of all rows. A row's loss is minus the logarithm of the
@@ -97,7 +95,10 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
 
     _command = "logistic"
     _takes_libsvm = True
+    _private_results = ("_target_name", "_is_libsvm")
 
+    _target_name: str | None
+    _is_libsvm: bool
     coef_: Reals
     intercept_: Reals
     objective_: float
@@ -282,29 +283,6 @@ class LogisticRegression(LinearClassifier, FromResult, LogisticParameters, Itera
                 f"larger than tol={self.tol}: allow more iterations, or scale the columns",
                 ConvergenceWarning,
             )
-
-    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
-        return {"coef": self.coef_, "intercept": self.intercept_, "classes": self.classes_}
-
-    def _saved_facts(self) -> dict[str, Any]:
-        return {
-            "target": self._target_name,
-            "libsvm": self._is_libsvm,
-            "first_column": self.first_column_,
-            "objective": self.objective_,
-            "iteration_count": self.n_iter_,
-        }
-
-    def _restore(self, result: ResultFolder) -> None:
-        self.classes_ = result.array("classes", None)
-        count = weight_count(len(self.classes_))
-        self.coef_ = result.array("coef", count, result.column_count)
-        self.intercept_ = result.array("intercept", count)
-        self.objective_ = result.fact("objective", float)
-        self.n_iter_ = result.fact("iteration_count", int)
-        self._target_name = result.description.get("target")
-        self.first_column_ = result.fact("first_column", int)
-        self._is_libsvm = result.fact("libsvm", bool)
 
     @takes_splits
     def _scores(self, X: Any) -> Reals:

@@ -87,6 +87,7 @@ class MDS(MDSParameters, IterativeEstimator, ObservedEstimator):
     True
     """
 
+    _command = "mds"
     _row_parameters = ("init", "weights")
     _row_attributes = ("embedding_",)
     _needs_order = True

@@ -20,7 +20,6 @@ from ripieno.algorithms.pca import program
 from ripieno.algorithms.pca.parameters import PCAParameters
 from ripieno.algorithms.pca.program import Components, PCAOptions, PCAPart
 from ripieno.algorithms.reported import joined, report_warning, reported
-from ripieno.algorithms.result_folder import FromResult, ResultFolder
 from ripieno.algorithms.split_rows import takes_splits
 from ripieno.algorithms.worker_estimator import IterativeEstimator, ObservedEstimator
 from ripieno.errors import InputError
@@ -37,9 +36,7 @@ FLOATS = [np.float64, np.float32]
 SCIKIT_LEARN_SOLVERS = {"covariance_eigh": "covariance", "full": "tsqr"}
 
 
-class PCA(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromResult, PCAParameters, IterativeEstimator, ObservedEstimator
-):
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PCAParameters, IterativeEstimator, ObservedEstimator):
     """Principal component analysis: the axes of largest variance, with rows divided among workers.
 
     Attributes
@@ -177,34 +174,6 @@ class PCA(
     @property
     def _n_features_out(self) -> int:
         return len(self.components_)
-
-    def _saved_arrays(self) -> dict[str, NDArray[Any]]:
-        names = ("components", "explained_variance", "mean")
-        return {name: getattr(self, f"{name}_") for name in names}
-
-    def _saved_facts(self) -> dict[str, Any]:
-        return {
-            "row_count": self.n_samples_,
-            "component_count": self.n_components_,
-            "solver": self.solver_,
-            "first_column": self.first_column_,
-            "explained_variance_ratio": self.explained_variance_ratio_.tolist(),
-            "noise_variance": self.noise_variance_,
-        }
-
-    def _restore(self, result: ResultFolder) -> None:
-        self.n_components_ = count = result.fact("component_count", int)
-        self.components_ = result.array("components", count, result.column_count)
-        self.explained_variance_ = result.array("explained_variance", count)
-        self.explained_variance_ratio_ = np.array(
-            result.fact("explained_variance_ratio", list), self.explained_variance_.dtype
-        )
-        self.mean_ = result.array("mean", result.column_count)
-        self.noise_variance_ = result.fact("noise_variance", float)
-        self.n_samples_ = result.fact("row_count", int)
-        self.first_column_ = result.description.get("first_column")
-        self.singular_values_ = np.sqrt(self.explained_variance_ * (self.n_samples_ - 1))
-        self.solver_ = result.fact("solver", str)
 
     def _scaled_components(self) -> NDArray[Any]:
         """Return the axes, divided by the standard deviation along each if `whiten` is set."""

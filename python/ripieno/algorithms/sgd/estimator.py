@@ -21,6 +21,7 @@ from ripieno.algorithms.inputs import is_in_libsvm, rows_in_memory
 from ripieno.algorithms.metrics import accuracy
 from ripieno.algorithms.own_rows import agreed, classes_of_all, opening, own_points
 from ripieno.algorithms.reported import PlainReport, reported
+from ripieno.algorithms.result_folder import ResultFolder
 from ripieno.algorithms.same_call import same_call
 from ripieno.algorithms.sgd import program
 from ripieno.algorithms.sgd.parameters import SGDParameters
@@ -97,7 +98,12 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
     report_: PlainReport
     n_features_in_: int
     _columns: range
+    _target_name: str | None
+    _weights: NDArray[np.float64]
+    _squares: NDArray[np.float64]
 
+    _private_results = ("_target_name", "_squares")
+    _optional_results = ("_target_name",)
     _takes_libsvm = True
     _is_libsvm = True
 
@@ -122,7 +128,7 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
             Class of each row, at least two classes, or the name of the class column of a frame. None for files, which
             include the classes.
         """
-        self._target_name: str | None = None
+        self._target_name = None
         return self._descend(X, y, None, start=None, epochs=self.max_iter, comm=comm, rows=rows)
 
     @same_call
@@ -253,6 +259,15 @@ class SparseSGD(LinearClassifier, SGDParameters, IterativeEstimator, ObservedEst
         self.coef_, self.intercept_ = self._weights[:-1].T, self._weights[-1]
         self.loss_, self.n_iter_ = parts[0].losses[-1], len(parts[0].losses)
         self.resumed_from_ = parts[0].resumed_from
+
+    def _saved_facts(self) -> dict[str, Any]:
+        return super()._saved_facts() | {"first_column": self._columns.start}
+
+    def _restore(self, result: ResultFolder) -> None:
+        super()._restore(result)
+        first = result.fact("first_column", int)
+        self._columns = range(first, first + self.n_features_in_)
+        self._weights = np.vstack([self.coef_.T, self.intercept_])
 
     @takes_splits
     def _scores(self, X: Input) -> NDArray[np.float64]:

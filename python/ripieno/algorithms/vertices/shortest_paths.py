@@ -47,6 +47,9 @@ class ShortestPaths(ShortestPathsParameters, VertexEstimator):
     (array([0, 2, 3, 4]), array([0. , 0.5, 1.5, inf]), array([-1,  0,  1, -1]))
     """
 
+    # Vertices without a path have an infinite distance.
+    _unbounded_results = ("distances_",)
+
     vertices_: NDArray[Any]
     distances_: NDArray[np.float64]
     parents_: NDArray[np.int64]
