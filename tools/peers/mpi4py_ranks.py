@@ -14,6 +14,7 @@ from typing import Any
 
 import cloudpickle
 import outcomes
+from mpi4py_modules import LOCAL, SILENT
 from outcomes import Outcome
 
 TEST_LIMIT_S = 600
@@ -27,7 +28,15 @@ def main() -> None:
         # The workers of a pool import neither the tests nor this mpi4py.
         cloudpickle.register_pickle_by_value(sys.modules[name])
     names = [test.id() for test in tests]
-    outcomes.run_all(names, lambda index: _run(tests[index]), log, first, comm.Dup(), TEST_LIMIT_S, are_apart=False)
+    outcomes.run_all(
+        names,
+        lambda index: _run(tests[index]),
+        log,
+        first,
+        comm.Dup(),
+        TEST_LIMIT_S,
+        is_apart=lambda index: names[index].partition(".")[0] in (*LOCAL, *SILENT),
+    )
 
 
 def _use_ripieno(tree: Path) -> Any:

@@ -28,7 +28,7 @@ def run_all(
     comm: Any,
     limit_s: int,
     *,
-    are_apart: bool,
+    is_apart: Callable[[int], bool],
 ) -> None:
     """Run the tests from number `first` on, and return after the last one, or after a failure of some ranks.
 
@@ -47,8 +47,8 @@ def run_all(
         Has ``rank``, and ``allgather`` apart from the messages and collectives of the tests.
     limit_s : int
         Time limit of a test in seconds.
-    are_apart : bool
-        Whether tests leave no messages, so that others can follow after a failure of all ranks.
+    is_apart : callable
+        Whether the test with a number leaves no messages, so that others can follow after a failure of all ranks.
     """
     signal.signal(signal.SIGALRM, lambda *_: _end(limit_s))
     for index in range(first, len(names)):
@@ -58,7 +58,7 @@ def run_all(
         _write(log, comm.rank, {"index": index, "outcome": outcome, "text": text})
         is_uneven = outcome in ("failed", "refused") and len({each for each, _ in outcomes}) > 1
         is_late = any(each.startswith(_LATE) for _, each in outcomes)
-        if is_uneven or is_late or (outcome == "failed" and not are_apart):
+        if is_uneven or is_late or (outcome == "failed" and not is_apart(index)):
             return
 
 

@@ -3,6 +3,8 @@
     python tools/peers/run.py mpi4py torch torch-gloo scikit-learn networkx            of all projects
     python tools/peers/run.py mpi4py --ranks 2 --only test_cco_buf test_group
     python tools/peers/run.py mpi4py --tree FOLDER           of a checkout instead of the package index
+    python tools/peers/run.py graphalytics --tree FOLDER     the graphs of LDBC, which are in no package index
+    python tools/peers/run.py torch --record                 write the results into docs/tests.md, too
 
 The sources that are not installed are fetched into target/peers. `SUITES` lists the suites: to add one, add an entry
 with a function that runs a part of it. A failure counts as documented if known.json gives a reason for its name. Parts
@@ -23,17 +25,19 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+import mpi4py_modules
 import outcomes
+import tables
 
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = ROOT / "target/peers"
 KNOWN = Path(__file__).with_name("known.json")
 #: Time limit of one world, which runs many tests. Each test has a limit of its own.
 WORLD_LIMIT_S = 7200
-OUTCOMES = ("passed", "skipped", "refused", "documented", "failed")
 
 #: Test names, with the outcome and its reason.
 Results = dict[str, tuple[str, str]]
@@ -44,6 +48,8 @@ class Suite(NamedTuple):
 
     Attributes
     ----------
+    package : str
+        Its name in the package index; empty if it has none.
     requirement : str or None
         The source distribution in the package index, with its version; None if the installed package has the tests.
     sha256 : str or None
@@ -59,12 +65,19 @@ class Suite(NamedTuple):
         Numbers of ranks.
     """
 
+    package: str
     requirement: str | None
     sha256: str | None
     parts: Callable[[Path], list[str]]
     local_parts: frozenset[str]
     run: Callable[[Path, list[str], int], Results]
     ranks: tuple[int, ...]
+
+    def version(self) -> str:
+        """Return the version of the tests, or an empty text."""
+        if self.requirement is not None:
+            return self.requirement.partition("==")[2]
+        return metadata.version(self.package) if self.package else ""
 
 
 def main() -> None:
@@ -73,11 +86,12 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+")
     parser.add_argument("--only", nargs="+", default=[], help="parts of the suite")
     parser.add_argument("--tree", type=Path, help="folder with the sources")
+    parser.add_argument("--record", action="store_true", help="store the results, and write them into docs/tests.md")
     options = parser.parse_args()
     FETCHED.mkdir(parents=True, exist_ok=True)
     failures = 0
     print(
-        f"{'suite':>12} {'ranks':>5} {'tests':>6} " + " ".join(f"{name:>10}" for name in (*OUTCOMES, "seconds")),
+        f"{'suite':>12} {'ranks':>5} {'tests':>6} " + " ".join(f"{name:>10}" for name in (*tables.OUTCOMES, "seconds")),
         flush=True,
     )
     for title in options.suites:
@@ -86,17 +100,19 @@ def main() -> None:
         counts = options.ranks or suite.ranks
         for count in counts:
             began_s = time.monotonic()
-            every_part = options.only or suite.parts(tree)
-            parts = [part for part in every_part if count == counts[0] or part not in suite.local_parts]
-            if not parts:
-                continue
+            all_parts = [part for part in suite.parts(tree) if count == suite.ranks[0] or part not in suite.local_parts]
+            parts = options.only or all_parts
             results = suite.run(tree, parts, count)
             elapsed_s = round(time.monotonic() - began_s)
             results = {name: judged(name, *outcome, known) for name, outcome in results.items()}
             totals = Counter(outcome for outcome, _ in results.values())
-            figures = " ".join(f"{figure:>10}" for figure in (*(totals[name] for name in OUTCOMES), elapsed_s))
+            figures = " ".join(f"{figure:>10}" for figure in (*(totals[name] for name in tables.OUTCOMES), elapsed_s))
             print(f"{title:>12} {count:>5} {len(results):>6} {figures}", flush=True)
             (FETCHED / f"{title}-{count}.json").write_text(json.dumps(results, indent=1))
+            if options.record:
+                reasons = Counter(reason for outcome, reason in results.values() if outcome == "documented")
+                row = tables.Row(len(parts), len(all_parts), totals, reasons)
+                tables.record(title, suite.version(), count, row)
             for name, (outcome, text) in results.items():
                 if outcome == "failed":
                     print(f"      {name}: {text.strip().splitlines()[-1][:200] if text.strip() else 'no output'}")
@@ -112,7 +128,8 @@ def fetch(suite: Suite) -> Path:
     tree = FETCHED / suite.requirement.replace("==", "-")
     if not tree.exists():
         archive_path = Path(f"{tree}.tar.gz")
-        options = ("--no-deps", "--no-binary", ":all:", "--retries", "1", "--quiet", "--dest", FETCHED)
+        # Only this project as source: pip builds it for its metadata, with wheels of the tools for that.
+        options = ("--no-deps", "--no-binary", suite.package, "--retries", "1", "--quiet", "--dest", FETCHED)
         done = subprocess.run([sys.executable, "-m", "pip", "download", *options, suite.requirement])
         if done.returncode:
             raise SystemExit(
@@ -188,34 +205,46 @@ def run_by_pytest(
     return {entry["test"]: (entry["outcome"], entry["text"]) for entry in entries}
 
 
+def graphalytics_parts(tree: Path) -> list[str]:
+    """Return the names of the cases."""
+    import graphalytics
+
+    return list(graphalytics.cases(tree))
+
+
+def run_graphalytics(tree: Path, parts: list[str], worker_count: int) -> Results:
+    """Return the outcome of cases, run from this process."""
+    import graphalytics
+
+    return graphalytics.run(tree, parts, worker_count)
+
+
 def mpi4py_parts(tree: Path) -> list[str]:
     """Return the names of the modules of tests."""
     return [*sorted(path.stem for path in (tree / "test").glob("test_*.py")), "test_futures"]
 
 
-MPI4PY_LOCAL = (
-    "address buffer cffi ctypes datatype doc environ errorcode handle info mpiabi mpiapi mpimem msgspec objmodel"
-    " op package status subclass toplevel util_dtlib"
-)
 NETWORKX = (
     "algorithms.link_analysis algorithms.components algorithms.shortest_paths algorithms.tests.test_cluster"
     " classes utils"
 )
 SUITES = {
     "mpi4py": Suite(
+        "mpi4py",
         "mpi4py==4.1.2",
         "56860286dc45f20e8821e93cb06669e30462348bf866f685553fa4b712d58d02",
         mpi4py_parts,
-        frozenset(f"test_{name}" for name in MPI4PY_LOCAL.split()),
+        mpi4py_modules.LOCAL,
         run_mpi4py,
         (1, 2, 3, 4),
     ),
     **{
         # Both run the tests that PyTorch has for Gloo; PyTorch's own backend is the comparison.
-        title: Suite(None, None, lambda tree, backend=backend: [backend], frozenset(), run_torch, (2, 3, 4))
+        title: Suite("torch", None, None, lambda tree, backend=backend: [backend], frozenset(), run_torch, (2, 3, 4))
         for title, backend in (("torch", "ripieno"), ("torch-gloo", "gloo"))
     },
     "scikit-learn": Suite(
+        "scikit-learn",
         None,
         None,
         lambda tree: [
@@ -227,7 +256,18 @@ SUITES = {
         partial(run_by_pytest, ["sklearn_classes"], {}),
         (1,),
     ),
+    # The graphs are in no package index: pass their sources with --tree.
+    "graphalytics": Suite(
+        "",
+        None,
+        None,
+        graphalytics_parts,
+        frozenset(),
+        run_graphalytics,
+        (1, 2, 3),
+    ),
     "networkx": Suite(
+        "networkx",
         None,
         None,
         lambda tree: [f"networkx.{name}" for name in NETWORKX.split()],

@@ -142,6 +142,8 @@ def test_ranks_that_call_with_other_sizes_are_reported():
 
 
 SCRIPT = """
+    import sys
+
     import ripieno.torch
     import torch
     import torch.distributed as dist
@@ -149,7 +151,9 @@ SCRIPT = """
     dist.init_process_group("ripieno")
     total = torch.tensor([float(dist.get_rank() + 1)])
     dist.all_reduce(total)
-    print(dist.get_rank(), dist.get_world_size(), total.item(), flush=True)
+    # One write: the lines of ranks must not mix.
+    sys.stdout.write(f"{dist.get_rank()} {dist.get_world_size()} {total.item()}\\n")
+    sys.stdout.flush()
     dist.destroy_process_group()
 """
 
