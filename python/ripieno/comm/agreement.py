@@ -1,4 +1,4 @@
-"""Raise the error of one rank on all ranks: bad input that any rank finds, and a failed computation of rank 0."""
+"""Provide error agreement: bad input found by any rank, or a failed computation on rank 0, raises on all ranks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def pickled_error(error: Exception) -> bytes | None:
 
 
 def unpickled_error(pickled: bytes) -> Exception | None:
-    """Return the error that `pickled_error` has pickled, or None if this process cannot unpickle it."""
+    """Return the error that `pickled_error` returned as bytes, or None if this process cannot unpickle it."""
     try:
         error = pickle.loads(pickled)
     except Exception:

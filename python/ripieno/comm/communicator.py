@@ -61,7 +61,7 @@ def _asynchronous(
     begin.__qualname__ = f"Communicator.{begin.__name__}"
     begin.__doc__ = (
         f"As `{method.__name__}`, but returns a `Handle` at once; its ``wait()`` returns the result. While it is in "
-        "flight beside another call, cyclic waits are not detected."
+        "flight together with another call, cyclic waits are not detected."
     )
     return begin
 
@@ -137,7 +137,7 @@ class Communicator(
     """
 
     if not TYPE_CHECKING:
-        # Type checkers would accept any name.
+        # Hidden from type checkers, which would accept any attribute name otherwise.
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"a Communicator has no attribute {name!r}{advice(name, type(self))}")
 

@@ -1,7 +1,7 @@
-"""Measure the costs of a communicator's links, memory and cores, with short calls between few pairs of ranks.
+"""Provide measurements of a communicator's costs for links, memory and cores, with short calls between few pairs.
 
-For each kind of link, up to three pairs exchange messages of growing size, one pair at a time. So pairs share neither
-cores nor network links. The capacity of an uplink shows only when all hosts of two racks exchange at once.
+For each kind of link, up to three pairs exchange messages of growing size, one pair at a time, so that pairs share
+neither cores nor network links. To measure the capacity of an uplink, all hosts of two racks exchange at once.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ TAG_SIGNATURE = "the tag of a message"
 _NAMED_TAGS = 8
 
 
-# The source, or None for any, and the start of the receive for which each thread waits.
+# For each waiting thread: the source of its receive (None for any) and the start of the wait.
 _waiting: dict[int, tuple[int | None, float]] = {}
 
 

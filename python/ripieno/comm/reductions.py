@@ -161,7 +161,7 @@ class Reductions(CallBase):
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
         elif (plain := self._plain) is not None and self._queue.last is None:
-            # The common cases; each microsecond counts, as in other calls with this pattern.
+            # Fast path for the common cases, as in other calls: short messages are latency-bound.
             if out is not None:
                 if plain.allreduce(out, op, value):
                     return out

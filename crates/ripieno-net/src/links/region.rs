@@ -1,4 +1,4 @@
-//! Regions: memory for arrays that peers on this host can map.
+//! //! Regions: memory for arrays that peers on this host can map.
 //!
 //! A region is a sealed memfd: it has no name and disappears with its process, even after a crash. Peers read zero-copy
 //! sends from a region in place. Dropping a region frees its pages immediately, even if a peer still has it mapped. A
@@ -67,7 +67,7 @@ impl Region {
         Ok(Some(Region { mapping, fd, process: std::process::id() }))
     }
 
-    /// Return whether this process created the region, rather than a parent that it was forked from.
+    /// Return whether this process created the region, and did not inherit it by a fork.
     pub fn is_own(&self) -> bool {
         self.process == std::process::id()
     }

@@ -24,14 +24,14 @@ const UNACKNOWLEDGED: usize = 6;
 /// Index of the time since the latest acknowledgement, in milliseconds.
 const SINCE_ACKNOWLEDGED_MS: usize = 14;
 
-/// The time since which a connection waits for an acknowledgement, as observed by its owner.
+/// The start of a connection's wait for an acknowledgement, as observed by its owner.
 #[derive(Debug, Default)]
 pub(super) struct AcknowledgementWait {
     since: Option<Instant>,
 }
 
 impl AcknowledgementWait {
-    /// Return how long the other end has not acknowledged sent data or probes.
+    /// Return the time for which the other end has not acknowledged sent data or probes.
     pub fn look(&mut self, stream: &TcpStream) -> Duration {
         let Ok([unacknowledged, ago_ms]) = unacknowledged_counts(stream) else { return Duration::ZERO };
         if unacknowledged == 0 {

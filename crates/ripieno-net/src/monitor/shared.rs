@@ -91,7 +91,7 @@ pub(crate) struct MonitorStatus {
     pub complete: bool,
     /// The outcome of the agreement that this rank started last.
     pub outcome: Option<AgreementOutcome>,
-    /// Ranks that have ended, or that take part in no agreement.
+    /// Ranks that have ended, or that do not take part in agreements.
     pub ended: BTreeSet<usize>,
     /// The resource that this process lacks to accept connections.
     pub shortage: Option<String>,

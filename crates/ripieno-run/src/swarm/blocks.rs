@@ -31,7 +31,8 @@ impl BlockDigests {
         BlockDigests { bytes, block_bytes, digests, is_verified: false }
     }
 
-    /// Return the blocks that `bytes` contains at their positions. Without verification none is known to be right.
+    /// Return the blocks that `bytes` contains at their positions. Without verification no block is known to be
+    /// correct.
     pub fn found_in(&self, bytes: &[u8]) -> BlockSet {
         let mut have = BlockSet::none(self.digests.len());
         if !self.is_verified {

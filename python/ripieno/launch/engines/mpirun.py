@@ -1,4 +1,4 @@
-"""MPI launchers as an engine: the processes of one `mpirun` or `mpiexec`, without MPI.
+"""Provide MPI launchers as an engine: ranks are the processes of one `mpirun` or `mpiexec`, without MPI.
 
 The launcher passes the invitation in the environment of its processes, and ends all of them after a failure. Ranks join
 through the member server.

@@ -1,4 +1,4 @@
-"""Ranks started by an external launcher, `srun` or `mpirun`, on behalf of an engine.
+"""Provide ranks that an external launcher, `srun` or `mpirun`, starts on behalf of an engine.
 
 The launcher runs ``python -m ripieno.launch.engines.started`` once per rank and passes on its environment. The
 environment contains the invitation, which a rank removes first. All ranks end with the launcher. The launcher reports a
@@ -104,7 +104,7 @@ class StartedRun(Run):
                 if failure is not None:
                     self.failed(*failure)
                 last = text.strip(" -\n") or last
-                # Standard error may be missing or closed. The ranks must not be held up by that.
+                # Standard error may be missing or closed, which must not block the ranks.
                 with suppress(AttributeError, OSError, ValueError):
                     sys.stderr.write(text)
         status = processes.wait_for_end(self._process)

@@ -1,4 +1,4 @@
-"""A process that starts workers by fork: ``python -m ripieno.launch.job.fork_server <descriptor> <launcher>``.
+"""Provide a server that starts workers by fork: ``python -m ripieno.launch.job.fork_server <descriptor> <launcher>``.
 
 It has imported NumPy and this package, so a forked worker starts in milliseconds. It ends when its launcher
 disconnects.

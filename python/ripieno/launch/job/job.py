@@ -1,4 +1,4 @@
-"""`launch` and `Job`: worker ranks that run programs."""
+"""Provide `Job`: worker ranks that run programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports the events of a job to the log and, if there is one, to the dashboard."""
+"""Provide `JobWatch`, which reports the events of a job to the log and, if there is one, to the dashboard."""
 
 from __future__ import annotations
 

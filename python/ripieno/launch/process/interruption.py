@@ -1,4 +1,4 @@
-"""Waits that every signal interrupts.
+"""Provide waits that every signal interrupts.
 
 Python runs signal handlers between two instructions of the main thread. A signal may arrive after the last instruction
 before a blocking system call, or the kernel may deliver it to another thread. Its handler then runs only when the wait

@@ -1,6 +1,7 @@
-"""Start and end of Python child processes that never outlive their launcher.
+"""Provide the start and the end of Python child processes that never outlive their launcher.
 
-A child ignores Ctrl-C (its launcher ends it), dies with its launcher, and imports this package from the same path.
+A child ignores Ctrl-C, which its launcher handles. It dies with its launcher, and imports this package from the same
+path.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ def still_running(processes: Iterable[Child], timeout_s: float) -> list[Child]:
 
 
 def end_fork(error: BaseException | None) -> NoReturn:
-    """End a process forked from a rank, as Python would with `error`, but without the exit handlers of the rank."""
+    """End a process forked from a rank like Python would after `error`, but without the rank's exit handlers."""
     status: Any = 0
     if isinstance(error, SystemExit):
         status = 0 if error.code is None else error.code

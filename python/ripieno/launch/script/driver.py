@@ -1,4 +1,6 @@
-"""The driver of a script: receives messages of its ranks on this machine, and passes them to the supervisor."""
+"""Provide the driver of a script: it receives messages of the ranks on this machine and passes them to the
+supervisor.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,7 @@ class ScriptDriver:
         return self._culprit()
 
     def _wait_once(self, ready: Wait) -> None:
-        """Print waits, and handle what has happened until the next deadline."""
+        """Print waits, and handle the events that arrive until the next deadline."""
         supervisor = self._supervisor
         for line in self._waiting_ranks.answers():
             self._print(f"ripieno: {line}")

@@ -1,4 +1,6 @@
-"""Parser for ``ripieno run python script.py``, the form used with mpirun: an interpreter and its options come first."""
+"""Provide the parser for ``ripieno run python script.py``, which is common with mpirun: an interpreter and its options
+come first.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Interval between checks of the locks.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(300);
-/// How long rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
+/// Time for which rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// An exchange through a shared directory.
@@ -154,7 +154,7 @@ impl Drop for DirectoryExchange {
     }
 }
 
-/// Return the failure of the first rank that has arrived and is dead.
+/// Return the failure of the first rank that died after its arrival.
 fn find_dead(directory: &RunDirectory, ranks: impl Iterator<Item = usize>, own: usize) -> Option<JobFailure> {
     ranks.filter(|&peer| peer != own).find_map(|rank| match directory.lock_state(rank) {
         LockState::Dead { host } => {

@@ -1,4 +1,4 @@
-"""The tasks of a job in a Dask cluster: their control in the launching process, and their code on the workers."""
+"""Provide the tasks of a job in Dask: their control in the launching process, and their code on the workers."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class DaskRun(Run):
     def _left(self, rank: int) -> None:
         with self._change:
             self._unfinished.discard(rank)
-            # Once a rank has left, the job need not wait for others to begin.
+            # Once a rank has left, the job does not wait for the start of others.
             self._waiting.clear()
             self._change.notify_all()
 

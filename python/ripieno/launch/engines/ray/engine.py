@@ -1,4 +1,4 @@
-"""Ray engine: one actor per rank, in a placement group, so that Ray starts either all ranks or none.
+"""Provide the Ray engine: one actor per rank in a placement group, so Ray starts either all ranks or none.
 
 Ray delivers the invitation, reports dead actors and releases all resources at the end. Ranks join through the member
 server.
@@ -47,7 +47,7 @@ class RayEngine(Engine):
     runtime_env : dict, optional
         Ray's runtime environment for the ranks: ``{"env_vars": …}``, ``{"pip": …}``, ``{"working_dir": …}``.
     placement_timeout_s : float
-        How long to wait until Ray can place all ranks.
+        Maximum wait until Ray can place all ranks.
 
     Raises
     ------

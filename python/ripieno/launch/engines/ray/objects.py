@@ -1,4 +1,4 @@
-"""Ray objects as arguments of a program: each rank reads its objects from Ray's store, and the caller reads none.
+"""Provide Ray objects as arguments of a program: each rank reads its objects from Ray's store, not the caller.
 
 An ``ObjectRef`` is the same value on every rank. A list or tuple of them, one per rank, gives each rank its value. A
 ``ray.data.Dataset`` becomes `ripieno.spark.Batches` on each rank, in order and in whole blocks. Arrays and batches are

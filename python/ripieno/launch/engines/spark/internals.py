@@ -1,6 +1,6 @@
-"""All uses of Spark internals without a stability guarantee: classes of the JVM and private attributes of PySpark.
+"""Provide access to Spark internals without a stability guarantee: JVM classes and private attributes of PySpark.
 
-If a version of Spark lacks one of them, an `EngineError` names it.
+If a version of Spark lacks an internal, an `EngineError` names it.
 """
 
 from __future__ import annotations
