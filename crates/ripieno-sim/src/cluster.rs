@@ -1,8 +1,8 @@
 //! Clusters: the cost of a message between two ranks, and the wires that it shares with other messages.
 //!
 //! A rank has one output port and one input port. Ranks of one node communicate through its memory. Ranks of different
-//! nodes use the nodes' cables and, between racks, also the racks' uplinks and the core switch. Every wire is full
-//! duplex: its two directions are separate wires. The core switch buffers data for a busy receiver, up to a limit.
+//! nodes use the nodes' network links and, between racks, also the racks' uplinks and the core switch. Every wire is
+//! full duplex: its two directions are separate wires. The core switch buffers data for a busy receiver, up to a limit.
 
 use crate::faults::ClusterFaults;
 use ripieno_plan::Topology;
@@ -14,9 +14,9 @@ use std::sync::Arc;
 pub enum ConnectionKind {
     /// The memory of a node.
     Memory,
-    /// The cables of two nodes in one rack.
-    Cable,
-    /// The cables of two nodes and the uplinks of their racks.
+    /// The network links of two nodes in one rack.
+    Network link,
+    /// The network links of two nodes and the uplinks of their racks.
     Uplink,
 }
 
@@ -39,7 +39,7 @@ pub struct Cluster {
     /// Cost between nodes of one rack.
     pub cable: LinkCost,
     /// Cost between racks: latency of a message, and seconds per byte of the uplink in each direction. The bytes also
-    /// pass the cables.
+    /// pass the network links.
     pub uplink: LinkCost,
     /// Seconds per byte of the core switch, shared by all racks; 0 if it is never a bottleneck.
     pub core_s_per_byte: f64,
@@ -94,9 +94,9 @@ pub enum WireName {
     Out(usize),
     /// The input port of a rank.
     In(usize),
-    /// The outgoing cable of a node with several ranks.
+    /// The outgoing network link of a node with several ranks.
     CableOut(usize),
-    /// The incoming cable of a node with several ranks.
+    /// The incoming network link of a node with several ranks.
     CableIn(usize),
     /// The outgoing uplink of a rack.
     UplinkOut(usize),
@@ -111,8 +111,8 @@ impl std::fmt::Display for WireName {
         match self {
             WireName::Out(rank) => write!(f, "port out of rank {rank}"),
             WireName::In(rank) => write!(f, "port into rank {rank}"),
-            WireName::CableOut(node) => write!(f, "cable out of node {node}"),
-            WireName::CableIn(node) => write!(f, "cable into node {node}"),
+            WireName::CableOut(node) => write!(f, "link out of node {node}"),
+            WireName::CableIn(node) => write!(f, "link into node {node}"),
             WireName::UplinkOut(rack) => write!(f, "uplink out of rack {rack}"),
             WireName::UplinkIn(rack) => write!(f, "uplink into rack {rack}"),
             WireName::Core => write!(f, "core switch"),
@@ -144,7 +144,7 @@ impl Cluster {
         let topology = &self.topology;
         match () {
             () if topology.node(first) == topology.node(second) => ConnectionKind::Memory,
-            () if topology.rack(first) == topology.rack(second) => ConnectionKind::Cable,
+            () if topology.rack(first) == topology.rack(second) => ConnectionKind::Network link,
             () => ConnectionKind::Uplink,
         }
     }
@@ -166,7 +166,7 @@ impl Cluster {
     pub(crate) fn stored_bytes(&self, sender: usize, receiver: usize) -> usize {
         let switch_count = match self.kind(sender, receiver) {
             ConnectionKind::Memory => 0,
-            ConnectionKind::Cable => 1,
+            Connection => Kind::Network link =>  => 1,
             ConnectionKind::Uplink => 3,
         };
         switch_count * self.packet_bytes
@@ -180,15 +180,15 @@ impl Cluster {
     /// Return the identity of a wire.
     pub(crate) fn name(&self, wire: usize) -> WireName {
         let (p, nodes, racks) = (self.topology.size(), self.topology.node_count(), self.topology.rack_count());
-        let (ports, cables) = (2 * p, 2 * (p + nodes));
+        let (ports, network links) = (2 * p, 2 * (p + nodes));
         let is_outgoing = wire.is_multiple_of(2);
         match wire {
             _ if wire < ports => (if is_outgoing { WireName::Out } else { WireName::In })(wire / 2),
-            _ if wire < cables => {
+            _ if w => ire < network links =>  => {
                 (if is_outgoing { WireName::CableOut } else { WireName::CableIn })((wire - ports) / 2)
             }
-            _ if wire < cables + 2 * racks => {
-                (if is_outgoing { WireName::UplinkOut } else { WireName::UplinkIn })((wire - cables) / 2)
+            _ if wire < network links + 2 * racks => {
+                (if is_outgoing { WireName::UplinkOut } else { WireName::UplinkIn })((wire - network links) / 2)
             }
             _ => WireName::Core,
         }
@@ -231,8 +231,8 @@ impl Cluster {
         }
         let has_shared_cable = topology.node_count() < p;
         let cable = if has_shared_cable { slow * beta_s_per_byte } else { 0.0 };
-        let uses = port.with(2 * (p + topology.node(rank)) + direction, cable);
-        if kind == ConnectionKind::Cable {
+        let uses = port.with(2 * (p + topology.node(rank)) + direction, network link);
+        if kind == ConnectionKind::Network link {
             return uses;
         }
         uses.with(2 * (p + topology.node_count() + topology.rack(rank)) + direction, self.uplink.beta_s_per_byte)

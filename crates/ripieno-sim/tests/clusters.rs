@@ -8,7 +8,7 @@ use std::sync::Arc;
 const GIB: usize = 1 << 30;
 const S_PER_BYTE: f64 = 8e-9;
 
-/// Return racks of nodes with 1 Gbit/s cables. `uplink` is the rate of an uplink relative to a cable.
+/// Return racks of nodes with links of 1 Gbit/s. `uplink` is the rate of an uplink relative to such a link.
 fn racks(node_count: usize, rack_count: usize, uplink: f64) -> Cluster {
     let racks = (0..node_count).map(|node| node * rack_count / node_count).collect();
     let mut cluster =
@@ -66,7 +66,7 @@ fn flows_between_racks_share_the_uplinks() {
     let cluster = racks(8, 2, 1.0);
     let found = simulated(Collective::Alltoall, "pairwise", Order::Racks, 8 << 20, &cluster);
 
-    // Each of the 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink of the rate of a cable.
+    // Each of the 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink of the rate of a network link.
     assert!(found.time_s().unwrap() >= transfer_s(16 << 20));
     assert!(found.time_s().unwrap() < 1.5 * transfer_s(16 << 20));
     let uplinks = found.loads.iter().filter(|load| matches!(load.wire, WireName::UplinkOut(_)));
@@ -93,7 +93,7 @@ fn ranks_of_a_node_share_its_cable_and_use_its_memory() {
     cluster.memory = LinkCost { alpha_s: 1e-7, beta_s_per_byte: 1e-10 };
     let found = simulated(Collective::Alltoall, "direct", Order::Racks, 8 << 20, &cluster);
 
-    let [(_, memory), (_, cable), (_, uplink)] = found.bytes_by_kind(&cluster);
+    let [(_, memory), (_, network link), (_, uplink)] = found.bytes_by_kind(&cluster);
     assert_eq!((memory, cable, uplink), ((8 * 3) << 20, (8 * 4) << 20, 0));
     assert!(found.time_s().unwrap() >= transfer_s(16 << 20) && found.time_s().unwrap() < 1.1 * transfer_s(16 << 20));
 }

@@ -290,7 +290,7 @@ impl Variable {
         }
     }
 
-    /// Return whether [`Self::wait`] would return at once.
+    /// Return whether [`Self::wait`] would return immediately.
     pub fn has_ended(&self) -> bool {
         let state = lock(&self.shared.state);
         state.is_closed || state.ended.contains_key(&self.number)

@@ -240,9 +240,9 @@ impl Communicator {
         self.run_with_section(task, elements, algorithm, memory, &mut |section| section())
     }
 
-    /// Run a task like [`Communicator::run`], with the part that may wait inside `run_section`. If this thread makes
-    /// most calls, that part of a repeated task of a few short messages is the wait for messages. It is the whole of
-    /// any other task.
+    /// Run a task like [`Communicator::run`], with the part that may wait inside `run_section`. For a repeated task of
+    /// a few short messages, this part is the wait for messages if the thread makes most calls. For any other task it
+    /// is the whole run.
     pub fn run_with_section<'a>(
         &self,
         task: &CollectiveTask<'_>,
@@ -512,8 +512,8 @@ impl Communicator {
         });
     }
 
-    /// Report to the survivors of a failure that this rank's program has ended. [`Communicator::shrink`] does not wait
-    /// for this rank then.
+    /// Report to the survivors of a failure that this rank's program has ended. [`Communicator::shrink`] then does not
+    /// wait for this rank.
     pub fn withdraw(&self) {
         self.shared.remote().withdraw();
     }

@@ -1,4 +1,6 @@
-"""Requirements of the peers: launchers and compilers, programs compiled on first use, interpreters with torch."""
+"""Provide the requirements of the peers: launchers, compilers, programs compiled on first use, interpreters with
+torch.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ class Mpi:
         Raises
         ------
         Skipped
-            If its headers are not installed, which may be missing although the compiler exists.
+            If its headers are not installed. They may be missing although the compiler exists.
         """
         if not _has_mpi_header(self.compiler):
             raise Skipped(f"{self.compiler} finds no mpi.h, which is not installed: apt-get install {self.headers}")

@@ -154,7 +154,7 @@ def top_option(what: str) -> Callable[..., Any]:
         metavar="COUNT",
         default=10,
         show_default=True,
-        help=f"How many {what} to print.",
+        help=f"Number of {what} to print.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Construction of a lab's namespaces, cables, switches and shapers."""
+"""Construction of a lab's namespaces, network links, switches and shapers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ripieno.lab.kernel import batch, inside, write_settings
 
 # Number of threads for host setup, which mostly waits for the kernel.
 SETUP_THREAD_COUNT = 4
-# Links in the switches' namespace: a host's cable and a rack's switch have its name, an uplink has two ends.
+# Links in the switches' namespace: a host's network link and a rack's switch have its name, an uplink has two ends.
 SWITCHES = "switches"
 CORE = "core"
 
@@ -63,7 +63,7 @@ def _switches(spec: ClusterSpec) -> Iterable[str]:
 
 
 def set_rate(prefix: str, spec: ClusterSpec, host: Host, rate_bits_per_s: int) -> None:
-    """Limit both directions of a host's cable to another rate."""
+    """Limit both directions of a host's network link to another rate."""
     ends = ((prefix + SWITCHES, host.name, QUEUE_BYTES), (prefix + host.name, "eth0", HOST_QUEUE_BYTES))
     for namespace, device, queue_bytes in ends:
         with inside(namespace):

@@ -102,7 +102,7 @@ def harp_table_1() -> Reproduction:
         Kind.SIMULATED,
         "s",
         (
-            Input(f"p = {p} processes, n = 64 MiB each, cables of 1 Gbit/s (beta)", "chosen; any values do"),
+            Input(f"p = {p} processes, n = 64 MiB each, links of 1 Gbit/s (beta)", "chosen; any values do"),
             Input("no startup time of messages", "section IV.B"),
         ),
         rows,

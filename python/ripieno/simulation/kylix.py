@@ -161,7 +161,7 @@ def kylix_figure_6() -> Reproduction:
             seconds, sent_bytes = simulated_reduction(graph, degrees)
             rows.append(FigureRow(f"{graph.name}, {name}, times as long", None, seconds / designed_s))
             bounds.append(
-                f"{graph.name}, {name}: {sent_bytes / designed_bytes:.2f} times the bytes; the cables alone need "
+                f"{graph.name}, {name}: {sent_bytes / designed_bytes:.2f} times the bytes; the links alone need "
                 f"{8 * sent_bytes / RATE_BITS_PER_S / seconds:.0%} of its time and "
                 f"{8 * designed_bytes / RATE_BITS_PER_S / designed_s:.0%} of the time of {graph.degrees}."
             )

@@ -135,7 +135,7 @@ class MeasuredCosts:
         return costs
 
     def __str__(self) -> str:
-        named = (("memory of a node", self.memory), ("cable", self.cable), ("between racks", self.uplink))
+        named = (("memory of a node", self.memory), ("nodes of a rack", self.cable), ("between racks", self.uplink))
         lines = [f"costs {self.source}", f"{'':18} {'latency':>9}  {'rate':>11}"]
         lines += [
             f"{name:18} {duration_text(link.latency_s):>9}  {_rate_text(link.bytes_per_s):>11}"
@@ -143,7 +143,7 @@ class MeasuredCosts:
             if link is not None
         ]
         if self.uplink is not None:
-            rate = "as much as its cables" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
+            rate = "the rate of its hosts" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
             lines.append(f"{'uplink of a rack':18} {'':9}  {rate:>11}")
         lines.append(f"{'adding float32':18} {'':9}  {_rate_text(1 / self.add_s_per_byte):>11}")
         lines.append(f"{'copying':18} {'':9}  {_rate_text(1 / self.copy_s_per_byte):>11}")

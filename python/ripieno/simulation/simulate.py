@@ -14,7 +14,7 @@ BYTES_MAX = 1 << 50
 
 
 class TransferTime(NamedTuple):
-    """A message that arrived, and the kind of link between its ends: "memory", "cable" or "uplink"."""
+    """A message that arrived, and the kind of link between its ends: "memory", "cable" (in a rack) or "uplink"."""
 
     sender: int
     receiver: int
@@ -41,7 +41,8 @@ class Simulation:
     finish_s
         Finish time of every rank.
     bytes
-        Total bytes of messages, by the kind of link: "memory", "cable" or "uplink".
+        Total bytes of messages, by the kind of link: "memory", "cable" (the network links of nodes in one rack) or
+        "uplink".
     busiest
         The wire with the longest busy time, its bytes, and its seconds.
     message_count

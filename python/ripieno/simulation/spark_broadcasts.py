@@ -75,7 +75,7 @@ def spark_table_1() -> Reproduction:
         (
             f"The bytes alone take {8 * GB / POINT_TO_POINT_BITS_PER_S:.3g} s. The printed times belong to programs "
             "that copied each block through the JVM and queried the tracker in between. CSB served one or two peers in "
-            "a tree; BTB hashed and choked. They used 26 and 15 % of the cables. The simulated state machines request "
+            "a tree; BTB hashed and choked. They used 26 and 15 % of the links. The simulated state machines request "
             "several blocks at once, and forward them immediately.",
             "The table has no time for SSB, which lost blocks, and the report has no chain. CHB, 57 s, depends on the "
             "file system.",

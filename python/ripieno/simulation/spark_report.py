@@ -22,7 +22,7 @@ POINT_TO_POINT_BITS_PER_S = 575e6
 COPIES = 3
 MECHANISMS = {"binary": "tree of degree 2", "chain": "chain", "scatter-allgather": "scatter, gather"}
 
-CABLES = Input("cables of 575 Mbit/s, the middle of 550 to 600 between two machines", "section 4")
+CABLES = Input("links of 575 Mbit/s, the middle of 550 to 600 between two machines", "section 4")
 _BLOCKS = Input("blocks of 4 MB", "section 5.2.1")
 
 
@@ -100,7 +100,7 @@ def spark_figure_5() -> Reproduction:
     ]
     return Reproduction(
         "spark-figure-5",
-        "Spark, figure 5: central broadcast by a file with three copies; each cable carries a third of all reads",
+        "Spark, figure 5: central broadcast by a file with three copies; each link carries a third of all reads",
         Kind.FORMULA,
         "s",
         (CABLES, Input("three copies of the file", "section 5.1.2"), Input("230 MB", "section 3.2")),

@@ -232,8 +232,8 @@ impl CoreShared {
         is_interrupted
     }
 
-    /// Release a closed communicator without waiting for the core, because the caller may hold a lock that the core's
-    /// holder waits for.
+    /// Release a closed communicator without waiting for the core, because the thread that holds the core may wait for
+    /// a lock of the caller.
     pub fn retire(self: &Arc<CoreShared>, number: usize) {
         if let Some(mut held) = self.enter() {
             held.core().communicators[number] = None;

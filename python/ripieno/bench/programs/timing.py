@@ -1,4 +1,4 @@
-"""Shared rules of all rank programs, independent of the transport: vectors, checks, timing loops.
+"""Provide the shared rules of all rank programs, independent of the transport: vectors, checks, timing loops.
 
 It needs NumPy only: the programs of peers import it under interpreters without this package. The MPI program
 ``collectives.c`` follows the same rules.
