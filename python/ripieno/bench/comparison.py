@@ -1,6 +1,4 @@
-"""Provide alternating runs of all implementations, so that disturbances affect all of them equally, and their
-figures.
-"""
+"""Provide alternating runs of all implementations, so that disturbances affect all equally, and their figures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Provide the validation of the model: times of collectives on emulated hosts beside the simulator's predictions.
-Hosts are in one rack, or in several racks with oversubscribed uplinks. The model uses the rates, packets and headers of
+"""Provide the validation of the model: times of collectives on emulated hosts beside the predicted times.
 the lab, and no measurements.
 """
 

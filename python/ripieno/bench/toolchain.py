@@ -1,6 +1,4 @@
-"""Provide the requirements of the peers: launchers, compilers, programs compiled on first use, interpreters with
-torch.
-"""
+"""Provide the requirements of the peers: launchers, compilers, compiled programs, interpreters with torch."""
 
 from __future__ import annotations
 

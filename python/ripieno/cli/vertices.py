@@ -215,8 +215,7 @@ def clustering_command(**options: Any) -> None:
 @directed_option
 @graph_options(DiameterParameters)
 def diameter_command(**options: Any) -> None:
-    """Estimate the effective diameter of the graph in INPUTS: the steps within which most connected pairs of vertices
-    reach each other (HADI).
+    """Estimate the steps within which most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
 
     The result has the columns "steps" and "pairs", an estimate of the number of pairs with a path of at most this many
     edges.

@@ -513,9 +513,7 @@ class BroadcastVariables(Gathers):
         per_host: bool,
         record: bool,
     ) -> BroadcastVariable[Any]:
-        """Offer the packed value at the root, or expect it elsewhere. Meanwhile write its copies to files, if
-        requested.
-        """
+        """Offer the packed value at the root, or expect it elsewhere, and write its copies to files, if requested."""
         serving.sweep()
         if options.strategy == SHARED_FILE:
             file = self._written(packed, root, options)

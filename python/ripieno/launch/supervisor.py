@@ -568,9 +568,7 @@ class Supervisor:
         return Verdict(Ending.FAILED, best.rank, best.cause, best.by)
 
     def _lose_accused(self) -> None:
-        """Mark accused ranks of a job as lost once all others have reported. The processes of a script end by
-        themselves.
-        """
+        """Mark accused ranks of a job as lost once all others have reported. Processes of scripts end by themselves."""
         if self.policy.is_script:
             return
         accused = self._accused()

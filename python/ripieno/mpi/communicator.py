@@ -1,4 +1,4 @@
-"""Communicators: creation from others, comparison, and what belongs to all of them."""
+"""Communicators: their creation, their comparison, and the calls of all communicators."""
 
 from __future__ import annotations
 

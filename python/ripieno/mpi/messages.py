@@ -144,7 +144,7 @@ class MpiMessageCalls(MpiRank):
         status: Status | None = None,
     ) -> None:
         """Send a buffer, and receive into another one."""
-        # Both buffers are checked before anything is sent.
+        # Check both buffers before anything is sent.
         into = incoming(None if source == PROC_NULL else recvbuf, "Recv").elements
         sent = self.Isend(sendbuf, dest, sendtag)
         _put(into, self._receive_value(source, recvtag, status, None))

@@ -125,7 +125,7 @@ class MiniBatchParameters(CentroidParameters):
     _more_on_iteration = """\
     "step", for each batch of `fit`: "step" (from 1), "step_count" (the maximum), "batch_inertia" (of the batch before
     the move, per weight) and "squared_shift"."""
-    _more_random_state = "It draws the start and the batches, for any number of workers alike."
+    _more_random_state = "It draws the start and the batches, equally for any number of workers."
 
     n_init: Literal["auto"] | int = parameter(
         Whole(1, STARTS_MAX, also=("auto",)),

@@ -68,7 +68,7 @@ class ExactPasses:
             self.assign_accumulate(centroids, labels, squared_distances)
 
     def start(self, centroids: NDArray[Any], labels: NDArray[np.int32], squared_distances: NDArray[np.float64]) -> None:
-        """Run a pass before the first one. It sets no bounds, because many labels change in the first pass."""
+        """Run a pass before the first iteration, without bounds, because many labels change in that iteration."""
         kernels.assign(self._rows.points, centroids, labels, squared_distances, threads=self._threads)
 
     def sampled(

@@ -224,7 +224,7 @@ def _by_scatter_matrix(
 
 
 def _shared_axes(comm: Communicator, compute: Callable[[], Axes], iteration_log: IterationLog, stage: str) -> Axes:
-    """Return the axes that rank 0 computes, on all ranks."""
+    """Return the axes computed by rank 0 on all ranks."""
 
     def checked() -> Axes:
         try:

@@ -1,6 +1,4 @@
-"""Provide the page of `ripieno bench threads`: costs as bars, K-means as lines over threads × processes, as in the
-paper.
-"""
+"""Provide the page of `ripieno bench threads`: costs as bars, K-means as lines over threads × processes."""
 
 from __future__ import annotations
 

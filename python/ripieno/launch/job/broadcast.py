@@ -146,9 +146,7 @@ class RankBroadcast:
 
 
 class _CurrentGeneration:
-    """The broadcast generation of a job, read when this object is pickled, because a restart may replace ranks
-    later.
-    """
+    """The broadcast generation of a job. It is read at pickling, because a restart may replace ranks later."""
 
     def __init__(self, job: Job) -> None:
         self._job = job

@@ -1,5 +1,4 @@
-"""Provide the local engine: worker processes on this machine, forked by a helper process and controlled by this
-process.
+"""Provide the local engine: worker processes on this machine, forked by a helper, controlled by this process.
 
 Each worker holds one end of a socket pair. Nothing is polled, and nothing appears in the file system.
 """

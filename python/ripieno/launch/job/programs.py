@@ -1,6 +1,4 @@
-"""Provide the part of a rank that its launcher controls: it joins its peers, then runs the programs that it
-receives.
-"""
+"""Provide the part of a rank that its launcher controls: it joins its peers, then runs received programs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Provide the result collector, which receives the replies of a job's ranks and passes its observations to the
-supervisor.
-"""
+"""Provide the result collector: it receives the replies of a job's ranks and informs the supervisor."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Provide the driver of a script: it receives messages of the ranks on this machine and passes them to the
-supervisor.
-"""
+"""Provide the driver of a script: it receives messages of the ranks on this machine and informs the supervisor."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Provide the parser for ``ripieno run python script.py``, which is common with mpirun: an interpreter and its options
-come first.
-"""
+"""Provide the parser for ``ripieno run python script.py``: an interpreter and its options precede the script."""
 
 from __future__ import annotations
 
