@@ -1,4 +1,4 @@
-//! //! Provides the acceptor, which accepts and authenticates connections without blocking. An unauthenticated peer
+//! Provides the acceptor, which accepts and authenticates connections without blocking. An unauthenticated peer
 //! delays no other peer.
 //!
 //! One epoll set watches the listeners and all pending connections. The owner polls its descriptor next to its other

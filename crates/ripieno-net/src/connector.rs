@@ -1,4 +1,4 @@
-//! //! Provides the connector, which tries a peer's addresses in order and uses the first that authenticates as the
+//! Provides the connector, which tries a peer's addresses in order and uses the first that authenticates as the
 //! peer.
 
 use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};

@@ -1,4 +1,4 @@
-//! //! Authentication between the process that launches a job and its members, on connections that the caller opens.
+//! Authentication between the process that launches a job and its members, on connections that the caller opens.
 //!
 //! Both ends prove that they know the job's token, as ranks do. With TLS, data travels through a tunnel, and the
 //! tunnel's descriptor replaces the connection. Errors have these kinds:

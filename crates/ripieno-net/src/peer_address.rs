@@ -1,4 +1,4 @@
-//! //! Address record of a rank: its identity and its network addresses, sent to all other ranks.
+//! Address record of a rank: its identity and its network addresses, sent to all other ranks.
 //!
 //! The record is compact JSON, sealed with the token, so a rank with another token is detected immediately.
 

@@ -15,7 +15,7 @@ pub enum ConnectionKind {
     /// The memory of a node.
     Memory,
     /// The network links of two nodes in one rack.
-    Network link,
+    Cable,
     /// The network links of two nodes and the uplinks of their racks.
     Uplink,
 }
@@ -144,7 +144,7 @@ impl Cluster {
         let topology = &self.topology;
         match () {
             () if topology.node(first) == topology.node(second) => ConnectionKind::Memory,
-            () if topology.rack(first) == topology.rack(second) => ConnectionKind::Network link,
+            () if topology.rack(first) == topology.rack(second) => ConnectionKind::Cable,
             () => ConnectionKind::Uplink,
         }
     }
@@ -166,7 +166,7 @@ impl Cluster {
     pub(crate) fn stored_bytes(&self, sender: usize, receiver: usize) -> usize {
         let switch_count = match self.kind(sender, receiver) {
             ConnectionKind::Memory => 0,
-            Connection => Kind::Network link =>  => 1,
+            ConnectionKind::Cable => 1,
             ConnectionKind::Uplink => 3,
         };
         switch_count * self.packet_bytes
@@ -180,15 +180,15 @@ impl Cluster {
     /// Return the identity of a wire.
     pub(crate) fn name(&self, wire: usize) -> WireName {
         let (p, nodes, racks) = (self.topology.size(), self.topology.node_count(), self.topology.rack_count());
-        let (ports, network links) = (2 * p, 2 * (p + nodes));
+        let (ports, cables) = (2 * p, 2 * (p + nodes));
         let is_outgoing = wire.is_multiple_of(2);
         match wire {
             _ if wire < ports => (if is_outgoing { WireName::Out } else { WireName::In })(wire / 2),
-            _ if w => ire < network links =>  => {
+            _ if wire < cables => {
                 (if is_outgoing { WireName::CableOut } else { WireName::CableIn })((wire - ports) / 2)
             }
-            _ if wire < network links + 2 * racks => {
-                (if is_outgoing { WireName::UplinkOut } else { WireName::UplinkIn })((wire - network links) / 2)
+            _ if wire < cables + 2 * racks => {
+                (if is_outgoing { WireName::UplinkOut } else { WireName::UplinkIn })((wire - cables) / 2)
             }
             _ => WireName::Core,
         }
@@ -231,8 +231,8 @@ impl Cluster {
         }
         let has_shared_cable = topology.node_count() < p;
         let cable = if has_shared_cable { slow * beta_s_per_byte } else { 0.0 };
-        let uses = port.with(2 * (p + topology.node(rank)) + direction, network link);
-        if kind == ConnectionKind::Network link {
+        let uses = port.with(2 * (p + topology.node(rank)) + direction, cable);
+        if kind == ConnectionKind::Cable {
             return uses;
         }
         uses.with(2 * (p + topology.node_count() + topology.rack(rank)) + direction, self.uplink.beta_s_per_byte)

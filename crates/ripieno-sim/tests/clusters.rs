@@ -93,7 +93,7 @@ fn ranks_of_a_node_share_its_cable_and_use_its_memory() {
     cluster.memory = LinkCost { alpha_s: 1e-7, beta_s_per_byte: 1e-10 };
     let found = simulated(Collective::Alltoall, "direct", Order::Racks, 8 << 20, &cluster);
 
-    let [(_, memory), (_, network link), (_, uplink)] = found.bytes_by_kind(&cluster);
+    let [(_, memory), (_, cable), (_, uplink)] = found.bytes_by_kind(&cluster);
     assert_eq!((memory, cable, uplink), ((8 * 3) << 20, (8 * 4) << 20, 0));
     assert!(found.time_s().unwrap() >= transfer_s(16 << 20) && found.time_s().unwrap() < 1.1 * transfer_s(16 << 20));
 }

@@ -1,4 +1,4 @@
-//! //! Agreement before data is sent: ranks check that their options are equal, and find the largest size of any rank.
+//! Agreement before data is sent: ranks check that their options are equal, and find the largest size of any rank.
 
 use crate::communicator::Communicator;
 use crate::elements::{ElementShape, ElementType};

@@ -26,7 +26,7 @@ const SPIN_COUNT: usize = 10_000;
 /// Bytes that a memory pass processes between two reads of the clock.
 const CLOCK_READ_BYTES: usize = 64 << 10;
 
-/// /// Measure the time of `call` in seconds. If `is_separate`, time single calls after a barrier; otherwise return the
+/// Measure the time of `call` in seconds. If `is_separate`, time single calls after a barrier; otherwise return the
 /// time per call of several batches.
 ///
 /// The number of calls depends on `budget`. A call that takes longer than `budget` is timed once.

@@ -1,4 +1,4 @@
-//! //! Shared memory for a value: one process of a host creates and fills it, and other processes map it read-only.
+//! Shared memory for a value: one process of a host creates and fills it, and other processes map it read-only.
 //!
 //! The memory is a sealed memfd. It has no name and lives until the last process releases it, even if processes crash.
 //! It can also be a file, which may be larger than the machine's memory. A file with a name is not shared.

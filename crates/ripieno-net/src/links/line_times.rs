@@ -1,4 +1,4 @@
-//! //! Measured time of a cache line between the cores at both ends of a link.
+//! Measured time of a cache line between the cores at both ends of a link.
 //!
 //! A line takes 20 to 60 ns between cores that share a cache, and 100 to 200 ns between others. `sysfs` does not show
 //! this in virtual machines, whose cores move. The producer of a ring therefore times reads that it needs anyway.
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const NEAR_LINE_NS: u64 = 80;
 /// Longer times are disturbances, and count as this time.
 const LINE_NS_MAX: u64 = 1000;
-/// /// Excess of far over near times, or of near over far times, that changes [`LineTimes::is_far`].
+/// Excess of far over near times, or of near over far times, that changes [`LineTimes::is_far`].
 const VOTE_COUNT: u8 = 8;
 /// Each new time has the weight `1 / MEAN_DIVISOR` in the mean.
 const MEAN_DIVISOR: u64 = 8;

@@ -1,4 +1,4 @@
-//! //! Regions: memory for arrays that peers on this host can map.
+//! Regions: memory for arrays that peers on this host can map.
 //!
 //! A region is a sealed memfd: it has no name and disappears with its process, even after a crash. Peers read zero-copy
 //! sends from a region in place. Dropping a region frees its pages immediately, even if a peer still has it mapped. A

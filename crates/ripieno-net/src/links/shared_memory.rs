@@ -1,4 +1,4 @@
-//! //! Links between processes of one host, over memory that one process passes to the other through a Unix socket.
+//! Links between processes of one host, over memory that one process passes to the other through a Unix socket.
 //!
 //! No object has a name in a file system, so a process leaves nothing behind when it crashes, and the size of
 //! `/dev/shm` does not matter. The socket is authenticated before use. It carries no data afterwards, but its end

@@ -1,4 +1,4 @@
-//! //! Choice between ordinary and [streaming](super::streaming) stores for the bytes of a ring, by measured costs.
+//! Choice between ordinary and [streaming](super::streaming) stores for the bytes of a ring, by measured costs.
 //!
 //! The faster kind depends on whether the cores of both ranks share a cache. This changes while a job runs: threads
 //! migrate between cores. The host of a virtual machine also moves its cores, and then `sysfs` is wrong.
@@ -240,7 +240,7 @@ impl ClassChoice {
         let of = |kind| self.cost_of(kind, reads);
         let Some((ordinary, streaming)) = of(StoreKind::Ordinary).zip(of(StoreKind::Streaming)) else { return };
         self.has_costs = true;
-        // // The margin keeps ordinary stores on a shared cache, where both kinds cost about the same: the least cost
+        // The margin keeps ordinary stores on a shared cache, where both kinds cost about the same: the least cost
         // does not include the memory bandwidth that streaming stores take.
         let streams = if self.streams { streaming < ordinary } else { 3 * streaming < 2 * ordinary };
         if self.streams != streams {
