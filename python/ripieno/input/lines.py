@@ -142,9 +142,9 @@ def records(
 
 
 class QuoteState:
-    """Whether the text added so far ends inside a quoted field. The text starts with a record.
+    """The state of quotes after the text added so far: inside or outside a quoted field. The text starts with a record.
 
-    A quote opens a field only at its beginning, and is a character like others elsewhere, as in `5" pipe`. Inside a
+    A quote opens a field only at its beginning, and is an ordinary character elsewhere, as in `5" pipe`. Inside a
     quoted field two quotes stand for one.
     """
 
@@ -183,7 +183,7 @@ class QuoteState:
             self._search(text)
 
     def _search(self, text: bytes) -> None:
-        """Add a text in which some quotes are characters like others."""
+        """Add a text in which some quotes are ordinary characters."""
         opens = re.compile(rb"(?<![^" + re.escape(self._begins) + rb'])"')
         at = 0
         if not self.is_open and text.startswith(b'"'):

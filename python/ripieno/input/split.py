@@ -26,7 +26,7 @@ LOGGER = "ripieno.input"
 
 @dataclass(frozen=True)
 class Key:
-    """A column whose value is the same in a whole file, from a folder name such as ``year=2024``."""
+    """A column with one value for a whole file, from a folder name such as ``year=2024``."""
 
     name: str
     type: str

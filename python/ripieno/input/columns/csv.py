@@ -100,7 +100,7 @@ class Csv:
     columns : tuple of str, optional
         The columns to read; by default all.
     decimal, thousands
-        The characters of number_types, as in `TableOptions`.
+        The characters of numbers, as in `TableOptions`.
     """
 
     body: int
@@ -193,7 +193,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
     Raises
     ------
     InputError
-        No type fits all files, for example number_types in one and words in another.
+        No type fits all files, for example numbers in one and words in another.
     """
     schemas: dict[tuple[str, ...], pa.Schema] = {}
     for format in formats:

@@ -247,7 +247,7 @@ class ColumnSource(ABC):
 
 @dataclass(frozen=True)
 class WholeColumns(ColumnSource):
-    """A file that is read to its end: a range of its stored bytes has the same part of its rows, which are returned."""
+    """A file that is read to its end. A range of its stored bytes selects the same fraction of its rows."""
 
     counted = False
 
