@@ -1,4 +1,4 @@
-"""The model of a cluster: nodes, racks, and the costs of its links."""
+"""Provide the model of a cluster: nodes, racks, and the costs of its links."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Cluster:
     def of_ranks(
         cls, nodes: Sequence[int], racks: Sequence[str | None], alpha_s: float, beta_s_per_byte: float
     ) -> Cluster:
-        """Return the cluster of ranks by their placement, as `of_places` takes it.
+        """Return the cluster of ranks by their placement, as for `of_places`.
 
         The cost of a message is the cost between nodes, or in memory if there is only one node.
         """

@@ -1,4 +1,4 @@
-"""The Harp paper's operations, and the speedup of its K-means at its own scale.
+"""Provide the Harp paper's operations, and the speedup of its K-means at its own scale.
 
 Source: Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015: table I, figure 4, sections VII.A to
 VII.D.

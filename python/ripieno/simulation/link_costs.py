@@ -1,4 +1,4 @@
-"""Measured costs of the links, memory and cores of a cluster, stored by the names of its hosts.
+"""Provide measured costs of the links, memory and cores of a cluster, stored by the names of its hosts.
 
 `Communicator.tune` measures. ``ripieno tune`` writes a file, which ``ripieno explain --costs`` and ``ripieno simulate
 --costs`` read.
@@ -112,7 +112,7 @@ class MeasuredCosts:
 
     @property
     def source(self) -> str:
-        """Return a text that states the source and time of the measurement."""
+        """Return the source and time of the measurement, as text."""
         when = datetime.fromtimestamp(self.measured_at).isoformat(" ", "minutes")
         host_count = len(set(self.hosts))
         return f"measured on {host_count} host{'s'[: host_count != 1]}, {when}"
@@ -123,7 +123,7 @@ class MeasuredCosts:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> MeasuredCosts:
-        """Return the costs that `as_json` wrote."""
+        """Return the costs from the values of `as_json`."""
         links = {
             kind: None if found[kind] is None else LinkCost(**found[kind]) for kind in ("memory", "cable", "uplink")
         }

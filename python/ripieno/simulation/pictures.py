@@ -1,4 +1,4 @@
-"""Pictures of plans and of simulated time as self-contained SVG, or as a page around it.
+"""Provide pictures of plans and of simulated time as self-contained SVG, or as a page around it.
 
 Plan: ranks from top to bottom, rounds from left to right, an arrow for each message. Timeline: one row per receiver,
 with a bar for each message from the sender's begin to the receiver's end. Racks: a tree.
@@ -51,7 +51,7 @@ def check_picture(path: Path) -> None:
 
 
 def write(picture: str, path: Path) -> None:
-    """Write an SVG picture atomically, in the file format that the suffix of `path` names."""
+    """Write an SVG picture atomically, in the file format of the suffix of `path`."""
     write_text(path, picture if path.suffix == ".svg" else page("Ripieno", picture))
 
 

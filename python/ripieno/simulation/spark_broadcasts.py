@@ -1,4 +1,4 @@
-"""The broadcasts of the report on Spark, simulated with the current state machines at the report's scale.
+"""Provide simulations of the broadcasts in the report on Spark, with the current state machines at the report's scale.
 
 Source: Chowdhury, "Performance and scalability of broadcast in Spark", UC Berkeley 2010: figures 6 to 9, 11, table 1,
 sections 4 to 6.
