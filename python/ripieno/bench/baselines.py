@@ -141,8 +141,9 @@ def open_mpi(
     settings: Mapping[str, str] | None = None,
     yields_to_sleep: bool = False,
 ) -> Baseline:
-    """Return Open MPI in its fastest mode: on one host with shared memory and pinned ranks that spin, or yield if they
-    share cores.
+    """Return Open MPI in its fastest mode.
+
+    On one host it uses shared memory and pinned ranks. They spin, or yield if they share cores.
 
     Parameters
     ----------

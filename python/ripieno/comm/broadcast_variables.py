@@ -239,8 +239,7 @@ class BroadcastVariable(Generic[T]):
         return Delivery(report["acknowledged"], report["lost"], [Corruption(*each) for each in report["corruptions"]])
 
     def recorded(self) -> Recorded:
-        """Return the source and times of each received block. Empty unless the variable was created with
-        ``record=True``."""
+        """Return the source and times of each received block; nothing without ``record=True``."""
         fetches, left_out_bytes = self._require_open().record()
         return Recorded([Fetched(*each) for each in fetches], left_out_bytes)
 

@@ -257,8 +257,7 @@ class CallBase:
             )
 
     def _detach(self) -> None:
-        """Detach from the native communicator in a forked process, without closing anything that belongs to the
-        rank."""
+        """Detach from the native communicator in a forked process. Resources of the rank stay open."""
         native, self._native_or_none = self._native_or_none, None
         self._plain = None
         self._is_forked = True

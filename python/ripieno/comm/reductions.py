@@ -385,11 +385,10 @@ class Reductions(CallBase):
     def exscan(
         self, value: Any, op: Any = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
-        """Return the elementwise combination of the values of ranks 0 … i - 1 at rank i; at rank 0 the identity of
-        `op`.
+        """Return, at rank i, the elementwise combination of the values of ranks 0 … i - 1.
 
-        The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
-        value of the dtype for "min" ("max"). Parameters, results and errors are as for `allreduce`.
+        Rank 0 gets the identity of `op`: 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the
+        largest (smallest) value of the dtype for "min" ("max"). Parameters, results and errors are as for `allreduce`.
         """
         op = resolved_operation(op, value)
         if is_function(op):

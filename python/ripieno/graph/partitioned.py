@@ -194,8 +194,9 @@ class PartitionedGraph(VertexLayout):
         return edges.sent(self.comm, self._owners(edges.targets if by == "target" else edges.sources)).sorted(by)
 
     def regroup(self, *, home: Home | None = None, by: End | None = None) -> PartitionedGraph:
-        """Return the same graph with other owners of its vertices, or with its edges at their other end. Values move
-        along.
+        """Return the same graph with other owners of its vertices, or with its edges at their other end.
+
+        Values of vertices and edges move to the new owners.
 
         Parameters
         ----------

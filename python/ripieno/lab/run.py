@@ -152,8 +152,9 @@ def _variables(program: LabProgram, port: int) -> dict[str, str]:
 
 
 def _wait(ranks: list[_LabRank], program: LabProgram) -> tuple[_LabRank | None, list[_LabRank]]:
-    """Wait until all ranks have ended, the timeout expires, or some time after the first failure. Return the failed
-    rank and the unfinished ranks.
+    """Wait for the end of all ranks, and return the failed rank and the unfinished ranks.
+
+    The wait ends early at the timeout, and some time after the first failure.
     """
     failed: _LabRank | None = None
     unfinished = list(ranks)

@@ -239,8 +239,7 @@ class MapReduce(StepProgress):
         return self.tasks
 
     def broadcast(self, value: Any) -> None:
-        """Send a value to the map tasks of all later steps. Its arrays are sent without conversion, and read-only
-        there.
+        """Send a value to the map tasks of all later steps. Tasks get its arrays read-only, without conversion.
 
         Arrays must not change before these steps have ended, because a single worker reads them in place.
         """
