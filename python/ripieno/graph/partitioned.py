@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class PartitionedGraph(VertexLayout):
     """A graph with vertices that the ranks of `comm` own. `Graph.from_edges` and `Graph.partition` create it.
 
-    Every rank calls each method, with the arguments of its own vertices and with equal options. The attributes are the
-    attributes of `VertexLayout`, which describe the vertices and edges of this rank, and
+    Every rank calls each method, with the arguments of its own vertices and with equal options. In addition to the
+    attributes of `VertexLayout`, which describe the vertices and edges of this rank, it has:
 
     Attributes
     ----------
