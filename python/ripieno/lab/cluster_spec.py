@@ -22,7 +22,7 @@ HEADER_BYTES = 20 + 20 + 12
 QUEUE_BYTES = 512 << 10
 # A host's own queue is longer: back-pressure slows its programs before packets are dropped.
 HOST_QUEUE_BYTES = 1 << 20
-# A packet occupies a network link for at most one millisecond: larger packets save CPU but make the emulation coarse.
+# A packet occupies a network link for at most one millisecond. Larger packets save CPU but make the emulation coarse.
 PACKETS_PER_S = 1000
 PACKET_BYTES_MIN = 2 * MTU_BYTES
 PACKET_BYTES_MAX = 64 << 10
@@ -96,12 +96,12 @@ class ClusterSpec:
 
     @property
     def rate_bits_per_s(self) -> int:
-        """Return the rate of a host's network link, headers included."""
+        """Return the rate of a host's network link, including headers."""
         return bits_per_s("rate", self.rate)
 
     @property
     def uplink_bits_per_s(self) -> int:
-        """Return the rate of a rack's uplink, headers included."""
+        """Return the rate of a rack's uplink, including headers."""
         if self.uplink is None:
             return min(RATE_MAX_BITS_PER_S, self.hosts_per_rack * self.rate_bits_per_s)
         return bits_per_s("uplink", self.uplink)

@@ -1,4 +1,4 @@
-"""The `Lab`: make, use and take down an emulated cluster."""
+"""Provide `Lab`: create, use and remove an emulated cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _unnamed = itertools.count()
 
 
 class Lab:
-    """An emulated cluster, up inside a ``with`` statement, which removes it completely at the end.
+    """An emulated cluster. It exists inside a ``with`` statement, which removes it completely at the end.
 
     Parameters
     ----------
@@ -243,7 +243,7 @@ class Lab:
     silent = disconnected
 
     def remote_shell(self) -> str:
-        """Return a shell script that runs a command in a host, by name or address, as ``ssh HOST COMMAND…`` would."""
+        """Return a shell script that runs a command in a host, by name or address, like ``ssh HOST COMMAND…``."""
         cases = []
         for host in self.hosts:
             words = shlex.join(self.command(host, ["sh", "-c"]))

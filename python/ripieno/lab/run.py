@@ -1,8 +1,8 @@
 """Run a program on hosts of a lab, as ranks that end together.
 
 All ranks of a run share a PID namespace. Its first process waits for the end of a pipe that this process holds. When
-the pipe closes, for whatever reason, the kernel ends all processes in the namespace, so no descendant of a rank
-outlives the run.
+the pipe closes, the kernel ends all processes in the namespace. So no descendant of a rank outlives the run, for any
+kind of end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ripieno.launch.process.interruption import interruptible
 from ripieno.launch.process.output import LinePump
 
 TIMED_OUT = 124
-# The kernel reaps the processes that this one inherits.
+# The kernel reaps orphans that become children of this process.
 _FIRST_PROCESS = ["sh", "-c", "trap '' CHLD; exec cat"]
 
 
@@ -184,7 +184,7 @@ def _wait(ranks: list[_LabRank], program: LabProgram) -> tuple[_LabRank | None, 
 
 
 def _may_be_victim(rank: _LabRank) -> bool:
-    """Return whether it ended with an exception, as ranks do after another's failure. It may still have ended first."""
+    """Return whether a rank ended with an exception, as ranks do after another's failure. It may have ended first."""
     return rank.process.returncode == 1
 
 
