@@ -38,7 +38,7 @@ def note(name: str, text: str, rank: int | None = None) -> None:
 
 @contextmanager
 def noted(name: str) -> Iterator[list[str]]:
-    """Collect the texts that `note` logs under `name` within the block, each text once."""
+    """Collect the texts of `note` under `name` within the block, each text once."""
     texts: list[str] = []
 
     def listen(logger: str, text: str, rank: int | None) -> None:

@@ -111,7 +111,7 @@ def publish(part: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
 
 
 def replace_folder(part: Path, path: Path) -> None:
-    """Make a folder durable and rename it to `path`, in place of an older folder, which is removed."""
+    """Make a folder durable and rename it to `path`. Remove the older folder of that name."""
     try:
         for folder, _, names in os.walk(part):
             for name in names:

@@ -25,7 +25,7 @@ def index_columns(schema: pa.Schema) -> tuple[str, ...]:
     except (AttributeError, ValueError):
         # Another program has stored metadata under the same key.
         described = ()
-    # A range index has no column: it is described by its start, stop and step.
+    # A range index has no column, only a start, stop and step.
     named = {name for name in described if isinstance(name, str)}
     return tuple(name for name in schema.names if name in named or _UNNAMED.fullmatch(name))
 

@@ -72,7 +72,7 @@ def places(
     chunk_lens : (steps,) int64
         Number of slots that each owner has in a step, at least its number of features.
     penalties : (m,) float64
-        Penalty's contribution to the gradient of a row that has the feature, per weight.
+        Penalty's contribution to the gradient of a row with the feature, per weight.
 
     Returns
     -------

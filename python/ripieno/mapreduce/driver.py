@@ -394,7 +394,7 @@ class MapReduce(StepProgress):
 
 
 def _partition(task: Task, item: Any, is_default: bool) -> worker.Partition:
-    """Return a partition to send, with the hosts that can load it; `is_default` says whether no loader was given."""
+    """Return a partition to send, with the hosts that can load it. `is_default` means the job has no loader."""
     serialized = SerializedValue(item, f"the partition of {task}")
     if isinstance(item, Split):
         paths = (item.path, *item.copies)

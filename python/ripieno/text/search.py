@@ -1,4 +1,4 @@
-"""Line search in splits of files by ranks and their threads; rank 0 receives the matches in file order.
+"""Search lines in splits of files by ranks and their threads; rank 0 receives the matches in file order.
 
 Splits are searched in rounds, one split per thread of all ranks, so at most one round of matches is in memory.
 Partitions are searched on hosts that store them. Cost: one pass over the text, and two exchanges of objects per round.
@@ -201,7 +201,7 @@ def grep(
 
 
 def _limits(batch: Sequence[Split], max_count: int | None, found_before: int) -> Iterator[int | None]:
-    """Yield the maximum number of lines that each split may contribute, as known before a round."""
+    """Yield, before a round, the maximum number of lines of each split."""
     for split in batch:
         if split.start == 0:
             found_before = 0

@@ -418,9 +418,9 @@ def open_source(
     label: str | None = None,
     classes: tuple[str, ...] | None = None,
 ) -> Dataset:
-    """Open a path, a glob, a folder, a URL of these or a list of them. Reads headers only; returns a `Dataset`
-    unchanged.
+    """Open a path, a glob, a folder, a URL of these or a list of them; return a `Dataset` unchanged.
 
+    This reads headers only.
     The column `label` of tables may hold strings, which are read as numbers of `classes`.
 
     Raises
