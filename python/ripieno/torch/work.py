@@ -1,4 +1,4 @@
-"""Provide `RipienoWork`, the result of a process group's call, and its threads: they complete works, and limit times."""
+"""Provide `RipienoWork`, the result of a process group's call, and threads that complete works and limit times."""
 
 from __future__ import annotations
 
