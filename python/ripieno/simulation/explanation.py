@@ -34,7 +34,7 @@ class AlgorithmCandidate:
     most_sent_bytes, uplink_bytes
         Maximum bytes sent by one rank, and bytes between racks.
     impossible
-        Reason why it cannot run this call, if it cannot.
+        Reason why the algorithm cannot run this call; None if it can.
     unsimulated_operations
         Approximate number of operations of its plans, if they are too large to simulate.
     """
