@@ -26,7 +26,7 @@ OWN_REPORT_S = 2.0
 OTHER_REPORTS_S = 1.0
 # A rank accused of missing heartbeats has this long to object. A live rank answers within milliseconds.
 OBJECTION_S = 0.3
-# Maximum time for which a future rank's process may be stopped. Only a signal or a debugger stops a process.
+# Maximum time that a future rank's process may be stopped. Only a signal or a debugger stops a process.
 STOPPED_S = 5.0
 # A script that has announced its exit, or has reported its failure, has this long to run its exit handlers.
 EXIT_S = 10.0

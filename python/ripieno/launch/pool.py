@@ -124,7 +124,7 @@ class Workers:
 
 
 def of_ranks(comm: Communicator, root: int) -> Workers:
-    """Return all ranks but `root`, which calls this, as workers. The other ranks call `serve`."""
+    """Return all ranks but `root` as workers. The root calls this, and the other ranks call `serve`."""
     others = [rank for rank in range(comm.world_size) if rank != root]
     return Workers([Worker(_pair(comm, root, rank)) for rank in others] or [OwnWorker(comm)])
 
@@ -148,7 +148,7 @@ def serve(comm: Communicator, root: int, siblings: Communicator | None = None) -
 
 
 def _pair(comm: Communicator, root: int, worker: int) -> Communicator:
-    """Return a new world of two ranks of `comm`, which both call this; `root` becomes its rank 0."""
+    """Return a new world of two ranks of `comm`. Both call this; `root` becomes rank 0."""
     with comm.group([root, worker]) as pair:
         token = pair.broadcast(secrets.token_bytes(32) if pair.rank == 0 else None)
         bind_host = "127.0.0.1" if len(set(pair.nodes)) == 1 else os.environ.get("RIPIENO_BIND_HOST") or None

@@ -97,9 +97,9 @@ class RankStatus:
         return f"rank {self.rank} on {self.host}: {self.state}" + (f" ({self.cause})" if self.cause else "")
 
 
-#: States in which a rank has not sent its last message.
+#: States of a rank that has not sent its last message.
 _OPEN = (RankState.STARTING, RankState.MEETING, RankState.RUNNING, RankState.LEAVING)
-#: States in which a rank cannot continue in place of another one.
+#: States of a rank that cannot replace another one.
 _GONE = (RankState.FAILED, RankState.LOST)
 
 
@@ -223,7 +223,7 @@ class _IncompleteReturn:
 
 @dataclass
 class _Clock:
-    """The earliest time at which `Supervisor.tick` is to be called again."""
+    """The earliest time of the next call of `Supervisor.tick`."""
 
     now: float
     wake_at: float | None = None
@@ -252,7 +252,7 @@ class Supervisor:
     now
         The current time in seconds.
     state
-        State in which all ranks begin: STARTING, or RUNNING if they have met before.
+        Initial state of all ranks: STARTING, or RUNNING if they have joined before.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ _DENSE = 1
 
 
 class Batches(Sequence[pa.RecordBatch]):
-    """The rows of one rank, in the order in which Spark delivers them.
+    """The rows of one rank, in Spark's order.
 
     Parameters
     ----------

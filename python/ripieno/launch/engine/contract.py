@@ -65,7 +65,7 @@ class Engine(ABC):
 
     @abstractmethod
     def host(self) -> str:
-        """Return the address at which tasks reach this process."""
+        """Return the address of this process for its tasks."""
 
     @abstractmethod
     def start(self, workers: int, invitation: Invitation) -> Run:

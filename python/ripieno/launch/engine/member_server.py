@@ -117,7 +117,7 @@ class MemberServer:
 
     @property
     def shortage(self) -> str | None:
-        """Return the resource whose shortage prevents accepting connections, or None."""
+        """Return the exhausted resource that prevents accepting connections, or None."""
         acceptor = self._acceptor
         return None if acceptor is None else acceptor.shortage
 

@@ -42,7 +42,7 @@ class Site:
     rank, host
         Number of the task, and name of its host.
     address, port
-        Address at which it listens for the other tasks.
+        Its listening address for the other tasks.
     python
         Path of the interpreter.
     versions

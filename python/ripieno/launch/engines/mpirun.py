@@ -44,7 +44,7 @@ class MpirunEngine(Engine):
     arguments : sequence of str
         Additional options of the launcher: ``["--hostfile", "hosts"]``.
     host : str
-        Address at which the hosts reach this process; the default works on this host only.
+        Address of this process for the hosts; the default works on this host only.
     slots : int, optional
         Number of slots; by default one per core of this host.
 

@@ -45,7 +45,7 @@ class SlurmEngine(Engine):
     immediate_s : int
         Maximum wait until all tasks can start. While nodes clean up after this user's jobs, it is up to 30 s.
     host : str, optional
-        Address at which nodes reach this process; by default the local address on the route to Slurm's controller.
+        Address of this process for the nodes; by default the local address on the route to Slurm's controller.
 
     Raises
     ------

@@ -55,7 +55,7 @@ class StartedRun(Run):
         Parses a line of the launcher's standard error.
     wrapper : sequence of str
         Command that runs a rank; the rank's own command is appended. It may append an argument for the rank: the id of
-        the process with which the rank ends.
+        the process that the rank ends with.
     variables : mapping of str to str, optional
         Additional environment variables of the launcher.
     """

@@ -28,7 +28,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Addition:
-    """The rule by which an accumulator combines two amounts.
+    """The rule of an accumulator for combining two amounts.
 
     Attributes
     ----------

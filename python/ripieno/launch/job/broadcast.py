@@ -114,7 +114,7 @@ class RankBroadcast:
         self._value = value
         self._variable = variable
         self._is_released = False
-        # The first thread that uses the value resolves the objects to which it refers.
+        # The first thread that uses the value resolves its objects.
         self._local = {} if variable is None else local()
 
     @property

@@ -88,7 +88,7 @@ class _Server:
             with suppress(Exception), deferred():
                 import_module(name)
         if missing:
-            # Collections in the workers do not touch the objects of the modules, whose memory stays shared.
+            # Collections in the workers do not touch the objects of the modules, so their memory stays shared.
             gc.freeze()
 
     def _fork(

@@ -66,7 +66,7 @@ class Manifest:
     threads
         Threads of each rank; by default the number of cores of the pod.
     port
-        Port on which rank 0 listens while the ranks join.
+        Listening port of rank 0 while the ranks join.
     pull_policy
         ``Always``, ``IfNotPresent`` or ``Never``; by default Kubernetes decides by the image's tag.
     environment

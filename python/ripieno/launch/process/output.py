@@ -11,7 +11,7 @@ from typing import IO, Protocol, TextIO
 
 
 class Piped(Protocol):
-    """A process whose output goes into pipes."""
+    """A process with pipes for its output."""
 
     @property
     def stdout(self) -> IO[bytes] | None: ...

@@ -27,13 +27,13 @@ from ripieno.launch.deadline import Deadline
 STEP_S = 1.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
-# Exit status of a process whose status was lost with its fork server.
+# Exit status of a process if the status was lost with its fork server.
 UNKNOWN_STATUS = 1 << 16
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class Child(Protocol):
-    """The methods of `subprocess.Popen` by which processes are ended."""
+    """The methods of `subprocess.Popen` that end processes."""
 
     @property
     def pid(self) -> int: ...

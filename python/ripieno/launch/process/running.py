@@ -1,4 +1,4 @@
-"""Provide the registry of the programs that run in this process, from which `init` returns a communicator."""
+"""Provide the registry of the programs that run in this process. `init` returns a communicator from it."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class ScriptDriver:
         self._supervisor = Supervisor(len(ranks), policy, time.monotonic())
 
     def wait(self) -> ScriptRank | None:
-        """Wait until the supervisor has decided; return the rank whose report explains the first failure, if any."""
+        """Wait until the supervisor has decided; return the rank with the report of the first failure, if any."""
         supervisor = self._supervisor
         with self._selector, interruptible(self._selector) as ready:
             for each in self._ranks:

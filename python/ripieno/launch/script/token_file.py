@@ -133,7 +133,7 @@ def _make_secret(path: Path) -> None:
 
 
 def remove_abandoned(parent: Path, prefix: str) -> None:
-    """Remove entries in `parent` left by jobs of this user whose ranks were killed while they joined."""
+    """Remove entries in `parent` of this user's jobs with ranks that were killed while they joined."""
     for path in parent.glob(f"{prefix}*"):
         with suppress(OSError, RendezvousError):
             tokens = [each for each in path.iterdir() if each.name.startswith("token")]

@@ -92,7 +92,7 @@ class RayEngine(Engine):
         return self._rank_capacity(node["Resources"] for node in ray.nodes() if node["Alive"])
 
     def host(self) -> str:
-        """Return the address by which Ray's nodes reach this node."""
+        """Return the address of this node for Ray's nodes."""
         self._connect()
         address: str = ray.util.get_node_ip_address()
         return address

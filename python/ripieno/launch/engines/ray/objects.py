@@ -128,7 +128,7 @@ def _await(refs: set[ray.ObjectRef], check: Callable[[], None]) -> None:
 
 
 def _free_cpus() -> int:
-    """Return the number of whole CPUs on which tasks outside of placement groups can run, now or later."""
+    """Return the number of whole CPUs for tasks outside of placement groups, now or later."""
     groups = placement_group_table().values()
     taken = sum(
         bundle.get("CPU", 0) for group in groups if group["state"] == "CREATED" for bundle in group["bundles"].values()

@@ -64,7 +64,7 @@ class SparkEngine(Engine):
         return slots(self._context)[1]
 
     def host(self) -> str:
-        """Return the address at which executors reach the driver."""
+        """Return the address of the driver for executors."""
         return str(self._context.getConf().get("spark.driver.host")).strip("[]")
 
     def handover(self) -> Handover:
