@@ -99,7 +99,7 @@ def aggregate(
 
 
 def _with_dictionaries(split: Split) -> Split:
-    """Return a split whose blocks keep the dictionary columns of strings in the file."""
+    """Return the same split with blocks that keep dictionary columns of strings."""
     if not isinstance(split.format, Parquet):
         return split
     return replace(split, format=replace(split.format, has_dictionaries=True))

@@ -19,7 +19,7 @@ def even(length: int, count: int) -> list[tuple[int, int]]:
 
 
 def piece_size(length: int, count: int) -> int:
-    """Return the size of pieces from which `grouped` forms even groups."""
+    """Return a size of pieces that `grouped` can form even groups of."""
     return max(1, length // (count * SPLIT_PIECE_COUNT))
 
 

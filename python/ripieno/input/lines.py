@@ -65,7 +65,7 @@ def whole_lines(path: str, file: IO[bytes], least_bytes: int) -> bytes:
 
 
 def line(path: str, file: IO[bytes], read_bytes: int = 0) -> bytes:
-    """Return the next line of a record of which `read_bytes` have been read. Raise InputError if it is too long."""
+    """Return the next line of a record after `read_bytes` of it. Raise InputError if the record is too long."""
     found = file.readline(RECORD_BYTES_MAX + 1)
     if len(found) + read_bytes > RECORD_BYTES_MAX:
         raise InputError(f"{path}: a line or record has more than {RECORD_BYTES_MAX:,} bytes, which are read at once")
@@ -183,7 +183,7 @@ class QuoteState:
             self._search(text)
 
     def _search(self, text: bytes) -> None:
-        """Add a text in which some quotes are ordinary characters."""
+        """Add a text that contains ordinary quotes, too."""
         opens = re.compile(rb"(?<![^" + re.escape(self._begins) + rb'])"')
         at = 0
         if not self.is_open and text.startswith(b'"'):

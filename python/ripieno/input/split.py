@@ -64,7 +64,7 @@ class Format(Protocol):
         """Return an empty result of the type that `read` returns for a split."""
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
-        """Return the byte ranges of the stored file on which a split depends."""
+        """Return the byte ranges of the stored file with the data of a split."""
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
             schemas[names] = pa.unify_schemas([schemas.get(names, schema), schema], promote_options="permissive")
         except pa.ArrowException as error:
             raise InputError(f"files have different types of columns: {error}; name one, as in {TYPES_HINT}") from error
-    # A column whose sample has no values is read as strings.
+    # A column without values in the sample is read as strings.
     types = {
         names: tuple((field.name, "string" if pa.types.is_null(field.type) else str(field.type)) for field in schema)
         for names, schema in schemas.items()
