@@ -193,7 +193,7 @@ def distribute(
     order
         Order of the other ranks in a chain; by default rack by rack.
     degree
-        Number of ranks to which a source sends at the same time; by default 3 for "csb" and "csb-llcf", and 8 for
+        Number of concurrent receivers of a source; by default 3 for "csb" and "csb-llcf", and 8 for
         "bittorrent". Other algorithms have fixed trees.
 
     Raises

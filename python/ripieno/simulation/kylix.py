@@ -93,7 +93,7 @@ YAHOO = PaperDataset("Yahoo", 1_400_000_000, 0.035, "16x4", 10_000)
 
 
 def ec2(nodes: int = RANKS) -> Cluster:
-    """Return nodes of the rated throughput, on which packets of 0.4 MB reach 30 % of it."""
+    """Return nodes of the rated throughput. Packets of 0.4 MB reach 30 % of it."""
     return Cluster(nodes=nodes, rate_bits_per_s=RATE_BITS_PER_S, alpha_s=ALPHA_S, segment_bytes=None)
 
 

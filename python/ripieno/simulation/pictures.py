@@ -84,7 +84,7 @@ def check_rank_count(ranks: int) -> None:
 
 
 def rounds(title: str, ranks: int, transfers: Sequence[TransferTime]) -> str:
-    """Draw messages whose times are rounds."""
+    """Draw messages with rounds as their times."""
     round_count = max((round(each.end_s) for each in transfers), default=0)
     width, height = _LEFT + round_count * _ROUND + _RIGHT, _TOP + ranks * _ROW + _BOTTOM
     body = [_rank_rows(range(ranks), ranks, width)]

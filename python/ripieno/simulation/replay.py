@@ -21,7 +21,7 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import simulate
 from ripieno.units import duration_text, size_text
 
-#: Collectives whose recorded bytes count all blocks, while a simulation counts one block.
+#: Collectives with all blocks in their recorded bytes. A simulation counts one block.
 BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
 #: Collectives that depend on data not in the trace, such as neighbors or rows.
 NOT_SIMULATED = ("neighbour-exchange", "point-to-point")
