@@ -86,9 +86,9 @@ class StrategiesQuery:
     random_order
         Whether to also run with randomly numbered hosts that do not know their racks.
     degree
-        Number of ranks to which a source of "csb", "csb-llcf" or "bittorrent" sends at the same time.
+        Number of concurrent receivers of a source of "csb", "csb-llcf" or "bittorrent".
     unverified
-        Whether to alternate each run with one whose receivers do not verify blocks.
+        Whether to alternate each run with a run without verification of blocks.
     """
 
     hosts: int

@@ -55,7 +55,7 @@ class BroadcastCase:
     uses_racks
         Whether ranks know the racks of their hosts.
     degree
-        Number of ranks to which a source sends at the same time; None for the default.
+        Number of concurrent receivers of a source; None for the default.
     verify
         Whether blocks are verified, for each broadcast of a repetition.
     """
@@ -136,7 +136,7 @@ def main(case: BroadcastCase, folder: Path) -> None:
 
 
 def _wait_for_survivors(ends: Path, rank: int, survivor_count: int) -> None:
-    """Keep the root, whose communicator has failed, until all surviving receivers have the value."""
+    """Keep the root alive after its communicator has failed, until all surviving receivers have the value."""
     with open(ends, "r+b" if rank == 0 else "wb", buffering=0) as fifo:
         if rank > 0:
             fifo.write(b".")

@@ -63,7 +63,7 @@ class Mpi:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment variables with which its programs run."""
+        """Return the environment variables of its programs."""
         if self.libraries is None:
             return {}
         paths = os.pathsep.join(filter(None, (self.libraries, os.environ.get("LD_LIBRARY_PATH"))))

@@ -36,7 +36,7 @@ COLLECTIVES = (
 ELEMENT_BYTES = 4
 #: Collectives with vectors of one block per rank.
 BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
-#: Collectives in which ranks do not wait for each other: small calls, timed in batches, overlap.
+#: Collectives without waits of ranks for each other: small calls, timed in batches, overlap.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 SEPARATE_BYTES = 64 << 10
 BATCH_COUNT = 5
