@@ -1,7 +1,7 @@
 """mpi4py's executors on ranks of Ripieno: `MPIPoolExecutor` and `MPICommExecutor`.
 
-``ripieno run -n 4 -m ripieno.mpi.futures script.py`` runs a script on rank 0, whose pools consist of the other ranks.
-Without it, a pool starts processes of this machine.
+``ripieno run -n 4 -m ripieno.mpi.futures script.py`` runs a script on rank 0. The other ranks are the workers of all
+its pools. Without it, a pool starts processes of this machine.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _APPLIED = ("path", "wdir", "env")
 
 #: The ranks that all pools of this process share, if it runs under ``-m ripieno.mpi.futures``.
 _shared: list[Workers] = []
-#: Pools that have not been forgotten: those with threads among them.
+#: Existing pools, including all pools with threads.
 _live: weakref.WeakSet[_Pool] = weakref.WeakSet()
 #: Whether the program has ended, so that no thread can start.
 _has_ended = False
@@ -235,7 +235,7 @@ class MPIPoolExecutor(Executor):
             own.thread.join()
 
     def _started(self) -> _Pool:
-        """Return the pool, whose threads run. The caller holds the lock."""
+        """Return the pool, with running threads. The caller holds the lock."""
         if self._is_shut_down:
             raise RuntimeError("this executor was shut down: expected an open one")
         if _has_ended:
