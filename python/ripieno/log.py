@@ -21,7 +21,7 @@ from ripieno.errors import InputError
 VARIABLE = "RIPIENO_LOG"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
-# Files whose lines no warning names: this package, and the callers of its context managers.
+# Files that no warning names: this package, and the callers of its context managers.
 _SKIPPED = (os.path.dirname(__file__) + os.sep, contextlib.__file__)
 
 root = logging.getLogger("ripieno")

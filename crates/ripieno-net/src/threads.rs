@@ -1,4 +1,4 @@
-//! Runs the ranks of a world as threads of one process: a fabric whose membership is a table in memory.
+//! Runs the ranks of a world as threads of one process: a fabric with a table in memory as its membership.
 
 use crate::host::{core_count, host_name};
 use crate::links::{DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, Waker, thread};

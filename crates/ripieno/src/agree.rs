@@ -67,7 +67,7 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
 }
 
-/// Return the error that names the first rank whose options differ from rank 0's.
+/// Return the error that names the first rank with other options than rank 0.
 fn first_difference(comm: &Communicator, options: &str) -> Result<Error, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
     let mut all = vec![0; p * ANNOUNCED_BYTES];

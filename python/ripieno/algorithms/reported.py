@@ -58,7 +58,7 @@ class RankFacts:
     program_s
         Seconds that its program ran. Time outside the categories below is computation.
     waiting_s
-        Seconds in communication calls in which the rank waited for other ranks.
+        Seconds of waits for other ranks in communication calls.
     transfer_s
         Remaining seconds in communication calls, which transfer or combine bytes.
     serializing_s

@@ -15,7 +15,7 @@ class AddedAmounts:
     own
         The amounts of this rank, by the number of the accumulator.
     inherited
-        The amounts of lost ranks whose states this rank has restored.
+        The amounts of lost ranks, from the states that this rank has restored.
     """
 
     own: dict[int, Any] = field(default_factory=dict)

@@ -67,7 +67,7 @@ def pickled_error(error: Exception) -> bytes | None:
         pickled = cloudpickle.dumps(error)
     except Exception:
         return None
-    # An exception whose __init__ takes other arguments than its args fails only when it is unpickled.
+    # If the __init__ of an exception takes other arguments than its args, only unpickling fails.
     return pickled if unpickled_error(pickled) is not None else None
 
 

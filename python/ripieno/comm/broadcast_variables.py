@@ -37,7 +37,7 @@ LINK_STRATEGIES = (AUTO, *DISCIPLINES)
 #: Strategy that uses files in places that all ranks see.
 SHARED_FILE = "shared-file"
 STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
-#: Strategies in which the number of concurrent uploads of a source can be chosen.
+#: Strategies with a configurable number of concurrent uploads of a source.
 WITH_DEGREE = ("csb", "csb-llcf", "bittorrent")
 
 #: Prefix of the native module's errors about a root that died or is cut off.
@@ -396,7 +396,7 @@ class BroadcastVariables(Gathers):
             Block size in bytes; the maximum is 2**20 blocks. By default the size that `tune_broadcast` has measured on
             these hosts; without a measurement there are 256 blocks of 16 KiB to 4 MiB.
         degree : int, optional
-            Maximum number of ranks to which a source sends at the same time: 3 by default for "csb" and "csb-llcf", 8
+            Maximum number of concurrent receivers of a source: 3 by default for "csb" and "csb-llcf", 8
             for "bittorrent". A rank whose source was lost may exceed it. Other strategies have fixed trees.
         verify : bool
             Whether receivers compare each block with the root's digest. Without it only the checksums of TCP or TLS

@@ -32,7 +32,7 @@ from ripieno.files import disk
 from ripieno.files.disk import PART_SUFFIX
 from ripieno.files.sources import opened
 
-#: Interval at which ranks report their progress to the root.
+#: Interval between reports of a rank's progress to the root.
 REPORT_S = 0.5
 #: Polling interval of all ranks.
 POLL_S = 0.02

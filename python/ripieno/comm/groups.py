@@ -85,7 +85,7 @@ class SplitCalls(CallBase):
         Parameters
         ----------
         replicas : int
-            The number of replicas with which the world was started.
+            The number of replicas at the start of the world.
 
         Returns
         -------

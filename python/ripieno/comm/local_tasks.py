@@ -66,7 +66,7 @@ class LocalTasks(CallBase):
         threads : int, optional
             Number of threads; by default `threads` of the communicator.
         model : {"bsp", "fork-join"}
-            The meaning of `Team.run`. "bsp": one call for a whole loop, whose threads synchronize in `Team.wait`.
+            The meaning of `Team.run`. "bsp": one call for a whole loop; its threads synchronize in `Team.wait`.
             "fork-join": one call for each phase, which ends with the phase.
 
         Returns

@@ -32,7 +32,7 @@ class Agreements:
     Attributes
     ----------
     world
-        The communicator in which the ranks agree: the given one, or after a failure one of the survivors.
+        The communicator of the agreement: the given one, or after a failure one of the survivors.
     """
 
     def __init__(self, comm: Any) -> None:

@@ -204,7 +204,7 @@ def scratch_array(folder: str | os.PathLike[str], shape: tuple[int, ...], dtype:
 
 
 def interrupted_replacement(path: str) -> Path | None:
-    """Return the hidden older folder of a missing folder whose replacement was interrupted, or None.
+    """Return the hidden older folder of a folder that is missing after an interrupted replacement, or None.
 
     `path` is the folder, or a file in it.
     """

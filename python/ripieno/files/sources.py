@@ -433,7 +433,7 @@ def _walk(
 
 
 def _has_no_key(path: str, keys: Keys) -> bool:
-    """Raise InputError if a file is in a folder such as ``year=2024``, whose name is a column."""
+    """Raise InputError if the name of a file's folder is a column, such as ``year=2024``."""
     if keys:
         folder = PurePath(path).parents[len(keys)]
         raise InputError(

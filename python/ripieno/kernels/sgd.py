@@ -15,7 +15,7 @@ LOSSES = ("log_loss", "hinge", "squared_error")
 
 @dataclass(frozen=True)
 class OrderedColumns:
-    """The column indices of sparse rows, in the order in which steps process the rows.
+    """The column indices of sparse rows, in the order of the steps.
 
     Parameters
     ----------

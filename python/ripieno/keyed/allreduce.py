@@ -193,7 +193,7 @@ def _call_text(what: str, combiner: Combiner, algorithm: str | None) -> str:
 
 
 def _accumulating(rows: KeyValues, combiner: Combiner) -> KeyValues:
-    """Return the rows with values in the dtype in which the combination accumulates."""
+    """Return the rows with values in the dtype of the combination's accumulator."""
     if rows.values is None or combiner.function is not None:
         return rows
     dtype = accumulator(rows.values.dtype, combiner.name)

@@ -1,4 +1,4 @@
-"""Provide `KeyedFrame`: rows of named columns, some of which form the key, and aggregations per key."""
+"""Provide `KeyedFrame`: rows of named columns with a key of some columns, and aggregations per key."""
 
 from __future__ import annotations
 

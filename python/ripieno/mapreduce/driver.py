@@ -115,7 +115,7 @@ class MapReduce(StepProgress):
     state : dict
         The user's own state. Checkpoints store and restore it.
     resumed_from : int or None
-        The number of completed iterations in the checkpoint from which this job has resumed.
+        The number of completed iterations in the resumed checkpoint.
     statistics : list of StepStatistics
         Seconds and bytes of every stage of every step.
 

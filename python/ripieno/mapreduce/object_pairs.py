@@ -80,7 +80,7 @@ class ObjectPairs:
 
 
 class MergedPairs:
-    """The combined value of each key, in the order in which the keys arrived.
+    """The combined value of each key, in the order of the keys' arrival.
 
     Parameters
     ----------

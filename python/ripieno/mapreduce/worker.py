@@ -73,7 +73,7 @@ class Partition:
     size_bytes
         Its size when it was sent.
     hosts
-        The hosts whose ranks can load it; empty for all hosts, None for its own rank only.
+        The hosts of ranks that can load it; empty for all hosts, None for its own rank only.
     paths
         Its files, which must not change until another rank loads it.
     """

@@ -99,7 +99,7 @@ thread_local! {
     static HELD: RefCell<Option<HeldTeam>> = const { RefCell::new(None) };
 }
 
-/// A team whose threads are busy until it is dropped, also by the end of the thread that holds it.
+/// A team with busy threads until it is dropped, also by the end of the thread that holds it.
 struct HeldTeam(TeamLease);
 
 impl Drop for HeldTeam {

@@ -62,7 +62,7 @@ pub struct RingLink {
     zero_copy: ZeroCopyReader,
     stores: StoreChoice,
     read_times: ReadTimes,
-    /// Bytes of each ring whose pages are mapped.
+    /// Bytes of each ring with mapped pages.
     mapped_bytes: [usize; 2],
     /// Whether bytes of a zero-copy send were consumed since the last flush.
     has_read_zero_copy: bool,

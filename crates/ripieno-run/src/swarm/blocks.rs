@@ -24,7 +24,7 @@ impl BlockDigests {
         BlockDigests { bytes: value.len(), block_bytes, digests, is_verified: true }
     }
 
-    /// Describe a value of `bytes` whose blocks are not verified.
+    /// Describe a value of `bytes` without verification of blocks.
     pub fn unverified(bytes: usize, block_bytes: usize) -> BlockDigests {
         assert!(block_bytes > 0, "a block has at least one byte");
         let digests = vec![Digest::default(); bytes.div_ceil(block_bytes)];

@@ -56,7 +56,7 @@ type WaitInterrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The core, and the locks that protect it.
 pub(crate) struct CoreShared {
-    /// The thread to which the core is biased in [`CoreState::Biased`].
+    /// The thread that has the core's bias in [`CoreState::Biased`].
     bias: BiasedLock<AtomicU64>,
     /// Storage of the core in [`CoreState::Biased`], while the biased thread is not inside.
     biased_core: BiasedCore,

@@ -18,7 +18,7 @@ use ripieno_kernels::keyed::{StagingBuffer, is_scattered, scatter};
 use ripieno_run::Element;
 use std::ops::Range;
 
-/// Size at which the initial table is split into parts.
+/// Size of the initial table that causes its split into parts.
 const INITIAL_TABLE_BYTES: usize = 512 << 10;
 /// Number of rows that each thread adds at a time.
 const CHUNK_ROWS: usize = 1 << 18;

@@ -80,7 +80,7 @@ impl KeyedSchema {
         self.width * self.element.size_bytes()
     }
 
-    /// Return the held type: the type in which rows are accumulated until all rows of a key have arrived.
+    /// Return the held type: the type of accumulated rows until all rows of a key have arrived.
     pub(super) fn held_element(&self) -> Element {
         self.combine.op().map_or(self.element, |op| self.element.accumulator(op))
     }

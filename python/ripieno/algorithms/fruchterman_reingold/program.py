@@ -80,7 +80,7 @@ class LayoutOptions:
 
     @property
     def spread(self) -> float:
-        """Return the width of the range from which missing positions are drawn, as in networkx."""
+        """Return the width of the range of random missing positions, as in networkx."""
         return 1.0 if self.known is None else float(self.known[1].max(initial=0.0)) or 1.0
 
     def approximation_of(self, count: int) -> str:

@@ -35,7 +35,7 @@ FIRST_PASSES = 4
 
 @dataclass(frozen=True)
 class ArrivalOrder:
-    """The order in which a rank's centroids arrive at the other ranks.
+    """The order of arrival of a rank's centroids at the other ranks.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ class ExactPasses:
     threads
         Number of threads.
     bounds
-        Bounds that skip centroids which the previous pass ruled out for a row, or None.
+        Bounds that skip centroids that the previous pass excluded for a row, or None.
     """
 
     def __init__(self, rows: WeightedRows, threads: int, bounds: kernels.PassBounds | None = None) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-#: Smallest reciprocal of the condition number for which normal equations keep ten digits.
+#: Smallest reciprocal condition number with ten digits left by normal equations.
 MIN_RECIPROCAL_CONDITION = 1e-5
 #: Relative error of scatter matrices of float32 products, and of their refined solutions.
 FLOAT32_ERROR, REFINED_ERROR = 1e-7, 1e-8

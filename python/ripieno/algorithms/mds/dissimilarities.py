@@ -50,7 +50,7 @@ class RowBlock:
         Dissimilarities, divided by `scale`.
     weights : (m, n) float32, or None for ones
     source
-        The rows from which the dissimilarities are computed, or the dissimilarities.
+        The rows, as the source of dissimilarities, or the dissimilarities.
     counts
         Rows of each rank.
     first

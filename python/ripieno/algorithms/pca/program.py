@@ -40,7 +40,7 @@ Components = int | float | Literal["mle"] | None
 Source = Dataset | RowsInMemory | InMemorySparse | LocalRows
 
 NAME = "pca"
-#: Rows whose likelihoods are computed at once.
+#: Number of likelihoods computed at once.
 LIKELIHOOD_ROWS = 4096
 #: Up to this many columns, with at least this many rows per column, the scatter matrix is fastest.
 MAX_SCATTER_COLUMNS, MIN_ROWS_PER_COLUMN = 1000, 10

@@ -40,7 +40,7 @@ class CommunitiesPart:
     iteration_count
         Number of iterations.
     resumed_from
-        Number of completed iterations at which the fit resumed, or None.
+        Number of completed iterations in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]

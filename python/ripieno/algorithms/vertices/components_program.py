@@ -44,7 +44,7 @@ class ComponentsPart:
     round_count
         Sparse reductions until all components were known.
     resumed_from
-        Number of completed reductions at which the search resumed, or None.
+        Number of completed reductions in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]

@@ -50,7 +50,7 @@ class PathsPart:
     step_count
         Number of steps.
     resumed_from
-        Number of completed steps at which the search resumed, or None.
+        Number of completed steps in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]
