@@ -65,7 +65,7 @@ START_CPU_S = 0.5
 
 
 def rendezvous_s(workers: int) -> float:
-    """Return how long local ranks may wait for each other: many ranks on few cores take long to start."""
+    """Return the time limit for local ranks to join: many ranks on few cores take long to start."""
     return RENDEZVOUS_TIMEOUT_S + START_CPU_S * workers // usable_cores()
 
 

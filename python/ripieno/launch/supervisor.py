@@ -445,7 +445,7 @@ class Supervisor:
         self._clock.now = max(now, self._clock.now)
 
     def wait_s(self, now: float) -> float | None:
-        """Return how long the driver may wait for inputs before the next `tick`; None without a limit."""
+        """Return the driver's time limit for inputs before the next `tick`; None without a limit."""
         return None if self._clock.wake_at is None else max(0.0, self._clock.wake_at - now)
 
     # Time

@@ -225,7 +225,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         return self.engine.start(self.workers, invitation)
 
     def _join_limit_s(self) -> float:
-        """Return how long tasks may take to join."""
+        """Return the time limit for tasks to join."""
         return self._rendezvous_s
 
     @property

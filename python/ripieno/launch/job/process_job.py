@@ -126,7 +126,9 @@ class ProcessJob(Job, Generic[M]):
         )
 
     def _stop_limit_s(self, awaited: str) -> float | None:
-        """Return how long members may be stopped before they send `awaited`; None if the launcher cannot detect it."""
+        """Return the time limit for stopped members until they send `awaited`; None if the launcher cannot detect
+        stops.
+        """
         return None
 
     def _start_or_close(self) -> None:

@@ -175,7 +175,7 @@ class ResultCollector:
             self._members[rank].loss = cause
 
     def wait_s(self) -> float | None:
-        """Return how long to wait for the next message."""
+        """Return the timeout of the wait for the next message."""
         return self.waiting_ranks.wait_s(self.supervisor.wait_s(time.monotonic()))
 
     def receive(self, member: RankConnection, source: Any) -> tuple[bool, list[dict[str, Any]]]:

@@ -176,7 +176,7 @@ class _ForkServer:
 
     @staticmethod
     def _request(environment: Mapping[str, str], entry: str, arguments: Sequence[str]) -> int:
-        """Return a file with the modules to import before the fork, the environment, and what the process runs."""
+        """Return a file with the modules to import before the fork, the environment, and the program of the process."""
         named = [*os.environ.get(PRELOAD_VARIABLE, "").split(","), *preloaded]
         modules = [*filter(None, named), *filter(_SHARED.fullmatch, list(sys.modules))]
         request = os.memfd_create("ripieno-worker")

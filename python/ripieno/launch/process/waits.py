@@ -257,7 +257,7 @@ class WaitingRanks:
         self._deadline = self._timed_out = None
 
     def wait_s(self, other_s: float | None) -> float | None:
-        """Return how long to wait for a message: until all answers are due, or `other_s`."""
+        """Return the timeout of the wait for a message: until all answers are due, or `other_s`."""
         own_s = None if self._deadline is None else self._deadline.left_s
         return min((each for each in (own_s, other_s) if each is not None), default=None)
 

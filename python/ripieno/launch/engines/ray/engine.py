@@ -87,7 +87,7 @@ class RayEngine(Engine):
         self._connect()
 
     def slots(self) -> int:
-        """Return how many ranks fit if nothing else runs."""
+        """Return the number of ranks that fit if nothing else runs."""
         self._connect()
         return self._rank_capacity(node["Resources"] for node in ray.nodes() if node["Alive"])
 
@@ -157,7 +157,7 @@ class RayEngine(Engine):
         return needs | ({"runtime_env": self._actors_env} if self._actors_env else {})
 
     def _rank_capacity(self, nodes: Iterable[Mapping[str, float]]) -> int:
-        """Return how many ranks fit on nodes with these resources."""
+        """Return the number of ranks that fit on nodes with these resources."""
         capacities = [min(int(node.get(name, 0) // count) for name, count in self._bundle.items()) for node in nodes]
         if self._strategy == "STRICT_PACK":
             return max(capacities, default=0)

@@ -60,7 +60,7 @@ class SparkEngine(Engine):
         return self.session.sparkContext
 
     def slots(self) -> int:
-        """Return how many tasks the executors can run concurrently."""
+        """Return the number of tasks that the executors can run concurrently."""
         return slots(self._context)[1]
 
     def host(self) -> str:

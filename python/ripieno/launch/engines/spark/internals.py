@@ -133,7 +133,7 @@ def with_rank_settings(frame: DataFrame) -> DataFrame:
 
 
 def rows_max(kind: DataType, *, nullable: bool = False) -> int:
-    """Return how many rows of this type a batch may have, or 0 without a limit."""
+    """Return the maximum number of rows of this type in a batch, or 0 without a limit."""
     if isinstance(kind, UserDefinedType):
         return VECTOR_ROWS_MAX if rows_max(kind.sqlType(), nullable=nullable) else 0
     if isinstance(kind, StructType):
