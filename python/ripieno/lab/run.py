@@ -33,7 +33,7 @@ _FIRST_PROCESS = ["sh", "-c", "trap '' CHLD; exec cat"]
 
 @dataclass(frozen=True)
 class LabProgram:
-    """A program, and how to run it on a lab.
+    """A program, and the options of its run on a lab.
 
     Attributes
     ----------

@@ -203,7 +203,7 @@ class MpiBufferCalls(MpiRank):
 
 
 def write_all(blocks: list[Elements], received: list[Any]) -> None:
-    """Write what each rank has sent into the elements of its block."""
+    """Write the received data of each rank into the elements of its block."""
     for block, value in zip(blocks, received, strict=True):
         block.write(value)
 
