@@ -118,7 +118,7 @@ class KeyedData(CallBase):
             the owner of an id is ``id % world_size``, or the rank that a function returns. Python's builtin ``hash``
             means "hash".
         local_reduction : bool
-            False sends every row. This shows how much local reduction saves.
+            False sends every row, to measure the savings of local reduction.
         memory_limit : int, optional
             Bytes beyond which rows are spilled to temporary files during the exchange. The result is in memory. Keys
             are divided into 256 parts, or 4 for each rank if that is more. Each part is merged as a whole, so a part

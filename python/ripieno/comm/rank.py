@@ -123,7 +123,7 @@ class CallBase:
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[None]:
-        """Limit how long each call within the ``with`` statement waits for another rank.
+        """Limit the wait for another rank of each call within the ``with`` statement.
 
         A wait that lasts longer ends the job with `CallTimeout`, which names the waiting and the missing rank, and has
         the stack of the missing one. Under other launchers and in engines, it ends all ranks with `RankFailed`.

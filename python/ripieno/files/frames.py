@@ -42,7 +42,7 @@ def frame_as_table(frame: Any, what: str) -> tuple[pa.Table, str]:
     Raises
     ------
     InputError
-        It has no columns that Arrow supports. The message says `what` is expected.
+        It has no columns that Arrow supports. The message states that `what` is expected.
     """
     where = f"the {type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
     try:

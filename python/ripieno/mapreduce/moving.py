@@ -19,7 +19,7 @@ from ripieno._threads import mapped
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: The tag of all messages of this module. Programs have no reason to choose it.
+#: The tag of all messages of this module: the largest valid one, which programs hardly choose.
 TAG = 2**62 - 1
 #: A request is answered with own tasks of this total time. A rank with less work left keeps its tasks.
 GRANT_S = 0.005
@@ -48,7 +48,7 @@ class Claims:
     owners
         The rank of each task, by number.
     may_run
-        ``may_run(number, rank)`` says whether another rank than the owner has the partition.
+        ``may_run(number, rank)`` returns whether a rank other than the owner has the partition.
     rank_count
         The number of ranks.
     """
@@ -149,7 +149,7 @@ def run(
     add: Callable[[int, Any], None],
     threads: int,
 ) -> int:
-    """Run tasks until all ranks have none left, add the outputs of this rank's tasks, and return how many were moved.
+    """Run tasks until no rank has any left, add the outputs of this rank's tasks, and return the number of moved ones.
 
     Parameters
     ----------

@@ -277,7 +277,7 @@ def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
 
 
 def native_elements(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """Return all elements in a dtype of the native module, and how many of these form one element of the input."""
+    """Return all elements in a dtype of the native module, and the number of these per element of the input."""
     if is_native_order(contiguous.dtype):
         return contiguous, 1
     if contiguous.dtype in _COMPLEX_DTYPES:

@@ -24,7 +24,7 @@ def network(comm: Communicator, *, host: str | None = None, timeout_s: int = TIM
     comm
         Communicator of the ranks.
     host
-        Name or address at which the others reach rank 0; by default loopback if all ranks run on one host, else the
+        Name or address of rank 0 for the others; by default loopback if all ranks run on one host, else the
         name of rank 0's host.
     timeout_s
         Time limit in seconds for the ranks to join.
