@@ -126,9 +126,7 @@ class ProcessJob(Job, Generic[M]):
         )
 
     def _stop_limit_s(self, awaited: str) -> float | None:
-        """Return the time limit for stopped members until they send `awaited`; None if the launcher cannot detect
-        stops.
-        """
+        """Return the time limit for stopped members to send `awaited`; None if the launcher cannot detect stops."""
         return None
 
     def _start_or_close(self) -> None:

@@ -48,9 +48,7 @@ class DaskRun(Run):
         self._change = threading.Condition()
 
     def begin(self, places: list[str], invitation: Invitation) -> int:
-        """Start rank i on the worker ``places[i]``; return the number of tasks that still wait for a thread after
-        `SLOTS_S`.
-        """
+        """Start rank i on the worker ``places[i]``; return the number of tasks without a thread after `SLOTS_S`."""
         self.places = places
         self._waiting = set(range(len(places)))
         self._unfinished = set(range(len(places)))
