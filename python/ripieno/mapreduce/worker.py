@@ -217,9 +217,7 @@ def step(comm: Communicator, key: str, moves: bool) -> Result:
 
 
 def _with_moves(part: WorkerState, add: Callable[[Task, Any, Amounts], None]) -> int:
-    """Run the tasks of all ranks together, add the outputs of this rank's tasks, and return the number of moved
-    tasks.
-    """
+    """Run the tasks of all ranks together, add the outputs of this rank, and return the number of moved tasks."""
     assert part.program is not None, "functions come before the first step"
     own = {task.number: (task, data) for task, data in part.tasks}
 
