@@ -582,7 +582,7 @@ class Supervisor:
                 self._lose(rank, accused[rank].cause)
 
     def _accused(self) -> dict[int | None, _Evidence]:
-        """Return the first accusation of each rank, without those of isolated ranks, which others accuse."""
+        """Return the first accusation of each rank, without accusations by isolated ranks, which others accuse."""
         accusations = [each for each in reversed(self._evidence) if each.weight is _Weight.BY_OTHERS]
         votes = Counter(each.rank for each in accusations)
         return {each.rank: each for each in accusations if votes[each.by] < votes[each.rank]}
@@ -610,7 +610,7 @@ class Supervisor:
         return False
 
     def _need_not_end(self, left: list[int]) -> bool:
-        """Return whether other ranks have succeeded in place of those that are left."""
+        """Return whether other ranks have succeeded in place of the ranks `left`."""
         if self.policy.continues_after_loss:
             return any(each.has_succeeded for each in self._ranks)
         return all(any(self._ranks[other].has_succeeded for other in self._replicas(rank)) for rank in left)

@@ -228,7 +228,7 @@ def ending(status: int | None) -> str:
 
 
 def still_running(processes: Iterable[Child], timeout_s: float) -> list[Child]:
-    """Wait at most `timeout_s` for the end of processes, and return those that still run."""
+    """Wait at most `timeout_s` for the end of processes, and return the processes that still run."""
     deadline = Deadline(timeout_s)
     remaining = []
     for process in processes:
