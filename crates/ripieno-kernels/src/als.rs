@@ -97,7 +97,7 @@ pub enum Solver {
 /// Objective after a half step, summed over its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AlsObjective {
-    /// The weighted squared errors of the ratings. For implicit feedback, also those of all unrated pairs of rows
+    /// The weighted squared errors of the ratings. For implicit feedback, also the errors of all unrated pairs of rows
     /// with ratings.
     pub loss: f64,
     /// The penalty of the rows' factors.

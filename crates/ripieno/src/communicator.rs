@@ -474,8 +474,8 @@ impl Communicator {
     }
 
     /// Wait until one of `sources` has sent a message for [`Communicator::receive`], and return its rank; `None` after
-    /// `timeout`. If `signature` is given, the message must have the signature that this text describes. A source whose
-    /// next message has another signature is skipped, unless that holds for all sources.
+    /// `timeout`. If `signature` is given, the message must have the signature that this text describes. If the next
+    /// message of a source has another signature, the source is skipped, unless that holds for all sources.
     pub fn await_message(
         &self,
         sources: &[usize],

@@ -44,7 +44,7 @@ report_ : PlainReport
 """,
 }
 
-#: Arguments of a fit that choose columns, and those of a fit with a target.
+#: Arguments of a fit: for the choice of columns, and for a target.
 _COLUMN_CHOICE = """\
 **choice : ColumnChoice
     Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, the columns to leave

@@ -397,7 +397,7 @@ class BroadcastVariables(Gathers):
             these hosts; without a measurement there are 256 blocks of 16 KiB to 4 MiB.
         degree : int, optional
             Maximum number of concurrent receivers of a source: 3 by default for "csb" and "csb-llcf", 8
-            for "bittorrent". A rank whose source was lost may exceed it. Other strategies have fixed trees.
+            for "bittorrent". A rank that lost its source may exceed it. Other strategies have fixed trees.
         verify : bool
             Whether receivers compare each block with the root's digest. Without it only the checksums of TCP or TLS
             detect corrupt bytes; use it on trusted networks and disks.

@@ -342,7 +342,7 @@ class Aggregation:
         return _Part(column, "high") in self._form.parts
 
     def _store(self, keys: list[pa.Array], parts: _Parts) -> None:
-        """Add partial results, stored in any form, to those of equal keys."""
+        """Add partial results, stored in any form, to the results of equal keys."""
         encoded = self._encoded(keys)
         numbers = {part: self._converted(part, parts) for part in self._form.parts}
         for group, members in self._groups().items():

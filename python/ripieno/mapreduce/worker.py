@@ -289,7 +289,7 @@ def in_memory(value: Any) -> Any:
 
 
 def has_mapped_file(value: Any) -> bool:
-    """Return whether `in_memory` would copy arrays of a partition: those of mapped files."""
+    """Return whether `in_memory` would copy arrays of a partition, because they are in mapped files."""
     if type(value) in (list, tuple):
         return any(map(has_mapped_file, value))
     if type(value) is dict:

@@ -103,7 +103,7 @@ def search(
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        Text files, also compressed; or a partition file, whose partitions count as files.
+        Text files, also compressed; or a partition file: its partitions count as files.
     convert : callable, optional
         Converts the matches in a split to the result for rank 0. Without it, lines are only counted.
 
@@ -173,7 +173,7 @@ def grep(
     pattern, fixed, ignore_case, invert, max_count
         As for `Query`.
     source : path, glob, folder, URL, or list of them
-        Text files, also compressed (.gz, .bz2, .xz); or a partition file, whose partitions count as files.
+        Text files, also compressed (.gz, .bz2, .xz); or a partition file: its partitions count as files.
     workers, threads : int
         As for `ripieno.launch`.
     comm : Communicator, optional

@@ -1,8 +1,8 @@
 //! Measured time of a cache line between the cores at both ends of a link.
 //!
 //! A line takes 20 to 60 ns between cores that share a cache, and 100 to 200 ns between others. `sysfs` does not show
-//! this in virtual machines, whose cores move. The producer of a ring therefore times reads that it needs anyway.
-//! Ranks migrate, so only the last times count.
+//! this in virtual machines, because their cores move. The producer of a ring therefore times reads that it needs
+//! anyway. Ranks migrate, so only the last times count.
 
 use super::streaming::ticks;
 use std::sync::OnceLock;

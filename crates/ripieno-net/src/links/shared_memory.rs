@@ -41,7 +41,7 @@ impl Offer {
     }
 }
 
-/// Return the initiator's end, on a blocking socket whose other end calls [`accept`].
+/// Return the initiator's end. `socket` is blocking, and its other end calls [`accept`].
 pub fn connect(socket: &UnixStream, own: &Waker, capacity_bytes: usize) -> io::Result<RingLink> {
     let offer = offer(socket, own, capacity_bytes)?;
     let peer = offer.finish(socket)?;

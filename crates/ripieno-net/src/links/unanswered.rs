@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const SHORTEST_PROBE: Duration = Duration::from_secs(1);
 /// Number of leading 32-bit words of `TCP_INFO` that are read.
 const INFO_WORDS: usize = 15;
-/// Index of the word whose last byte counts the unacknowledged probes of keepalive.
+/// Index of a word. Its last byte counts the unacknowledged probes of keepalive.
 const PROBES: usize = 0;
 /// Index of the count of unacknowledged segments in flight.
 const UNACKNOWLEDGED: usize = 6;

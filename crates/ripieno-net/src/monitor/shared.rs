@@ -64,7 +64,7 @@ pub(crate) enum MonitorCommand {
     Open { peer: usize, stream: Stream },
     /// Opening a connection to `peer` has failed.
     NotOpen { peer: usize, reason: UnreachedPeer },
-    /// Try to connect to `peer`, whose data link is silent.
+    /// The data link of `peer` is silent: try to connect to `peer`.
     Probe { peer: usize },
     /// A probe of `peer` has ended.
     Probed { peer: usize, is_reached: bool },

@@ -32,7 +32,7 @@ pub struct Recorder {
     pub gauge: Arc<Gauge>,
     /// Whether the program itself waits for the runs in flight.
     is_awaited: bool,
-    /// The call whose wait the gauge shows, if the program waits.
+    /// If the program waits: the call for which the gauge shows the wait.
     stalled: Option<OpenRecord>,
     /// The length is a power of two.
     ring: Box<[CollectiveRecord]>,

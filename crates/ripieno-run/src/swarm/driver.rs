@@ -87,7 +87,7 @@ pub enum BroadcastEvent<M> {
 struct Peer {
     inbox: FrameInbox,
     outbox: Outbox,
-    /// Blocks whose last bytes may still wait in the socket.
+    /// Blocks with last bytes that may still wait in the socket.
     unconfirmed: Vec<(u32, usize)>,
 }
 

@@ -251,7 +251,7 @@ impl Aggregation {
         self.change(|own| own.add_view_of(block, own.schema.element, part))
     }
 
-    /// Add the rows of a block, whose values have type `element`.
+    /// Add the rows of a block with values of type `element`.
     fn add_view_of(&mut self, block: &BlockView<'_>, element: Element, part: usize) -> Result<(), Error> {
         self.split_initial(&Threads::new(1));
         self.spill_to_fit(self.growth_bytes(block.keys) + block.values.len())?;

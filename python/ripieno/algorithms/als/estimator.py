@@ -60,7 +60,7 @@ class ALSReport(RunReport):
 
 
 class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
-    """Matrix factorization by alternating least squares: user and item factors whose products approximate ratings.
+    """Matrix factorization by alternating least squares: the products of user and item factors approximate ratings.
 
     Explicit ratings are fitted with an L2 penalty: `reg` times the squared factors of the user and the item of each
     rating, as in Spark's MLlib. Implicit ratings are counts. Rated pairs have the target 1 and the weight 1 + `alpha`
@@ -124,9 +124,9 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
         ratings : sparse matrix, table, tuple (users, items, ratings), path, glob, or list of paths
             A SciPy matrix has a row for each user and a column for each item. Tables are frames of pandas, polars or
             Arrow, or files: .parquet, .arrow, .csv or .tsv. Each worker reads its own share of files. Users and items
-            of tables are integers or strings. Files may also be matrices in .mtx or of scipy.sparse.save_npz, whose
-            users and items without ratings have no factors, or .npz with arrays user, item and rating. With matrices
-            and `rows="own"`, the users of a rank get numbers above the users of lower ranks.
+            of tables are integers or strings. Files may also be matrices in .mtx or of scipy.sparse.save_npz, or .npz
+            with arrays user, item and rating. Users and items without ratings in a matrix have no factors. With
+            matrices and `rows="own"`, the users of a rank get numbers above the users of lower ranks.
         y : ignored
         test : ratings, as above, optional
             Other ratings that are compared with their predictions after the fit, in the calling process.

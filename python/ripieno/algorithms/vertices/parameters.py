@@ -28,8 +28,8 @@ class ShortestPathsParameters(SourceParameters):
 
     delta: float | None = parameter(
         Number(above=0, also=(None,)),
-        """A step follows the edges of all vertices whose distances exceed the least one by at most `delta`. Default:
-        about the mean weight of an edge.
+        """A step follows the edges of each vertex with a distance of at most the least one plus `delta`. Default: about
+        the mean weight of an edge.
 
         A smaller number follows fewer edges twice; a larger number takes fewer steps.""",
         default=None,

@@ -1,9 +1,9 @@
 //! An exchange through a directory that all ranks can access.
 //!
-//! Rank 0 creates a directory `ripieno-<tag>-<nonce>`. The tag is derived from the token, so that jobs do not mix. A
-//! directory whose rank 0 is dead belongs to an earlier run. Each rank holds a lock on its file `rank-N.lock` while it
-//! lives, so the other ranks detect a killed rank. A rank renames its finished file into place, so the other ranks
-//! never read an incomplete string. Rank 0 removes the directory at the end.
+//! Rank 0 creates a directory `ripieno-<tag>-<nonce>`. The tag is derived from the token, so that jobs do not mix. If
+//! rank 0 of a directory is dead, the directory belongs to an earlier run. Each rank holds a lock on its file
+//! `rank-N.lock` while it lives, so the other ranks detect a killed rank. A rank renames its finished file into place,
+//! so the other ranks never read an incomplete string. Rank 0 removes the directory at the end.
 //!
 //! Cost: one read of the directory every few ms at first, and a few per second later. Requires a file system with locks
 //! (`flock`) and atomic renames: every local one, NFS, Lustre, GPFS.
