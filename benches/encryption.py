@@ -1,7 +1,8 @@
 """Benchmark of encryption between two hosts: a small allreduce, a long message, and the first message of a link.
 
-Hosts are emulated, with 100 Mbit/s, 1 Gbit/s, and with an unlimited cable, where the processor is the bottleneck. As a
-program (``encryption.py FOLDER BYTES SAMPLES``) this file is a rank, which writes its seconds to FOLDER.
+Hosts are emulated, with 100 Mbit/s, 1 Gbit/s, and with an unlimited network link, where the processor is the
+bottleneck. As a program (``encryption.py FOLDER BYTES SAMPLES``) this file is a rank, which writes its seconds to
+FOLDER.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ripieno.launch.encryption import TLS_VARIABLE
 from ripieno.launch.script.environment import init
 
 TIMEOUT_S = 120.0
-#: Rates of the cables, and the bytes of a long message. The last rate exceeds what two processes reach.
+#: Rates of the network links, and the bytes of a long message. The last rate exceeds what two processes reach.
 CABLES = {"100mbit": 4 << 20, "1gbit": 32 << 20, "40gbit": 64 << 20}
 QUICK_CABLES = {"1gbit": 1 << 20}
 SMALL_COUNT, LONG_COUNT = 1000, 10
@@ -37,7 +38,7 @@ def cases() -> dict[str, Measured]:
 
 
 def measured(report: Measurements, effort: Effort) -> None:
-    """Measure with and without encryption, alternating, for each kind of cable."""
+    """Measure with and without encryption, alternating, for each rate of the network link."""
     cannot = why_not()
     if cannot is not None:
         raise Skipped(f"no emulated hosts: {cannot}")
@@ -57,7 +58,7 @@ def measured(report: Measurements, effort: Effort) -> None:
                     ours=Samples(tuple(found[True][name])),
                     peers={"not encrypted": Samples(tuple(found[False][name]))},
                     limit_s=8 * size_bytes / (bits_per_s("rate", rate) * wire_share()) if is_long else None,
-                    limit="the cable" if is_long else "",
+                    limit="the link" if is_long else "",
                     work=size_bytes / 1e9 if "long" in name else 0.0,
                     rate_unit="GB/s" if "long" in name else "",
                     targets=_targets(name, rate),

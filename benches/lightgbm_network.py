@@ -2,8 +2,8 @@
 
     .venv/bin/python benches/lightgbm_network.py [--hosts 8] [--rate 100mbit] [--rounds 3] [--trees 4]
 
-Needs root, for `ripieno lab`. The limit is the minimum of histogram bytes on a cable over its rate: (p-1)/p of them out
-of each host, for each reduce-scatter.
+Needs root, for `ripieno lab`. The limit is the minimum of histogram bytes on a network link over its rate: (p-1)/p of
+them out of each host, for each reduce-scatter.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from ripieno.units import bytes_text, duration_text
 
 CLUSTERS, ITERATIONS, WORKERS = 1_000_000, 2, 2
 QUICK_COUNT, QUICK_CLUSTERS = 6_000, 600
-#: The cluster of the paper: hosts, cores of each, and their cables.
+#: The cluster of the paper: hosts, cores of each, and their network links.
 HOSTS, CORES, RATE = 125, 8, 1e9
 #: The paper's statement on its iteration.
 PAPER = "over 60 min of map, 169 s of communication (Qiu, 125 hosts)"

@@ -64,7 +64,7 @@ class Setting:
                     dimension_count=self.dimension_count, run_count=SHUFFLE_COUNT)  # fmt: skip
 
     def seconds(self, size_bytes: float) -> float:
-        """Return the seconds that a cable takes."""
+        """Return the seconds that a network link takes."""
         return 8 * size_bytes / bits_per_s("rate", self.rate)
 
 
@@ -115,7 +115,7 @@ def _reduction(setting: Setting, report: Measurements, effort: Effort) -> None:
             reduced.samples,
             without,
             limit_s,
-            "a row of every centroid from each host, but what stays, over the rate of its cable",
+            "a row of every centroid from each host, but what stays, over the rate of its link",
             0.0,
             "",
             {"peer": REDUCED},

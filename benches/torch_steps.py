@@ -1,8 +1,8 @@
 """Benchmark of PyTorch's DistributedDataParallel: steps with Ripieno and with Gloo, alternating in the same processes.
 
-Two ranks run on this machine, and on two emulated hosts with a cable of 1 Gbit/s. As a program (``torch_steps.py FOLDER
-WIDTH STEPS``) this file is a rank, which writes its seconds to FOLDER. The limit is the time of the gradients on the
-cable.
+Two ranks run on this machine, and on two emulated hosts with a network link of 1 Gbit/s. As a program (``torch_steps.py
+FOLDER WIDTH STEPS``) this file is a rank, which writes its seconds to FOLDER. The limit is the time of the gradients on
+the network link.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _measured(
                 ours=Samples(tuple(seconds["ripieno"])),
                 peers={"Gloo": Samples(tuple(seconds["gloo"]))},
                 limit_s=8 * gradient_bytes / (bits_per_s("rate", RATE) * wire_share()) if run is _in_lab else None,
-                limit="the cable" if run is _in_lab else "",
+                limit="the link" if run is _in_lab else "",
                 work=gradient_bytes / 1e6,
                 rate_unit="MB/s",
                 targets={"peer": TARGET},

@@ -51,8 +51,19 @@ class FloodTarget(StrEnum):
 
 
 class UnauthenticatedTurn(NamedTuple):
-    """Seconds of the slowest rank, processor seconds of all ranks, processor seconds of their non-computing threads,
-    and memory of the largest rank in bytes."""
+    """Times of all ranks in a turn, and the memory of the largest rank.
+
+    Attributes
+    ----------
+    elapsed_s
+        Time of the slowest rank.
+    cpu_s
+        Processor time of all ranks.
+    aside_s
+        Processor time of the threads that do not compute.
+    memory_bytes
+        Memory of the largest rank.
+    """
 
     elapsed_s: float
     cpu_s: float

@@ -1,4 +1,4 @@
-"""Checks of numbers that users pass; errors name the parameter and its value."""
+"""Check numbers from users. Errors name the parameter and its value."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ripieno.errors import InputError
 
-#: The largest count that the native module takes.
+#: The largest count in the native module.
 COUNT_MAX = 2**63 - 1
 #: The most threads of a rank.
 THREADS_MAX = 4096

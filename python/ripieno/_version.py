@@ -1,3 +1,3 @@
-"""The version of Ripieno, as compiled into the native module: package metadata take longer to look up."""
+"""Provide the version of Ripieno from the native module, because a search of package metadata takes longer."""
 
 from ripieno._native import __version__ as __version__

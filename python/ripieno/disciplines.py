@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ripieno._native as _native
 
-#: All strategies, and the strategies by which all hosts fetch at the same time. The others serve hosts on demand.
+#: All strategies; and the strategies for fetches of all hosts at the same time. The others serve hosts on demand.
 DISCIPLINES = tuple(_native.DISCIPLINES)
 STREAMED = tuple(_native.STREAMED)
 #: Defaults: if all ranks fetch at the same time, and if ranks fetch on demand or already hold parts.

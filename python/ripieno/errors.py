@@ -11,7 +11,7 @@ class RipienoError(Exception):
 
 
 class RankFailed(RipienoError):
-    """A rank ended, sent no heartbeats or raised. Raised on other ranks and, without a better report, in the caller.
+    """A rank ended, sent no heartbeats or raised. Raised on other ranks, and in the caller if it has no better report.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class RankFailed(RipienoError):
 
 
 class CallTimeout(RipienoError, TimeoutError):
-    """A call waited longer for another rank than its time limit allows.
+    """A call waited for another rank beyond its time limit.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class RendezvousError(RipienoError):
 
 
 class EngineError(RipienoError):
-    """An engine cannot run the ranks: too few slots, no session, a different version, or tasks that it has ended."""
+    """An engine cannot run the ranks: too few slots, no session, a different version, or ended tasks."""
 
 
 class TooFewSlots(EngineError):

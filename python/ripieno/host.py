@@ -1,4 +1,4 @@
-"""The resources of this machine that this process may use."""
+"""Provide the resources of this machine for this process."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def usable_cores() -> int:
 
 
 def line_text(line_s: float) -> str:
-    """Describe the measured time of a cache line from core to core, and what it says about their caches."""
+    """Describe the measured time of a cache line from core to core, and whether the cores share a cache."""
     if line_s > UNDISTURBED_LINE_MAX_S:
         return "the time of a cache line from core to core is unknown: other programs use the cores"
     shares = "they share a cache" if line_s < SHARED_CACHE_LINE_S else "they share no cache"

@@ -21,7 +21,7 @@ from ripieno.errors import InputError
 VARIABLE = "RIPIENO_LOG"
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
-# Files whose lines no warning names: this package, and the callers of its context managers.
+# Files that no warning names: this package, and the callers of its context managers.
 _SKIPPED = (os.path.dirname(__file__) + os.sep, contextlib.__file__)
 
 root = logging.getLogger("ripieno")
@@ -38,7 +38,7 @@ def note(name: str, text: str, rank: int | None = None) -> None:
 
 @contextmanager
 def noted(name: str) -> Iterator[list[str]]:
-    """Collect the texts that `note` logs under `name` within the block, each text once."""
+    """Collect the texts of `note` under `name` within the block, each text once."""
     texts: list[str] = []
 
     def listen(logger: str, text: str, rank: int | None) -> None:

@@ -66,7 +66,7 @@ def test_an_impossible_size_is_reported(text):
         (["allreduce", "--algorithm", "shrub"], "'shrub': expected all, or for allreduce one of"),
         (["allreduce", "--against", "nccl"], "'nccl': expected some of openmpi, mpich, intelmpi, gloo"),
         (["allreduce", "--rate", "fast"], "--rate fast: expected a number"),
-        (["allreduce", "--rate", "100mbit"], "--rate: ranks of one host have no cable"),
+        (["allreduce", "--rate", "100mbit"], "--rate: ranks of one host have no network link"),
         (["allgather", "--ranks", "3", "--algorithm", "neighbour-exchange", "--sizes", "8B"], "an even number"),
     ],
 )

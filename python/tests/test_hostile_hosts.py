@@ -1,5 +1,6 @@
-"""Seeded schedules of real faults between emulated hosts: cables fail and recover, two hosts are disconnected from each
-other, ranks are killed and stopped. The remaining ranks continue in time, with correct results.
+"""Test that ranks continue in time and with correct results after seeded schedules of real faults.
+
+Network links of emulated hosts fail and recover, pairs of hosts are disconnected, and ranks are killed and stopped.
 
 ``make soak`` runs 40. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this file.
 """

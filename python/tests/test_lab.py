@@ -570,7 +570,7 @@ def test_a_named_lab_exists_until_it_is_removed(cli, name):
     try:
         up = cli("up", "--racks", "2", "--hosts", "1", "--rate", "100mbit", "--uplink", "50mbit", "--name", name)
         assert up.code == 0, up.err
-        assert "2 x 1 hosts, h0 to h1, cables 100 Mbit/s, uplinks 50 Mbit/s" in up.out
+        assert "2 x 1 hosts, h0 to h1, links 100 Mbit/s, uplinks 50 Mbit/s" in up.out
 
         again = cli("up", "--name", name)
         assert (again.code, again.out) == (1, "")

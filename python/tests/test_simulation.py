@@ -173,7 +173,7 @@ def test_the_text_of_a_simulation_names_its_results(capsys):
     assert main(["simulate", "broadcast", "--nodes", "4", "--racks", "2", "--bytes", "1MB"]) == 0
 
     out = capsys.readouterr().out
-    assert re.search(r"^broadcast of 1 MB by \S+, 4 nodes in 2 racks, cables 10 Gbit/s, uplinks never full$", out, re.M)
+    assert re.search(r"^broadcast of 1 MB by \S+, 4 nodes in 2 racks, links 10 Gbit/s, uplinks never full$", out, re.M)
     assert re.search(r"^time +\d", out, re.M) and re.search(r"^by uplinks +1 MB$", out, re.M)
 
 

@@ -148,7 +148,7 @@ fn shares(labels: &[i32], clusters: Range<usize>, count: usize) -> Vec<usize> {
     ends
 }
 
-/// A run of clusters and all labeled rows, some of which belong to it.
+/// A run of clusters and all labeled rows, including rows of other clusters.
 struct Clusters<'a, P> {
     points: Matrix<'a, P>,
     labels: &'a [i32],

@@ -97,8 +97,8 @@ pub enum Solver {
 /// Objective after a half step, summed over its rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AlsObjective {
-    /// The weighted squared errors of the ratings. For an implicit aim also of all unrated pairs of rows that have
-    /// ratings.
+    /// The weighted squared errors of the ratings. For implicit feedback, also the errors of all unrated pairs of rows
+    /// with ratings.
     pub loss: f64,
     /// The penalty of the rows' factors.
     pub penalty: f64,
@@ -406,7 +406,7 @@ fn initialize(matrix: &mut [f32], width: usize, rank: usize, feedback: Feedback)
     }
 }
 
-/// Gather the factors of some columns, and for an implicit aim also their weighted copies. Adds their contributions to
+/// Gather the factors of some columns, and for implicit feedback also their weighted copies. Adds their contributions to
 /// the right-hand side and returns the squared errors of zero factors.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]

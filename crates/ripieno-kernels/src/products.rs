@@ -1,6 +1,6 @@
 //! Sums over rows for principal components and linear regression: column sums, the scatter matrix, and gradients.
 //!
-//! Rows are divided into segments, whose number depends only on the shape. One thread adds up a segment, or for the
+//! Rows are divided into segments. Their number depends only on the shape. One thread adds up a segment, or for the
 //! scatter matrix a band of its sums, so threads share no written memory. The sums of the segments are then added up in
 //! order. So the bits depend only on the rows, their order and the SIMD level.
 //!
@@ -304,7 +304,7 @@ struct Band<'a, P> {
     rows: RegressionRows<'a, P>,
     center: &'a [f64],
     panel: usize,
-    /// Panels whose rows of the matrix are computed.
+    /// Panels with computed rows of the matrix.
     band: Range<usize>,
     /// These rows of the matrix.
     sums: &'a mut [f64],

@@ -26,7 +26,7 @@ use owned::OwnedFeatures;
 pub enum Loss {
     /// Negative log-likelihood of the class: logistic function for one column, softmax for more.
     Logistic,
-    /// The amount by which each column falls short of a margin of 1.
+    /// The shortfall of each column from a margin of 1.
     Hinge,
     /// Half the squared distance of each column to 1 for its class, and to -1 for the other classes.
     Squared,

@@ -1,4 +1,5 @@
-//! Accepts and authenticates incoming connections without blocking. An unauthenticated peer delays no other peer.
+//! Provides the acceptor, which accepts and authenticates connections without blocking. An unauthenticated peer
+//! delays no other peer.
 //!
 //! One epoll set watches the listeners and all pending connections. The owner polls its descriptor next to its other
 //! descriptors. The acceptor reads from a new connection immediately. The first bytes usually suffice to recognize an
@@ -42,7 +43,7 @@ pub(crate) struct Acceptor {
     /// Time until which the listeners are not watched.
     paused_until: Option<Instant>,
     step: Option<AcceptStep>,
-    /// The resource that the process lacks to accept connections, and since when.
+    /// The resource that the process lacks to accept connections, and the start of the shortage.
     shortage: Option<(Instant, String)>,
 }
 
@@ -181,7 +182,7 @@ impl Acceptor {
         }
     }
 
-    /// Close one pending connection to make space; return whether there was one.
+    /// Close one pending connection to make space; return false if none is pending.
     fn evict_one(&mut self) -> bool {
         self.pause_after_step(REJECTION_PAUSE);
         let index = connection_to_evict(self.pending_connections.values());

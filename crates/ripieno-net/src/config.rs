@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The number of characters of an alphabet, and the test for its characters.
 type Alphabet = (usize, fn(char) -> bool);
-/// The usual alphabets of random text, the smallest first. Other text counts as printable ASCII.
+/// The common alphabets of random text, the smallest first. Other text counts as printable ASCII.
 const ALPHABETS: [Alphabet; 5] = [
     (10, |c| c.is_ascii_digit()),
     (16, |c| matches!(c, '0'..='9' | 'a'..='f')),
@@ -21,7 +21,7 @@ const ALPHABETS: [Alphabet; 5] = [
 const PRINTABLE_COUNT: usize = 100;
 /// The minimum entropy of a token as text, computed for random characters of its alphabet.
 pub(crate) const TOKEN_BITS_MIN: f64 = 128.0;
-/// A random token of that many bits has fewer distinct characters only once in a billion times.
+/// Minimum number of distinct characters. One in a billion random tokens has fewer.
 const DISTINCT_MIN: usize = 6;
 /// Shell command that generates a token, for error messages.
 pub const MAKE_TOKEN: &str = "export RIPIENO_TOKEN=$(python -c 'import secrets; print(secrets.token_hex(32))')";
@@ -202,7 +202,7 @@ pub struct Config {
     pub rendezvous_timeout: Duration,
     /// Time without a message after which a rank counts as failed.
     pub heartbeat_timeout: Duration,
-    /// How long a leaving rank 0 stays to watch the ranks that still work.
+    /// Time for which rank 0, after it has left, still watches the working ranks.
     pub linger: Duration,
 }
 

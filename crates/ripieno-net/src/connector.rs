@@ -1,4 +1,5 @@
-//! Connects to a peer: tries its addresses in order and uses the first that authenticates as the peer.
+//! Provides the connector, which tries a peer's addresses in order and uses the first that authenticates as the
+//! peer.
 
 use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};
 use crate::config::{Config, Credentials, LinkPolicy};

@@ -1,4 +1,4 @@
-//! Authentication on connections that the caller opens: between the process that launches a job and its members.
+//! Authentication between the process that launches a job and its members, on connections that the caller opens.
 //!
 //! Both ends prove that they know the job's token, as ranks do. With TLS, data travels through a tunnel, and the
 //! tunnel's descriptor replaces the connection. Errors have these kinds:
@@ -75,7 +75,7 @@ impl MemberAcceptor {
         self.acceptor.due()
     }
 
-    /// Return the resource, such as descriptors, whose lack has prevented this process from accepting for some time.
+    /// Return the resource, such as descriptors, that this process has lacked for some time to accept connections.
     pub fn shortage(&self) -> Option<&str> {
         self.acceptor.lasting_shortage()
     }

@@ -100,7 +100,7 @@ impl MeshMember {
 }
 
 impl Mesh {
-    /// Return how long a member may be silent.
+    /// Return the time for which a member may be silent.
     pub fn heartbeat_timeout(&self) -> Duration {
         self.config.heartbeat_timeout
     }

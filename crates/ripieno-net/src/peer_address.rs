@@ -1,4 +1,4 @@
-//! The address record that a rank sends to all other ranks: its identity and its network addresses.
+//! Address record of a rank: its identity and its network addresses, sent to all other ranks.
 //!
 //! The record is compact JSON, sealed with the token, so a rank with another token is detected immediately.
 

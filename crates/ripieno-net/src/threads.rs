@@ -1,4 +1,4 @@
-//! Runs the ranks of a world as threads of one process: a fabric with its membership in a table in memory.
+//! Runs the ranks of a world as threads of one process: a fabric with a table in memory as its membership.
 
 use crate::host::{core_count, host_name};
 use crate::links::{DEFAULT_CAPACITY_BYTES, Doorbell, RingLink, Waker, thread};
@@ -45,7 +45,7 @@ impl ThreadFabric {
         ThreadFabric::placed(Topology::new(vec![0; world_size], vec![0; world_size]))
     }
 
-    /// Create the fabrics of threads that plan as if `topology` were their topology.
+    /// Create the fabrics of threads that plan for the given topology.
     pub fn placed(topology: Topology) -> io::Result<Vec<ThreadFabric>> {
         let world_size = topology.size();
         let doorbells = (0..world_size).map(|_| Doorbell::new()).collect::<io::Result<Vec<_>>>()?;

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 /// The order of the ranks in chains and rings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Rack by rack, and node by node within a rack. Crosses uplinks and cables as rarely as possible.
+    /// Rack by rack, and node by node within a rack. Crosses uplinks and network links as rarely as possible.
     #[default]
     Racks,
     /// By rank number, regardless of placement.

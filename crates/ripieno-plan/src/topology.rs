@@ -1,7 +1,7 @@
 //! Topologies: the assignment of ranks to nodes, and of nodes to racks.
 //!
-//! Ranks of one node share its memory and its cable. Nodes of one rack share the rack's uplink. Both are numbered by
-//! first appearance, so ranks with the same information agree on the numbers.
+//! Ranks of one node share its memory and its network link. Nodes of one rack share the rack's uplink. Both are
+//! numbered by first appearance, so ranks with the same information agree on the numbers.
 
 use alloc::vec::Vec;
 

@@ -232,7 +232,7 @@ impl Variable {
         self.inner.latest_messages()
     }
 
-    /// Return the ranks to which the connection is lost.
+    /// Return the ranks with a lost connection.
     fn lost(&self) -> Vec<usize> {
         self.inner.lost().into_iter().collect()
     }

@@ -26,12 +26,12 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 #[pyclass(frozen, module = "ripieno._native")]
 pub struct Aggregation {
     schema: KeyedSchema,
-    state: Mutex<AddedRows>,
+    state: Mutex<AggregationState>,
 }
 
 /// The added rows until they are taken, and their counters.
 #[derive(Default)]
-struct AddedRows {
+struct AggregationState {
     rows: Option<keyed::Aggregation>,
     row_count: u64,
     spilled_bytes: u64,
@@ -73,7 +73,10 @@ impl Aggregation {
             _ => return Err(errors::input("expected memory_limit_bytes and spill_directory, or neither".to_string())),
         };
         let rows = keyed::Aggregation::new(schema, rank_count.get(), limit).map_err(errors::from_collective)?;
-        Ok(Aggregation { schema, state: Mutex::new(AddedRows { rows: Some(rows), ..AddedRows::default() }) })
+        Ok(Aggregation {
+            schema,
+            state: Mutex::new(AggregationState { rows: Some(rows), ..AggregationState::default() }),
+        })
     }
 
     /// Add a row for each key. `ranks` are the owners of the rows; without it, the hash determines them.
@@ -143,7 +146,7 @@ impl Aggregation {
     fn change<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut AddedRows) -> Result<T, Error> + Send,
+        work: impl FnOnce(&mut AggregationState) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner)));
         done.map_err(errors::from_collective)
@@ -160,7 +163,7 @@ impl Aggregation {
     }
 }
 
-impl AddedRows {
+impl AggregationState {
     fn rows(&mut self) -> Result<&mut keyed::Aggregation, Error> {
         self.rows.as_mut().ok_or_else(|| Error::Argument {
             name: "aggregation",

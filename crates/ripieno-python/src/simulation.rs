@@ -68,7 +68,7 @@ impl Cluster {
         Cluster(simulation::Cluster {
             topology,
             memory: link(memory),
-            cable: link(cable),
+            network_link: link(cable),
             uplink: link(uplink),
             core_s_per_byte,
             gamma_s_per_byte,
@@ -198,7 +198,7 @@ fn link((alpha_s, beta_s_per_byte): (f64, f64)) -> LinkCost {
 fn kind_name(kind: ConnectionKind) -> &'static str {
     match kind {
         ConnectionKind::Memory => "memory",
-        ConnectionKind::Cable => "cable",
+        ConnectionKind::NetworkLink => "cable",
         ConnectionKind::Uplink => "uplink",
     }
 }

@@ -14,7 +14,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 /// Strings as columns: the start of each string and the end of the last one, and the bytes.
-type Strings<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u8>>);
+type StringArrays<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<u8>>);
 
 /// Counts of the distinct words of texts.
 #[pyclass(name = "WordCounts", module = "ripieno._native")]
@@ -41,7 +41,7 @@ impl Words {
     }
 
     /// Remove and return the words and their counts.
-    fn take<'py>(&mut self, py: Python<'py>) -> (Strings<'py>, Bound<'py, PyArray1<i64>>) {
+    fn take<'py>(&mut self, py: Python<'py>) -> (StringArrays<'py>, Bound<'py, PyArray1<i64>>) {
         let (offsets, data, counts) = self.0.take();
         let counts: Vec<i64> = counts.into_iter().map(|count| count as i64).collect();
         ((offsets.into_pyarray(py), data.into_pyarray(py)), counts.into_pyarray(py))
@@ -86,7 +86,10 @@ impl FoundLines {
     }
 
     /// Return the number of each line, its offset in the text, and the lines.
-    fn columns<'py>(&self, py: Python<'py>) -> (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>, Strings<'py>) {
+    fn columns<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>, StringArrays<'py>) {
         let MatchedLines { numbers, starts, offsets, data, .. } = &self.0;
         let lines = (PyArray1::from_slice(py, offsets), PyArray1::from_slice(py, data));
         (PyArray1::from_slice(py, numbers), PyArray1::from_slice(py, starts), lines)

@@ -1,6 +1,6 @@
 //! Calls: the 32-byte header that precedes a rank's data on every link and describes the rank's request.
 //!
-//! Two ranks that meet on a link compare their headers before they use any data. A mismatch therefore raises an error
+//! Both ranks of a link compare their headers before they use any data. A mismatch therefore raises an error
 //! that names both calls and never corrupts data.
 
 use ripieno_plan::{Algorithm, Collective, Op};

@@ -174,8 +174,8 @@ pub trait Fabric: Send {
     /// Return the placement of the ranks on nodes and racks. It is equal on all ranks.
     fn topology(&self) -> Arc<Topology>;
 
-    /// Return the link `id`, or `None` while it opens. The first call opens the link, except for an inbox: its sender
-    /// opens it, whatever this rank does meanwhile.
+    /// Return the link `id`, or `None` while it opens. The first call opens the link, except for an inbox, which its
+    /// sender opens independently of this rank.
     fn link(&mut self, id: LinkId) -> Result<Option<&mut dyn Link>, LinkError>;
 
     /// Return the link `id` if it is open.
@@ -222,7 +222,7 @@ pub trait Fabric: Send {
         vec![]
     }
 
-    /// Record that this rank waited, and whether the awaited data arrived with the first [`Fabric::yield_now`].
+    /// Record that this rank waited. The argument states whether the data arrived with the first [`Fabric::yield_now`].
     fn note_wait(&mut self, _was_ready_at_once: bool) {}
 
     /// Record the description of the next call's signature, to answer queries of other ranks.

@@ -87,7 +87,8 @@ pub trait Link: Send {
         Ok(0)
     }
 
-    /// Revoke all zero-copy sends, whatever happens to the memory. The peer sees a closed link on its next read.
+    /// Revoke all zero-copy sends, so that their memory may be changed or freed. The peer sees a closed link on its
+    /// next read.
     fn revoke_zero_copy(&mut self) {}
 
     /// Return the number of accepted bytes that still wait on this host.

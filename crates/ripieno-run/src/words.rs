@@ -1,9 +1,9 @@
 //! Reads and copies of bytes in single words.
 //!
-//! A processor forwards a store that is still on its way to a later load only if the store covers the load. A wider
-//! load, as compilers use to copy structures, waits until the stores have left the core. Stores leave in order, so it
-//! also waits for the message that was just written to a peer: 0.1 to 0.2 µs where cores share no cache, most of a
-//! short call.
+//! A processor forwards a store in flight to a later load only if the store covers the load. A wider load, which
+//! compilers use to copy structures, waits until the stores have left the core. Stores leave in order, so the load also
+//! waits for the message that was just written to a peer. Where cores share no cache, this takes 0.1 to 0.2 µs, most of
+//! a short call.
 
 /// Eight bytes at any address.
 #[derive(Clone, Copy)]

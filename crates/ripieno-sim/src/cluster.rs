@@ -1,8 +1,8 @@
 //! Clusters: the cost of a message between two ranks, and the wires that it shares with other messages.
 //!
 //! A rank has one output port and one input port. Ranks of one node communicate through its memory. Ranks of different
-//! nodes use the nodes' cables and, between racks, also the racks' uplinks and the core switch. Every wire is full
-//! duplex: its two directions are separate wires. The core switch buffers data for a busy receiver, up to a limit.
+//! nodes use the nodes' network links and, between racks, also the racks' uplinks and the core switch. Every wire is
+//! full duplex: its two directions are separate wires. The core switch buffers data for a busy receiver, up to a limit.
 
 use crate::faults::ClusterFaults;
 use ripieno_plan::Topology;
@@ -14,9 +14,9 @@ use std::sync::Arc;
 pub enum ConnectionKind {
     /// The memory of a node.
     Memory,
-    /// The cables of two nodes in one rack.
-    Cable,
-    /// The cables of two nodes and the uplinks of their racks.
+    /// The network links of two nodes in one rack.
+    NetworkLink,
+    /// The network links of two nodes and the uplinks of their racks.
     Uplink,
 }
 
@@ -37,9 +37,9 @@ pub struct Cluster {
     /// Cost between ranks of one node.
     pub memory: LinkCost,
     /// Cost between nodes of one rack.
-    pub cable: LinkCost,
+    pub network_link: LinkCost,
     /// Cost between racks: latency of a message, and seconds per byte of the uplink in each direction. The bytes also
-    /// pass the cables.
+    /// pass the network links.
     pub uplink: LinkCost,
     /// Seconds per byte of the core switch, shared by all racks; 0 if it is never a bottleneck.
     pub core_s_per_byte: f64,
@@ -94,10 +94,10 @@ pub enum WireName {
     Out(usize),
     /// The input port of a rank.
     In(usize),
-    /// The outgoing cable of a node with several ranks.
-    CableOut(usize),
-    /// The incoming cable of a node with several ranks.
-    CableIn(usize),
+    /// The outgoing network link of a node with several ranks.
+    LinkOut(usize),
+    /// The incoming network link of a node with several ranks.
+    LinkIn(usize),
     /// The outgoing uplink of a rack.
     UplinkOut(usize),
     /// The incoming uplink of a rack.
@@ -111,8 +111,8 @@ impl std::fmt::Display for WireName {
         match self {
             WireName::Out(rank) => write!(f, "port out of rank {rank}"),
             WireName::In(rank) => write!(f, "port into rank {rank}"),
-            WireName::CableOut(node) => write!(f, "cable out of node {node}"),
-            WireName::CableIn(node) => write!(f, "cable into node {node}"),
+            WireName::LinkOut(node) => write!(f, "link out of node {node}"),
+            WireName::LinkIn(node) => write!(f, "link into node {node}"),
             WireName::UplinkOut(rack) => write!(f, "uplink out of rack {rack}"),
             WireName::UplinkIn(rack) => write!(f, "uplink into rack {rack}"),
             WireName::Core => write!(f, "core switch"),
@@ -127,7 +127,7 @@ impl Cluster {
         Cluster {
             topology: Arc::new(Topology::flat(rank_count)),
             memory: link,
-            cable: link,
+            network_link: link,
             uplink: LinkCost { beta_s_per_byte: 0.0, ..link },
             core_s_per_byte: 0.0,
             gamma_s_per_byte: model.gamma_s_per_byte,
@@ -144,7 +144,7 @@ impl Cluster {
         let topology = &self.topology;
         match () {
             () if topology.node(first) == topology.node(second) => ConnectionKind::Memory,
-            () if topology.rack(first) == topology.rack(second) => ConnectionKind::Cable,
+            () if topology.rack(first) == topology.rack(second) => ConnectionKind::NetworkLink,
             () => ConnectionKind::Uplink,
         }
     }
@@ -166,7 +166,7 @@ impl Cluster {
     pub(crate) fn stored_bytes(&self, sender: usize, receiver: usize) -> usize {
         let switch_count = match self.kind(sender, receiver) {
             ConnectionKind::Memory => 0,
-            ConnectionKind::Cable => 1,
+            ConnectionKind::NetworkLink => 1,
             ConnectionKind::Uplink => 3,
         };
         switch_count * self.packet_bytes
@@ -180,15 +180,15 @@ impl Cluster {
     /// Return the identity of a wire.
     pub(crate) fn name(&self, wire: usize) -> WireName {
         let (p, nodes, racks) = (self.topology.size(), self.topology.node_count(), self.topology.rack_count());
-        let (ports, cables) = (2 * p, 2 * (p + nodes));
+        let (ports, network_links) = (2 * p, 2 * (p + nodes));
         let is_outgoing = wire.is_multiple_of(2);
         match wire {
             _ if wire < ports => (if is_outgoing { WireName::Out } else { WireName::In })(wire / 2),
-            _ if wire < cables => {
-                (if is_outgoing { WireName::CableOut } else { WireName::CableIn })((wire - ports) / 2)
+            _ if wire < network_links => {
+                (if is_outgoing { WireName::LinkOut } else { WireName::LinkIn })((wire - ports) / 2)
             }
-            _ if wire < cables + 2 * racks => {
-                (if is_outgoing { WireName::UplinkOut } else { WireName::UplinkIn })((wire - cables) / 2)
+            _ if wire < network_links + 2 * racks => {
+                (if is_outgoing { WireName::UplinkOut } else { WireName::UplinkIn })((wire - network_links) / 2)
             }
             _ => WireName::Core,
         }
@@ -219,8 +219,8 @@ impl Cluster {
         let kind = self.kind(rank, peer);
         let (alpha_s, beta_s_per_byte) = match kind {
             ConnectionKind::Memory => (self.memory.alpha_s, self.memory.beta_s_per_byte),
-            ConnectionKind::Cable => (self.cable.alpha_s, self.cable.beta_s_per_byte),
-            ConnectionKind::Uplink => (self.uplink.alpha_s, self.cable.beta_s_per_byte),
+            ConnectionKind::NetworkLink => (self.network_link.alpha_s, self.network_link.beta_s_per_byte),
+            ConnectionKind::Uplink => (self.uplink.alpha_s, self.network_link.beta_s_per_byte),
         };
         let latency_s = self.segment_count(length_bytes) as f64 * alpha_s;
         let slow = self.faults.slowness(topology.node(rank));
@@ -229,10 +229,10 @@ impl Cluster {
         if kind == ConnectionKind::Memory {
             return port;
         }
-        let has_shared_cable = topology.node_count() < p;
-        let cable = if has_shared_cable { slow * beta_s_per_byte } else { 0.0 };
-        let uses = port.with(2 * (p + topology.node(rank)) + direction, cable);
-        if kind == ConnectionKind::Cable {
+        let has_shared_link = topology.node_count() < p;
+        let link_s_per_byte = if has_shared_link { slow * beta_s_per_byte } else { 0.0 };
+        let uses = port.with(2 * (p + topology.node(rank)) + direction, link_s_per_byte);
+        if kind == ConnectionKind::NetworkLink {
             return uses;
         }
         uses.with(2 * (p + topology.node_count() + topology.rack(rank)) + direction, self.uplink.beta_s_per_byte)

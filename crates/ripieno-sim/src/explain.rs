@@ -178,7 +178,7 @@ fn terms(request: &SimulationRequest, cluster: &Cluster) -> Terms {
 
 /// Return the constants of the links between nodes, or of the memory on a single node.
 fn model(cluster: &Cluster) -> Model {
-    let link = if cluster.topology.node_count() > 1 { cluster.cable } else { cluster.memory };
+    let link = if cluster.topology.node_count() > 1 { cluster.network_link } else { cluster.memory };
     let (alpha_s, beta_s_per_byte) = (link.alpha_s, link.beta_s_per_byte);
     Model { alpha_s, beta_s_per_byte, gamma_s_per_byte: cluster.gamma_s_per_byte }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Demand<'a> {
     pub(crate) wires: &'a [(WireIndex, f64)],
     /// Upper limit of the rate, in bytes per second.
     pub(crate) limit: f64,
-    /// Demands whose rates are further upper limits.
+    /// Demands with rates that are further upper limits.
     pub(crate) leaders: Vec<usize>,
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 const GIB: usize = 1 << 30;
 const S_PER_BYTE: f64 = 8e-9;
 
-/// Return racks of nodes with 1 Gbit/s cables. `uplink` is the rate of an uplink relative to a cable.
+/// Return racks of nodes with links of 1 Gbit/s. `uplink` is the rate of an uplink relative to such a link.
 fn racks(node_count: usize, rack_count: usize, uplink: f64) -> Cluster {
     let racks = (0..node_count).map(|node| node * rack_count / node_count).collect();
     let mut cluster =
@@ -66,7 +66,7 @@ fn flows_between_racks_share_the_uplinks() {
     let cluster = racks(8, 2, 1.0);
     let found = simulated(Collective::Alltoall, "pairwise", Order::Racks, 8 << 20, &cluster);
 
-    // Each of the 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink of the rate of a cable.
+    // Each of the 4 nodes of a rack sends 4 chunks of 1 MiB through one uplink of the rate of a network link.
     assert!(found.time_s().unwrap() >= transfer_s(16 << 20));
     assert!(found.time_s().unwrap() < 1.5 * transfer_s(16 << 20));
     let uplinks = found.loads.iter().filter(|load| matches!(load.wire, WireName::UplinkOut(_)));
@@ -87,14 +87,14 @@ fn all_traffic_between_racks_passes_the_core_switch() {
 }
 
 #[test]
-fn ranks_of_a_node_share_its_cable_and_use_its_memory() {
+fn ranks_of_a_node_share_its_link_and_use_its_memory() {
     let mut cluster = racks(8, 1, 1.0);
     cluster.topology = Arc::new(Topology::new((0..8).map(|rank| rank / 4).collect(), vec![0; 8]));
     cluster.memory = LinkCost { alpha_s: 1e-7, beta_s_per_byte: 1e-10 };
     let found = simulated(Collective::Alltoall, "direct", Order::Racks, 8 << 20, &cluster);
 
-    let [(_, memory), (_, cable), (_, uplink)] = found.bytes_by_kind(&cluster);
-    assert_eq!((memory, cable, uplink), ((8 * 3) << 20, (8 * 4) << 20, 0));
+    let [(_, memory), (_, network_link), (_, uplink)] = found.bytes_by_kind(&cluster);
+    assert_eq!((memory, network_link, uplink), ((8 * 3) << 20, (8 * 4) << 20, 0));
     assert!(found.time_s().unwrap() >= transfer_s(16 << 20) && found.time_s().unwrap() < 1.1 * transfer_s(16 << 20));
 }
 
@@ -162,7 +162,7 @@ fn each_switch_delays_by_a_packet_and_each_relay_by_a_unit() {
     let (p, bytes, packet_bytes) = (6, 1 << 20, 1000);
     let at_end_s = |rack_count: usize, relay_bytes: Option<usize>| {
         let mut cluster = racks(p, rack_count, 1.0);
-        (cluster.cable.alpha_s, cluster.uplink.alpha_s) = (0.0, 0.0);
+        (cluster.network_link.alpha_s, cluster.uplink.alpha_s) = (0.0, 0.0);
         (cluster.packet_bytes, cluster.relay_bytes) = (packet_bytes, relay_bytes);
         simulated(Collective::Broadcast, "chain", Order::Racks, bytes, &cluster).time_s().unwrap()
     };
@@ -185,7 +185,7 @@ fn each_switch_delays_by_a_packet_and_each_relay_by_a_unit() {
 #[test]
 fn rounds_of_an_exchange_overlap_if_packets_arrive_simultaneously() {
     let mut cluster = racks(32, 1, 1.0);
-    cluster.cable = LinkCost { alpha_s: 0.0, beta_s_per_byte: 8.0 / 25e6 * (1.0 + 132.0 / 2896.0) };
+    cluster.network_link = LinkCost { alpha_s: 0.0, beta_s_per_byte: 8.0 / 25e6 * (1.0 + 132.0 / 2896.0) };
     (cluster.packet_bytes, cluster.relay_bytes, cluster.gamma_s_per_byte) = (2896, Some(16 << 10), 1.25e-10);
     let found = simulated(Collective::Allreduce, "bidirectional-exchange", Order::Racks, 999_936, &cluster);
 

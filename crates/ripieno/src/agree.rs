@@ -1,4 +1,4 @@
-//! Agreement before data is sent: checks that all ranks have equal options, and finds the largest size of any rank.
+//! Agreement before data is sent: ranks check that their options are equal, and find the largest size of any rank.
 
 use crate::communicator::Communicator;
 use crate::elements::{ElementShape, ElementType};
@@ -9,8 +9,8 @@ use ripieno_kernels::keyed::hash_string;
 use ripieno_plan::Op;
 use ripieno_run::{BufferMemory, Element};
 
-/// Element type and signature of these internal exchanges. The signature distinguishes them from user calls with as
-/// many numbers.
+/// Element type and signature of these internal exchanges. The signature distinguishes them from user calls with
+/// equally many numbers.
 const NUMBERS: ElementType<'static> =
     ElementType { element: Element::U64, shape: ElementShape::Described("numbers of a call of several steps") };
 /// Size of the text that describes a rank's options.
@@ -67,7 +67,7 @@ pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("eight bytes")))
 }
 
-/// Return the error that names the first rank whose options differ from rank 0's.
+/// Return the error that names the first rank with other options than rank 0.
 fn first_difference(comm: &Communicator, options: &str) -> Result<Error, Error> {
     let (p, rank) = (comm.world_size(), comm.rank());
     let mut all = vec![0; p * ANNOUNCED_BYTES];

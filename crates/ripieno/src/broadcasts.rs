@@ -93,7 +93,7 @@ struct BroadcastState {
     deliveries: BTreeMap<u32, VariableDelivery>,
     /// The latest message of each other rank, by variable.
     latest_messages: BTreeMap<u32, BTreeMap<usize, Vec<u8>>>,
-    /// Ranks to which the connection is lost, by variable.
+    /// Ranks with a lost connection, by variable.
     lost: BTreeMap<u32, BTreeSet<usize>>,
 }
 
@@ -290,7 +290,7 @@ impl Variable {
         }
     }
 
-    /// Return whether [`Self::wait`] would return at once.
+    /// Return whether [`Self::wait`] would return immediately.
     pub fn has_ended(&self) -> bool {
         let state = lock(&self.shared.state);
         state.is_closed || state.ended.contains_key(&self.number)
@@ -321,7 +321,7 @@ impl Variable {
         lock(&self.shared.state).latest_messages.get(&self.number).cloned().unwrap_or_default()
     }
 
-    /// Return the ranks to which the connection is lost.
+    /// Return the ranks with a lost connection.
     pub fn lost(&self) -> BTreeSet<usize> {
         lock(&self.shared.state).lost.get(&self.number).cloned().unwrap_or_default()
     }

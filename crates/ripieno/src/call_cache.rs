@@ -75,7 +75,7 @@ enum OwnedShape {
 }
 
 impl<'a> CallKey<'a> {
-    /// Return the key of a call; `None` for tasks whose plan depends on arguments that a key does not contain.
+    /// Return the key of a call; `None` if the plan of the task depends on arguments that a key does not contain.
     #[inline]
     pub fn of(
         task: &'a CollectiveTask<'a>,

@@ -150,7 +150,7 @@ impl NamedAlgorithm {
         AlgorithmChoice { algorithm, order: self.order.unwrap_or_default() }
     }
 
-    /// Replace the parts that `stronger` names.
+    /// Replace each part that `stronger` contains.
     fn take(&mut self, stronger: NamedAlgorithm) {
         *self =
             NamedAlgorithm { algorithm: stronger.algorithm.or(self.algorithm), order: stronger.order.or(self.order) };

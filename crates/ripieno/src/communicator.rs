@@ -240,9 +240,9 @@ impl Communicator {
         self.run_with_section(task, elements, algorithm, memory, &mut |section| section())
     }
 
-    /// Run a task like [`Communicator::run`], with the part that may wait inside `run_section`. If this thread makes
-    /// most calls, that part of a repeated task of a few short messages is the wait for messages. It is the whole of
-    /// any other task.
+    /// Run a task like [`Communicator::run`], with the part that may wait inside `run_section`. For a repeated task of
+    /// a few short messages, this part is the wait for messages if the thread makes most calls. For any other task it
+    /// is the whole run.
     pub fn run_with_section<'a>(
         &self,
         task: &CollectiveTask<'_>,
@@ -474,8 +474,8 @@ impl Communicator {
     }
 
     /// Wait until one of `sources` has sent a message for [`Communicator::receive`], and return its rank; `None` after
-    /// `timeout`. If `signature` is given, the message must have the signature that this text describes. A source whose
-    /// next message has another signature is skipped, unless that holds for all sources.
+    /// `timeout`. If `signature` is given, the message must have the signature that this text describes. If the next
+    /// message of a source has another signature, the source is skipped, unless that holds for all sources.
     pub fn await_message(
         &self,
         sources: &[usize],
@@ -512,8 +512,8 @@ impl Communicator {
         });
     }
 
-    /// Report to the survivors of a failure that this rank's program has ended. [`Communicator::shrink`] does not wait
-    /// for this rank then.
+    /// Report to the survivors of a failure that this rank's program has ended. [`Communicator::shrink`] then does not
+    /// wait for this rank.
     pub fn withdraw(&self) {
         self.shared.remote().withdraw();
     }

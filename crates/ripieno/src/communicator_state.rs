@@ -106,7 +106,7 @@ impl CommunicatorState {
         run_resolved(runtime, resolved, memory, sequence, &mut self.statistics, run_section)
     }
 
-    /// Run a task whose call was not found, and store the call.
+    /// Run a task for which no stored call was found, and store its call.
     pub fn run_unbound(
         &mut self,
         runtime: &mut Runtime<'_>,

@@ -26,8 +26,8 @@ const SPIN_COUNT: usize = 10_000;
 /// Bytes that a memory pass processes between two reads of the clock.
 const CLOCK_READ_BYTES: usize = 64 << 10;
 
-/// Measure the time of `call` in seconds: for single calls after a barrier if `is_separate`, else the time per call of
-/// several batches.
+/// Measure the time of `call` in seconds. If `is_separate`, time single calls after a barrier; otherwise return the
+/// time per call of several batches.
 ///
 /// The number of calls depends on `budget`. A call that takes longer than `budget` is timed once.
 pub fn measure(

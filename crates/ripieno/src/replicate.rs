@@ -28,7 +28,7 @@ impl Communicator {
         if core.replicated_count == MAX_REPLICATED_COUNT {
             return Err(argument("replicated communicators", MAX_REPLICATED_COUNT, "fewer; use one again"));
         }
-        // This exchanges no data, because a rank may have died already.
+        // Derive the id without an exchange, because a rank may have died already.
         let id = u32::MAX - core.replicated_count;
         core.replicated_count += 1;
         let replica = Replica { replicas, rank: self.shared.rank() };

@@ -194,7 +194,7 @@ pub fn broadcast_request(cluster: &Cluster, algorithm: &str, bytes: usize, root:
     let mut request = SwarmRequest::of(root, bytes, discipline);
     request.broadcasts[0].order = Some(order);
     if p > EXACT_RANK_COUNT_MAX && !discipline.is_streamed() {
-        request.rebalance_interval_s = bytes as f64 * cluster.cable.beta_s_per_byte / 1000.0;
+        request.rebalance_interval_s = bytes as f64 * cluster.network_link.beta_s_per_byte / 1000.0;
     }
     Ok(request)
 }

@@ -32,12 +32,12 @@ class ColumnChoice(TypedDict, total=False):
 
 
 class TargetChoice(ColumnChoice, total=False):
-    """Keyword arguments of a fit with a target that choose columns by name: those of `ColumnChoice`, and the target.
+    """Keyword arguments of a fit with a target that choose columns by name, in addition to `ColumnChoice`.
 
     Parameters
     ----------
     target : str, default=None
-        The column to predict; the same as its name as `y`.
+        The column to predict. Passing its name as `y` has the same effect.
     """
 
     target: str | None
@@ -122,7 +122,7 @@ def chosen(X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
 def fitted_columns(estimator: Any, X: Any) -> Any:
     """Return X with the columns of a fit that chose columns by name.
 
-    A frame without all of these stays whole, and so do files whose columns have no names.
+    A frame that lacks one of these columns is returned unchanged, like files without column names.
     """
     names = getattr(estimator, "feature_names_in_", None)
     if names is None or not estimator._chose_columns:

@@ -1,4 +1,4 @@
-"""The facts that identify the data of a fit in its checkpoints."""
+"""Values that identify the data of a fit in its checkpoints."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ BLOCK_VALUES = 1 << 16
 
 
 def data_facts(comm: Communicator, what: str, rows: Any, *columns: NDArray[Any] | None) -> dict[str, Any]:
-    """Return facts that identify the rows of all ranks: number, type, and a digest that reads each value once.
+    """Return the number, the type and a digest of the rows of all ranks, which identify the data.
 
     The facts do not depend on the order of the rows or on their distribution to ranks. All ranks call it.
 
     Parameters
     ----------
     what
-        What the rows are, in the plural.
+        Noun for the rows, in the plural.
     rows : (n, d) array, `SparsePoints` or sparse matrix in CSR form
         This rank's rows, in the same type on all ranks.
     columns : (n,) or (n, m), or None
@@ -51,7 +51,7 @@ def data_facts(comm: Communicator, what: str, rows: Any, *columns: NDArray[Any] 
 
 
 def graph_facts(comm: Communicator, graph: LocalGraph | PartitionedGraph) -> dict[str, Any]:
-    """Return facts that identify a graph, from this rank's edges. All ranks call it."""
+    """Return values that identify a graph, from this rank's edges. All ranks call it."""
     if isinstance(graph, PartitionedGraph):
         edges, vertex_count = matrix_edges(*graph.matrix), graph.vertex_count
     else:
@@ -61,7 +61,7 @@ def graph_facts(comm: Communicator, graph: LocalGraph | PartitionedGraph) -> dic
 
 
 def _row_digests(rows: Any) -> NDArray[np.uint64]:
-    """Return 64 bits of each row: a sum of its values, each multiplied by a number that its column determines."""
+    """Return 64 bits of each row: the sum of its values, each multiplied by a number that depends on the column."""
     if isinstance(rows, csr_matrix | csr_array):
         entries = mixed(mixed(rows.indices).view(np.int64) + _bits(rows.data).view(np.int64))
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(entries, dtype=np.uint64)])
@@ -73,7 +73,7 @@ def _row_digests(rows: Any) -> NDArray[np.uint64]:
 
 
 def _folded(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the bits with the high ones in the low ones, too.
+    """Return the bits, with the high bits folded into the low bits.
 
     The lowest 52 bits of a small whole number in float64 are zeros, and a product keeps zeros at the end.
     """

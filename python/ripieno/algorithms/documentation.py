@@ -44,16 +44,16 @@ report_ : PlainReport
 """,
 }
 
-#: Arguments of a fit that choose columns, and those of a fit with a target.
+#: Arguments of a fit: for the choice of columns, and for a target.
 _COLUMN_CHOICE = """\
 **choice : ColumnChoice
-    Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to leave out;
-    `id`, the names of the rows or edges, which are no values.
+    Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, the columns to leave
+    out; `id`, the names of the rows or edges, which are not values.
 """
 _TARGET_CHOICE = """\
 **choice : TargetChoice
-    Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, those to leave out;
-    `id`, the names of the rows, which are no values; `target`, the same as a name as y.
+    Columns of frames and of tables in files, by name: `columns` to read, by default all; `ignore`, the columns to leave
+    out; `id`, the names of the rows, which are not values; `target`, the column to predict.
 """
 #: Further arguments of every fit.
 _JOINT_CALL = """\
@@ -100,7 +100,7 @@ def document(estimator: type) -> None:
 def fit_documentation(doc: str, choice: type[ColumnChoice] | None) -> str:
     """Add the text that all fits share to the documentation of a fit, after its parameters.
 
-    `choice` is the type of its arguments that choose columns, if it has some.
+    `choice` is the type of the arguments that choose columns, if the fit has any.
     """
     own, warns, warnings = doc.partition("\nWarns\n")
     columns = "" if choice is None else _TARGET_CHOICE if choice is TargetChoice else _COLUMN_CHOICE

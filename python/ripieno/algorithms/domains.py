@@ -1,4 +1,4 @@
-"""Domains of parameters: which values are valid, and how errors and the documentation describe them."""
+"""Domains of parameters: their valid values, and the descriptions for errors and documentation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Domain:
     expected
         Description of the valid values for errors, such as "a whole number >= 1".
     also
-        Words, or None, that are valid beside the values that `_has` accepts.
+        Words, or None, that are valid in addition to the values that `_has` accepts.
     """
 
     def __init__(self, type: str, expected: str = "", also: tuple[str | None, ...] = ()) -> None:
@@ -39,7 +39,7 @@ class Domain:
         return value if self._is_word(value) else self._plain(value)
 
     def fact(self, value: Any) -> Any:
-        """Return what a checkpoint compares of a valid value."""
+        """Return the part of a valid value that a checkpoint compares."""
         return self.plain(value)
 
     def _is_word(self, value: Any) -> bool:
@@ -170,6 +170,6 @@ class Folder(Domain):
 #: Tolerances of convergence. An infinite tolerance ends a fit after its first iteration.
 TOLERANCE = Number(least=0, is_unbounded=True)
 COUNT = Whole(1)
-#: The most starts of a fit: each has a seed.
+#: Maximum number of starts of a fit: each has a seed.
 STARTS_MAX = 1_000_000
 FLAG = Flag()

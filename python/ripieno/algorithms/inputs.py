@@ -244,7 +244,7 @@ def target_column(source: Dataset, name: str) -> int:
 
 
 def _header(source: Dataset, target: int | None) -> pa.Table | None:
-    """Return an empty frame with the columns of the files, from which scikit-learn reads the names."""
+    """Return an empty frame with the columns of the files. scikit-learn reads their names from it."""
     if source.column_names is None:
         return None
     names = [name for at, name in enumerate(source.column_names) if at != target]

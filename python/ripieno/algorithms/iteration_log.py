@@ -34,7 +34,7 @@ class FitStep(IterationTime):
     Parameters
     ----------
     measures
-        MeasuredProgram values, by name.
+        Measured values, by name.
     """
 
     measures: Measures
@@ -42,7 +42,7 @@ class FitStep(IterationTime):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class FitReport(PlainReport):
-    """Fields that all reports of fits to rows share, beside the fields of `PlainReport`.
+    """Fields shared by all reports of fits to rows, in addition to the fields of `PlainReport`.
 
     Parameters
     ----------

@@ -2,7 +2,7 @@
 
 EXACT, BARNES_HUT = "exact", "barnes-hut"
 LAYOUT_APPROXIMATIONS = ("auto", EXACT, BARNES_HUT)
-#: Largest vertex count for which "auto" selects exact repulsion.
+#: Largest vertex count with exact repulsion by "auto".
 MAX_EXACT_VERTEX_COUNT = 50_000
 
 LOGISTIC_SOLVERS = ("lbfgs", "newton-cg", "gd")

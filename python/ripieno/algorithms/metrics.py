@@ -1,4 +1,4 @@
-"""Scores of predictions, by scikit-learn, whose metrics take half a second to import: imported on first use."""
+"""Scores of predictions by scikit-learn, which is imported on first use: its metrics take half a second to import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 
 def accuracy(y: Any, predicted: Any, sample_weight: ArrayLike | None) -> float:
-    """Return the weighted share of rows whose class is predicted."""
+    """Return the weighted share of rows with a correctly predicted class."""
     from sklearn.metrics import accuracy_score
 
     return float(accuracy_score(y, predicted, sample_weight=sample_weight))

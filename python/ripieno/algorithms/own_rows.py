@@ -104,7 +104,7 @@ def agreed(comm: Communicator, mine: T | None, what: str) -> T:
 
 
 def one_of(values: Sequence[T | None], what: str) -> T:
-    """As in `agreed`, from the values of all ranks."""
+    """Return the common value of `values`, one per rank, as `agreed` does."""
     found = [(rank, value) for rank, value in enumerate(values) if value is not None]
     assert found, "at least one rank has rows"
     (first, expected), *rest = found

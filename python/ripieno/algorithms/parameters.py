@@ -1,8 +1,8 @@
 """Parameters of estimators. Each is declared once, with its type, default, domain and sentence.
 
 A class with the decorator `declared` holds declarations (`parameter`). Its subclasses, the estimators, receive the
-constructor. Checks of values, the documentation, the options of commands, the parameters of Spark's wrapper, and what
-ranks compare and reports list are made from these declarations.
+constructor. Checks of values, the documentation, options of commands, parameters of Spark's wrapper, and the lists of
+parameters that ranks compare and reports show are derived from these declarations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Declared = TypeVar("Declared", bound=type)
 
-#: What a parameter determines: the fitted model, how progress is shown, where a fit is saved, or where it runs.
+#: Subject of a parameter: the fitted model, the display of progress, the storage of a fit, or its workers.
 Role = Literal["model", "showing", "saving", "running"]
 
 _ROLES: tuple[Role, ...] = get_args(Role)
@@ -52,11 +52,11 @@ class Parameter:
     default
         The default; `inspect.Parameter.empty` if there is none.
     kw_only
-        Whether calls must name it.
+        Whether calls must pass it by name.
     role
-        What it determines.
+        The subject of the parameter.
     options
-        Names that a command shows instead of the name in Python, which works as well.
+        Names that a command shows instead of the Python name, which commands also accept.
     aliases
         Further names in commands that are accepted but not shown.
     has_option
@@ -181,7 +181,7 @@ def names_of(estimator: type, *roles: Role) -> list[str]:
 
 
 def compared_parameters(estimator: type) -> list[str]:
-    """Return the names of the parameters that a checkpoint compares, besides parameters with one entry per row."""
+    """Return the names of the parameters that a checkpoint compares, without parameters that have one entry per row."""
     rows: Sequence[str] = getattr(estimator, "_row_parameters", ())
     declarations = parameters_of(estimator)
     return [name for name in names_of(estimator, "model") if not declarations[name].may_change and name not in rows]
@@ -195,7 +195,7 @@ def check_parameters(estimator: object, declaring: type | None = None) -> None:
 
 @declared
 class WorkerParameters:
-    """Parameters of every estimator: where a fit runs."""
+    """Parameters of every estimator: the workers of a fit."""
 
     workers: int = parameter(
         Whole(1),
@@ -229,7 +229,7 @@ class WorkerParameters:
 
 @declared
 class FitParameters(WorkerParameters):
-    """Parameters of every estimator that iterates: those of `WorkerParameters`, and where a fit is saved."""
+    """Parameters of every estimator that iterates: the parameters of `WorkerParameters`, and the storage of a fit."""
 
     checkpoint: str | os.PathLike[str] | None = parameter(
         Folder(),
@@ -243,10 +243,11 @@ class FitParameters(WorkerParameters):
     )
     every: int | None = parameter(
         Whole(1, also=(None,)),
-        """Save the fit every this many iterations: to the `checkpoint` folder, and to memory if `on_failure` restarts
+        """Number of iterations between two saves of the fit: to the `checkpoint` folder, and to memory if `on_failure`
+        restarts
         fits. Default: to the folder at most once a second, and to memory after each iteration.
 
-        `n_iter_` counts iterations alike. Each save to the folder costs a disk write.""",
+        It does not affect `n_iter_`. Each save to the folder costs a disk write.""",
         default=None,
         role="saving",
     )

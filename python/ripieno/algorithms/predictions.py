@@ -32,7 +32,7 @@ class Predictions:
     Parameters
     ----------
     score
-        R² of a regression, or the share of rows whose class is predicted.
+        R² of a regression, or the share of rows with a correctly predicted class.
     count, total
         Number of predicted rows and of all rows.
     residuals
@@ -44,7 +44,7 @@ class Predictions:
     confusion
         Rows by class and by predicted class, (k, k), unless there are too many classes.
     curves
-        ROC curves by class: for two classes the curve of the second one.
+        ROC curves by class: for two classes, the curve of the second class.
     """
 
     score: float

@@ -1,4 +1,4 @@
-"""Code that repeats a fit, for reports. It runs in a session that has the named arguments."""
+"""Code that repeats a fit, for reports. It requires a session with the named arguments."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _literal(value: Any) -> str | None:
     if value is None or type(value) in (str, int, float, bool):
         return repr(value)
     if is_dataclass(value) and type(value).__name__ in _FILES:
-        # The source is the first parameter.
+        # The first parameter is the source of the data.
         given = {each.name: getattr(value, each.name) for each in fields(value)}
         changed = [each.name for each in fields(value) if each.name != "source" and given[each.name] != _default(each)]
         texts = [_literal(given["source"]), *(_keyword(name, given[name]) for name in changed)]

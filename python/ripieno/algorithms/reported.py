@@ -58,7 +58,7 @@ class RankFacts:
     program_s
         Seconds that its program ran. Time outside the categories below is computation.
     waiting_s
-        Seconds in communication calls in which the rank waited for other ranks.
+        Seconds of waits for other ranks in communication calls.
     transfer_s
         Remaining seconds in communication calls, which transfer or combine bytes.
     serializing_s
@@ -404,7 +404,7 @@ def _parameters(model: Any) -> dict[str, Any]:
 
 
 def _plane_projection(centers: NDArray[Any]) -> Callable[[NDArray[Any]], NDArray[np.float64]]:
-    """Return the projection onto the two directions of largest spread of the centers."""
+    """Return the projection onto the two directions with the largest spread of the centers."""
     points = np.asarray(centers[:MAX_POINT_COUNT], np.float64)
     if points.shape[1] <= 2 or len(points) < 2:
         return lambda rows: np.asarray(rows, np.float64)

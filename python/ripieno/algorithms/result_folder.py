@@ -25,7 +25,7 @@ from ripieno.files.results import ResultPath, check_new_folder, new_folder, save
 from ripieno.files.sources import PathLike
 
 Value = TypeVar("Value")
-#: Floats that JSON has no numbers for, by their strings in model.json.
+#: Floats without a JSON number, by their strings in model.json.
 _NOT_FINITE = {repr(number): number for number in (math.inf, -math.inf, math.nan)}
 
 
@@ -67,8 +67,8 @@ class ResultFolder:
     def text(description: Mapping[str, Any]) -> str:
         """Return the contents of model.json.
 
-        JSON has no infinity and no NaN: they are the strings "inf", "-inf" and "nan". A dict is a list of pairs, unless
-        all of its keys are strings.
+        JSON has no infinity and no NaN, so these are the strings "inf", "-inf" and "nan". A dict with a key other than
+        a string is a list of pairs.
         """
         return json.dumps(_as_json(description), indent=2, allow_nan=False) + "\n"
 

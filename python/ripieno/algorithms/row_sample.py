@@ -23,7 +23,7 @@ def sample_positions(count: int, world_size: int, limit: int = MAX_PREDICTED_COU
 
 
 def drawn_positions(points: Any, world_size: int) -> NDArray[np.int64]:
-    """Return the positions of the rows of one rank that a report draws; none of sparse rows."""
+    """Return the positions of one rank's rows that a report draws; sparse rows have none."""
     if isinstance(points, SparsePoints) or not len(points):
         return np.empty(0, np.int64)
     limit = min(MAX_DRAWN_COUNT, MAX_DRAWN_BYTES // max(points.shape[1] * points.itemsize, 1))

@@ -77,7 +77,7 @@ class Value:
 class Call:
     """A rank's call of a fit: its name, the value of `rows`, the parameters, and the arguments by name.
 
-    `has_splits` tells whether the rows are in splits, and `chose_columns` whether the fit chose columns by name.
+    `has_splits` is whether the rows are in splits, and `chose_columns` whether the fit chose columns by name.
     `refusal` is the reason why a rank cannot read its rows, or None.
     """
 
@@ -354,7 +354,8 @@ def plain_fact(value: Any) -> bool | int | float | str | None:
     if isinstance(value, Integral | Real):
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
-        # Between ranks large arrays are compared by samples. A checkpoint may be of another call, so all bytes count.
+        # Digest all bytes, unlike the comparison between ranks, which samples large arrays: a checkpoint may belong to
+        # another call.
         content = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
         return f"{_text(value)}, digest {hashlib.blake2b(content.data, digest_size=16).hexdigest()}"
     # Equal dicts may differ in their order.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
-#: Formats whose splits are tables of the entries of a matrix, or of arrays, not rows.
+#: Formats with splits that are tables of a matrix's entries, or of arrays, not of rows.
 ENTRIES = ("npz", "mtx")
 
 

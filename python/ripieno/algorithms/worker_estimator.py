@@ -54,7 +54,7 @@ class WorkerEstimator(WorkerParameters, SavedEstimator):
     _is_libsvm = False
     # Whether the fit chose columns by name; later input may then have further columns.
     _chose_columns = False
-    # Facts of each rank in the last run.
+    # Time breakdown of each rank in the last run.
     _facts_of_ranks: tuple[RankFacts, ...] = ()
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -72,7 +72,7 @@ class WorkerEstimator(WorkerParameters, SavedEstimator):
     ) -> list[Any]:
         """Run `program(comm, *arguments)` on each worker, or on each rank of `comm`, and return the results.
 
-        With `alone`, the program runs in this process, whatever `workers` is. With ``rows="own"``, other
+        With `alone`, the program runs in this process, and `workers` is ignored. With ``rows="own"``, other
         ranks receive only the part of this rank's result that `_part_for_other_ranks` returns.
         """
         check_parameters(self, WorkerParameters)
@@ -130,7 +130,7 @@ class WorkerEstimator(WorkerParameters, SavedEstimator):
         check_parameters(self)
 
     def _worker_options(self, kind: type[Options], **values: Any) -> Options:
-        """Return the options of the workers, a dataclass. Fields without a value have the value of the parameter."""
+        """Return the options of the workers, a dataclass. By default a field gets the parameter of the same name."""
         declarations = parameters_of(type(self))
         for field in fields(kind):  # type: ignore[arg-type]  # a dataclass
             if field.name in declarations:

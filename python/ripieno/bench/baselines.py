@@ -1,4 +1,4 @@
-"""The compared implementations and their launch: Ripieno, Open MPI, MPICH, Intel MPI, Gloo, mpi4py.
+"""Provide the compared implementations and their launch: Ripieno, Open MPI, MPICH, Intel MPI, Gloo, mpi4py.
 
 Each implementation runs a program that prints "CASE SECONDS" lines; see ``programs/timing.py`` for the rules.
 """
@@ -79,7 +79,7 @@ class Baseline:
     supports
         Predicate for supported cases.
     ours
-        Whether it is Ripieno: a case may name Ripieno's algorithms.
+        Whether the implementation is Ripieno, which supports the algorithm names of cases.
     """
 
     name: str
@@ -141,8 +141,9 @@ def open_mpi(
     settings: Mapping[str, str] | None = None,
     yields_to_sleep: bool = False,
 ) -> Baseline:
-    """Return Open MPI in its fastest mode: on one host with shared memory and pinned ranks that spin, or yield if they
-    share cores.
+    """Return Open MPI in its fastest mode.
+
+    On one host it uses shared memory and pinned ranks. They spin, or yield if they share cores.
 
     Parameters
     ----------
@@ -153,7 +154,7 @@ def open_mpi(
     settings
         More MCA parameters, such as a forced algorithm.
     yields_to_sleep
-        Whether a yield sleeps briefly. Ranks of emulated hosts share cores, unlike real hosts.
+        Whether a yield of the core sleeps briefly. Ranks of emulated hosts share cores, unlike real hosts.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Define benchmark cases: collectives, sizes, and lower bounds of the bytes moved by links and memory.
+"""Provide benchmark cases: collectives, sizes, and lower bounds of the bytes moved by links and memory.
 
 "Bytes" of a case are the vector of broadcast, reduce, allreduce and reduce-scatter, the block of one rank of allgather,
 gather and scatter, and all bytes that one rank sends in alltoall.

@@ -1,4 +1,4 @@
-"""Times of every algorithm over a grid of sizes, to judge the default choice.
+"""Provide the times of every algorithm over a grid of sizes, to judge the default choice.
 
 python -m ripieno.bench.choice LINKS COLLECTIVE,… BYTES,… TRIALS_S
 
@@ -123,7 +123,8 @@ def _cell(world: NativeWorld, collective: str, size_bytes: int, usual: str, give
     classes = _native.distinct_algorithms(native, collective, block)
     stands_for = {name: each[0] for each in classes for name in each}
     chosen = _native.choice(native, collective, size_bytes)
-    # A root that runs ahead would measure its send rate instead of the time until the last rank has its data.
+    # Time calls separately for rooted collectives: a root that runs ahead would measure its send rate instead of the
+    # time until the last rank has its data.
     apart = collective in timing.ROOTED or size_bytes >= timing.SEPARATE_BYTES
     found: dict[str, list[float]] = {each[0]: [] for each in classes if each[0] not in given_up}
     for _ in range(ROUND_COUNT):

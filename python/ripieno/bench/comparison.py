@@ -1,4 +1,4 @@
-"""Run all implementations alternately, and return figures. Disturbances then affect all implementations equally."""
+"""Provide alternating runs of all implementations, so that disturbances affect all equally, and their figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ripieno.bench.programs.timing import ELEMENT_BYTES
 from ripieno.units import size_text
 
 #: First case, which does not count: until ranks have run for a while, some may share a core. No requested barrier has
-#: this size; otherwise its calls would be these cold ones.
+#: this size, so no requested case reuses these cold calls.
 WARM_UP = BenchCase("barrier", 2 * ELEMENT_BYTES)
 
 Times = dict[BenchCase, list[float]]

@@ -1,4 +1,4 @@
-"""Benchmark figures: the samples of one measurement, compared with other implementations (peers) and a limit."""
+"""Provide benchmark figures: the samples of a measurement, compared with other implementations (peers) and a limit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Figure:
     case, row
         Labels, for example "allreduce, 2 ranks" and "64 KiB"; a table shows the rows of a case.
     ours, peers
-        Seconds from alternating runs, so that disturbances affect all alike.
+        Seconds from alternating runs, so that disturbances affect all equally.
     limit_s
         Seconds that no implementation can beat; `limit` describes the bound.
     work
@@ -98,7 +98,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class FigureCount:
-    """A counted instead of timed result.
+    """A result that is counted, not timed.
 
     Parameters
     ----------

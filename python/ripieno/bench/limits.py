@@ -1,4 +1,4 @@
-"""Lower bounds in seconds: of the memory, measured together with the implementations, and of cables."""
+"""Provide lower bounds in seconds: of the memory, measured together with the implementations, and of network links."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PeerLimit(Protocol):
 
 
 class UnknownLimit:
-    """The bound for hosts with unknown cables."""
+    """The bound for hosts with unknown network links."""
 
     text = "unknown: pass --rate, the link rate of a host"
 
@@ -45,7 +45,7 @@ class UnknownLimit:
 class MachineLimit:
     """The bound for ranks of one host, from the best of all memory measurements.
 
-    A cache line moves from one core to another once, and all cores share the minimum of additions and copies.
+    The bound is the time of one cache line between two cores, plus the minimum of additions and copies on all cores.
     """
 
     world_size: int
@@ -89,19 +89,19 @@ class MachineLimit:
 
 @dataclass(frozen=True)
 class WireLimit:
-    """The bound for one rank per host: bytes that a host's cable must carry, without headers, over its rate.
+    """The bound for one rank per host: bytes that a host's network link must carry, without headers, over its rate.
 
     Parameters
     ----------
     world_size
         Number of hosts.
     bits_per_s
-        Rate of each cable, in each direction.
+        Rate of each network link, in each direction.
     """
 
     world_size: int
     bits_per_s: float
-    text: str = "bytes that a cable must carry over its rate, without headers"
+    text: str = "bytes that a network link must carry over its rate, without headers"
 
     def measure(self, cases: Sequence[BenchCase], budget_s: float) -> None:
         """Do nothing: the rate is known."""

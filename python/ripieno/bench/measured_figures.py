@@ -1,4 +1,4 @@
-"""The scale, the machine and the verdicts of figures that are measured here."""
+"""Provide the scale, the machine and the verdicts of figures that are measured here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Validation of the model: times of collectives on emulated hosts compared with the simulator's predictions.
+"""Provide the validation of the model: times of collectives on emulated hosts beside the predicted times.
 
 Hosts are in one rack, or in several racks with oversubscribed uplinks. The model uses the rates, packets and headers of
 the lab, and no measurements.
@@ -87,7 +87,7 @@ class RackShape:
         return self.racks * self.hosts_per_rack
 
     def spec(self, rate: str) -> ClusterSpec:
-        """Return the lab of this shape, with cables of this rate."""
+        """Return the lab of this shape, with network links of this rate."""
         rack = ClusterSpec(self.racks, self.hosts_per_rack, rate)
         if self.racks == 1:
             return rack
@@ -113,7 +113,7 @@ class ModelQuery:
     size_bytes
         Bytes of the vector that all ranks end with, or that a rank sends.
     rate
-        Rate of a host's cable, such as "25mbit".
+        Rate of a host's network link, such as "25mbit".
     repetitions
         Number of times that the ranks are started and measure everything.
     """
@@ -219,7 +219,7 @@ class ModelResults:
 
     def show(self) -> None:
         """Print a table."""
-        shown = Table(title=f"cables {self.request.rate}: median (least – greatest)", title_justify="left")
+        shown = Table(title=f"links {self.request.rate}: median (least – greatest)", title_justify="left")
         for heading in _HEADINGS:
             shown.add_column(heading, justify="left" if heading == _HEADINGS[1] else "right")
         for row in self.rows:

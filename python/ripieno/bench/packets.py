@@ -1,4 +1,4 @@
-"""The measurement of `ripieno packets`: throughput against packet size, on ranks started here or by a launcher.
+"""Provide the measurement of `ripieno packets`: throughput against packet size, on ranks started here or by a launcher.
 
 python -m ripieno.bench.packets LINKS BUDGET_S BYTES,…
 

@@ -1,7 +1,7 @@
-"""Figures of papers that are measured on this machine, or on hosts that it emulates, at a smaller scale.
+"""Provide figures of papers that are measured on this machine, or on emulated hosts, at a smaller scale.
 
-Papers print few numbers for these figures, and other machines have other times. So a figure has no printed values, and
-its claims say whether the shape of the paper's result appears here.
+Papers print few numbers for these figures, and other machines have other times. So a figure has no printed values. Its
+claims state whether the shape of the paper's result appears in the measurement.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class MeasuredFigure:
-    """A figure, the function that measures it, and whether it needs emulated hosts, that is, root."""
+    """A figure, the function that measures it, and whether it needs emulated hosts and therefore root."""
 
     measure: Callable[[], Reproduction]
     needs_hosts: bool
@@ -140,8 +140,8 @@ def twister_figure_8() -> Reproduction:
             ),
         ),
         (
-            "A shuffle cannot take a smaller share of the time than of the bytes if the cables limit both. The paper's "
-            "40 s of 8 minutes are below its 12.5 %, so without local reduction something besides the cables slows it, "
+            "A shuffle cannot take a smaller share of the time than of the bytes if the links limit both. The paper's "
+            "40 s of 8 minutes are below its 12.5 %, so without local reduction something besides the links slows it, "
             "for example the memory: a node holds 8 of its 16 GB as intermediate data.",
             "The time is the share of the bytes, and fixed costs: the local reduction "
             f"({1e3 * slow['emit']:.0f} ms of {1e3 * slow['total']:.0f} ms at 25 Mbit/s, 8 processes on "
@@ -242,7 +242,7 @@ def kylix_figure_6_lab() -> Reproduction:
             for name, each in networks.items()
         )
         bounds.append(
-            f"{features:,} features: the cables alone need this share of the time: {shares}. A message costs "
+            f"{features:,} features: the links alone need this share of the time: {shares}. A message costs "
             f"{1e6 * found['alpha_s']:.0f} µs."
         )
     factors = [row.value for row in rows if "times" in row.of]
@@ -261,7 +261,7 @@ def kylix_figure_6_lab() -> Reproduction:
         ),
         (
             *bounds,
-            "Where the cables bound the time, the factor is near the ratio of the bytes, and direct sends the fewest. "
+            "Where the links bound the time, the factor is near the ratio of the bytes, and direct sends the fewest. "
             "Where messages do, it depends on their number, and 16 hosts save few: direct sends 15 in each direction.",
         ),
     )

@@ -1,4 +1,4 @@
-"""Alternative policies for choosing an algorithm: always the same one, and Open MPI's table.
+"""Provide alternative policies for choosing an algorithm: always the same one, and Open MPI's table.
 
 Source of the table: Open MPI's ``coll_tuned_decision_fixed.c`` (main branch, 2026), for commutative operations. Its
 algorithms map to our algorithms with the same messages: Rabenseifner's to halving and doubling, or to a reduce-scatter

@@ -1,4 +1,4 @@
-"""Child programs, single or as ranks, with a timeout. Errors include their output."""
+"""Provide child programs, single or as ranks, with a timeout. Errors include their output."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def run_ranks(
             "MASTER_ADDR": address,
             "MASTER_PORT": str(port or free_port),
             "RIPIENO_TOKEN": secrets.token_hex(32),
-            # It would take precedence over MASTER_ADDR.
+            # RIPIENO_DIRECTORY would take precedence over MASTER_ADDR.
             "RIPIENO_DIRECTORY": "",
         }
         ranks = [(command, {**shared, "RANK": str(rank), **environment(rank)}) for rank, command in enumerate(commands)]

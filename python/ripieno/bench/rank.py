@@ -1,4 +1,4 @@
-"""The rank program: times cases through the native loop, Python's `comm`, or mpi4py.
+"""Provide the rank program, which times cases through the native loop, Python's `comm`, or mpi4py.
 
 python -m ripieno.bench.rank native|shared|python|mpi4py [--links LINKS] --budget SECONDS CASE …
 
@@ -52,7 +52,7 @@ class PythonWorld:
             "alltoall": partial(comm.alltoall, main, out=into, counts=counts, out_counts=counts),
             "barrier": comm.barrier,
         }
-        # Pass no optional arguments, as programs do: parsing them would cost some time per call.
+        # Pass no optional arguments, because programs usually omit them, and parsing them takes time in each call.
         return calls[collective] if algorithm is None else partial(calls[collective], algorithm=algorithm)
 
 
@@ -126,7 +126,7 @@ def times(world: TimedRank, case: str, budget_s: float) -> list[float] | str:
             return world.measured(case, budget_s)
         return list(timing.measured(world, case, budget_s))
     except InputError as error:
-        # The error occurs on all ranks alike, before any data is sent.
+        # The error occurs on all ranks, before any data is sent.
         if timing.parts_of(case)[2] is None:
             raise
         return str(error)
@@ -149,7 +149,7 @@ def main() -> None:
 
 
 def world_of(through: str, links: str) -> PythonWorld:
-    """Return our world, as described by the environment."""
+    """Return the world of Ripieno that the environment describes."""
     # No encryption, as in the peers.
     comm = init(links=links, threads=1, tls=False)
     if through == "python":

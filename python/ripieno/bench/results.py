@@ -1,4 +1,4 @@
-"""Results of `ripieno bench` as tables, pages and JSON."""
+"""Provide the results of `ripieno bench` as tables, pages and JSON."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class ChoiceResults:
     def ratios(self) -> dict[str, list[tuple[float, float]]]:
         """Return for each policy its times and the default's as multiples of the best.
 
-        An algorithm that was given up counts with its last factor.
+        An algorithm that is no longer tried counts with its last ratio.
         """
         policies: dict[str, Callable[[Cell], str | None]] = {"default": lambda cell: cell.chosen}
         if any(cell.usual != cell.chosen for cell in self.cells):

@@ -1,4 +1,4 @@
-"""The run of `ripieno bench`: parse the request, start or join ranks, and collect the results."""
+"""Provide the run of `ripieno bench`: parse the request, start or join ranks, and collect the results."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class BenchRequest:
         names = case_options.collectives_of(collectives)
         if algorithm not in (None, "all"):
             for name in names:
-                # An order of the ranks may follow an @.
+                # An order of the ranks may follow the name, after an @.
                 if algorithm.partition("@")[0] not in _native.algorithms(name):
                     known = ", ".join(_native.algorithms(name))
                     raise InputError(f"algorithm {algorithm!r}: expected all, or for {name} one of {known}")
@@ -94,7 +94,7 @@ def started(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | 
         If a rate is given, or no requested world supports the algorithm.
     """
     if request.bits_per_s is not None:
-        raise InputError("--rate: ranks of one host have no cable; it is for ranks that a launcher starts on several")
+        raise InputError("--rate: ranks of one host have no network link; use it under a launcher on several hosts")
     return _started_choice(request) if only_choice else _started(request)
 
 
@@ -175,7 +175,7 @@ def joined(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | C
 
 
 def _with_figures(found: CollectiveFigures) -> CollectiveFigures:
-    # No figures result if the only requested algorithm supports none of these numbers of ranks.
+    # Without figures, the requested algorithm supports none of these numbers of ranks.
     if not found.report.figures:
         raise InputError("; ".join(found.report.remarks))
     return found

@@ -1,4 +1,4 @@
-"""A rank of a shuffle of K-means sums, with and without local reduction, on emulated hosts.
+"""Provide a rank of a shuffle of K-means sums, with and without local reduction, on emulated hosts.
 
 python -m ripieno.bench.shuffle_rank CASE_JSON FILE
 
@@ -47,7 +47,7 @@ class ShuffleCase:
 
 def main(case: ShuffleCase, target: Path) -> None:
     """Run as one rank."""
-    # Encryption is off: the cables are measured, not the processors.
+    # Encryption is off: the network links are measured, not the processors.
     comm = init(threads=1, tls=False)
     tasks = case.tasks(comm.rank)
     found: dict[str, list[dict[str, float]]] = {"with": [], "without": []}

@@ -1,4 +1,4 @@
-"""A rank of sparse reductions by direct, designed and binary networks, on emulated hosts.
+"""Provide a rank of sparse reductions by direct, designed and binary networks, on emulated hosts.
 
 python -m ripieno.bench.sparse_rank CASE_JSON FILE
 
@@ -88,7 +88,7 @@ def _reduction(comm: Communicator, network: Any, values: Any) -> tuple[float, fl
 
 def main(case: SparseCase, target: Path) -> None:
     """Run as one rank."""
-    # Encryption is off: the cables are measured, not the processors.
+    # Encryption is off: the network links are measured, not the processors.
     comm = init(threads=1, tls=False)
     found = measured(comm, case)
     if comm.rank == 0:

@@ -1,4 +1,4 @@
-"""Tables and figures of the paper on threads and processes, measured on the cores of this machine.
+"""Provide tables and figures of the paper on threads and processes, measured on the cores of this machine.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
 tables II and III and figures 3 to 14. As there, TxP is T threads in each of P processes.

@@ -1,8 +1,8 @@
-"""Broadcast variables on emulated hosts: each strategy compared with its simulation and the minimum time on a cable.
+"""Provide broadcasts of variables on emulated hosts: each strategy beside its simulation and the minimum on a link.
 
-All hosts of an emulated cluster share one disk, so the time of "shared-file" includes no cable. A time lasts from the
-start on all hosts until the last host has the value, divided by the bytes over the rate of a host's cable. TCP's
-headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a multiple of the
+All hosts of an emulated cluster share one disk, so the time of "shared-file" includes no network link. A time lasts
+from the start on all hosts until the last host has the value, divided by the bytes over the rate of a host's network
+link. TCP's headers alone make it 1.046. With killed or slow hosts, the time of the others is given as a multiple of the
 undisturbed time.
 
 Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", section 6.
@@ -64,7 +64,7 @@ class StrategiesQuery:
     size_bytes
         Bytes of the value.
     rate
-        Rate of a host's cable, such as "100mbit".
+        Rate of a host's network link, such as "100mbit".
     strategies
         A selection of `STRATEGIES`.
     repetitions
@@ -74,7 +74,7 @@ class StrategiesQuery:
     kill
         Number of hosts to kill, and the time as a fraction of the undisturbed time.
     power_failure
-        Whether killed hosts also lose their cable, so that no connection of theirs closes.
+        Whether killed hosts are also disconnected from the network, so that none of their connections closes.
     slow
         A host other than the root, and its fraction of the rate.
     record
@@ -86,9 +86,9 @@ class StrategiesQuery:
     random_order
         Whether to also run with randomly numbered hosts that do not know their racks.
     degree
-        Number of ranks to which a source of "csb", "csb-llcf" or "bittorrent" sends at the same time.
+        Number of concurrent receivers of a source of "csb", "csb-llcf" or "bittorrent".
     unverified
-        Whether to alternate each run with one whose receivers do not verify blocks.
+        Whether to alternate each run with a run without verification of blocks.
     """
 
     hosts: int
@@ -127,7 +127,7 @@ class StrategiesQuery:
 
     @property
     def ideal_s(self) -> float:
-        """Return the seconds of the bytes at the rate of a cable."""
+        """Return the seconds of the bytes at the rate of a host's network link."""
         return 8 * self.size_bytes / bits_per_s("rate", self.rate)
 
     @property
@@ -360,7 +360,7 @@ def _row(lab: Lab, request: StrategiesQuery, strategy: str) -> StrategyRow:
     runs, unverified = found[:: len(verify)], found[1::2] if request.unverified else []
     row = StrategyRow(strategy, runs, unverified, fault_free_s, [], None, [], None, [], None)
     if strategy == SHARED_FILE:
-        # Its transfer uses no cable, and the ranks wait for each other until the root has written.
+        # Its transfer uses no network link, and the ranks wait for each other until the root has written.
         return row
     if request.kill is not None:
         median_s = statistics.median(run.seconds() for run in runs)

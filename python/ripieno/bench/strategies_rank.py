@@ -1,4 +1,4 @@
-"""A rank of `ripieno bench strategies`: fetches a value several times, and records the times.
+"""Provide a rank of `ripieno bench strategies`, which fetches a value several times and records the times.
 
 python -m ripieno.bench.strategies_rank CASE_JSON FOLDER
 
@@ -48,13 +48,14 @@ class BroadcastCase:
     kill_after_s
         Time of the kill, in seconds from the beginning.
     lab
-        Name of the lab if killed ranks first lose their cables, as in a power failure; None if their connections close.
+        Name of the lab if killed ranks first lose their network links, as in a power failure; None if their connections
+        close.
     record
         Whether to record sender and time of each block.
     uses_racks
         Whether ranks know the racks of their hosts.
     degree
-        Number of ranks to which a source sends at the same time; None for the default.
+        Number of concurrent receivers of a source; None for the default.
     verify
         Whether blocks are verified, for each broadcast of a repetition.
     """
@@ -76,7 +77,7 @@ def main(case: BroadcastCase, folder: Path) -> None:
     """Run as one rank."""
     if not case.uses_racks:
         os.environ.pop("RACK", None)
-    # Encryption is off: the cables are measured, not the processors.
+    # Encryption is off: the network links are measured, not the processors.
     comm = init(tls=False)
     value = np.random.default_rng(case.size_bytes).integers(0, 256, case.size_bytes, np.uint8)
     expected = zlib.crc32(value.data)
@@ -135,7 +136,7 @@ def main(case: BroadcastCase, folder: Path) -> None:
 
 
 def _wait_for_survivors(ends: Path, rank: int, survivor_count: int) -> None:
-    """Keep the root, whose communicator has failed, until all surviving receivers have the value."""
+    """Keep the root alive after its communicator has failed, until all surviving receivers have the value."""
     with open(ends, "r+b" if rank == 0 else "wb", buffering=0) as fifo:
         if rank > 0:
             fifo.write(b".")

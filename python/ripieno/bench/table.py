@@ -1,4 +1,4 @@
-"""Tables of figures for terminals."""
+"""Provide tables of figures for terminals."""
 
 from __future__ import annotations
 

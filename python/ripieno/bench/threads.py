@@ -1,4 +1,4 @@
-"""Benchmarks of a rank's threads: their costs compared with alternatives, and fits in both models and all patterns.
+"""Provide benchmarks of a rank's threads: their costs beside alternatives, and fits in both models and all patterns.
 
 Source: Ekanayake et al., "Java thread and process performance for parallel machine learning on multicore HPC clusters",
 table II and figures 3 to 14. As there, TxP is T threads in each of P processes.
@@ -38,11 +38,11 @@ MODELS: tuple[Model, ...] = ("fork-join", "bsp")
 ALGORITHMS: Mapping[str, int] = {"kmeans": 100_000, "mds": 1_000}
 #: Ratio of consecutive temperatures of scaling.
 COOLING = 0.5
-#: Phases of a turn that computes, as many as iterations in the paper.
+#: Phases of a computing turn, as many as the paper has iterations.
 PHASES = 64
 #: Phases of an empty turn; fewer where threads are created for each.
 EMPTY_PHASES, SPAWN_PHASES = 2000, 100
-#: Duration of one thread's work in a phase that computes, in microseconds.
+#: Duration of one thread's work in a computing phase, in microseconds.
 PHASE_US = 1000.0
 #: Oversubscription factor of the turns with more threads than cores.
 OVERSUBSCRIPTION = 4
@@ -132,7 +132,7 @@ FULL: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class FitCost:
-    """The cost of a way of starting phases: seconds of a phase, alternating with the other ways of the case."""
+    """The cost of a method that starts phases: seconds of a phase, from runs that alternate with the other methods."""
 
     case: str
     way: str
@@ -331,7 +331,7 @@ def _case(
     }
     turns: dict[str, Callable[[], float]] = {}
     for name, method in methods.items():
-        # Only as many threads as cores share the work.
+        # At most as many threads as cores share the work.
         shared = min(threads, request.cores) if method == "share" else threads
         if name.endswith("pinned"):
             turns[name] = partial(_pinned_turn, method, shared, phases[name], rounds)

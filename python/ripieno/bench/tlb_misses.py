@@ -1,4 +1,4 @@
-"""Counters of dTLB load misses of threads, by perf_event_open(2). Many virtual machines have no such counters."""
+"""Provide counters of dTLB load misses of threads, by perf_event_open(2). Many virtual machines have none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requirements of the peers: launchers and compilers, programs compiled on first use, interpreters with torch."""
+"""Provide the requirements of the peers: launchers, compilers, compiled programs, interpreters with torch."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Mpi:
         Raises
         ------
         Skipped
-            If its headers are not installed, which may be missing although the compiler exists.
+            If its headers are not installed. They may be missing although the compiler exists.
         """
         if not _has_mpi_header(self.compiler):
             raise Skipped(f"{self.compiler} finds no mpi.h, which is not installed: apt-get install {self.headers}")
@@ -63,7 +63,7 @@ class Mpi:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment variables with which its programs run."""
+        """Return the environment variables of its programs."""
         if self.libraries is None:
             return {}
         paths = os.pathsep.join(filter(None, (self.libraries, os.environ.get("LD_LIBRARY_PATH"))))

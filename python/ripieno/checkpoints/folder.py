@@ -46,7 +46,7 @@ _HEAD_BYTES_MAX = 64
 
 @dataclass(frozen=True)
 class CheckpointContents:
-    """Contents of a checkpoint: iterations done, the states of the ranks, and the facts that identify their job."""
+    """Contents of a checkpoint: iterations done, the states of the ranks, and the facts about their job."""
 
     iteration: int
     result: Any
@@ -73,7 +73,7 @@ class Checkpoints:
     keep : int
         Number of checkpoints to keep.
     trusted : bool
-        Whether to load it even if other users own the folder or can write to it.
+        Whether to load checkpoints even if other users own the folder or can write to it.
 
     Raises
     ------
@@ -215,7 +215,7 @@ class Checkpoints:
             os.close(lock)
 
     def _manifest(self, name: str, file: BinaryIO) -> tuple[dict[str, Any], list[int]]:
-        """Verify a checkpoint; return its JSON object and the sizes of its blobs, the first of which is read next."""
+        """Verify a checkpoint; return its JSON object and the sizes of its blobs. The blobs follow in `file`."""
         path = self.folder / name
         head = _HEAD.match(file.readline(_HEAD_BYTES_MAX))
         if head is None:

@@ -1,4 +1,4 @@
-"""Checkpoints of iterations: the state after an iteration, in the memory of the ranks and in a folder.
+"""Provide checkpoints of iterations: the state after an iteration, in the memory of the ranks and in a folder.
 
 A checkpoint belongs to one job or fit: to its code, and to its data and parameters, its *facts*. Only one process at a
 time writes a folder. Memory and folder have the same state and schedule.
@@ -31,7 +31,7 @@ PERIOD_S = 1.0
 
 @dataclass(frozen=True)
 class CheckpointOptions:
-    """Checkpoint settings: the folder and the interval.
+    """Settings of checkpoints: the folder, the interval and others.
 
     Parameters
     ----------
@@ -208,7 +208,7 @@ class IterationCheckpoint:
         return self._is_due or (self._in_memory and self._every is None)
 
     def save(self, iteration: int, state: Any) -> None:
-        """Save the state after this iteration, for which `is_due` has returned true, in place of the last one."""
+        """Replace the last saved state by the state after this iteration. `is_due` must have returned true for it."""
         if self._comm is not None and self._in_memory:
             self._comm.checkpoint(self._name, (iteration, state), shared=self._shared)
         if not self._is_due:

@@ -64,7 +64,7 @@ def encode(value: Any, keep: Callable[[Blob], int], *, objects: bool = True) -> 
 
 
 def decode(encoded: Any, blob: Callable[[int], BinaryIO], *, objects: bool = True) -> Any:
-    """Return the value that `encode` received. `blob` returns a file at the begin of a blob.
+    """Return the value from the result of `encode`. `blob` returns a file at the begin of a blob.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def decode(encoded: Any, blob: Callable[[int], BinaryIO], *, objects: bool = Tru
 
 
 def _has_npy(dtype: np.dtype[Any]) -> bool:
-    """Whether the .npy format stores this dtype itself, rather than only its item size."""
+    """Whether the .npy format stores this dtype, and not only its item size."""
     if dtype.hasobject:
         return False
     return np.lib.format.descr_to_dtype(np.lib.format.dtype_to_descr(dtype)) == dtype

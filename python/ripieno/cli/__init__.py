@@ -25,12 +25,13 @@ from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script import exit_message
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-#: An argument in a message: a name, and a number, a string, a list of one string, or nothing. Not a folder of a path.
+#: An argument in a message: a name with a number, a string, a list of one string, or no value. It is no folder of a
+#: path.
 _ARGUMENT = re.compile(
     r"(?<![\w.=/-])(?P<name>[A-Za-z]\w*)="
     r"(?:\['(?P<listed>[^']*)'\]|'(?P<quoted>[^']*)'|(?P<plain>[-+\w.]*\w))?(?![\w/\[])"
 )
-#: Exit code of a failed run where 1 means that nothing was found.
+#: Exit code of a failed run, for commands with the exit code 1 if nothing was found.
 FAILED_AS = {"grep": 2}
 
 #: Module and function of each command, and its summary. Commands are imported on use: some import large libraries.
@@ -175,7 +176,7 @@ def _with_options(message: str, command: str) -> str:
     found = cli.get_command(click.Context(cli), command)
     parameters = [] if found is None else found.params
     options = {str(each.name): each for each in parameters if isinstance(each, click.Option)}
-    # A command names the target of an estimator by its column.
+    # In commands, an option with a column name replaces the argument `y` of estimators.
     options = {"y": options["target"], **options} if "target" in options else options
 
     def option(match: re.Match[str]) -> str:

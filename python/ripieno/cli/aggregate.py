@@ -41,9 +41,9 @@ _OPERATIONS = ("sum", "mean", "min", "max", "count", "distinct")
 @names_option("--by", required=True, help="Columns that together form the key.")
 @names_option("--sum", default="", help="Columns to sum: column NAME_sum. Sums of integers are exact.")
 @names_option("--mean", default="", help="Columns to average: column NAME_mean.")
-@names_option("--min", default="", help="Columns whose minimum is wanted: column NAME_min.")
-@names_option("--max", default="", help="Columns whose maximum is wanted: column NAME_max.")
-@names_option("--distinct", default="", help="Columns whose different values are counted: column NAME_distinct.")
+@names_option("--min", default="", help="Columns to take the minimum of: column NAME_min.")
+@names_option("--max", default="", help="Columns to take the maximum of: column NAME_max.")
+@names_option("--distinct", default="", help="Columns to count distinct values of: column NAME_distinct.")
 @click.option("--count", is_flag=True, help="Count the rows: column count. The default without another aggregation.")
 @click.option(
     "--top",
@@ -76,9 +76,9 @@ def aggregate_command(
     """Aggregate the rows of INPUTS by key, and print or write one row for each key.
 
     INPUTS are Parquet, .csv, .tsv, Arrow or Feather files, globs, folders or URLs; text may be compressed. A folder is
-    read with its folders such as year=2024, whose names are columns. The result is ordered by key.
+    read with its folders such as year=2024, which become columns. The result is ordered by key.
 
-    Nulls are treated as in SQL: null is a key; sums, means, minima, maxima and counts of different values ignore null,
+    Nulls are treated as in SQL: null is a key; sums, means, minima, maxima and counts of distinct values ignore null,
     and the sum, mean, minimum and maximum of no values are null. An empty field of .csv is null for numbers, and an
     empty string for strings. A sum of integers beyond 64 bits is an error. Floats are added in 64 bits.
 

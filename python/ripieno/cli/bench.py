@@ -60,7 +60,7 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 @click.option(
     "--choice",
     is_flag=True,
-    help="Time every algorithm, and print the cases in which the default is over 10 % slower than the fastest.",
+    help="Time every algorithm, and print the cases with a default over 10 % slower than the fastest.",
 )
 @click.option(
     "--trials",
@@ -74,11 +74,11 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 @click.option("--json", "target", type=LocalPath(".json", dir_okay=False), help="File for the figures.")
 @overwrite_option
 def bench_command(choice: bool, plot: Path | None, target: Path | None, overwrite: bool, **words: Any) -> None:
-    """Time collectives at several sizes, on processes of this machine, and check their results.
+    """Time collectives of processes on this machine at several sizes, and check their results.
 
     Sizes are the bytes of the vector. For allgather, gather and scatter they count a rank's block, for alltoall all
-    bytes that a rank sends. A time is the slowest rank's, after a barrier; the result is the median of all runs. Under
-    a launcher, such as `ripieno run` or `ripieno lab run`, the command measures the ranks of the launcher.
+    bytes that a rank sends. A time is the maximum over all ranks, after a barrier; the result is the median of all
+    runs. Under a launcher, such as `ripieno run` or `ripieno lab run`, the command measures the ranks of the launcher.
 
     `ripieno bench strategies` broadcasts a value to emulated hosts, `ripieno bench model` compares emulated hosts with
     the simulator, and `ripieno bench threads` compares ways to use the cores of a host; see their --help.
@@ -158,9 +158,9 @@ def model_command(
 ) -> None:
     """Compare the times of collectives on emulated hosts with the times that the simulator predicts.
 
-    The simulator uses the rates, packets and headers of the emulated cables, and no measurements. The exit code is 1 if
-    a case deviates by more than 10 %, or half of them by more than 4 %. The requirements are those of `ripieno lab`,
-    including root. All cases take about five minutes.
+    The simulator uses the rates, packets and headers of the emulated network links, and no measurements. The exit code
+    is 1 if a case deviates by more than 10 %, or half of them by more than 4 %. The requirements are those of `ripieno
+    lab`, including root. All cases take about five minutes.
 
     \b
     Examples:
@@ -235,9 +235,9 @@ def strategies_command(
 ) -> None:
     """Broadcast a value to emulated hosts with each strategy: undisturbed, with killed hosts, and with slow hosts.
 
-    Times count until the last host has the value, as multiples of the bytes' time at the rate of a cable; TCP's headers
-    alone make it 1.046. The page also shows the simulated times. The requirements are the same as for `ripieno lab`,
-    including root.
+    Times count until the last host has the value, as multiples of the transfer time of the bytes at the link rate;
+    TCP's headers alone make it 1.046. The page also shows the simulated times. The requirements are the same as for
+    `ripieno lab`, including root.
 
     \b
     Examples:

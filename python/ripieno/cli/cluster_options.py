@@ -22,7 +22,7 @@ _OPTIONS = (
         default="1",
         show_default=True,
         metavar="COUNT|FILE",
-        help="Number of racks, which hold equally many nodes, or a file of racks (racks.toml).",
+        help="Number of racks with equally many nodes, or a file of racks (racks.toml).",
     ),
     click.option("--rate", default="10gbit", show_default=True, metavar="RATE", help="Link rate of a node."),
     click.option("--uplink", metavar="RATE", help="Uplink rate of a rack. Default: unlimited."),

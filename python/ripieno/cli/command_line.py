@@ -1,4 +1,4 @@
-"""The current command line, for reports that print how to repeat a run."""
+"""Provide the current command line, for reports that print the command that repeats a run."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ DEMO_STRIDE = 16
     metavar="COUNT",
     default=64,
     show_default=True,
-    help="How many clusters.",
+    help="Number of clusters.",
 )
 @counted_workers("Worker processes on this machine.", default=2, show_default=True)
 @trace_option

@@ -246,7 +246,7 @@ def _distribute(request: _DistributeRequest, comm: Communicator, missed: Sequenc
 
 
 class _TransferProgress:
-    """Show the progress of each rank: a table on a terminal, periodic lines elsewhere."""
+    """Shows the progress of each rank: a table on a terminal, periodic lines elsewhere."""
 
     def __init__(self, console: Console, quiet: bool) -> None:
         from rich.live import Live

@@ -44,7 +44,7 @@ def explain_command() -> None:
 def _collective_command(collective: str) -> click.Command:
     """Return the command that explains a collective."""
 
-    @click.command(collective, short_help="Price every algorithm of a collective, such as allreduce.")
+    @click.command(collective, short_help="Estimate the cost of every algorithm of a collective, such as allreduce.")
     @click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks.")
     @click.option(
         "--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes. By default one per rank."
@@ -95,7 +95,7 @@ def _collective_command(collective: str) -> click.Command:
         overwrite: bool,
         **words: Any,
     ) -> None:
-        """Price every algorithm of a collective, and print the fastest with the reason.
+        """Estimate the cost of every algorithm of a collective, and print the fastest with the reason.
 
         Each is simulated on the modeled cluster. Its formula on equal links is printed with it: the time of messages
         (alpha), of bytes (beta) and of combining (gamma).
@@ -205,7 +205,7 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
     "--packets", metavar="FILE", help="Costs of packets: a file of `ripieno packets --json`, memory, or network."
 )
 @click.option("--rate", default="10gbit", show_default=True, help="Rate of the links, if only --min-packet is given.")
-@click.option("--degrees", metavar="DEGREES", help="Another network to price, such as 8x4x2.")
+@click.option("--degrees", metavar="DEGREES", help="Another network to compare, such as 8x4x2.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def sparse_command(
     ranks: int,
@@ -223,8 +223,8 @@ def sparse_command(
     """Design the butterfly of a sparse reduction, and print its traffic layer by layer.
 
     By packet: from the top, each layer gets the largest degree with efficient packets. Cheapest: the factorization with
-    the least predicted time, by the costs of packets. Direct and binary are listed for comparison. Ranks are assumed to
-    want as many rows as they contribute.
+    the least predicted time, by the costs of packets. Direct and binary are listed for comparison. Each rank is assumed
+    to request as many rows as it contributes.
 
     \b
     Examples:

@@ -81,7 +81,7 @@ class FitRun:
     arrays
         Names of the arrays that the command may write beside the model.
     console
-        Where progress and outcome are printed.
+        The console for progress and outcome.
     inputs, tables
         Names of the inputs, and the inputs with the options of tables.
     out, trace, overwrite, quiet
@@ -118,7 +118,7 @@ class FitRun:
     def fitting(
         self, estimator: Callable[..., Model], shown: IterationProgress | Sequence[str], **parameters: Any
     ) -> Iterator[Model]:
-        """Context with a new model, in which progress is printed; `shown` may be the names of measures."""
+        """Provide a context with a new model that prints progress; `shown` may be the names of measures."""
         from ripieno.cli.progress import IterationProgress, MeasureProgress
 
         progress = (
@@ -271,7 +271,7 @@ def fit_command(
 
 
 def target_of(name: str) -> NDArray[Any] | str:
-    """Return the name of a column, or the array in the file of that name."""
+    """Return the name of a column, or the array in the file with this name."""
     path = Path(name)
     return read_numbers(path, "a target") if path.suffix.lower() in (".npy", ".txt") else name
 

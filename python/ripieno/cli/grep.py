@@ -50,9 +50,9 @@ def grep_command(
 ) -> int:
     """Print the lines of INPUTS that match PATTERN, in the order of the files.
 
-    INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz), or a partition file, whose
-    partitions count as files. PATTERN is a regular expression of the syntax of Rust and ripgrep. With several files,
-    each line starts with its file, as path:line. Lines are bytes, and printed unchanged.
+    INPUTS are text files, globs, folders or URLs, also compressed (.gz, .bz2, .xz), or a partition file: its partitions
+    count as files. PATTERN is a regular expression of the syntax of Rust and ripgrep. With several files, each line
+    starts with its file, as path:line. Lines are bytes, and printed unchanged.
 
     The exit code is 0 if lines match, 1 if none match, and 2 after an error, as in grep.
 

@@ -106,9 +106,9 @@ def kubernetes_command(
 ) -> None:
     """Write a manifest for kubectl that runs SCRIPT as the ranks of a Kubernetes Job, one in each pod.
 
-    ARGUMENTS are the script's; write the ones that begin with a hyphen after --.
+    ARGUMENTS are passed to the script; write arguments that begin with a hyphen after --.
 
-    It contains an Indexed Job, the Service for the pods' addresses, the script, and the job's token: keep the
+    The manifest contains an Indexed Job, the Service for the pods' addresses, the script, and the job's token: keep the
     file secret, or store the token in a Secret of your own (--secret).
 
     \b
@@ -153,7 +153,7 @@ def _read(path: Path) -> str:
 def _to_yaml(manifest: Manifest) -> str:
     holds = ", with the job's token: keep it secret" if manifest.secret is None else ""
     head = f"# {manifest.workers} ranks of {manifest.target}{holds}\n# kubectl create -f FILE\n"
-    # No marker at the start, so that no document consists of only a comment.
+    # Write no document marker at the start: the comment alone would be a document.
     return head + yaml.dump_all(manifest.resources(), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 

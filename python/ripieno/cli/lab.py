@@ -28,21 +28,21 @@ def _name_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group("lab")
 def lab_command() -> None:
-    """Emulate a cluster on this machine: racks of hosts, with cables and uplinks of a given rate.
+    """Emulate a cluster on this machine: racks of hosts, with network links and uplinks of a given rate.
 
     \b
     A host is a network namespace, so this needs Linux and root; your own network stays as it is.
       ripieno lab up --racks 2 --hosts 4 --rate 100mbit --uplink 200mbit
       ripieno lab run -- python program.py          in it, ripieno.init() returns the communicator
-      ripieno lab counters                          what every cable carried
-      ripieno lab fail h3                           pull a cable; heal plugs it in again
+      ripieno lab counters                          the bytes on every network link
+      ripieno lab fail h3                           disconnect a host; heal reconnects it
       ripieno lab down
     """
 
 
-@lab_command.command("up", short_help="Make a lab.")
+@lab_command.command("up", short_help="Create a lab.")
 @click.option(
-    "--racks", type=click.IntRange(1, RACKS_MAX), metavar="COUNT", default=1, show_default=True, help="How many racks."
+    "--racks", type=click.IntRange(1, RACKS_MAX), metavar="COUNT", default=1, show_default=True, help="Number of racks."
 )
 @click.option(
     "--hosts",
@@ -74,7 +74,7 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
     first, last = lab.hosts[0].name, lab.hosts[-1].name
     uplinks = "" if racks == 1 else f", uplinks {lab.spec.uplink_bits_per_s / 1e6:g} Mbit/s"
     click.echo(
-        f"{name}: {racks} x {hosts} hosts, {first} to {last}, cables "
+        f"{name}: {racks} x {hosts} hosts, {first} to {last}, links "
         f"{lab.spec.rate_bits_per_s / 1e6:g} Mbit/s{uplinks}; up in {took_s:.1f} s"
     )
 
@@ -161,12 +161,10 @@ def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
 @_name_option
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def hosts_command(name: str, as_json: bool) -> None:
-    """List the hosts: name, address, rack, and the pulled cables on the way to each."""
+    """List the hosts: name, address, rack, and the disconnected network links on the path to each."""
     lab = Lab.named(name)
     disconnected, racks = lab.disconnected(), lab.spec.rack_names
-    pulled = {
-        host.name: [cable for cable in (host.name, racks[host.rack]) if cable in disconnected] for host in lab.hosts
-    }
+    pulled = {host.name: [link for link in (host.name, racks[host.rack]) if link in disconnected] for host in lab.hosts}
     if as_json:
         click.echo(json.dumps([{**asdict(host), "pulled": pulled[host.name]} for host in lab.hosts], indent=2))
         return
@@ -177,41 +175,41 @@ def hosts_command(name: str, as_json: bool) -> None:
     _print_table(("host", "address", "rack", ""), rows)
 
 
-@lab_command.command("counters", short_help="Print the bytes on every cable.")
+@lab_command.command("counters", short_help="Print the bytes on every network link.")
 @_name_option
 @click.option("--reset", is_flag=True, help="Set all counters to zero, and print none.")
 @click.option("--json", "as_json", is_flag=True, help="Print them as JSON.")
 def counters_command(name: str, reset: bool, as_json: bool) -> None:
-    """Print the bytes of Ethernet frames that every cable and uplink carried, and the drops."""
+    """Print the bytes of Ethernet frames that every network link and uplink carried, and the drops."""
     lab = Lab.named(name)
     if reset:
         lab.reset_counters()
         return
-    counters = {cable: asdict(each) for cable, each in lab.counters().items()}
+    counters = {link: asdict(each) for link, each in lab.counters().items()}
     if as_json:
         click.echo(json.dumps(counters, indent=2))
         return
-    rows = [(cable, *(f"{number:,}" for number in each.values())) for cable, each in counters.items()]
-    _print_table(("cable", "sent bytes", "received bytes", "dropped packets"), rows)
+    rows = [(link, *(f"{number:,}" for number in each.values())) for link, each in counters.items()]
+    _print_table(("link", "sent bytes", "received bytes", "dropped packets"), rows)
 
 
-@lab_command.command("fail", short_help="Pull a cable.")
+@lab_command.command("fail", short_help="Disconnect a network link.")
 @_name_option
 @click.option("--kill", is_flag=True, help="Also kill all processes on that host, or on all hosts of that rack.")
 @click.argument("names", nargs=-1, required=True, metavar="HOST|RACK…")
 def fail_command(name: str, kill: bool, names: tuple[str, ...]) -> None:
-    """Pull the cable of a host, or the uplink of a rack. Its traffic stops, and no connection is reset."""
+    """Disconnect the network link of a host, or the uplink of a rack. Traffic stops, and no connection is reset."""
     lab = Lab.named(name)
     for each in names:
         killed = lab.fail(each, kill=kill)
         click.echo(f"{each}: silent" + (f", {_processes(killed)} killed" if kill else ""))
 
 
-@lab_command.command("heal", short_help="Plug a cable in again.")
+@lab_command.command("heal", short_help="Reconnect a network link.")
 @_name_option
 @click.argument("names", nargs=-1, required=True, metavar="HOST|RACK…")
 def heal_command(name: str, names: tuple[str, ...]) -> None:
-    """Plug the cable of a host, or the uplink of a rack, in again."""
+    """Reconnect the network link of a host, or the uplink of a rack."""
     lab = Lab.named(name)
     for each in names:
         lab.heal(each)

@@ -57,7 +57,7 @@ def _page(model: FruchtermanReingold, graph: Graph) -> tuple[dict[str, str], lis
     steps = [step.measures for step in model.report_.iterations]
     moves = Charted(
         "Convergence",
-        "Root of the sum of all squared moves, divided by the number of vertices, and the move of each vertex.",
+        "The root of the sum of all squared moves, divided by the number of vertices, and the move of each vertex.",
         charts.line_chart("moves", {name: [float(each[name]) for each in steps] for name in ("change", "step")}),
     )
     return {"iterations": f"{model.n_iter_:,}", "pushes": _pushes(model)}, [_drawn(model, graph), moves]

@@ -35,7 +35,7 @@ PAGES = (".html", ".htm")
 
 
 class CommandWithParts(click.Command):
-    """A command whose first argument may name one of its `parts`, which are commands of their own."""
+    """A command with `parts`: its first argument may name one of these commands."""
 
     parts: Mapping[str, click.Command] = MappingProxyType({})
 
@@ -154,7 +154,7 @@ def top_option(what: str) -> Callable[..., Any]:
         metavar="COUNT",
         default=10,
         show_default=True,
-        help=f"How many {what} to print.",
+        help=f"Number of {what} to print.",
     )
 
 

@@ -47,8 +47,9 @@ def packets_command(
 ) -> None:
     """Measure the cost of packets by size, while every rank sends to several ranks at once.
 
-    The minimum efficient packet is the smallest that reaches 80 % of the best throughput. It decides the degrees of
-    sparse reductions. Under a launcher, such as `ripieno run` or `ripieno lab run`, the command measures its ranks.
+    The minimum efficient packet is the smallest that reaches 80 % of the best throughput. The degrees of sparse
+    reductions depend on it. Under a launcher, such as `ripieno run` or `ripieno lab run`, the command measures its
+    ranks.
 
     \b
     Examples:

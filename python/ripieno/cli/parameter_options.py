@@ -92,7 +92,7 @@ def _option_of(
 
 
 def _details(domain: Domain) -> dict[str, Any] | None:
-    """Return the settings of an option with the values of a domain; None if no option can have them."""
+    """Return the settings of an option for a domain; None if an option cannot have its values."""
     words = any(isinstance(word, str) for word in domain.also)
     if isinstance(domain, OneOf):
         return {"type": click.Choice(list(domain.names)), "metavar": "METHOD"}

@@ -114,7 +114,7 @@ def predict_command(
     ids = None
     if isinstance(tables, TableFiles) and tables.id is not None:
         check_format(out, [end for end in TABLE_FORMATS if end != ".npz"])
-        # A target of any type is no matter here.
+        # The target is not used, so its type is not checked.
         ids = open_source(tables, getattr(model, "_target_name", None), ()).ids().combine_chunks()
     found = getattr(model, chosen)(tables)
     names = _column_names(model, chosen, found)

@@ -1,4 +1,4 @@
-"""Show the progress of a fit: on a terminal as a table updated in place, otherwise as one line per iteration."""
+"""Provide the progress of a fit: on a terminal as a table updated in place, otherwise as one line per iteration."""
 
 from __future__ import annotations
 

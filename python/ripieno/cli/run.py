@@ -47,14 +47,14 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     default=1,
     show_default=True,
     metavar="COUNT",
-    help="Replicas of each logical rank; one of each is enough. The script calls replicate(COUNT).",
+    help="Replicas of each logical rank; one live replica of each is enough. The script calls replicate(COUNT).",
 )
 @click.option(
     "--bind",
     type=click.Choice(BINDS),
     default="none",
     show_default=True,
-    help="Bind each rank to as many cores as it has threads, to a socket, or to nothing.",
+    help="Bind each rank to as many cores as it has threads, to a socket, or not at all.",
 )
 @click.option(
     "--thread-affinity",
@@ -112,7 +112,7 @@ def run_command(
     The first rank that fails ends the others, its traceback is printed once, and its exit code is returned.
 
     \b
-    Under another launcher this process is a rank already, and becomes the script:
+    Under another launcher this process already is a rank, and becomes the script:
       srun -n 8 -K ripieno run train.py
       mpirun -n 8 ripieno run train.py
       torchrun --no_python --nproc_per_node 8 ripieno run train.py
@@ -214,7 +214,7 @@ def doctor_command(engine: str, address: str | None, as_json: bool) -> None:
     from ripieno.doctor import machine
 
     if address is not None and engine not in ("spark", "dask", "ray"):
-        raise click.UsageError("--address is of a running engine: --engine spark, dask or ray")
+        raise click.UsageError("--address requires a running engine: --engine spark, dask or ray")
     findings = machine.examine() if engine == "local" else engine_doctor.examine(engine, address)
     if as_json:
         click.echo(json.dumps([finding.as_dict() for finding in findings], indent=2))

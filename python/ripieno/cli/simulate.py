@@ -111,9 +111,9 @@ def simulate_command(
 ) -> None:
     """Simulate a collective on a modeled cluster: its time, the bytes by kind of link, and the busiest wire.
 
-    The plans are the same that ranks run. Messages that meet on a cable, an uplink or the core switch share it fairly.
-    `ripieno simulate kmeans` simulates an iteration of K-means, `ripieno simulate --trace` a recorded job; see their
-    --help.
+    Ranks run the same plans. Messages that meet on a network link, an uplink or the core switch share it
+    fairly. `ripieno simulate kmeans` simulates an iteration of K-means, `ripieno simulate --trace` a recorded job; see
+    their --help.
 
     \b
     Examples:

@@ -34,8 +34,8 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
 
 @click.command("split")
 @click.argument("inputs", nargs=-1)
-@click.option("-o", "--out", type=LocalPath(), help="Folder to make.")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="How many partitions.")
+@click.option("-o", "--out", type=LocalPath(), help="Folder to create.")
+@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="Number of partitions.")
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
@@ -146,7 +146,7 @@ def _plan(path: Path, workers: int | None, hosts: tuple[str, ...], verify: bool)
         _verify(parts)
     hosts = hosts or tuple(dict.fromkeys(host for part in parts for host in part.hosts)) or (socket.gethostname(),)
     count = workers or len(hosts)
-    # As launchers do, place neighboring ranks on one host.
+    # Place neighboring ranks on one host, as launchers do.
     return str(assign(parts, [hosts[rank * len(hosts) // count] for rank in range(count)]))
 
 

@@ -33,7 +33,7 @@ _TYPES_OPTION = click.option(
 )
 _TEXT_OPTIONS = (
     click.option("--header/--no-header", default=None, help="Whether .csv begins with names; by default types decide."),
-    click.option("--delimiter", **_CHARACTER, help="Between the fields of .csv; by default a comma, semicolon or tab."),
+    click.option("--delimiter", **_CHARACTER, help="Field separator of .csv; by default a comma, semicolon or tab."),
     click.option("--decimal", default=".", show_default=True, **_CHARACTER, help="The decimal point in .csv."),
     click.option("--thousands", **_CHARACTER, help="The thousands separator in .csv; by default none."),
 )

@@ -37,12 +37,12 @@ from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 def topology_command(
     measure: bool, round_s: float, out: Path | None, draw: Path | None, as_json: bool, overwrite: bool
 ) -> None:
-    """Show hosts by rack, with cores and NUMA nodes, and measure the racks if they are not given.
+    """Show hosts by rack, with cores and NUMA nodes, and measure the racks if they are not configured.
 
-    Run it under a launcher, one rank per host; alone it shows this host. Racks are given by `--racks`, RIPIENO_RACKS or
-    RACK. Otherwise all hosts exchange bytes in pairs, round by round: pairs across racks are slower while their uplinks
-    are full. Uplinks that are never full are not detected: the hosts behind them count as one rack. Leave the network
-    idle meanwhile.
+    Run it under a launcher, one rank per host; alone it shows this host. Racks are configured by `--racks`,
+    RIPIENO_RACKS or RACK. Otherwise all hosts exchange bytes in pairs, round by round: pairs across racks are slower
+    while their uplinks are full. Uplinks that are never full are not detected: the hosts behind them count as one rack.
+    Keep the network idle during the command.
 
     \b
     Examples:

@@ -64,9 +64,9 @@ def tune_command(
     """Measure latency and rate of each kind of link, and the cost of adding and copying.
 
     Run it under a launcher, one or more ranks on each host; alone it starts ranks on this machine. It measures links
-    between ranks of a node, between nodes of a rack, and between racks if racks are given. Results are stored on each
-    host for `comm.explain`; --out writes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Leave
-    the network and the hosts idle meanwhile.
+    between ranks of a node, between nodes of a rack, and between racks if racks are configured. Results are stored on
+    each host for `comm.explain`; --out writes a file for `ripieno explain --costs` and `ripieno simulate --costs`. Keep
+    the network and the hosts idle during the command.
 
     `ripieno tune broadcast` measures the block size of broadcasts.
 
@@ -130,7 +130,8 @@ def broadcast_command(
 
     Run it under a launcher, one rank on each host. It broadcasts a value with blocks of 4 MiB and their halves, in
     alternating rounds. Each host stores the result. Later broadcasts with these strategies use it for values of up to
-    four times more or fewer bytes, unless they set a block size. Leave the network and the hosts idle meanwhile.
+    four times more or fewer bytes, unless they set a block size. Keep the network and the hosts idle during the
+    command.
 
     \b
     Examples:

@@ -99,7 +99,7 @@ _source_option = click.option("--source", metavar="VERTEX", required=True, help=
 
 def _with_parents(model: BFS | ShortestPaths) -> Columns:
     """Return the distance and parent of each vertex."""
-    # Names of vertices have no number for a missing one.
+    # Vertex names have no value for a missing parent.
     parents = model.vertices_[model.parents_]
     parents[model.parents_ < 0] = None if parents.dtype == object else -1
     return {"vertex": model.vertices_, "distance": model.distances_, "parent": parents}
@@ -215,7 +215,7 @@ def clustering_command(**options: Any) -> None:
 @directed_option
 @graph_options(DiameterParameters)
 def diameter_command(**options: Any) -> None:
-    """Estimate in how many steps most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
+    """Estimate the steps within which most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
 
     The result has the columns "steps" and "pairs", an estimate of the number of pairs with a path of at most this many
     edges.

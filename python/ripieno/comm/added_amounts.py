@@ -15,7 +15,7 @@ class AddedAmounts:
     own
         The amounts of this rank, by the number of the accumulator.
     inherited
-        The amounts of lost ranks whose states this rank has restored.
+        The amounts of lost ranks, from the states that this rank has restored.
     """
 
     own: dict[int, Any] = field(default_factory=dict)
@@ -23,11 +23,11 @@ class AddedAmounts:
 
     @property
     def all(self) -> list[dict[int, Any]]:
-        """Return the amounts of all these ranks."""
+        """Return the amounts of this rank and of the lost ranks, one dict for each."""
         return [each for each in (self.own, *self.inherited) if each]
 
     def restore(self, own: AddedAmounts | None, others: list[AddedAmounts]) -> None:
-        """Return to the amounts in checkpoints of this rank and of lost ranks."""
+        """Set the amounts from the checkpoints of this rank and of lost ranks."""
         self.own.clear()
         self.own.update(own.own if own is not None else {})
         self.inherited = [] if own is None else own.inherited

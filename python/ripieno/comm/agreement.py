@@ -1,4 +1,4 @@
-"""Raise the error of one rank on all ranks: bad input that any rank finds, and a failed computation of rank 0."""
+"""Provide error agreement: bad input found by any rank, or a failed computation on rank 0, raises on all ranks."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def pickled_error(error: Exception) -> bytes | None:
         pickled = cloudpickle.dumps(error)
     except Exception:
         return None
-    # An exception whose __init__ takes other arguments than its args fails only when it is unpickled.
+    # If the __init__ of an exception takes other arguments than its args, only unpickling fails.
     return pickled if unpickled_error(pickled) is not None else None
 
 
 def unpickled_error(pickled: bytes) -> Exception | None:
-    """Return the error that `pickled_error` has pickled, or None if this process cannot unpickle it."""
+    """Return the error that `pickled_error` returned as bytes, or None if this process cannot unpickle it."""
     try:
         error = pickle.loads(pickled)
     except Exception:

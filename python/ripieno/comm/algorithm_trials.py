@@ -1,4 +1,4 @@
-"""Find the fastest algorithm on these ranks, by collective and size, with timed trials.
+"""Provide timed trials that find the fastest algorithm on these ranks, by collective and size.
 
 For each size, every algorithm makes one call. Algorithms much slower than the best are dropped. The others are timed
 in alternating rounds. The median decides, and the default stays unless another algorithm is clearly faster. Between
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 COLLECTIVES = (
     "allreduce", "broadcast", "reduce", "allgather", "reduce-scatter", "alltoall", "gather", "scatter", "barrier",
 )  # fmt: skip
-#: Bytes of all chunks together.
+#: Sizes of the whole vector in bytes, all chunks together.
 SIZES_BYTES = (*(8**power for power in range(1, 9)), 64 << 20)
 ELEMENT_BYTES = 4
 #: For these collectives, the cost model takes the bytes of one rank's block.
 BLOCKS = ("allgather", "gather", "scatter")
 #: These collectives divide the vector into one chunk per rank.
 CHUNKED = (*BLOCKS, "reduce-scatter", "alltoall")
-#: In these the ranks do not wait for each other, so a barrier precedes each timed call.
+#: In these collectives ranks do not wait for each other, so a barrier precedes each timed call.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 #: A barrier also precedes each timed call of vectors of at least this size.
 SEPARATE_BYTES = 64 << 10

@@ -1,4 +1,4 @@
-"""Search the block size of broadcasts on the cluster at hand, and store the results by its hosts.
+"""Provide the search for the fastest block size of broadcasts; each host stores the result for its cluster.
 
 Source: Chowdhury et al., "Performance and scalability of broadcast in Spark", figure 6.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Candidates: 4 MiB, as in the paper, and its halves.
 CANDIDATES_BYTES = [(4 << 20) >> halvings for halvings in range(9)]
-#: Size of the value by default, as far as its broadcasts fit into the time, and size of the first broadcast.
+#: Maximum default size of the broadcast value, reduced to fit the time budget, and size of the first broadcast.
 SIZE_MAX_BYTES, SIZE_MIN_BYTES = 64 << 20, 1 << 20
 #: A result applies to values up to this factor longer or shorter than the measured one.
 SIZE_FACTOR_MAX = 4
@@ -73,7 +73,7 @@ class BlockSizes:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> BlockSizes:
-        """Return the result that `as_json` has described; raise `ValueError` if it cannot be a measurement."""
+        """Return the result from the output of `as_json`; raise `ValueError` if it is no valid measurement."""
         seconds = {int(size): [float(each) for each in times] for size, times in found["seconds"].items()}
         size_bytes, default_bytes = int(found["size_bytes"]), int(found["default_bytes"])
         if min(size_bytes, *seconds) < 1 or default_bytes not in seconds or not all(seconds.values()):

@@ -37,7 +37,7 @@ LINK_STRATEGIES = (AUTO, *DISCIPLINES)
 #: Strategy that uses files in places that all ranks see.
 SHARED_FILE = "shared-file"
 STRATEGIES = (*LINK_STRATEGIES, SHARED_FILE)
-#: Strategies in which the number of concurrent uploads of a source can be chosen.
+#: Strategies with a configurable number of concurrent uploads of a source.
 WITH_DEGREE = ("csb", "csb-llcf", "bittorrent")
 
 #: Prefix of the native module's errors about a root that died or is cut off.
@@ -180,8 +180,8 @@ class BroadcastVariable(Generic[T]):
     Attributes
     ----------
     value : object
-        The root's value. The first access waits for it; later ones return the same object. Its arrays, also arrays in
-        lists and dicts, are read-only and lie in memory that the ranks of a host share.
+        The root's value. The first access waits for the value; later accesses return the same object. Its arrays, also
+        arrays in lists and dicts, are read-only and lie in memory that the ranks of a host share.
     serialization_s : float
         At the root: seconds that this rank has spent on serializing and copying the value. Elsewhere: seconds spent on
         deserializing it.
@@ -223,9 +223,9 @@ class BroadcastVariable(Generic[T]):
             if self._copies is not None:
                 log.note("ripieno.comm", f"a broadcast value is read from its copies in files: {error}")
                 return self._copies.read()
-            # Other ranks may report the loss before this rank notices it.
+            # Other ranks may report that the root was lost before this rank notices the loss.
             if self.root in native.lost() or _ROOT_IS_LOST in str(error):
-                # The error is a consequence of that loss, not a failure of this rank's program.
+                # The error is a consequence of the lost root, not a failure of this rank's program.
                 raise error from RankFailed(*self._root_in_world, "its connection for broadcast values was lost")
             raise
         process_memory().log_spills()
@@ -239,13 +239,12 @@ class BroadcastVariable(Generic[T]):
         return Delivery(report["acknowledged"], report["lost"], [Corruption(*each) for each in report["corruptions"]])
 
     def recorded(self) -> Recorded:
-        """Return the source and times of each received block. Empty unless the variable was created with
-        ``record=True``."""
+        """Return the source and times of each received block; nothing without ``record=True``."""
         fetches, left_out_bytes = self._require_open().record()
         return Recorded([Fetched(*each) for each in fetches], left_out_bytes)
 
     def release(self) -> None:
-        """Release the value on this rank. Deleting the variable does the same.
+        """Release the value on this rank, as deleting the variable does.
 
         Its arrays that are in use stay valid. The root keeps the value until all ranks have released it. Repeated calls
         have no effect.
@@ -390,15 +389,15 @@ class BroadcastVariables(Gathers):
         root : int
             The rank that provides the value.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
-            How blocks travel. With the trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once. With the
-            others each host fetches when it first uses ``value``. "auto" is "csb". "csb" prefers the source with the
-            highest observed speed, and "csb-llcf" the source with the fewest receivers.
+            The routes of the blocks. With the trees ("chain", "splitstream", "tree", "flat") all hosts fetch at once.
+            With the other strategies each host fetches when it first uses ``value``. "auto" is "csb". "csb" prefers the
+            source with the highest observed speed, and "csb-llcf" the source with the fewest receivers.
         block_bytes : int, optional
             Block size in bytes; the maximum is 2**20 blocks. By default the size that `tune_broadcast` has measured on
             these hosts; without a measurement there are 256 blocks of 16 KiB to 4 MiB.
         degree : int, optional
-            Maximum number of ranks to which a source sends at the same time: 3 by default for "csb" and "csb-llcf", 8
-            for "bittorrent". A rank whose source was lost may exceed it. Other strategies have fixed trees.
+            Maximum number of concurrent receivers of a source: 3 by default for "csb" and "csb-llcf", 8
+            for "bittorrent". A rank that lost its source may exceed it. Other strategies have fixed trees.
         verify : bool
             Whether receivers compare each block with the root's digest. Without it only the checksums of TCP or TLS
             detect corrupt bytes; use it on trusted networks and disks.
@@ -419,9 +418,9 @@ class BroadcastVariables(Gathers):
 
         Notes
         -----
-        The call itself is collective and raises the errors of collectives. The transfer continues if a rank dies and
-        calls of the communicator fail. Closing the communicator waits until every rank has closed it or released the
-        values of this root, at most a heartbeat timeout after the last byte.
+        The call itself is collective and raises the errors of collectives. If a rank dies, later calls of the
+        communicator fail, but the transfer continues. Closing the communicator waits until every rank has closed it or
+        released the values of this root, at most a heartbeat timeout after the last byte.
 
         With "shared-file" the call returns when the root has written the value. It raises `BroadcastError` on all ranks
         if the value cannot be written. From a folder, each rank maps a file, eight ranks at a time, and verifies the
@@ -496,9 +495,9 @@ class BroadcastVariables(Gathers):
     def _lasting_variable(
         self, packed: packing.PackedValue | None, options: BroadcastOptions, generation: int
     ) -> BroadcastVariable[Any]:
-        """Create a variable of rank 0 that outlasts this communicator, as long as the processes of its ranks live.
+        """Create a variable of rank 0 that stays valid after this communicator closes, while the processes live.
 
-        Ranks whose earlier variables may differ pass another `generation`, and connect again.
+        If ranks may differ in their earlier variables, they pass a new `generation` and reconnect.
         """
         if not self._lasting or self._lasting[-1][0] != generation:
             self._lasting.append((generation, self._connect_to_serve()))
@@ -513,7 +512,7 @@ class BroadcastVariables(Gathers):
         per_host: bool,
         record: bool,
     ) -> BroadcastVariable[Any]:
-        """Offer the packed value at the root, or expect it elsewhere; also write copies to files, if there are any."""
+        """Offer the packed value at the root, or expect it elsewhere, and write its copies to files, if requested."""
         serving.sweep()
         if options.strategy == SHARED_FILE:
             file = self._written(packed, root, options)

@@ -61,7 +61,7 @@ def _asynchronous(
     begin.__qualname__ = f"Communicator.{begin.__name__}"
     begin.__doc__ = (
         f"As `{method.__name__}`, but returns a `Handle` at once; its ``wait()`` returns the result. While it is in "
-        "flight beside another call, cyclic waits are not detected."
+        "flight together with another call, cyclic waits are not detected."
     )
     return begin
 
@@ -137,7 +137,7 @@ class Communicator(
     """
 
     if not TYPE_CHECKING:
-        # Type checkers would accept any name.
+        # Hidden from type checkers, which would accept any attribute name otherwise.
         def __getattr__(self, name: str) -> Any:
             raise AttributeError(f"a Communicator has no attribute {name!r}{advice(name, type(self))}")
 
@@ -165,7 +165,7 @@ class Communicator(
         out_indices : array of shape (n_out,), of whole numbers
             The indices that this rank contributes to, in any order. Rows with a repeated index are combined.
         in_indices : array of shape (n_in,), of whole numbers
-            The indices whose combined rows this rank receives, in any order. Repeated indices get equal rows.
+            The indices of the combined rows for this rank, in any order. Repeated indices get equal rows.
         size : int, optional
             The exclusive upper bound of the indices. The default is one more than the largest index of any rank.
         degrees : {"direct", "binary", "tried"}, str such as "8x4x2", int, or sequence of int, optional
@@ -385,7 +385,7 @@ class Communicator(
         """Return the latest collectives of this rank, oldest first: at most `count`, by default all recorded ones.
 
         Each is a dict: "collective", "sequence", "communicator", "algorithm", "dtype", "op", "bytes", "peer_count" (the
-        number of ranks with which it exchanged bytes), "start_s" and "end_s" (on `time.monotonic`), "waiting_s",
+        number of peers with exchanged bytes), "start_s" and "end_s" (on `time.monotonic`), "waiting_s",
         "waited_for" (the rank with the longest wait, or None), "moving_s", "outcome" ("done", "failed", "interrupted"
         or "in flight"), "text" (a readable summary) and "number" (its position among all collectives that this rank
         began).
@@ -402,7 +402,7 @@ class Communicator(
 
 
 class AsyncCommunicator(Communicator):
-    """A communicator whose calls only begin: each returns a `Handle`."""
+    """A communicator with asynchronous calls: each returns a `Handle`."""
 
     def __init__(self, comm: Communicator) -> None:
         self.__dict__ = comm.__dict__

@@ -1,7 +1,7 @@
-"""Measure the costs of a communicator's links, memory and cores, with short calls between few pairs of ranks.
+"""Provide measurements of a communicator's costs for links, memory and cores, with short calls between few pairs.
 
-For each kind of link, up to three pairs exchange messages of growing size, one pair at a time. So pairs share neither
-cores nor network links. The capacity of an uplink shows only when all hosts of two racks exchange at once.
+For each kind of link, up to three pairs exchange messages of growing size, one pair at a time, so that pairs share
+neither cores nor network links. To measure the capacity of an uplink, all hosts of two racks exchange at once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHORT_BYTES = 8
 LEAST_BYTES, MOST_BYTES, CALL_COUNT = 64 << 10, 4 << 20, 8
 #: Size of the vector that is added and copied, and the share of the budget for it.
 VECTOR_BYTES, VECTOR_SHARE = 1 << 20, 0.1
-#: Rounds in which all pairs exchange over uplinks.
+#: Rounds of exchanges of all pairs over uplinks.
 ROUND_COUNT = 3
 #: An uplink with at least this share of the total bandwidth of its hosts does not limit them.
 FULL_SHARE = 0.85
@@ -125,7 +125,7 @@ def _fitting(bytes_per_s: float, budget_s: float) -> int:
 
 
 def _seconds(pair_comm: Costs, size_bytes: int, budget_s: float) -> float:
-    """Return the seconds of an exchange in which two ranks send `size_bytes` to each other. Both get the same value."""
+    """Return the seconds of an exchange of `size_bytes` between two ranks. Both get the same value."""
     vector = np.zeros(2 * size_bytes, np.uint8)
     separate = size_bytes > SHORT_BYTES
     found = _native.measure(

@@ -1,4 +1,4 @@
-"""Distribute files of one rank to the hosts of all ranks: by blocks, atomically, with resumption of partial files."""
+"""Provide the distribution of files from one rank to the hosts of all ranks, atomic and resumable, block by block."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ripieno.files import disk
 from ripieno.files.disk import PART_SUFFIX
 from ripieno.files.sources import opened
 
-#: Interval at which ranks report their progress to the root.
+#: Interval between reports of a rank's progress to the root.
 REPORT_S = 0.5
 #: Polling interval of all ranks.
 POLL_S = 0.02
@@ -151,8 +151,9 @@ class FileDistribution(BroadcastVariables):
         root : int
             The rank that has the files.
         strategy : {"auto", "chain", "splitstream", "tree", "flat", "csb", "csb-llcf", "bittorrent", "shared-file"}
-            How blocks travel. "auto" is "chain", as all ranks fetch at once, or "csb" if a rank has blocks already.
-            With "shared-file" the root copies each file to `places`, and all others read the missing blocks there.
+            The routes of the blocks. "auto" is "chain", as all ranks fetch at once, or "csb" if a rank has blocks
+            already. With "shared-file" the root copies each file to `places`, and all others read the missing blocks
+            there.
         block_bytes : int, optional
             Block size in bytes. By default the size that `tune_broadcast` has measured on these hosts. Without a
             measurement a file has 256 blocks of 16 KiB to 4 MiB, or more blocks of 4 MiB.
@@ -420,7 +421,7 @@ class _OutputFile:
         self._writing = pool.submit(self._write, shown)
 
     def advance(self, fetched_bytes: int) -> None:
-        """Update the row with the present progress."""
+        """Update the row of this file with the current progress."""
         if self.is_over:
             return
         self.row = self.row._replace(fetched_bytes=fetched_bytes)
@@ -440,7 +441,7 @@ class _OutputFile:
         return self.row.state in FINAL_STATES
 
     def fail(self, error: Exception) -> None:
-        """Mark the file as failed."""
+        """Mark the file as failed, with the error as the reason."""
         self._note(FAILED)
         self.row = self.row._replace(error=self._explained(error))
 
@@ -537,7 +538,7 @@ class _Fetch:
         return self._variable.wait()
 
     def is_over(self) -> bool:
-        """Return whether no other rank needs this rank any more, as far as this rank knows."""
+        """Return whether, as far as this rank knows, no other rank still needs its blocks."""
         if not self.output.is_over:
             return False
         if self._variable.latest_messages().get(self._root) == _ALL_FINAL:
@@ -611,8 +612,8 @@ class _CopyReader(_Fetch):
 
 
 def _fetched(fetches: Sequence[_Fetch]) -> list[HostFile]:
-    """Return the final rows of a fetching rank, once its files have ended and no other rank needs them."""
-    # Files that could not be opened take no part, and the root knows that.
+    """Wait until all files have ended and no rank needs them; return the rows of this fetching rank."""
+    # Skip files that could not be opened: the root has already received their errors.
     open_ = [fetch for fetch in fetches if fetch.output.row.state != FAILED]
     with ThreadPoolExecutor(1, "ripieno-write") as pool:
         while open_:

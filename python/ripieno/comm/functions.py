@@ -91,7 +91,7 @@ def reduced(
     counts: Sequence[int] | None = None,
     algorithm: str | None = None,
 ) -> NativeCalls[Any] | StagedCall[Any]:
-    """Return the call of reduction `what` by a function, for a rank at `place`: its number and the number of ranks."""
+    """Return the native call of reduction `what` by a function; `place` is the rank and the number of ranks."""
     function = op if isinstance(op, CFunction) or not _address(op) else CFunction(op)
     check_unmasked(value, what)
     array = as_array(value)
@@ -183,7 +183,7 @@ def _of_objects(what: str, place: tuple[int, int], value: Any, function: Any, ro
 def _on_memory(
     function: Callable[[Any, Any], Any], dtype: np.dtype[Any], row: tuple[int, ...]
 ) -> Callable[[int, int, int], None]:
-    """Return `function` for blocks of rows at addresses. It gets copies, so it may keep references to them."""
+    """Return `function` for blocks of rows at addresses. The function gets copies, so it may keep references."""
 
     def rows_at(address: int, length_bytes: int) -> NDArray[Any]:
         memory = memoryview((ctypes.c_ubyte * length_bytes).from_address(address)).cast("B")

@@ -85,7 +85,7 @@ class SplitCalls(CallBase):
         Parameters
         ----------
         replicas : int
-            The number of replicas with which the world was started.
+            The number of replicas at the start of the world.
 
         Returns
         -------
@@ -153,7 +153,7 @@ class SplitCalls(CallBase):
         Create them again with the new one. Broadcast values that have arrived can still be read. After a
         `CollectiveMismatch` all ranks may call it, and all ranks remain.
 
-        In `ripieno.launch` it needs ``on_failure="shrink"``, under ``ripieno run`` the option ``--on-failure shrink``.
+        `ripieno.launch` requires ``on_failure="shrink"``, under ``ripieno run`` the option ``--on-failure shrink``.
         Otherwise the launcher ends all ranks after the first failure. An engine such as Spark ends them itself.
 
         Source: Bland et al., "Post-failure recovery of MPI communication capability: design and rationale", IJHPCA
@@ -174,8 +174,8 @@ class SplitCalls(CallBase):
     def agree(self, flag: int) -> int:
         """Agree with the surviving ranks on a value, even if ranks die meanwhile. All ranks call it.
 
-        A call that fails on one rank may have succeeded on another. With an agreement on whether it has succeeded, all
-        survivors decide alike whether its result counts::
+        A call that fails on one rank may have succeeded on another. With an agreement on its success, all survivors
+        make the same decision whether its result counts::
 
             try:
                 total = comm.allreduce(part)

@@ -104,13 +104,13 @@ class KeyedData(CallBase):
             Keys of one kind, and values of one dtype and width, on all ranks. A rank without rows adopts the others'
             types.
         combine : {"sum", "prod", "mul", "min", "max", "and", "or", "xor", "concat"} or callable, optional
-            How to combine the rows of a key; by default "sum", or the operation of the table. "concat" keeps all rows
-            side by side. A function takes two blocks of rows, of shape (m,) or (m, width), and returns a block of the
-            same shape and dtype, as NumPy's ufuncs do. It must be associative. Sums and products of float32 and shorter
-            floats are computed in float64 and rounded once, at the end. So partial sums travel as float64: a row of an
-            int64 key and a float32 has 16 bytes instead of 12. If two ranks rounded their sums of 50 values from 0 to 1
-            to float32 before, 24 % of the totals would differ in the last bit; with values from -1 to 1, 38 %, by up to
-            2,880 units in the last place.
+            The combination of the rows of a key; by default "sum", or the operation of the table. "concat" keeps all
+            rows side by side. A function takes two blocks of rows, of shape (m,) or (m, width), and returns a block of
+            the same shape and dtype, as NumPy's ufuncs do. It must be associative. Sums and products of float32 and
+            shorter floats are computed in float64 and rounded once, at the end. So partial sums travel as float64: a
+            row of an int64 key and a float32 has 16 bytes instead of 12. If two ranks rounded their sums of 50 values
+            from 0 to 1 to float32 before, 24 % of the totals would differ in the last bit; with values from -1 to 1, 38
+            %, by up to 2,880 units in the last place.
         partitioner : {"hash", "balanced"} or callable, optional
             The owner of each key. "hash", the default, uses a hash that is the same on every machine. "balanced", the
             default of "concat", assigns ranges of hashes so that ranks get about equal amounts. A function takes an
@@ -118,7 +118,7 @@ class KeyedData(CallBase):
             the owner of an id is ``id % world_size``, or the rank that a function returns. Python's builtin ``hash``
             means "hash".
         local_reduction : bool
-            False sends every row. This shows how much local reduction saves.
+            False sends every row, to measure the savings of local reduction.
         memory_limit : int, optional
             Bytes beyond which rows are spilled to temporary files during the exchange. The result is in memory. Keys
             are divided into 256 parts, or 4 for each rank if that is more. Each part is merged as a whole, so a part

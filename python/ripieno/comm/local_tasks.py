@@ -1,7 +1,7 @@
-"""Run tasks of a rank on its threads: Python functions that release the interpreter lock while they compute.
+"""Provide local tasks: Python functions that run on the threads of one rank and release the interpreter lock.
 
-This is Harp's doTasks. A pool of `concurrent.futures` provides the threads. Added to it: results in the order of the
-parts, errors that name their part, and no part starts after one has failed.
+It corresponds to doTasks of Harp. A pool of `concurrent.futures` runs the tasks. Results are in the order of the parts,
+errors name their part, and no part starts after one has failed.
 Source: Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section VI.B.
 """
 
@@ -66,7 +66,7 @@ class LocalTasks(CallBase):
         threads : int, optional
             Number of threads; by default `threads` of the communicator.
         model : {"bsp", "fork-join"}
-            The meaning of `Team.run`. "bsp": one call for a whole loop, whose threads synchronize in `Team.wait`.
+            The meaning of `Team.run`. "bsp": one call for a whole loop; its threads synchronize in `Team.wait`.
             "fork-join": one call for each phase, which ends with the phase.
 
         Returns

@@ -30,12 +30,12 @@ TAG_SIGNATURE = "the tag of a message"
 _NAMED_TAGS = 8
 
 
-# The source, or None for any, and the start of the receive for which each thread waits.
+# For each waiting thread: the source of its receive (None for any) and the start of the wait.
 _waiting: dict[int, tuple[int | None, float]] = {}
 
 
 def waiting_of(thread: int) -> tuple[int | None, float] | None:
-    """Return the source and the start of the receive for which a thread waits, on the monotonic clock."""
+    """Return the source and the start, on the monotonic clock, of a receive that a thread waits for."""
     return _waiting.get(thread)
 
 
@@ -210,7 +210,7 @@ class Mailbox:
         # Only one thread receives at a time. Otherwise two threads could receive each other's messages.
         self.lock = threading.RLock()
         self.bytes_max = 64 << 20
-        #: Receives in the order in which they were posted.
+        #: Receives in the order of posting.
         self.posted: list[Receive] = []
         self._unexpected: list[_Unexpected] = []
 

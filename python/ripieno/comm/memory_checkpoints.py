@@ -112,7 +112,7 @@ class MemoryCheckpoints(Exchanges, Gathers):
         Parameters
         ----------
         name : str
-            The name that was passed to `checkpoint`.
+            The name passed to `checkpoint`.
 
         Returns
         -------

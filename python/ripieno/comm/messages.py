@@ -51,7 +51,7 @@ class MessageCalls(CallBase):
         """
         to = self._other("to", to)
         if tag is None and (native := self._idle_native) is not None:
-            # The common case; each microsecond counts.
+            # Fast path: short messages are latency-bound.
             return objects.send(native, value, to)
         calls = [("collective", ("send", to), piece, None, signature) for piece, signature in _pieces(value, tag)]
         return self._do(NativeCalls(calls, lambda: None))
@@ -134,7 +134,7 @@ class MessageCalls(CallBase):
             source = self._other("source", source)
             is_simple = out is None and tag is None and timeout_s is None and not envelope
             if is_simple and not self._mailbox.posted and (native := self._idle_native) is not None:
-                # The common case, as in `send`.
+                # Fast path, as in `send`.
                 return objects.receive(native, source)
         if tag is not None:
             tag = whole_number(

@@ -123,7 +123,7 @@ class CallBase:
 
     @contextmanager
     def timeout(self, seconds: float) -> Iterator[None]:
-        """Limit how long each call within the ``with`` statement waits for another rank.
+        """Limit the wait for another rank of each call within the ``with`` statement.
 
         A wait that lasts longer ends the job with `CallTimeout`, which names the waiting and the missing rank, and has
         the stack of the missing one. Under other launchers and in engines, it ends all ranks with `RankFailed`.
@@ -172,7 +172,7 @@ class CallBase:
         flight.write_file(native)
 
     def _withdraw(self) -> None:
-        """Mark the program as ended: others do not wait for this rank in `shrink`, nor for values unknown to it."""
+        """Mark the program as ended: `shrink` on other ranks does not wait for this rank."""
         if self._native_or_none is not None:
             self._native_or_none.withdraw()
         for each in members_of(self):
@@ -205,7 +205,7 @@ class CallBase:
             native.close()
 
     def _log_links(self, native: NativeCommunicator) -> None:
-        """Log the links of another kind than preferred, such as TCP where ranks could not share memory."""
+        """Log links that do not use the preferred transport, such as TCP within a node."""
         # A failed rank has reported its cause already, and reading its links may fail.
         with suppress(RipienoError):
             for peer, kind in native.second_choices():
@@ -257,8 +257,7 @@ class CallBase:
             )
 
     def _detach(self) -> None:
-        """Detach from the native communicator in a forked process, without closing anything that belongs to the
-        rank."""
+        """Detach from the native communicator in a forked process. Resources of the rank stay open."""
         native, self._native_or_none = self._native_or_none, None
         self._plain = None
         self._is_forked = True

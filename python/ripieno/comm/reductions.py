@@ -161,7 +161,7 @@ class Reductions(CallBase):
         if algorithm is not None or order is not None:
             algorithm = in_order(algorithm, order)
         elif (plain := self._plain) is not None and self._queue.last is None:
-            # The common cases; each microsecond counts, as in other calls with this pattern.
+            # Fast path for the common cases, as in other calls: short messages are latency-bound.
             if out is not None:
                 if plain.allreduce(out, op, value):
                     return out
@@ -385,11 +385,10 @@ class Reductions(CallBase):
     def exscan(
         self, value: Any, op: Any = "sum", *, out: NDArray[Any] | None = None, algorithm: str | None = None
     ) -> Any:
-        """Return the elementwise combination of the values of ranks 0 … i - 1 at rank i; at rank 0 the identity of
-        `op`.
+        """Return, at rank i, the elementwise combination of the values of ranks 0 … i - 1.
 
-        The identity is 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the largest (smallest)
-        value of the dtype for "min" ("max"). Parameters, results and errors are as for `allreduce`.
+        Rank 0 gets the identity of `op`: 0 for "sum", "or" and "xor", 1 for "prod", all bits set for "and", and the
+        largest (smallest) value of the dtype for "min" ("max"). Parameters, results and errors are as for `allreduce`.
         """
         op = resolved_operation(op, value)
         if is_function(op):

@@ -54,7 +54,7 @@ class Serving:
                 self._files.remove((variable, file))
 
     def close(self) -> None:
-        """Serve the ranks that still fetch, as long as bytes move; then close and remove all files."""
+        """Serve ranks that are still fetching until no bytes move any more; then close and remove all files."""
         self.native.close()
         while self._files:
             self._files.pop()[1].remove()

@@ -1,4 +1,4 @@
-"""Transfer values through files that all ranks see: the root writes to folders or URLs, and every rank reads.
+"""Provide values in shared files: the root writes to folders or URLs that all ranks see, and every rank reads.
 
 A file is either complete or absent, in up to `REPLICAS_MAX` places. A rank begins with one copy and tries the next if
 that copy is missing or corrupt. Ranks that map a file of a folder share the page cache of their host.
@@ -56,7 +56,7 @@ class SharedFile(NamedTuple):
     digest: bytes | None
 
     def read(self, first: int) -> NDArray[np.uint8]:
-        """Return the bytes, read-only, from copy number `first` (modulo their count), or the next correct one.
+        """Return the bytes, read-only, from copy number `first` (modulo their count), or from the next correct copy.
 
         Raises
         ------
@@ -107,7 +107,7 @@ def write(
     Raises
     ------
     BroadcastError
-        It cannot be written. The message names the place and reports a full disk.
+        The value cannot be written. The message names the place and reports a full disk.
     """
     blob = packing.blob(packed)
     names = write_copies(lambda file: file.write(blob.data), blob.nbytes, places, copy_count)

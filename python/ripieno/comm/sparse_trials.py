@@ -1,4 +1,4 @@
-"""Choose the degrees of a sparse reduction by trials: run reductions with several designs and keep the fastest.
+"""Provide the choice of sparse-reduction degrees by trials: time several designs and keep the fastest.
 
 The packet model ignores shared cores and congested links. So `best` first times a few different designs. From these
 times it fits the costs of a layer, a packet and a byte, and ranks all designs by these costs. The best designs of both

@@ -1,8 +1,8 @@
-"""Agreement of the surviving ranks on a value, even if ranks die meanwhile.
+"""Provide `Agreements`: surviving ranks agree on a value, even if ranks die during the call.
 
-Each agreement has two steps: the ranks exchange what they propose and know, and then they wait for each other. A rank
-that returns knows that every other rank knows the value. If a rank fails, the survivors connect in a world that only
-agreements use, and exchange again: a value that any of them knows is the value.
+Each agreement has two steps: the ranks exchange their proposals and all known results, and then a barrier. After it,
+every rank knows that all others know the value. If a rank fails, the survivors connect in a world that only agreements
+use, and exchange again. A value that any of them already knows is then the result.
 
 Source: Bland et al., "Post-failure recovery of MPI communication capability: design and rationale", IJHPCA 2013,
 section 4 (MPI_Comm_agree).
@@ -32,7 +32,7 @@ class Agreements:
     Attributes
     ----------
     world
-        The communicator in which the ranks agree: the given one, or after a failure one of the survivors.
+        The communicator of the agreement: the given one, or after a failure one of the survivors.
     """
 
     def __init__(self, comm: Any) -> None:
@@ -50,7 +50,7 @@ class Agreements:
         return self._known[number]
 
     def resolve(self) -> Any:
-        """Return the communicator of the survivors, once no rank waits in an agreement any more."""
+        """Return the communicator of the survivors, once no rank waits in an agreement."""
         if self.world is self._own:
             self.world = self.world._shrunk()
         self._exchange_until_done(_SHRINK, 0)

@@ -28,7 +28,7 @@ def thread_statistics() -> list[dict[str, Any]]:
 
 
 class ThreadStatisticsStart:
-    """Statistics at the start of a program of the calling thread, which are subtracted from later ones."""
+    """Statistics at the start of the calling thread's program; `until_now` subtracts them from later ones."""
 
     def __init__(self) -> None:
         statistics, caller = thread_statistics(), get_native_id()

@@ -1,4 +1,4 @@
-"""Limit the memory of broadcast values in this process: values beyond the limit are stored on disk, with a warning."""
+"""Provide a memory limit for the broadcast values of a process: values beyond it are stored on disk, with a warning."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ProcessMemory:
         return BroadcastMemory(*self.native.tally()[:5])
 
     def log_spills(self) -> None:
-        """Warn when the first value moves to disk, or when a value cannot."""
+        """Warn when the first value moves to disk, or when moving a value fails."""
         *_, directory, failure = self.native.tally()
         usage = self.usage()
         if self._warn_above_count is not None and usage.spilled_count > self._warn_above_count:
@@ -105,7 +105,7 @@ def _spill_directory() -> str:
     """Return TMPDIR if set, else /var/tmp: on many machines /tmp lies in memory."""
     is_chosen = bool(os.environ.get("TMPDIR")) or not os.access("/var/tmp", os.W_OK)
     if is_chosen:
-        # Without a writable directory, only a value that must be spilled fails, and `log_spills` reports that.
+        # Without a writable directory, spilling a value fails later, and `log_spills` reports the failure.
         with suppress(FileNotFoundError):
             return tempfile.gettempdir()
     return "/var/tmp"

@@ -124,7 +124,7 @@ class Board:
             self.line("error", "ripieno.launch", f"rank {rank} is lost: {cause}", rank=rank)
 
     def record_state(self, rank: int, state: str) -> None:
-        """Record the state of a rank that sends nothing, as its launcher knows it."""
+        """Record the launcher's state of a rank that sends nothing."""
         with self.lock:
             known = self.ranks.setdefault(rank, BoardRank(rank))
             if known.lost is None:
@@ -139,7 +139,7 @@ class Board:
             self.version += 1
 
     def event(self, event: Mapping[str, Any], *, ago_s: float = 0.0) -> None:
-        """Record an event that a program has emitted. The event contains the rank."""
+        """Record an event of a program. The event contains the rank."""
         with self.lock:
             self.iterations.take(event, self.now_s() - ago_s)
             self.version += 1
@@ -213,7 +213,7 @@ class Board:
         for collective, algorithm, calls, sent_bytes in report.get("usage", ()):
             key = (collective, algorithm)
             was = before.get(key, (0, 0))
-            # A decrease means another communicator.
+            # A decrease indicates another communicator.
             was = was if was[0] <= calls else (0, 0)
             sums = self.usage.setdefault(key, [0, 0])
             sums[0] += calls - was[0]

@@ -28,7 +28,7 @@ _over: list[Dashboard] = []
 
 
 class Dashboard:
-    """A web page about a job. `link` opens it during the job and afterwards, until this process ends.
+    """A web page about a job. `link` is its URL during the job and afterwards, until this process ends.
 
     Attributes
     ----------

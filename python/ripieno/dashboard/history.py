@@ -1,4 +1,4 @@
-"""The activity of a job's ranks over time, in bounded memory: time is divided into bins, and bins are merged.
+"""Provide the activity of a job's ranks over time, in bounded memory: sums in time bins of increasing width.
 
 When the last bin is full, adjacent bins are merged in pairs, and the bin width doubles. The history thus always covers
 the whole job. Cost: 24 bytes per rank and bin, with 256 to 512 bins in use.

@@ -13,7 +13,7 @@ from typing import Any
 STORED_COUNT_MAX = 400
 #: The time per iteration is the median over this many of the latest iterations.
 LATEST_COUNT = 9
-#: Names of objectives. The first one that an iteration has is drawn first.
+#: Names of objectives, in the order of their display.
 OBJECTIVES = ("inertia", "objective", "loss", "stress", "rmse", "error", "residual", "energy")
 #: Fields that describe the run rather than the fit.
 _OF_THE_RUN = ("rank", "iteration", "run", "compute_s", "communication_s", "rows_per_s", "edges_per_s", "goal")

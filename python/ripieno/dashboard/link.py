@@ -1,4 +1,4 @@
-"""The link of a dashboard: the URL at which its user's browser reaches it, directly or through proxies."""
+"""Provide the link of a dashboard: its URL for the user's browser, directly or through proxies."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from ripieno.flight.waiting import DISTINCT, caused
 SHOWN_COUNT = 24
 #: Waits are attributed among at most this many ranks, because the cost grows with the cube of their number.
 CAUSES_MAX_RANKS = 128
-#: Number of past bins that are sent again, because a slow rank may still report them.
+#: Number of past bins that are sent again, for late reports of slow ranks.
 LATE_BINS = 2
 
 

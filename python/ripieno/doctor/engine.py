@@ -26,7 +26,7 @@ NAMED_COUNT = 5
 
 
 def examine(name: str, address: str | None = None) -> list[Finding]:
-    """Start tasks, then ranks, in the named engine, at `address` or where its settings point."""
+    """Start tasks, then ranks, in the named engine, at `address` or at the address in its settings."""
     try:
         with _connection(name, address) as options:
             return _examined(name, options)
@@ -60,7 +60,7 @@ def _address(name: str, engine: Engine) -> Finding:
 
 @contextmanager
 def _connection(name: str, address: str | None) -> Iterator[dict[str, Any]]:
-    """Yield the options of an engine that locate it, and close connections that were opened here."""
+    """Yield the options with an engine's location, and close new connections at the end."""
     check_installed(name)
     if name == "spark":
         with _spark_session(address) as session:
@@ -74,7 +74,7 @@ def _connection(name: str, address: str | None) -> Iterator[dict[str, Any]]:
         yield {} if address is None else {"address": address}
 
 
-# How long Spark may take to start an executor.
+# Maximum time for the start of an executor of Spark.
 EXECUTORS_S = 30.0
 
 

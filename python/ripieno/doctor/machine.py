@@ -41,7 +41,7 @@ class Finding:
     outcome
         "good"; "warning" if workers run, but not optimally; or "bad".
     advice
-        How to fix it, unless the outcome is good.
+        The remedy, unless the outcome is good.
     """
 
     name: str
@@ -164,7 +164,7 @@ def encrypted() -> str:
 
 
 def check_workers(name: str, advice: str, **options: Any) -> Finding:
-    """Check that two workers launched with `options` compute a correct result, and measure their communication."""
+    """Launch two workers with `options`, check their result, and measure their communication."""
     from ripieno.launch import launch
 
     started = time.monotonic()

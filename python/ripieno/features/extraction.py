@@ -1,7 +1,7 @@
-"""Extraction of the HOG vectors of many pictures by several workers, into one file with an index.
+"""Extract the HOG vectors of many pictures by several workers, into one file with an index.
 
-Each worker describes an equal share of the patches, in order, and writes its vectors at their offset in the file. So
-no vector is sent between processes.
+Each worker describes an equal share of the patches, in order. It writes its vectors at their offset in the file, so
+processes exchange no vectors.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class HogOptions:
     patch, stride
         Side of a patch, a multiple of 4, and step from one to the next, in pixels.
     contrast_floor
-        Mean gradient (of brightness 0 .. 1, per pixel) at which a cell has a weight of 70 %; weaker cells have less.
+        Mean gradient (of brightness 0 .. 1, per pixel) of a cell with a weight of 70 %; weaker cells have less.
         Each cell is normalized, so without this floor, noise in a uniform area would get full weight.
     dtype
         "float32", or "uint8": values times 255, rounded.

@@ -1,4 +1,4 @@
-"""Provide the folder of stored measurements, and files in it that are named by a digest of a cluster."""
+"""Provide the folder of stored measurements, and names of files in it from a digest of a cluster."""
 
 from __future__ import annotations
 

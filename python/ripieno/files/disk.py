@@ -111,7 +111,7 @@ def publish(part: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
 
 
 def replace_folder(part: Path, path: Path) -> None:
-    """Make a folder durable and rename it to `path`, in place of an older folder, which is removed."""
+    """Make a folder durable and rename it to `path`. Remove the older folder of that name."""
     try:
         for folder, _, names in os.walk(part):
             for name in names:
@@ -204,7 +204,7 @@ def scratch_array(folder: str | os.PathLike[str], shape: tuple[int, ...], dtype:
 
 
 def interrupted_replacement(path: str) -> Path | None:
-    """Return the hidden older folder of a missing folder whose replacement was interrupted, or None.
+    """Return the hidden older folder of a folder that is missing after an interrupted replacement, or None.
 
     `path` is the folder, or a file in it.
     """

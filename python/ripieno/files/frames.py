@@ -26,7 +26,7 @@ def index_columns(schema: pa.Schema) -> tuple[str, ...]:
     except (AttributeError, ValueError):
         # Another program has stored metadata under the same key.
         described = ()
-    # A range index has no column: it is described by its start, stop and step.
+    # A range index has no column, only a start, stop and step.
     named = {name for name in described if isinstance(name, str)}
     return tuple(name for name in schema.names if name in named or _UNNAMED.fullmatch(name))
 
@@ -43,7 +43,7 @@ def frame_as_table(frame: Any, what: str) -> tuple[pa.Table, str]:
     Raises
     ------
     InputError
-        It has no columns that Arrow supports. The message says `what` is expected.
+        It has no columns that Arrow supports. The message states that `what` is expected.
     """
     where = f"the {type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
     try:

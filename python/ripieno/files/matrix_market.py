@@ -1,7 +1,7 @@
 """Read MatrixMarket files, plain or compressed.
 
-The banner and the line of sizes determine the format, not the name of the file. SciPy's reader is not used: it
-ends the process on some damaged files.
+The banner and the line of sizes determine the format, not the name of the file. This module does not use SciPy's
+reader, because it ends the process on some damaged files.
 Source: Boisvert, Pozo and Remington, "The Matrix Market exchange formats: initial design", NISTIR 5935, 1996.
 """
 

@@ -1,6 +1,6 @@
 """Read untrusted .npy files and .npz archives without allocating more memory than the file contains.
 
-NumPy itself allocates as much memory as a header states, and lets errors of Python's tokenizer pass.
+NumPy allocates as much memory as a header states, and lets errors of Python's tokenizer pass.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def read_array(stream: IO[bytes], start: int = 0, stop: int | None = None) -> ND
     Raises
     ------
     ValueError
-        The data is not an array, is an array of objects, or is shorter than the header states.
+        The data is not an array, is an array of objects, or is shorter than stated by the header.
     """
     shape, fortran, dtype = read_header(stream)
     if dtype.hasobject:

@@ -68,7 +68,7 @@ class File:
 
     @property
     def compression(self) -> str | None:
-        """The name of the compression that the file name indicates, or None."""
+        """The name of the compression from the file name, or None."""
         return COMPRESSIONS.get(suffix(self.path))
 
     @property
@@ -284,7 +284,7 @@ def file_system(url: str) -> tuple[fsspec.AbstractFileSystem, str]:
 
 
 def _chain(system: Any) -> Iterator[fsspec.AbstractFileSystem]:
-    """Yield a file system and the file systems that it wraps, as in ``simplecache::webhdfs://…``."""
+    """Yield a file system and its wrapped file systems, as in ``simplecache::webhdfs://…``."""
     import fsspec
 
     while isinstance(system, fsspec.AbstractFileSystem):
@@ -433,7 +433,7 @@ def _walk(
 
 
 def _has_no_key(path: str, keys: Keys) -> bool:
-    """Raise InputError if a file is in a folder such as ``year=2024``, whose name is a column."""
+    """Raise InputError if the name of a file's folder is a column, such as ``year=2024``."""
     if keys:
         folder = PurePath(path).parents[len(keys)]
         raise InputError(

@@ -1,4 +1,4 @@
-"""The flight recorder: the last collectives of a rank, attached to errors and written to files.
+"""Provide the flight recorder: the last collectives of a rank, attached to errors and written to files.
 
 The native module keeps the records and calls `attach` with every error of a blocking collective; handles call
 `attach_latest` with their errors. With RIPIENO_FLIGHT=<folder> in the environment, every call is timed, and more
@@ -33,7 +33,7 @@ _RECEIVED = re.compile(r"message (#\d+) to rank (\d+)")
 
 
 def with_flight_folder(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return communicator options with the folder that the environment sets; raise `InputError` if it is unusable."""
+    """Return communicator options with the folder from the environment; raise `InputError` if it is unusable."""
     folder = options.get("flight_folder") or os.environ.get(VARIABLE)
     if not folder:
         return dict(options)
@@ -67,7 +67,7 @@ def lines(rank: int, records: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def text_at(rank: int, text: str) -> str:
-    """Return the text of a record with a message to this rank named as its receive."""
+    """Return the text of a record. A message to this rank is called a receive."""
     return _RECEIVED.sub(lambda found: f"recv of message {found[1]}" if found[2] == str(rank) else found[0], text)
 
 

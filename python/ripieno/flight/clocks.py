@@ -1,4 +1,4 @@
-"""Offsets between the clocks of several hosts, estimated from collectives in which both hosts take part.
+"""Estimate offsets between the clocks of several hosts from collectives of ranks on both hosts.
 
 No rank leaves an allreduce or a barrier before the last rank has entered. Let the clocks of hosts A and B differ by an
 unknown offset. Every such collective gives ``end on B - offset >= start on A``, and the same with A and B exchanged.

@@ -1,7 +1,7 @@
-"""Attribution of waits: which ranks made the others wait.
+"""Determine the causes of waits: the ranks that other ranks waited for.
 
-A late rank delays its neighbors, which delay their neighbors, and so on. Waits for rank j count against j only for the
-part of the time that j did not wait itself. The rest is passed on to the peers of j that j waited for.
+A late rank delays its neighbors, and they delay their neighbors. A wait for rank j is attributed to j only for the part
+of the time that j did not wait itself. The rest is attributed to the peers that j waited for.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Waiting:
     seconds : (world_size, world_size) float64 ndarray
         Entry (i, j) is the time that rank i waited for rank j.
     caused_s : (world_size,) float64 ndarray
-        Waiting that each rank caused, directly and through ranks that waited themselves.
+        Waiting caused by each rank, directly and through ranks that waited themselves.
     verdict : str
         A summary in one sentence.
     """
@@ -47,16 +47,16 @@ class Waiting:
 
 
 def caused(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return how much waiting each rank caused."""
+    """Return the waiting caused by each rank."""
     own = seconds.sum(axis=1)
-    # Row j: shares in which rank j passes blame on to the ranks that it waited for.
+    # Row j: shares of the waits for rank j that belong to the ranks that j waited for.
     passed_to = np.divide(seconds, own[:, None], out=np.zeros_like(seconds), where=own[:, None] > 0)
     found = np.zeros(len(own))
-    # Entry (i, j): waiting of rank i attributed to rank j so far. Each round passes blame on by one rank.
+    # Entry (i, j): waiting of rank i attributed to rank j so far. Each round moves shares by one rank.
     attributed = seconds.copy()
     for _ in range(len(own)):
         passed = np.minimum(attributed, own)
-        # Blame that returns to the waiting rank stays with the peer that it waited for.
+        # A share that returns to the waiting rank stays with the peer that it waited for.
         returned = passed * passed_to.T
         found += (attributed - passed + returned).sum(axis=0)
         attributed = passed @ passed_to

@@ -1,8 +1,8 @@
 """Provide graphs: edges from files and memory, partitioned over the workers.
 
-`Graph` describes the location and meaning of edges; it is small and is sent to the workers. There `load` reads a share,
-distributes the edges over the ranks and sorts them into a `LocalGraph`, whose `product` is the local part of a
-matrix-vector product.
+`Graph` describes the location and meaning of edges; it is small and is sent to the workers. On a worker, `load` reads a
+share, distributes the edges over the ranks and sorts them into a `LocalGraph`. `LocalGraph.product` is the local part
+of a matrix-vector product.
 
 `Graph.partition` and `Graph.from_edges` create a `PartitionedGraph` instead. Its vertices have owner ranks and values.
 Each edge lies with the owner of one of its ends. Messages travel along edges or to any vertex, optionally in

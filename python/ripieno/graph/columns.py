@@ -84,7 +84,7 @@ class SomeRows:
 
 
 def of_type(value: Any, dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Return `value` as an array that can be stored with `dtype`: arrays of the same kind, and numbers that fit."""
+    """Return `value` as an array to store with `dtype`: an array of the same kind, or a number in its range."""
     if isinstance(value, bool | int | float):
         with suppress(OverflowError):
             if np.can_cast(np.result_type(dtype, value), dtype, "same_kind"):

@@ -34,7 +34,7 @@ THIRD = {True: "weight", False: "ignored", None: "refused"}
 DEFAULT_OPTIONS = TableOptions()
 #: The rows in these bytes of a text decide whether vertices have names.
 FIRST_ROWS_BYTES = 1 << 16
-#: The ends of an edge as Neo4j and its tools name them: ":START_ID", "_start", "startNodeId". "end" alone is ambiguous.
+#: Names of the ends of an edge in Neo4j and its tools: ":START_ID", "_start", "startNodeId". "end" alone is ambiguous.
 NEO4J_ENDS = re.compile(r"[:_]?(start|end)[_ ]?(?:node)?[_ ]?(?:id)?")
 
 
@@ -152,7 +152,7 @@ class EdgeFile:
         return True
 
     def read_named(self) -> tuple[pa.Table, Callable[[int], str]]:
-        """Return all rows with the ends as strings, and a function that names the place of a row."""
+        """Return all rows with the ends as strings, and a function from a row number to its location as text."""
         return self._table(0, self.source.size, pa.string()), lambda row: self._describe(0, row)
 
     def _table(self, start: int, stop: int, end: pa.DataType) -> pa.Table:

@@ -1,8 +1,8 @@
 """Send messages along all edges, over a communication pattern that ranks configure once.
 
 Edges that lie with their sources combine messages before sending (one row per rank and target). Edges that lie with
-their targets fetch the values of their sources (one row per rank and source). Both use one sparse reduction; its
-indices are sent at configuration.
+their targets fetch the values of their sources (one row per rank and source). Both use one sparse reduction. Ranks send
+its indices once, at configuration.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class EdgeMessages:
         return np.asarray(combined.astype(messages.dtype, copy=False))
 
     def _is_product(self, dtype: np.dtype[Any], op: str, along: Along | None) -> bool:
-        """Whether the native module computes these messages. Its sums use the weights, if there are any."""
+        """Whether the native module can compute these messages. Its sums use the weights, if there are any."""
         if dtype not in _PRODUCT_TYPES.get(op, ()):
             return False
         takes_weights = op == "sum" and self._graph.weighted

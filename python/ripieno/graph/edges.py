@@ -70,7 +70,7 @@ class Edges:
         Raises
         ------
         InputError
-            The weights of the directions differ, so the weight of the undirected edge is ambiguous.
+            # The second run of each pair: its edges in the opposite direction.
         """
         if self.weights is None or not len(self):
             return self
@@ -115,7 +115,7 @@ class Edges:
         )
 
     def redistributed(self, comm: Communicator, *, directed: bool) -> Edges:
-        """Return the edges assigned to this rank by a hash of their ends. Equal edges get the same rank.
+        """Return the edges of this rank. A hash of the ends chooses the rank, so equal edges get the same rank.
 
         In an undirected graph the hash ignores the order of the ends.
         """

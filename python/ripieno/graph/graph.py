@@ -333,7 +333,7 @@ def open_graph(source: Any) -> Graph:
 
 
 def _duplicates(given: str | None, weighted: bool, multiple: bool) -> str:
-    """Return how edges with equal ends count, "once" or "sum". The default depends on the edges."""
+    """Return the handling of edges with equal ends, "once" or "sum". The default depends on the edges."""
     duplicates = given or ("sum" if weighted or multiple else "once")
     if duplicates not in DUPLICATES:
         raise InputError(f"duplicates={duplicates!r}: expected one of {', '.join(DUPLICATES)}")

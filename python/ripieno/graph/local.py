@@ -31,8 +31,8 @@ class Vertices:
     ids : (k,) int64
         The sources of its edges, in column order, then all others, ascending.
     is_owned : (k,) bool
-        Whether this rank owns the vertex. Exactly one of the ranks with the vertex does. It has out-edges of the vertex
-        if any rank has.
+        Whether this rank owns the vertex. Exactly one of the ranks with the vertex owns it. If any rank has out-edges
+        of the vertex, its owner has some.
     total : int
         The number of vertices of the graph.
     largest : int
@@ -148,7 +148,7 @@ def load(
 
 
 def _assign_owners(comm: Communicator, rows: NDArray[np.int64], columns: NDArray[np.int64], edges: Edges) -> Vertices:
-    """Choose the owner of each vertex. A rank determined by a hash collects the ranks that know it, and chooses one."""
+    """Choose the owner of each vertex: a rank given by a hash collects the ranks with the vertex, and chooses one."""
     named = np.concatenate([rows, edges.lone])
     others = np.sort(named[positions_of(named, columns) < 0])
     others = others[np.diff(others, prepend=-1) != 0]

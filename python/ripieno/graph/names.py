@@ -19,8 +19,8 @@ from ripieno.graph.edges import Edges
 def named_edges(tables: Sequence[tuple[pa.Table, Callable[[int], str]]]) -> tuple[Edges, NDArray[Any]]:
     """Return the edges of tables of sources, targets and optionally weights, and the names of vertices 0, 1, ….
 
-    Names ascend by their characters. Whole numbers among them become strings. `tables` has a function for each table
-    that names the place of a row.
+    Names ascend by their characters. Whole numbers among them become strings. `tables` has a function for each table,
+    from a row number to its location as text.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Compute the owner of each vertex, on every rank and without communication."""
+"""Compute the owner of each vertex on every rank, without communication."""
 
 from __future__ import annotations
 

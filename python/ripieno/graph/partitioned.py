@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class PartitionedGraph(VertexLayout):
     """A graph with vertices that the ranks of `comm` own. `Graph.from_edges` and `Graph.partition` create it.
 
-    Every rank calls each method, with the arguments of its own vertices and with equal options. The attributes are the
-    attributes of `VertexLayout`, which describe the vertices and edges of this rank, and
+    Every rank calls each method, with the arguments of its own vertices and with equal options. In addition to the
+    attributes of `VertexLayout`, which describe the vertices and edges of this rank, it has:
 
     Attributes
     ----------
@@ -194,8 +194,9 @@ class PartitionedGraph(VertexLayout):
         return edges.sent(self.comm, self._owners(edges.targets if by == "target" else edges.sources)).sorted(by)
 
     def regroup(self, *, home: Home | None = None, by: End | None = None) -> PartitionedGraph:
-        """Return the same graph with other owners of its vertices, or with its edges at their other end. Values move
-        along.
+        """Return the same graph with other owners of its vertices, or with its edges at their other end.
+
+        Values of vertices and edges move to the new owners.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Provide the edges in splits: a graph whose ranks read the splits that are assigned to them."""
+"""Provide the edges in splits: a graph with splits assigned to ranks, which read them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ripieno.input import Split
 
 @dataclass(frozen=True)
 class SplitEdges:
-    """Splits with edges. Only the ranks that read them know whether the edges have weights.
+    """Splits with edges. Only a read determines whether the edges have weights.
 
     Parameters
     ----------

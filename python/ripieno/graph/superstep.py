@@ -1,8 +1,8 @@
 """Run supersteps: vertices compute on received messages, send new ones, and halt until the next message.
 
-Every rank calls one function per superstep with the columns of its active vertices. Messages are sent when it has
-returned. One allreduce (plus one per other type or operation of aggregators) determines whether any vertex is active
-or any message is in flight.
+Every rank calls one function per superstep with the columns of its active vertices. Messages are sent after the
+function has returned. One allreduce (plus one per other type or operation of aggregators) determines whether any vertex
+is active or any message is in flight.
 
 Source: Malewicz et al., "Pregel: a system for large-scale graph processing", SIGMOD 2010, sections 2 and 3.
 """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: Decoded bytes of a block of rows.
 BLOCK_BYTES = 32 << 20
-#: Splits per rank. With several, ranks with large files get fewer of them.
+#: Splits per rank. Several splits per rank let a rank with a large file take fewer others.
 SPLITS_PER_RANK = 4
 
 
@@ -99,7 +99,7 @@ def aggregate(
 
 
 def _with_dictionaries(split: Split) -> Split:
-    """Return a split whose blocks have dictionary columns for strings that are stored so."""
+    """Return the same split with blocks that keep dictionary columns of strings."""
     if not isinstance(split.format, Parquet):
         return split
     return replace(split, format=replace(split.format, has_dictionaries=True))

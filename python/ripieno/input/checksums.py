@@ -1,7 +1,7 @@
 """Provide checksums that detect changed bytes of files.
 
-A process reads each range once for its checksum, even after repeated requests, until the file changes.
-Cost: one more pass over the bytes, at the speed of SHA-256.
+A process caches the checksum of each range until the file changes. A checksum costs one more pass over the bytes, at
+the speed of SHA-256.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Checksum:
     Parameters
     ----------
     ranges : tuple of (int, int)
-        The byte ranges `start .. stop` of the stored file that the partition depends on.
+        The byte ranges `start .. stop` of the stored file with the partition's data.
     sha256 : str
         Digest of these ranges in order, in hexadecimal digits.
     file_bytes : int
@@ -41,7 +41,7 @@ class Checksum:
         return cls(ranges, sha256(path, ranges, version(path)), size_bytes(path))
 
     def damage(self, path: str) -> str | None:
-        """Describe how a file differs from its listing, or return None if it does not.
+        """Return the difference between a file and its entry in the partition file as text, or None.
 
         Raises
         ------

@@ -19,7 +19,7 @@ def even(length: int, count: int) -> list[tuple[int, int]]:
 
 
 def piece_size(length: int, count: int) -> int:
-    """Return the size of pieces from which `grouped` forms even groups."""
+    """Return a size of pieces that `grouped` can form even groups of."""
     return max(1, length // (count * SPLIT_PIECE_COUNT))
 
 
@@ -35,7 +35,7 @@ def grouped(sizes: Iterable[int], length: int, count: int) -> list[tuple[int, in
 
 
 def apportioned(sizes: Sequence[int], count: int) -> list[int]:
-    """Return the number of pieces of each file, `count` in total, so that the largest piece is as small as possible.
+    """Return the number of pieces of each file, `count` in total. The largest piece is as small as possible.
 
     Empty files get no piece. All others get at least one, even if this exceeds `count`.
     """

@@ -65,7 +65,7 @@ def whole_lines(path: str, file: IO[bytes], least_bytes: int) -> bytes:
 
 
 def line(path: str, file: IO[bytes], read_bytes: int = 0) -> bytes:
-    """Return the next line of a record of which `read_bytes` have been read. Raise InputError if it is too long."""
+    """Return the next line of a record after `read_bytes` of it. Raise InputError if the record is too long."""
     found = file.readline(RECORD_BYTES_MAX + 1)
     if len(found) + read_bytes > RECORD_BYTES_MAX:
         raise InputError(f"{path}: a line or record has more than {RECORD_BYTES_MAX:,} bytes, which are read at once")
@@ -142,9 +142,9 @@ def records(
 
 
 class QuoteState:
-    """Whether the text added so far ends inside a quoted field. The text starts with a record.
+    """The state of quotes after the text added so far: inside or outside a quoted field. The text starts with a record.
 
-    A quote opens a field only at its beginning, and is a character like others elsewhere, as in `5" pipe`. Inside a
+    A quote opens a field only at its beginning, and is an ordinary character elsewhere, as in `5" pipe`. Inside a
     quoted field two quotes stand for one.
     """
 
@@ -184,7 +184,7 @@ class QuoteState:
             self._search(text)
 
     def _search(self, text: bytes) -> None:
-        """Add a text in which some quotes are characters like others."""
+        """Add a text that contains ordinary quotes, too."""
         opens = re.compile(rb"(?<![^" + re.escape(self._begins) + rb'])"')
         at = 0
         if not self.is_open and text.startswith(b'"'):

@@ -86,7 +86,7 @@ def common_empty(own: Sequence[Split], comm: Communicator) -> Any:
             # The metadata of pandas describes one file.
             schemas = [each.schema.remove_metadata() for each in everything]
             if any(each != schemas[0] for each in schemas[1:]):
-                # A file may have strings where another has categories.
+                # A column may have strings in one file and categories in another.
                 schemas = list(map(_without_dictionaries, schemas))
             return pa.unify_schemas(schemas, promote_options="permissive").empty_table()
         except pa.ArrowException as error:

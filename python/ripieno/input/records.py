@@ -26,7 +26,7 @@ class RecordType:
     def of(
         cls, record_bytes: int | None, dtype: DTypeLike | None = None, shape: int | tuple[int, ...] | None = None
     ) -> RecordType | None:
-        """Return the record type that the arguments describe, or None without arguments.
+        """Return the record type from the arguments, or None without arguments.
 
         Raises
         ------

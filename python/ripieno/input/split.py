@@ -26,7 +26,7 @@ LOGGER = "ripieno.input"
 
 @dataclass(frozen=True)
 class Key:
-    """A column whose value is the same in a whole file, from a folder name such as ``year=2024``."""
+    """A column with one value for a whole file, from a folder name such as ``year=2024``."""
 
     name: str
     type: str
@@ -64,7 +64,7 @@ class Format(Protocol):
         """Return an empty result of the type that `read` returns for a split."""
 
     def extents(self, split: Split) -> tuple[tuple[int, int], ...]:
-        """Return the byte ranges of the stored file on which a split depends."""
+        """Return the byte ranges of the stored file with the data of a split."""
 
 
 @dataclass(frozen=True)

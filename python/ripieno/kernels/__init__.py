@@ -29,7 +29,7 @@ Labels = NDArray[np.int32]
 
 #: Distance bounds carried between K-means passes over the same points. The argument is the memory limit in bytes,
 #: excluding four bytes per point. `bytes` is the memory used. `compared` is the share of all pairs that the last pass
-#: did not rule out.
+#: compared.
 PassBounds = _native.PassBounds
 
 #: State carried between near passes over the same points: groups of centroids, and the centroid of each point.
@@ -124,7 +124,7 @@ def assign_accumulate_near(
     probes: int,
     threads: int = 1,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Run `assign_accumulate` with each point compared only with a few groups and its previous centroid.
+    """Run `assign_accumulate`, but compare each point only with a few groups and its previous centroid.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def assign_accumulate_near(
     centroids : (k, d)
     weights : (n,) float64, or None for ones
     labels : (n,) int32, written
-        Nearest of the centroids that each point was compared with; ties go to the lowest number.
+        Nearest of the compared centroids of each point; ties go to the lowest number.
     squared_distances : (n,) float64, written
         Squared distance to that centroid.
     index
@@ -185,7 +185,7 @@ class PreviousCentroids:
     labels : (n,) int32
         Centroid of each point; negative if none.
     first
-        Position of the first centroid that is in memory.
+        Position of the first centroid in memory.
     """
 
     places: NDArray[np.int32]
@@ -460,7 +460,7 @@ def logistic_curvature(
     ----------
     rows
     probabilities : (n, k)
-        As `logistic_loss` wrote them.
+        As from `logistic_loss`.
     direction : (column_count + 1, k)
     product : (column_count + 1, k), written
     threads
@@ -495,7 +495,7 @@ def solve_factors(
     reg
         Factor of the squared factors: once per rating of a row, or once per row for implicit ratings.
     alpha
-        Factor of the weight that an implicit rating adds to its pair; None for explicit ratings.
+        Weight of an implicit rating, as a factor of its value; None for explicit ratings.
     gram : (r, r) float32
         Scatter matrix of the factors of all columns, with `alpha`.
     start : (n, r) float32
@@ -580,7 +580,7 @@ def add_products(
     weights : (n,) float64, or None for ones
         Weight of each row.
     center : (d + t,) float64
-        Subtracted from the rows.
+        The point to subtract from the rows.
     sums : (d + t, d + t) float64, added to
     dtype
         Type of the products, float32 or float64. 256 products are added up in this type, and their sums in float64.
@@ -608,7 +608,7 @@ def add_gradients(
     targets : (n, t) float64
     weights : (n,) float64, or None for ones
     center : (d + t,) float64
-        Subtracted from points and targets.
+        The point to subtract from points and targets.
     coef : (t, d) float64
         Weights of the columns.
     sums : (t, d) float64, added to

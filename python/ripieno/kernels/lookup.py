@@ -39,7 +39,7 @@ def positions_of(requested: NDArray[np.int64], ids: NDArray[np.int64]) -> NDArra
 
 
 def columns_of_ids(requested: NDArray[np.int64], parts: Iterable[tuple[NDArray[Any], ...]]) -> list[NDArray[Any]]:
-    """Return the columns that ranks saved, in the order of the requested ids; some part must contain each id.
+    """Return the saved columns of ranks, in the order of the requested ids. Each id must be in one of the parts.
 
     A part consists of a rank's ids, (m,) int64, disjoint from the ids of other ranks, and columns, (m, …).
     """

@@ -1,4 +1,4 @@
-"""Threaded kernels that sum over all pairs of points, for multidimensional scaling.
+"""Provide threaded kernels of sums over all pairs of points, for multidimensional scaling.
 
 Positions are float32, (n, k), with 1 … `MOST_DIMENSIONS` dimensions. Outputs are float64. A row of the result is
 bitwise equal for any number of threads and any other rows in the call.
@@ -27,7 +27,7 @@ def guttman(
     shift: float = 0.0,
     threads: int = 1,
 ) -> None:
-    """Write the sums that a majorization step needs for each own point.
+    """Write the sums for each own point in a majorization step.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def guttman(
     out : (m, k + 2) float64, written
         For a point x, over all points y: the sums of w·δ/‖x − y‖·(x − y), w·(‖x − y‖ − δ)² and w·‖x − y‖².
     shift
-        Subtracted from each dissimilarity; the result is clipped at zero.
+        The number to subtract from each dissimilarity; differences are clipped at zero.
     threads
         Number of threads.
     """

@@ -15,7 +15,7 @@ LOSSES = ("log_loss", "hinge", "squared_error")
 
 @dataclass(frozen=True)
 class OrderedColumns:
-    """The column indices of sparse rows, in the order in which steps process the rows.
+    """The column indices of sparse rows, in the order of the steps.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def places(
     chunk_lens : (steps,) int64
         Number of slots that each owner has in a step, at least its number of features.
     penalties : (m,) float64
-        Penalty's contribution to the gradient of a row that has the feature, per weight.
+        Penalty's contribution to the gradient of a row with the feature, per weight.
 
     Returns
     -------

@@ -1,8 +1,8 @@
 """Provide keyed data in columns: rows with keys, and partitions with ids, combined over all ranks.
 
-A key is an integer or a string, and its row holds one or more numbers; a partition is an array. Equal keys (ids) are
-combined on one rank by `KeyValues.combined` (`Table.add`), and over all ranks by `Communicator.regroup`, after which
-every key (id) lies on one rank, its owner. No code here iterates over rows in Python.
+A key is an integer or a string, and its row holds one or more numbers; a partition is an array. `KeyValues.combined`
+and `Table.add` combine equal keys (ids) on one rank. `Communicator.regroup` combines them over all ranks, and leaves
+each key (id) on one rank, its owner. No code here iterates over rows in Python.
 """
 
 from __future__ import annotations

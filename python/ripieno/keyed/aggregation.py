@@ -1,12 +1,13 @@
 """Aggregate rows of tables by key, slice by slice, into one row of partial results for each key.
 
-Partial results are sums, minima and maxima of 64-bit numbers, so equal keys of slices and of ranks combine by the
-operations of keyed data. Floats are compared in the order of SQL, where NaN follows all numbers: as integers that have
-the same order. A slice in which keys repeat is first combined by Arrow, in one pass over its key columns.
+Partial results are sums, minima and maxima of 64-bit numbers. The operations of keyed data combine them for equal keys
+of slices and of ranks. Minima and maxima of floats follow the order of SQL, where NaN is larger than all numbers; they
+are stored as integers of the same order. If keys repeat in a slice, Arrow first combines the slice in one pass over its
+key columns.
 
-The first rows are stored in the smallest form. Three facts make it larger: a null in a key, a null in a column, and
-integers whose sum may exceed 64 bits. Such a sum is stored as a high and a low part, so it is exact, and an overflow is
-found. All ranks adopt the facts of all ranks before their rows meet.
+The first rows are stored in the smallest form. Three facts require a larger one: a null in a key, a null in a column,
+and integers with a sum that may exceed 64 bits. Such a sum has a high and a low part, so it is exact, and an overflow
+is detected. Before ranks exchange rows, each rank adopts the facts of all ranks.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class _AggregationRequest(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """The facts about added rows that decide the form in which they are stored.
+    """The facts about added rows that determine their stored form.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class Facts(NamedTuple):
 
     @classmethod
     def joined(cls, facts: Sequence[Facts]) -> Facts:
-        """Return the facts about the rows of all."""
+        """Return the facts about all rows."""
         bounds = {column: sum(each.bounds[column] for each in facts) for column in facts[0].bounds}
         with_nulls: frozenset[str] = frozenset().union(*(each.with_nulls for each in facts))
         return cls(any(each.has_null_keys for each in facts), with_nulls, bounds)
@@ -94,7 +95,7 @@ class _Form(NamedTuple):
     Attributes
     ----------
     is_plain : bool
-        Whether the key is one column that is stored as it is.
+        Whether the key is one column, stored unchanged.
     parts : tuple of _Part
         The stored partial results. A missing "valid" equals the rows, and a missing "high" means that "low" is the sum.
     """
@@ -179,7 +180,7 @@ class Aggregation:
                 self._store(*rows)
 
     def adopt(self, facts: Facts) -> None:
-        """Store rows as these facts about the rows of all ranks demand."""
+        """Store rows in the form for these facts, which cover the rows of all ranks."""
         self.facts, form = facts, self._form_of(facts)
         if form != self._form and self._emitters:
             keys, parts = self._taken(combined_locally)
@@ -237,7 +238,7 @@ class Aggregation:
         return pa.array(counted.values)
 
     def _parts_of(self, request: _AggregationRequest) -> list[_Part]:
-        """Return the partial results that a column of the result may need."""
+        """Return the possible partial results for a column of the result."""
         _, column, op = request
         if column is None or op == "distinct":
             return []
@@ -341,7 +342,7 @@ class Aggregation:
         return _Part(column, "high") in self._form.parts
 
     def _store(self, keys: list[pa.Array], parts: _Parts) -> None:
-        """Add partial results, stored in any form, to those of equal keys."""
+        """Add partial results, stored in any form, to the results of equal keys."""
         encoded = self._encoded(keys)
         numbers = {part: self._converted(part, parts) for part in self._form.parts}
         for group, members in self._groups().items():
@@ -352,7 +353,7 @@ class Aggregation:
                 self._emitters[group] = self._emitter(group[0], encoded, values)
 
     def _converted(self, part: _Part, parts: _Parts) -> NDArray[Any]:
-        """Return a partial result, of rows that were stored in a form without it."""
+        """Return a partial result of rows with a stored form that lacks it."""
         if part.kind == "valid" and part not in parts:
             return parts[_ROWS]
         if part.kind in ("high", "low") and self._is_split(part.column) and _Part(part.column, "high") not in parts:
@@ -360,7 +361,7 @@ class Aggregation:
         return parts[part]
 
     def _groups(self) -> dict[tuple[str, str], list[_Part]]:
-        """Return the stored partial results by operation and dtype. Those of a group are combined together."""
+        """Return the stored partial results by operation and dtype. One call combines a group."""
         groups: dict[tuple[str, str], list[_Part]] = {}
         for part in self._form.parts:
             groups.setdefault((part.op, self._dtype(part)), []).append(part)

@@ -1,4 +1,4 @@
-"""Check that ranks make the same call, with texts that they send along with the data."""
+"""Check that ranks make the same call: each rank sends a text of its call along with the data."""
 
 from __future__ import annotations
 

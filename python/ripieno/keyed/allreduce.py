@@ -34,7 +34,7 @@ ALGORITHMS = ("allgather", "regroup-allgather", "bidirectional-exchange")
 
 #: Time of a native call that Python prepares, and of a call that combines rows or partitions.
 _CALL_S, _COMBINE_CALL_S = 30e-6, 100e-6
-#: Time to combine a byte of rows, which are hashed, and of a partition.
+#: Time to combine a byte of rows, by hashing, and a byte of a partition.
 _ROWS_S_PER_BYTE, _PARTITIONS_S_PER_BYTE = 4e-9, 1e-9
 
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class DataSizes(NamedTuple):
     Attributes
     ----------
     partition_bytes : int
-        The bytes of the largest row or partition, which one rank owns.
+        The bytes of the largest row or partition.
     largest_bytes, total_bytes : int
         The bytes of the rank with the most data, and of all ranks.
     combine_s_per_byte : float
@@ -159,7 +159,7 @@ def of_table(table: Table, algorithm: str | None) -> Callable[[Any], Table]:
 
 
 def exchanged(native: Any, own: T, merge: Callable[[T, T], T]) -> T:
-    """Return the combination of all ranks' values in rank order, by bidirectional exchange.
+    """Return the combination of all ranks' values in rank order, from a bidirectional exchange.
 
     In round `i`, pairs of ranks that differ in bit `i` of their numbers exchange their values. Both merge the value of
     the lower ranks with the value of the higher ranks. Beyond a power of two, the first ranks form pairs: the second of
@@ -193,7 +193,7 @@ def _call_text(what: str, combiner: Combiner, algorithm: str | None) -> str:
 
 
 def _accumulating(rows: KeyValues, combiner: Combiner) -> KeyValues:
-    """Return the rows with values in the dtype in which the combination accumulates."""
+    """Return the rows with values in the dtype of the combination's accumulator."""
     if rows.values is None or combiner.function is not None:
         return rows
     dtype = accumulator(rows.values.dtype, combiner.name)

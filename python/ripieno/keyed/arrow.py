@@ -1,8 +1,8 @@
 """Convert Arrow columns to keys and values, and back, without a copy if the layouts agree.
 
-They agree for integers and floating-point numbers, fixed-size lists, and strings and bytes with 64-bit offsets. 32-bit
-offsets are widened, which copies n words but not the characters. The following are copied: integer keys of less than 64
-bits, dictionaries (decoded), string views, columns of several chunks (merged), and unaligned numbers.
+The layouts agree for integers and floating-point numbers, fixed-size lists, and strings and bytes with 64-bit offsets.
+32-bit offsets are widened: a copy of n words, but not of the characters. The following need a copy: integer keys of
+less than 64 bits, dictionaries (decoded), string views, columns of several chunks (merged), and unaligned numbers.
 """
 
 from __future__ import annotations

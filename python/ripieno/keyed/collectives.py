@@ -1,4 +1,4 @@
-"""Provide collectives of keyed data: the parts of all ranks are merged by keys or ids, not by position."""
+"""Provide collectives of keyed data: they merge the parts of all ranks by keys or ids, not by position."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class KeyedSchema(NamedTuple):
 
     @property
     def native(self) -> tuple[str, str, int, int]:
-        """Kind of keys, dtype, width and label, as the native module takes them."""
+        """Kind of keys, dtype, width and label, as arguments of the native module."""
         width = 1 if self.width is None else self.width
         # The native module stores booleans as bytes.
         dtype = "uint8" if self.dtype in ("", "bool") else self.dtype

@@ -1,7 +1,7 @@
-"""Encode several columns as one key, the concatenated bytes of their values, and decode it.
+"""Encode several columns as one key, the concatenated bytes of their values, and decode such keys.
 
-A byte before each fixed-size value states whether it is present. Strings are preceded by their length in 4 bytes. Equal
-floats have equal bytes: zero has no sign, and there is one NaN. No code iterates over rows.
+A byte before each fixed-size value states its presence. The 4-byte length of a string precedes it. Equal floats have
+equal bytes: zero has no sign, and there is one NaN. No code iterates over rows.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def decoded(keys: Strings, kinds: list[pa.DataType]) -> list[pa.Array]:
 
 
 def _fixed_part(column: pa.Array) -> NDArray[np.uint8]:
-    """Return the bytes of each row that have the same length in all rows: for strings, their presence and length."""
+    """Return the part of each row with the same length in all rows: for strings, their presence and length."""
     count, kind = len(column), column.type
     is_there = column.is_valid().to_numpy(zero_copy_only=False)
     if is_text(kind):

@@ -1,4 +1,4 @@
-"""Provide `Emitter`: it combines rows by key and sends them to the ranks that own the keys."""
+"""Provide `Emitter`: it combines rows by key and sends them to the owners of the keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ripieno.wire import objects
 
 
 class Emitter:
-    """Combines rows of equal keys as they are added, and sends all rows to their owners at once.
+    """Combines added rows of equal keys immediately, and sends all rows to their owners at once.
 
     If adding rows fails, only some of them may have been added. Every later call then raises the same error.
 
@@ -55,7 +55,7 @@ class Emitter:
         self._threads = threads
         self._options = options_of(combine, **options)
         self._rows: _native.Aggregation | None = None
-        # Rows that a function has to fold before they are sent: all rows of each key, and their size in bytes.
+        # Rows for a function to fold before they are sent: all rows of each key, and their size in bytes.
         self._unfolded: _native.Aggregation | None = None
         self._unfolded_bytes = 0
         self._failed: BaseException | None = None
@@ -144,7 +144,7 @@ class Emitter:
         Parameters
         ----------
         native : ripieno._native.Communicator
-            It has `world_size` ranks, which all call.
+            A communicator of `world_size` ranks. Every rank makes this call.
         on_block : callable, optional
             As for `Communicator.regroup`.
         exchange
@@ -179,7 +179,7 @@ class Emitter:
                 **exchange,
             )
         except CollectiveMismatch:
-            # The native module only knows that the calls differ, not how.
+            # The native module detects only that the calls differ. This comparison names the differences.
             agreement.check(objects.allgather(native, agreement.call_text(options.call, schema, row_count), None))
             raise
         if statistics["spilled_bytes"]:
@@ -234,7 +234,7 @@ class Emitter:
         self._aggregation(schema).add(columns.native_keys(keys), native_values, owners, self._threads)
 
     def _take_rows(self, schema: KeyedSchema) -> _native.Aggregation:
-        """Return everything that was added, as rows of `schema`, and leave the emitter empty."""
+        """Return all added rows, as rows of `schema`, and leave the emitter empty."""
         if self._unfolded is not None:
             with self._storing_failure():
                 self._fold()

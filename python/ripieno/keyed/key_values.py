@@ -264,7 +264,7 @@ class KeyValues:
 
 
 def _ranked(values: NDArray[Any], descending: bool) -> NDArray[Any]:
-    """Return numbers that have the requested order when they ascend."""
+    """Return numbers with the requested order as their ascending order."""
     if not descending:
         return values
     return ~values if values.dtype.kind in "iu" else -values

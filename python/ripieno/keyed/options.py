@@ -32,7 +32,7 @@ class Combination(NamedTuple):
     local_op, merge_op : str
         For rows of this rank, and for rows of different ranks.
     is_folded : bool
-        Whether a function then folds the rows of each key to one. Rows without values are not folded.
+        Whether a function folds the rows of each key to one after the operations. Rows without values are not folded.
     """
 
     local_op: str

@@ -15,7 +15,7 @@ Partitioner = Literal["hash", "balanced"] | Callable[[Any], Any] | None
 
 
 def checked(partitioner: Partitioner) -> Partitioner:
-    """Return the partitioner. Python's `hash` means "hash", because its values differ between processes."""
+    """Return the partitioner. Python's `hash` is replaced by "hash", because its values differ between processes."""
     if partitioner is hash:
         return "hash"
     is_named = isinstance(partitioner, str) and partitioner in ("hash", "balanced")

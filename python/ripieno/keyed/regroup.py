@@ -1,8 +1,8 @@
 """Regroup rows: move equal keys to one rank and combine them.
 
-Equal keys are combined as they are added (*local reduction*). Their rows are sent to their owners once, and are
-combined with the rows of other ranks on arrival. Cost: local reduction, the exchange of sizes, which also checks that
-ranks agree, and one transfer of the combined rows.
+A rank combines equal keys when they are added (*local reduction*). It sends their rows to their owners once, and the
+owners combine them with the rows of other ranks on arrival. Cost: local reduction, the exchange of sizes, which also
+checks that ranks agree, and one transfer of the combined rows.
 Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV; Zhang et al., "Social image
 clustering with iterative MapReduce (Twister)", section 5.1 (local reduction).
 """

@@ -1,8 +1,9 @@
-"""Collectives on tables: merge partitions of all ranks that have equal ids.
+"""Provide collectives of tables: they merge the partitions of all ranks with equal ids.
 
-Tables with the same ids, shapes and dtypes on all ranks can be reduced like arrays, in one flat array per dtype. In a
-regroup each partition goes to its owner, which combines it in rank order. The text of the call is sent with the
-partitions, and ranks compare it. Cost of regroup: each partition once. Cost of allgather: each partition to every rank.
+Tables with the same ids, shapes and dtypes on all ranks are reduced like arrays, in one flat array per dtype. In a
+regroup each partition goes to its owner. The owner combines partitions in rank order. Ranks send the text of the call
+with the partitions, and compare it. Cost of regroup: each partition once. Cost of allgather: each partition to every
+rank.
 Source: Zhang, Ruan, Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section IV, table I.
 """
 

@@ -1,8 +1,8 @@
-"""An emulated cluster on one Linux machine: racks of hosts with slow cables, to reproduce figures and cable failures.
+"""Provide an emulated cluster on one Linux machine: racks of hosts with slow network links, which can also fail.
 
-A host is a network namespace. Its cable leads to the switch of its rack, a bridge, and every rack has one uplink to a
-core bridge. Both directions of every cable and uplink are rate-limited. The switches have a separate namespace, so the
-machine's own interfaces, routes and firewall are unchanged. The file system is shared.
+A host is a network namespace. Its network link leads to the switch of its rack, a bridge, and every rack has one uplink
+to a core bridge. Both directions of every network link and uplink are rate-limited. The switches have a separate
+namespace, so the machine's own interfaces, routes and firewall are unchanged. The file system is shared.
 
 from ripieno.lab import Lab
 

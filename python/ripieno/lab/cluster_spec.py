@@ -22,7 +22,7 @@ HEADER_BYTES = 20 + 20 + 12
 QUEUE_BYTES = 512 << 10
 # A host's own queue is longer: back-pressure slows its programs before packets are dropped.
 HOST_QUEUE_BYTES = 1 << 20
-# A packet occupies a cable for at most one millisecond: larger packets save CPU but make the emulation coarse.
+# A packet occupies a network link for at most one millisecond. Larger packets save CPU but make the emulation coarse.
 PACKETS_PER_S = 1000
 PACKET_BYTES_MIN = 2 * MTU_BYTES
 PACKET_BYTES_MAX = 64 << 10
@@ -39,7 +39,7 @@ class Host:
     Attributes
     ----------
     name
-        Name of the host and of its cable: "h03".
+        Name of the host and of its network link: "h03".
     address
         IPv4 address.
     rack
@@ -96,12 +96,12 @@ class ClusterSpec:
 
     @property
     def rate_bits_per_s(self) -> int:
-        """Return the rate of a host's cable, headers included."""
+        """Return the rate of a host's network link, including headers."""
         return bits_per_s("rate", self.rate)
 
     @property
     def uplink_bits_per_s(self) -> int:
-        """Return the rate of a rack's uplink, headers included."""
+        """Return the rate of a rack's uplink, including headers."""
         if self.uplink is None:
             return min(RATE_MAX_BITS_PER_S, self.hosts_per_rack * self.rate_bits_per_s)
         return bits_per_s("uplink", self.uplink)
@@ -114,7 +114,7 @@ class ClusterSpec:
 
     @property
     def burst_bytes(self) -> int:
-        """Return the burst size of a host's cable: at least a packet, so that none is split, and little more."""
+        """Return the burst size of a host's network link: at least a packet, so that none is split, and little more."""
         return self.packet_bytes + 2 * MTU_BYTES
 
     @property
@@ -123,13 +123,13 @@ class ClusterSpec:
         return max(self.packet_bytes, _millisecond_bytes(self.uplink_bits_per_s)) + 2 * MTU_BYTES
 
     def warning(self) -> str | None:
-        """Return a warning if the CPU instead of the cables may limit measurements in this lab, else None."""
+        """Return a warning if the CPU instead of the network links may limit measurements in this lab, else None."""
         total = self.rate_bits_per_s * len(self.hosts)
         if total <= CARRIED_BITS_PER_S:
             return None
         return (
             f"{len(self.hosts)} hosts x {self.rate} are {total / 1e9:.3g} Gbit/s; beyond about "
-            f"{CARRIED_BITS_PER_S / 1e9:g} the CPU is the limit, not the cables: use fewer hosts or a lower rate"
+            f"{CARRIED_BITS_PER_S / 1e9:g} the CPU is the limit, not the network links: use fewer hosts or a lower rate"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def mac(host: Host) -> str:
 
 
 def wire_share() -> float:
-    """Return the fraction of a cable's bytes that is TCP payload."""
+    """Return the fraction of a network link's bytes that is TCP payload."""
     return (MTU_BYTES - HEADER_BYTES) / (MTU_BYTES + ETHERNET_BYTES)
 
 

@@ -1,4 +1,4 @@
-"""A guard process that takes a lab down even if the lab's owner is killed."""
+"""Provide a guard process that removes a lab even if the lab's owner is killed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import subprocess
 import sys
 from types import TracebackType
 
-# The guard finds no lab to take down, unless the owner failed to do so.
+# At the end of the guard no lab is left, unless the owner failed to remove it.
 END_S = 30.0
 
 
 class Guard:
-    """A process that outlives this one, however this one ends, and takes the lab down."""
+    """A process that outlives this one for any kind of end, and then removes the lab."""
 
     def __init__(self, name: str) -> None:
         # A separate session keeps signals of the terminal from the guard.
@@ -28,7 +28,7 @@ class Guard:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the guard. After an error only close its stdin, so that the guard takes down the rest of the lab."""
+        """End the guard. After an error only close its stdin, and the guard removes the rest of the lab."""
         assert self._process.stdin is not None, "a guard is started with a pipe"
         if error is None:
             self._process.kill()

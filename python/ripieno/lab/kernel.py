@@ -1,7 +1,7 @@
 """Kernel interface of a lab: network namespaces, and settings inside them.
 
-A namespace belongs to a thread. `inside` moves the calling thread, and the processes that it starts meanwhile, into a
-namespace. Other threads are not affected.
+A namespace belongs to a thread. `inside` moves the calling thread and its new child processes into a namespace. Other
+threads are not affected.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _try() -> str | None:
 
 @contextmanager
 def inside(namespace: str) -> Iterator[None]:
-    """Run this thread, and the processes that it starts meanwhile, in a named network namespace."""
+    """Run this thread and its new child processes in a named network namespace."""
     try:
         target = os.open(NAMESPACES / namespace, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def inside(namespace: str) -> Iterator[None]:
 
 @contextmanager
 def new_pid_namespace() -> Iterator[None]:
-    """Run the processes that this thread starts meanwhile in one PID namespace, which ends with its first process."""
+    """Run new child processes of this thread in one PID namespace, which ends with its first process."""
     original = os.open("/proc/thread-self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
         unshare(CLONE_NEWPID)
@@ -132,7 +132,7 @@ def new_pid_namespace() -> Iterator[None]:
 
 
 def batch(tool: str, lines: Sequence[str]) -> None:
-    """Have ``ip``, ``tc`` or ``bridge`` execute `lines` up to the first that fails."""
+    """Execute `lines` by ``ip``, ``tc`` or ``bridge``, up to the first failure."""
     if not lines:
         return
     done = subprocess.run(
@@ -185,7 +185,7 @@ def namespaces_are_mounted() -> bool:
 
 
 def unmount_namespaces() -> None:
-    """Undo iproute2's mount of the namespace directory if no namespace is left. iproute2 mounts it again on demand."""
+    """Unmount the namespace directory of iproute2 if no namespace is left. iproute2 mounts it again on demand."""
     with suppress(OSError):
         if not os.listdir(NAMESPACES):
             _check(_libc().umount2(os.fsencode(NAMESPACES), 0), "umount")

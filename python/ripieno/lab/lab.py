@@ -1,4 +1,4 @@
-"""The `Lab`: make, use and take down an emulated cluster."""
+"""Provide `Lab`: create, use and remove an emulated cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _unnamed = itertools.count()
 
 
 class Lab:
-    """An emulated cluster, up inside a ``with`` statement, which removes it completely at the end.
+    """An emulated cluster. It exists inside a ``with`` statement, which removes it completely at the end.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class Lab:
     hosts
         Number of hosts per rack, 1 to 250, and at most 512 in all.
     rate
-        Rate of each direction of a host's cable, in the syntax of ``tc``: "100mbit".
+        Rate of each direction of a host's network link, in the syntax of ``tc``: "100mbit".
     uplink
         Uplink rate of a rack in each direction. Default: the sum of its hosts' rates.
     name
@@ -196,18 +196,18 @@ class Lab:
         raise InputError(f"host={name!r}: this lab has {self.hosts[0].name} … {self.hosts[-1].name}")
 
     def counters(self) -> dict[str, Counters]:
-        """Return the counters of every cable since the lab's start or `reset_counters`; uplinks are named as racks."""
+        """Return the counters of every network link since the start of the lab or `reset_counters`, by host or rack."""
         start = registry.load(self.name, COUNTERS) or {}
         now = links.read_counters(self._prefix, self.spec)
         return {name: counters - Counters(**start.get(name, {})) for name, counters in now.items()}
 
     def reset_counters(self) -> None:
-        """Reset the counters of every cable to zero."""
+        """Reset the counters of every network link to zero."""
         now = links.read_counters(self._prefix, self.spec)
         registry.store(self.name, COUNTERS, {name: asdict(counters) for name, counters in now.items()})
 
     def fail(self, name: str, *, kill: bool = False) -> int:
-        """Disconnect a host's cable or a rack's uplink: traffic stops, and connections stay open for some time.
+        """Disconnect a host's network link or a rack's uplink: traffic stops, and connections stay open for some time.
 
         Parameters
         ----------
@@ -228,11 +228,11 @@ class Lab:
         return kernel.kill_inside(self._prefix + host.name for host in behind)
 
     def heal(self, name: str) -> None:
-        """Reconnect the cable of a host, or the uplink of a rack."""
+        """Reconnect the network link of a host, or the uplink of a rack."""
         links.connect(self._prefix, [self._link(name)])
 
     def set_rate(self, name: str, rate: str) -> None:
-        """Change the rate of both directions of a host's cable, such as "20mbit"."""
+        """Change the rate of both directions of a host's network link, such as "20mbit"."""
         wiring.set_rate(self._prefix, self.spec, self.host(name), bits_per_s("rate", rate))
 
     def disconnected(self) -> set[str]:
@@ -243,7 +243,7 @@ class Lab:
     silent = disconnected
 
     def remote_shell(self) -> str:
-        """Return a shell script that runs a command in a host, by name or address, as ``ssh HOST COMMAND…`` would."""
+        """Return a shell script that runs a command in a host, by name or address, like ``ssh HOST COMMAND…``."""
         cases = []
         for host in self.hosts:
             words = shlex.join(self.command(host, ["sh", "-c"]))

@@ -1,4 +1,4 @@
-"""Network links of an emulated cluster: read traffic counters, disconnect links and reconnect them."""
+"""Provide the network links of an emulated cluster: read traffic counters, disconnect links and reconnect them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ripieno.lab.wiring import SWITCHES, uplink_ends
 
 @dataclass(frozen=True)
 class Counters:
-    """Bytes and packets that a link has carried, as seen from its host, or from its rack for an uplink.
+    """Bytes and packets on a link, from the view of its host, or of its rack for an uplink.
 
     Attributes
     ----------

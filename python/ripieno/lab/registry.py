@@ -1,7 +1,7 @@
-"""Registry of labs: a folder for each, with the specification and the hosts' /etc/hosts.
+"""Provide the registry of labs: a folder for each, with the specification and the hosts' /etc/hosts.
 
-A lab's name is taken while its folder exists. A lab that is still being made, or that belongs to a ``with`` statement,
-records its owner's process. When the owner has ended, the lab is an orphan.
+A lab's name is in use while its folder exists. A lab under construction, and a lab of a ``with`` statement, record
+their owner's process. After the end of the owner, the lab is an orphan.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ripieno.lab.wiring import SWITCHES
 
 FOLDER = Path("/run/ripieno/lab")
 RECORD = "lab.json"
-# Prefix of the names of all namespaces. Lab names contain no hyphen, so no lab's prefix is a prefix of another's.
+# Prefix of the names of all namespaces. Lab names contain no hyphen, so no prefix of a lab is a prefix of another's.
 NAMESPACE_PREFIX = "ripieno-"
 NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
 
@@ -159,7 +159,7 @@ def load(name: str, file: str) -> dict[str, Any] | None:
 
 
 def live_owner(name: str) -> int | None:
-    """Return the process that owns or is making a lab."""
+    """Return the process that owns or creates a lab."""
     record = read(name)
     if record is None or record.owner is None or _process(record.owner[0]) != record.owner:
         return None
@@ -203,7 +203,7 @@ def _remove(name: str, record: LabRecord | None) -> int:
 
 @contextmanager
 def _exclusive() -> Iterator[None]:
-    """Lock out other processes that make or remove records. The lock leaves no file."""
+    """Exclude other processes from creating and removing records. The lock leaves no file."""
     descriptor = os.open(FOLDER.parents[1], os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

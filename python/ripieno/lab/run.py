@@ -1,8 +1,8 @@
 """Run a program on hosts of a lab, as ranks that end together.
 
 All ranks of a run share a PID namespace. Its first process waits for the end of a pipe that this process holds. When
-the pipe closes, for whatever reason, the kernel ends all processes in the namespace, so no descendant of a rank
-outlives the run.
+the pipe closes, the kernel ends all processes in the namespace. So no descendant of a rank outlives the run, for any
+kind of end.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from ripieno.launch.process.interruption import deferred_signals, interruptible
 from ripieno.launch.process.output import LinePump
 
 TIMED_OUT = 124
-# The kernel reaps the processes that this one inherits.
+# The kernel reaps orphans that become children of this process.
 _FIRST_PROCESS = ["sh", "-c", "trap '' CHLD; exec cat"]
 
 
 @dataclass(frozen=True)
 class LabProgram:
-    """A program, and how to run it on a lab.
+    """A program, and the options of its run on a lab.
 
     Attributes
     ----------
@@ -155,8 +155,9 @@ def _variables(program: LabProgram, port: int) -> dict[str, str]:
 
 
 def _wait(ranks: list[_LabRank], program: LabProgram) -> tuple[_LabRank | None, list[_LabRank]]:
-    """Wait until all ranks have ended, the timeout expires, or some time after the first failure. Return the failed
-    rank and the unfinished ranks.
+    """Wait for the end of all ranks, and return the failed rank and the unfinished ranks.
+
+    The wait ends early at the timeout, and some time after the first failure.
     """
     failed: _LabRank | None = None
     unfinished = list(ranks)
@@ -186,7 +187,7 @@ def _wait(ranks: list[_LabRank], program: LabProgram) -> tuple[_LabRank | None, 
 
 
 def _may_be_victim(rank: _LabRank) -> bool:
-    """Return whether it ended with an exception, as ranks do after another's failure. It may still have ended first."""
+    """Return whether a rank ended with an exception, as ranks do after another's failure. It may have ended first."""
     return rank.process.returncode == 1
 
 

@@ -1,4 +1,4 @@
-"""``python -m ripieno.lab.watch NAME OWNER``: take a lab down when its owner closes stdin or ends."""
+"""``python -m ripieno.lab.watch NAME OWNER``: remove a lab when its owner closes stdin or ends."""
 
 import os
 import select
@@ -22,5 +22,5 @@ if __name__ == "__main__":
     lab, owner = sys.argv[1], int(sys.argv[2])
     with suppress(ProcessLookupError):
         wait(owner)
-    # By now another process may have made a lab with this name.
+    # Another process may have created a lab with this name.
     registry.remove(lab, owner_pid=owner)

@@ -1,4 +1,4 @@
-"""Construction of a lab's namespaces, cables, switches and shapers."""
+"""Construct a lab's namespaces, network links, switches and shapers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ripieno.lab.kernel import batch, inside, write_settings
 
 # Number of threads for host setup, which mostly waits for the kernel.
 SETUP_THREAD_COUNT = 4
-# Links in the switches' namespace: a host's cable and a rack's switch have its name, an uplink has two ends.
+# Links in the switches' namespace: a host's network link and a rack's switch have its name, an uplink has two ends.
 SWITCHES = "switches"
 CORE = "core"
 
 _ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
-# At such round-trip times cubic behaves like reno. bbr paces with timers and probes, which the emulation cannot follow.
+# At such round-trip times cubic behaves like reno. The emulation is too coarse for the timers and probes of bbr.
 _CONGESTION_CONTROLS = ("reno", "cubic")
 
 
@@ -32,7 +32,7 @@ def build(prefix: str, spec: ClusterSpec) -> None:
     Raises
     ------
     LabError
-        If the kernel refuses. The caller removes the parts made so far.
+        If the kernel refuses. The caller removes the existing parts.
     """
     congestion_control = _congestion_control()
     batch("ip", [f"netns add {prefix}{name}" for name in (SWITCHES, *(host.name for host in spec.hosts))])
@@ -63,7 +63,7 @@ def _switches(spec: ClusterSpec) -> Iterable[str]:
 
 
 def set_rate(prefix: str, spec: ClusterSpec, host: Host, rate_bits_per_s: int) -> None:
-    """Limit both directions of a host's cable to another rate."""
+    """Limit both directions of a host's network link to another rate."""
     ends = ((prefix + SWITCHES, host.name, QUEUE_BYTES), (prefix + host.name, "eth0", HOST_QUEUE_BYTES))
     for namespace, device, queue_bytes in ends:
         with inside(namespace):
@@ -102,7 +102,7 @@ def _shaper(device: str, rate_bits_per_s: int, burst_bytes: int, queue_bytes: in
 
 def _set_up(prefix: str, spec: ClusterSpec, host: Host, congestion_control: str) -> None:
     with inside(prefix + host.name):
-        # Turn off IPv6 traffic, which would count, and TCP metrics, which would carry over to the next run.
+        # Turn off IPv6 traffic, which would add to the counters, and TCP metrics, which would affect the next run.
         write_settings(
             {
                 "ipv6/conf/eth0/disable_ipv6": "1",

@@ -1,4 +1,4 @@
-"""Launching of worker ranks, as processes of this machine or as tasks of an engine."""
+"""Provide `launch`, which starts worker ranks as processes of this machine or as tasks of an engine."""
 
 from __future__ import annotations
 
@@ -68,11 +68,11 @@ def launch(
         that communicate through ``comm.replicate(replicas)`` continue while one replica of each logical rank lives.
         `Job.run` returns one result per logical rank.
     on_failure : {"raise", "shrink", "respawn"}, optional
-        What to do if a rank dies or sends no heartbeats during a program. "raise", the default without `spares`, raises
-        an error. Otherwise the remaining ranks join again, locally within milliseconds, and the program restarts with
-        its arguments. "shrink" restarts it on the remaining ranks, with new numbers. "respawn" restarts it on as many
-        ranks as before, up to 3 times. The program can continue from its checkpoints. An engine restarts all ranks. An
-        exception of the program itself always ends the run.
+        The reaction if a rank dies or sends no heartbeats during a program. "raise", the default without `spares`,
+        raises an error. Otherwise the remaining ranks join again, locally within milliseconds, and the program restarts
+        with its arguments. "shrink" restarts it on the remaining ranks, with new numbers. "respawn" restarts it on as
+        many ranks as before, up to 3 times. The program can continue from its checkpoints. An engine restarts all
+        ranks. An exception of the program itself always ends the run.
     spares : int
         Number of additional local processes that wait to replace dead ranks, which saves about a second of start-up.
         Only for "respawn", which is then the default.
@@ -111,7 +111,7 @@ def launch(
     EngineError
         If the engine has too few free slots, or is unavailable; the message contains the numbers.
     RendezvousError, RankFailed
-        If the workers could not join, or one ended before.
+        If the workers could not join, or a worker ended before the ranks had joined.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def launch(
             raise InputError(f"{binding}: is for local workers; for ranks of an engine set {instead}")
         where, options = engine_of(engine, options) if isinstance(engine, str) else (engine, options)
         _check_options(options, where.NAME, where.OPTIONS)
-        # If the engine has no slots at all, its start reports that.
+        # If the engine has no slots, its `start` raises the error.
         workers = workers or max(1, where.slots())
         return _create_job(
             dashboard,
@@ -199,7 +199,7 @@ def launch(
 
 
 def _create_job(is_requested: bool, make: Callable[..., Job], *args: Any, **options: Any) -> Job:
-    """Create the job, with a dashboard if requested."""
+    """Create the job, with a dashboard if one is requested."""
     watch = JobWatch(is_requested)
     try:
         return make(*args, watch=watch, **options)

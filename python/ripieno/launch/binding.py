@@ -1,4 +1,4 @@
-"""Binding: assigns cores to ranks, and optionally one core to each of their threads.
+"""Provide `Binding`: the assignment of cores to ranks, and optionally of one core to each of their threads.
 
 |  | bind="core" | bind="socket" | bind="none" |
 |---|---|---|---|
@@ -65,7 +65,7 @@ class Binding:
 
     @classmethod
     def take_from(cls, variables: MutableMapping[str, str]) -> Binding:
-        """Like `of`, but remove the variables: child processes of a rank are no ranks."""
+        """Like `of`, but remove the variables, so that child processes of the rank do not bind themselves."""
         found = cls.of(variables)
         for name in VARIABLES:
             variables.pop(name, None)
@@ -160,7 +160,8 @@ def bind_together(comm: Communicator, binding: Binding, *, whole_process: bool) 
     """Bind every rank, independent of its launcher. Ranks of a host with the same usable cores divide them.
 
     This call is a collective unless the binding is the default; the binding must be equal on all ranks.
-    `whole_process` also binds existing threads; otherwise only the calling thread and threads that it starts are bound.
+    With `whole_process` the call also binds existing threads. Otherwise only the calling thread and threads that it
+    starts are bound.
 
     Raises
     ------

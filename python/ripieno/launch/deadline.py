@@ -1,4 +1,4 @@
-"""`Deadline`: the end of a wait; `pauses`: repeated attempts, for changes that no event reports."""
+"""Provide `Deadline`, the end of a wait, and `pauses`, a polling loop with growing pauses until a deadline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Deadline:
 
 
 def pauses(timeout_s: float) -> Iterator[None]:
-    """Yield at once, after pauses that become longer, and for the last time after `timeout_s`."""
+    """Yield immediately, then after pauses of growing length, and for the last time after `timeout_s`."""
     deadline, pause_s = Deadline(timeout_s), PAUSE_S_MIN
     yield
     while (left_s := deadline.left_s) > 0.0:

@@ -1,4 +1,4 @@
-"""Default encryption of the connections between ranks, from the environment."""
+"""Provide the default encryption of connections between ranks, read from the environment."""
 
 from __future__ import annotations
 

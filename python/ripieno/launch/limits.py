@@ -1,4 +1,4 @@
-"""All time limits of launchers in one table, each with its reason, and the limit of ranks per machine.
+"""Provide all time limits of launchers in one table, each with its reason, and the limit of ranks per machine.
 
 The first block are defaults of options. The supervisor uses the second block to decide which rank failed.
 """
@@ -22,11 +22,11 @@ DELIVERY_HEARTBEATS = 3
 # A rank that others have accused has this long to send its own report, which explains more. A process that has closed
 # its connection has this long to end: the kernel needs some milliseconds, an engine up to two seconds to report it.
 OWN_REPORT_S = 2.0
-# Ranks have this long to report what they did after a failure, or where they are. The caller waits meanwhile.
+# After a failure, ranks have this long to report their last calls or their position. The caller waits meanwhile.
 OTHER_REPORTS_S = 1.0
 # A rank accused of missing heartbeats has this long to object. A live rank answers within milliseconds.
 OBJECTION_S = 0.3
-# A process that is to become a rank may be stopped this long. Nothing but a signal or a debugger stops a process.
+# Maximum time that a future rank's process may be stopped. Only a signal or a debugger stops a process.
 STOPPED_S = 5.0
 # A script that has announced its exit, or has reported its failure, has this long to run its exit handlers.
 EXIT_S = 10.0
@@ -37,7 +37,7 @@ POLL_S = 0.5
 
 # Shortest and longest pause between two queries for a change that no event reports.
 PAUSE_S_MIN, PAUSE_S_MAX = 0.002, 0.2
-# A listener or scheduler that runs answers within this time, and a peer that it has accepted sends its first message.
+# A running listener or scheduler answers within this time, and an accepted peer sends its first message.
 CONNECT_S = 10.0
 # A resource manager has this long to answer a query, to clean up after a job, or to let other jobs choose workers.
 MANAGER_S = 30.0
@@ -58,14 +58,14 @@ MESSAGE_S = 60.0
 WORKER_BYTES = 20 * 2**20
 
 
-# Files that a launcher has open for each local rank, all others at least, and with files of its program.
+# Open files of a launcher: for each local rank, at least for all other purposes, and with the files of its program.
 FILES_PER_RANK, OTHER_FILES_MIN, OTHER_FILES = 5, 10, 64
 # Processor time until a process has started and imported this package, on a slow core.
 START_CPU_S = 0.5
 
 
 def rendezvous_s(workers: int) -> float:
-    """Return how long local ranks may wait for each other: many ranks on few cores take long to start."""
+    """Return the time limit for local ranks to join: many ranks on few cores take long to start."""
     return RENDEZVOUS_TIMEOUT_S + START_CPU_S * workers // usable_cores()
 
 

@@ -1,4 +1,4 @@
-"""`serve`: runs a task of an engine as a rank of a job."""
+"""Provide `serve`, which runs a task of an engine as a rank of a job."""
 
 from __future__ import annotations
 

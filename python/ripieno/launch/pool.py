@@ -1,6 +1,6 @@
-"""Workers of a pool: ranks that make the calls which one rank sends them.
+"""Provide the workers of a pool: ranks that execute the calls sent by one rank.
 
-The sending rank and each worker are a world of their own: only one thread at a time can wait in a world.
+The sending rank and each worker form a separate world, because only one thread at a time can wait in a world.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _siblings: Communicator | None = None
 
 
 class Worker:
-    """A rank that makes one call at a time.
+    """A rank that executes one call at a time.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class Workers:
     size : int
         Number of workers.
     free : SimpleQueue of Worker
-        The workers that make no call.
+        The idle workers.
     """
 
     def __init__(self, workers: Sequence[Worker]) -> None:
@@ -103,7 +103,7 @@ class Workers:
         self._lock = threading.Lock()
 
     def run_on_all(self, call: Call) -> None:
-        """Make the call on every worker. Raise an exception of it after all workers have replied."""
+        """Execute the call on every worker. After all workers have replied, raise the first exception, if any."""
         packed, replies = packed_call(*call), []
         with self._lock, ExitStack() as stack:
             workers = [self.free.get() for _ in range(self.size)]
@@ -124,13 +124,13 @@ class Workers:
 
 
 def of_ranks(comm: Communicator, root: int) -> Workers:
-    """Return all ranks but `root`, which calls this, as workers. The other ranks call `serve`."""
+    """Return all ranks but `root` as workers. The root calls this, and the other ranks call `serve`."""
     others = [rank for rank in range(comm.world_size) if rank != root]
     return Workers([Worker(_pair(comm, root, rank)) for rank in others] or [OwnWorker(comm)])
 
 
 def serve(comm: Communicator, root: int, siblings: Communicator | None = None) -> None:
-    """Make the calls of rank `root` until it stops this worker.
+    """Execute the calls of rank `root` until it stops this worker.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def serve(comm: Communicator, root: int, siblings: Communicator | None = None) -
 
 
 def _pair(comm: Communicator, root: int, worker: int) -> Communicator:
-    """Return a new world of two ranks of `comm`, which both call this; `root` becomes its rank 0."""
+    """Return a new world of two ranks of `comm`. Both call this; `root` becomes rank 0."""
     with comm.group([root, worker]) as pair:
         token = pair.broadcast(secrets.token_bytes(32) if pair.rank == 0 else None)
         bind_host = "127.0.0.1" if len(set(pair.nodes)) == 1 else os.environ.get("RIPIENO_BIND_HOST") or None
@@ -207,7 +207,7 @@ def launched(count: int) -> Iterator[Workers]:
 
 
 def _join(comm: Communicator, root_address: str, options: dict[str, Any]) -> None:
-    """Join the world of the launching process as a worker, and make its calls."""
+    """Join the world of the launching process as a worker, and execute its calls."""
 
     def exchange(address: str) -> list[str]:
         comm.emit({_ADDRESS: address})
@@ -238,7 +238,7 @@ def result_of(reply: Reply) -> Any:
 
 
 def _reply(call: NDArray[Any], comm: Communicator) -> Reply:
-    """Make a call, and return its reply."""
+    """Execute a call, and return its reply."""
     try:
         function, args, kwargs = packing.read_blob(call)
         return packing.blob(packing.pack_for_process(function(*args, **kwargs)))

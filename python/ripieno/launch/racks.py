@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: The value of ``racks=`` that lets the ranks search for racks.
 FIND = "find"
-#: Racks that were found are used if the least certain one has this probability.
+#: Detected racks are used only if the least certain one has at least this probability.
 SURE = 0.99
 
 
@@ -62,14 +62,14 @@ def _switch_of_slurm(variables: Mapping[str, str]) -> str | None:
 
 
 def found_racks(comm: Communicator) -> dict[str, list[str]] | None:
-    """Return the hosts of each rack, as found by an earlier job on the same hosts or by probes now. Collective.
+    """Return the hosts of each rack, detected by an earlier job on the same hosts or by probes now. Collective.
 
     Returns
     -------
     dict or None
-        None if all hosts stand in one rack, several hosts have one name, or the racks are not sure.
+        None if all hosts are in one rack, several hosts share a name, or the detection is not certain enough.
     """
-    # Programs that need no racks start without the simulator.
+    # Imported here, so that programs without rack detection do not import the simulator.
     from ripieno.files.cache import cache_folder
 
     path = cache_folder() / "racks" / f"{_digest(comm.hosts)}.json"

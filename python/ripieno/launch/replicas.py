@@ -1,4 +1,4 @@
-"""Replicas of ranks: with ``replicas=s``, ranks ``i``, ``i + p/s``, ``i + 2p/s`` … of `p` ranks are replicas.
+"""Provide replicas of ranks: with ``replicas=s``, ranks ``i``, ``i + p/s``, ``i + 2p/s`` … of `p` ranks are replicas.
 
 A launcher tolerates the death of a rank with a live replica. See `ripieno.comm.Communicator.replicate` for programs.
 """

@@ -1,13 +1,13 @@
-"""The supervisor decides which rank of a job or script failed first, why, and when to stop waiting for the others.
+"""Provide the supervisor, which decides which rank failed first, why, and when to stop waiting for the other ranks.
 
-It is a state machine without I/O: a driver passes what it observes, with the time, and calls `tick`. Jobs on this
+It is a state machine without I/O: a driver passes its observations and the time, and calls `tick`. Jobs on this
 machine, jobs in an engine and scripts under ``ripieno run`` differ only in how their drivers start processes, send
 signals and receive messages. `ripieno.launch.limits` has all time limits.
 
 The first evidence of a failure opens a window in which the other ranks may still report. The window closes when all of
-them have reported, and otherwise at a limit. Then the evidence is judged, once: a rank's own report, or an observation
-of the launcher, counts more than the accusations of other ranks, because a victim cannot distinguish a dead peer from
-a lost connection.
+them have reported, or at a time limit. The supervisor then judges the evidence once. A rank's own report, or an
+observation of the launcher, outweighs the accusations of other ranks, because a victim cannot distinguish a dead peer
+from a lost connection.
 """
 
 from __future__ import annotations
@@ -97,15 +97,15 @@ class RankStatus:
         return f"rank {self.rank} on {self.host}: {self.state}" + (f" ({self.cause})" if self.cause else "")
 
 
-#: States in which a rank has not sent its last message.
+#: States of a rank that has not sent its last message.
 _OPEN = (RankState.STARTING, RankState.MEETING, RankState.RUNNING, RankState.LEAVING)
-#: States in which a rank cannot continue in place of another one.
+#: States of a rank that cannot replace another one.
 _GONE = (RankState.FAILED, RankState.LOST)
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How a job or script ends.
+    """The conditions under which a job or script ends.
 
     Attributes
     ----------
@@ -114,7 +114,7 @@ class Policy:
     on_failure
         With "shrink" or "respawn" the ranks that are left continue after a loss.
     is_script
-        Whether ranks end by the exit of their processes, and the others continue by themselves after a loss.
+        Whether ranks are processes of a script: they end by their exit, and continue by themselves after a loss.
     is_independent
         Whether failures end no other ranks. The script ends with rank 0.
     stop_limit_s
@@ -157,7 +157,7 @@ class Verdict:
     culprit, cause
         The rank that failed first, if one is known, and why.
     witness
-        The rank whose report says so: the culprit or a victim. None if the launcher has observed the failure.
+        The rank that reported the failure: the culprit or a victim. None if the launcher observed the failure.
     """
 
     ending: Ending
@@ -201,7 +201,7 @@ class _Weight(Enum):
 
 @dataclass(frozen=True)
 class _Evidence:
-    """Evidence of a failure of `rank`: `opens`: whether it opens the window; `by`: the rank that has reported it."""
+    """Evidence of a failure of `rank`: `opens` is whether it opens the window, `by` the reporting rank."""
 
     weight: _Weight
     rank: int | None
@@ -223,7 +223,7 @@ class _IncompleteReturn:
 
 @dataclass
 class _Clock:
-    """The earliest time at which `Supervisor.tick` is to be called again."""
+    """The earliest time of the next call of `Supervisor.tick`."""
 
     now: float
     wake_at: float | None = None
@@ -248,18 +248,18 @@ class Supervisor:
     Parameters
     ----------
     world_size, policy
-        The ranks, and how they end.
+        The number of ranks, and the conditions under which they end.
     now
         The current time in seconds.
     state
-        State in which all ranks begin: STARTING, or RUNNING if they have met before.
+        Initial state of all ranks: STARTING, or RUNNING if they have joined before.
 
     Attributes
     ----------
     verdict : Verdict or None
         The result, once it is known. It does not change.
     lost : dict of int to str
-        Ranks without which the others continue, or that have failed, and the cause.
+        The cause for each rank that has failed or that the others continue without.
     events : list of (Event, int or None)
         Events that the driver removes.
     """
@@ -307,7 +307,7 @@ class Supervisor:
         self._ranks[rank].has_met = True
 
     def returns(self, rank: int, without: Iterable[int] = ()) -> None:
-        """Record that a rank has returned, and without which ranks it has continued."""
+        """Record that a rank has returned, and the ranks that it has lost meanwhile."""
         each = self._ranks[rank]
         if each.state is RankState.LOST:
             return
@@ -321,7 +321,7 @@ class Supervisor:
     def returns_incomplete(
         self, rank: int, cause: str, culprit: int | None, *, was_silent: bool, was_known: bool
     ) -> None:
-        """Record, after `returns`, why a rank has not taken part in the collective that ends a program."""
+        """Record, after `returns`, the reason why a rank missed the collective that ends a program."""
         self._incomplete_returns.append(_IncompleteReturn(rank, culprit is not None, was_known))
         if culprit is not None and not self._has_returned(culprit):
             opens = not (self.policy.continues_after_loss or self._has_replica(culprit))
@@ -365,7 +365,7 @@ class Supervisor:
                 self._lose(rank, f"its process ended; {self._engine_cause}")
 
     def ends(self, rank: int, cause: str | None, *, was_killed: bool = False) -> None:
-        """Record the end of a process, the cause unless it has succeeded, and whether a signal has ended it."""
+        """Record the end of a process, its cause after a failure, and whether a signal ended it."""
         each = self._ranks[rank]
         if each.has_ended:
             # The rank was already treated as lost.
@@ -389,7 +389,7 @@ class Supervisor:
             self._add(_Weight.BY_ENGINE, rank, cause)
 
     def inspect(self, now: float, is_stopped: Callable[[int], bool]) -> None:
-        """Record which processes are stopped, which no event reports; at most once per `POLL_S`."""
+        """Record the stopped processes, at most once per `POLL_S`: no event reports them."""
         if self.policy.stop_limit_s is not None and now >= self._inspect_at:
             self._inspect_at = now + limits.POLL_S
             for rank in self.awaited:
@@ -406,7 +406,7 @@ class Supervisor:
             each.stopped_at = self._clock.now
 
     def abandon(self) -> None:
-        """Record that the driver has given up for a reason of its own. The ranks may still report."""
+        """Record that the driver gives up. The ranks may still report."""
         self._add(_Weight.CERTAIN, None, "")
 
     # Outputs
@@ -445,7 +445,7 @@ class Supervisor:
         self._clock.now = max(now, self._clock.now)
 
     def wait_s(self, now: float) -> float | None:
-        """Return how long the driver may wait for inputs before the next `tick`; None without a limit."""
+        """Return the driver's time limit for inputs before the next `tick`; None without a limit."""
         return None if self._clock.wake_at is None else max(0.0, self._clock.wake_at - now)
 
     # Time
@@ -474,7 +474,7 @@ class Supervisor:
             self.verdict = Verdict(Ending.ABSENT)
 
     def _lose_leaving(self) -> None:
-        """Lose ranks that have closed their connections, and whose end is not explained in time."""
+        """Mark ranks as lost if they have closed their connections and no cause arrives in time."""
         for rank, each in enumerate(self._ranks):
             if each.left_at is None or each.has_ended or not self._is_awaited(each):
                 continue
@@ -488,7 +488,7 @@ class Supervisor:
                 self._lose(rank, ALL_DISCONNECTED if self._all_leave() else DISCONNECTED)
 
     def _all_leave(self) -> bool:
-        """Return whether all of several ranks have left and no cause is known, so that none of them is the culprit."""
+        """Return whether all ranks have left without a known cause, so that none of them is the culprit."""
         is_explained = self._engine_cause is not None or self.world_size == 1
         return not is_explained and all(each.state is RankState.LEAVING for each in self._ranks)
 
@@ -496,7 +496,7 @@ class Supervisor:
         return not each.has_ended if self.policy.is_script else each.state in _OPEN
 
     def _lose_stopped(self) -> None:
-        """Lose ranks whose processes are stopped for too long."""
+        """Mark ranks as lost if their processes are stopped for too long."""
         limit_s = self.policy.stop_limit_s
         if limit_s is None:
             return
@@ -568,7 +568,7 @@ class Supervisor:
         return Verdict(Ending.FAILED, best.rank, best.cause, best.by)
 
     def _lose_accused(self) -> None:
-        """Lose accused ranks of a job once all others have reported. The processes of a script end by themselves."""
+        """Mark accused ranks of a job as lost once all others have reported. Processes of scripts end by themselves."""
         if self.policy.is_script:
             return
         accused = self._accused()
@@ -582,7 +582,7 @@ class Supervisor:
                 self._lose(rank, accused[rank].cause)
 
     def _accused(self) -> dict[int | None, _Evidence]:
-        """Return the first accusation of each rank, without those of isolated ranks, which others accuse."""
+        """Return the first accusation of each rank, without accusations by isolated ranks, which others accuse."""
         accusations = [each for each in reversed(self._evidence) if each.weight is _Weight.BY_OTHERS]
         votes = Counter(each.rank for each in accusations)
         return {each.rank: each for each in accusations if votes[each.by] < votes[each.rank]}
@@ -610,7 +610,7 @@ class Supervisor:
         return False
 
     def _need_not_end(self, left: list[int]) -> bool:
-        """Return whether other ranks have succeeded in place of those that are left."""
+        """Return whether other ranks have succeeded in place of the ranks `left`."""
         if self.policy.continues_after_loss:
             return any(each.has_succeeded for each in self._ranks)
         return all(any(self._ranks[other].has_succeeded for other in self._replicas(rank)) for rank in left)
@@ -638,7 +638,7 @@ class Supervisor:
         return Verdict(Ending.DONE)
 
     def _lose_left_behind(self, returned: list[int]) -> None:
-        """Lose failed ranks if all ranks that returned have continued without them, or one of their replicas has."""
+        """Mark failed ranks as lost if all returned ranks, or one of their replicas, continued without them."""
         for rank, each in enumerate(self._ranks):
             if each.state is not RankState.FAILED or not returned:
                 continue

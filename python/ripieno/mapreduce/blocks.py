@@ -23,7 +23,7 @@ class Reducer:
     blocks : list
         The results of `reduce`, or the blocks themselves.
     amounts : dict
-        The amounts that `reduce` has added to accumulators.
+        The amounts for accumulators from `reduce`.
     seconds : float
         Seconds spent in `reduce`.
     in_bytes : int

@@ -115,7 +115,7 @@ class MapReduce(StepProgress):
     state : dict
         The user's own state. Checkpoints store and restore it.
     resumed_from : int or None
-        The number of completed iterations in the checkpoint from which this job has resumed.
+        The number of completed iterations in the resumed checkpoint.
     statistics : list of StepStatistics
         Seconds and bytes of every stage of every step.
 
@@ -239,8 +239,7 @@ class MapReduce(StepProgress):
         return self.tasks
 
     def broadcast(self, value: Any) -> None:
-        """Send a value to the map tasks of all later steps. Its arrays are sent without conversion, and read-only
-        there.
+        """Send a value to the map tasks of all later steps. Tasks get its arrays read-only, without conversion.
 
         Arrays must not change before these steps have ended, because a single worker reads them in place.
         """
@@ -395,7 +394,7 @@ class MapReduce(StepProgress):
 
 
 def _partition(task: Task, item: Any, is_default: bool) -> worker.Partition:
-    """Return a partition to send, with the hosts that can load it; `is_default` says whether no loader was given."""
+    """Return a partition to send, with the hosts that can load it. `is_default` means the job has no loader."""
     serialized = SerializedValue(item, f"the partition of {task}")
     if isinstance(item, Split):
         paths = (item.path, *item.copies)

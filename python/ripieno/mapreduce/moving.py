@@ -1,8 +1,8 @@
 """Move map tasks of slow ranks to idle ranks that have the partition, or a replica of it.
 
-A thread on rank 0 hands out the tasks. A rank gets its own tasks in ascending order. Then it gets the last task of the
-rank with the most work left. The output of a moved task returns to the rank that keeps the partition, which adds the
-outputs in the order of the tasks. So the result has the same bits, whichever rank runs a task.
+A thread on rank 0 assigns the tasks. A rank gets its own tasks in ascending order. Then it gets the last task of the
+rank with the most remaining work. The output of a moved task returns to the rank with the partition. This rank adds the
+outputs in the order of the tasks, so the result has the same bits for any distribution of tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ripieno._threads import mapped
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: The tag of all messages of this module. Programs have no reason to choose it.
+#: The tag of all messages of this module: the largest valid one, which programs hardly choose.
 TAG = 2**62 - 1
 #: A request is answered with own tasks of this total time. A rank with less work left keeps its tasks.
 GRANT_S = 0.005
@@ -48,7 +48,7 @@ class Claims:
     owners
         The rank of each task, by number.
     may_run
-        ``may_run(number, rank)`` says whether another rank than the owner has the partition.
+        ``may_run(number, rank)`` returns whether a rank other than the owner has the partition.
     rank_count
         The number of ranks.
     """
@@ -82,7 +82,7 @@ class Claims:
             return [number], {}
 
     def stop(self) -> None:
-        """Hand out no further tasks."""
+        """Assign no further tasks."""
         with self._lock:
             for left in self._left:
                 left.clear()
@@ -115,7 +115,7 @@ class _Messages:
         self.outputs: dict[int, Any] = {}
 
     def send(self, kind: int, content: Any, to: int) -> None:
-        # A tag and its value are two messages. The lock prevents that another thread sends between them.
+        # A tag and its value are two messages. The lock keeps messages of other threads from between them.
         with self._sending:
             self._leaving.append(self._comm.send_async((kind, content), to, tag=TAG))
 
@@ -149,7 +149,7 @@ def run(
     add: Callable[[int, Any], None],
     threads: int,
 ) -> int:
-    """Run tasks until all ranks have none left, add the outputs of this rank's tasks, and return how many were moved.
+    """Run tasks until no rank has any left, add the outputs of this rank's tasks, and return the number of moved ones.
 
     Parameters
     ----------

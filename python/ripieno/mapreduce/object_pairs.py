@@ -1,4 +1,4 @@
-"""Provide `ObjectPairs`: keys and values that are Python objects, where `KeyValues` has columns of numbers and strings.
+"""Provide `ObjectPairs`: keys and values of arbitrary Python objects. `KeyValues` has columns of numbers and strings.
 
 Source: Zhang et al., "Social image clustering with iterative MapReduce (Twister)", section 3: Key and Value objects.
 """
@@ -80,7 +80,7 @@ class ObjectPairs:
 
 
 class MergedPairs:
-    """The combined value of each key, in the order in which the keys arrived.
+    """The combined value of each key, in the order of the keys' arrival.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class MergedPairs:
 
 
 def are_objects(keys: Any, values: Any) -> bool:
-    """Return whether keys and values are lists, tuples or arrays of objects that `KeyValues` has no columns for."""
+    """Return whether keys and values are lists, tuples or arrays of objects without a column type in `KeyValues`."""
     if not all(isinstance(each, list | tuple | np.ndarray) for each in (keys, values)):
         return False
     if not len(keys) or not len(values):

@@ -52,11 +52,11 @@ class StepProgress:
             self._finish_iteration(is_last=self.iteration == count - 1)
 
     def resume(self, start: Any) -> Any:
-        """Return the last result of the checkpoint from which this job has resumed, otherwise `start`."""
+        """Return the last result of the resumed checkpoint, or `start` without one."""
         return start if self.resumed_from is None else self.result
 
     def accumulator(self, initial: Any, op: Op = "sum", *, add: AddFunction | None = None) -> Accumulator:
-        """Return a value to which `map` and `reduce` add with ``.add(amount)``, and which the driver reads.
+        """Return an accumulator: `map` and `reduce` add with ``.add(amount)``, and the driver reads the sum.
 
         Amounts of a step are added once it has succeeded. After a resumption the value is the checkpoint's.
 

@@ -91,7 +91,7 @@ def _ranks_near_splits(splits: Sequence[Any], hosts: Sequence[str]) -> list[int]
 
 
 def _ranks_by_weight(weights: Sequence[int], rank_count: int) -> list[int]:
-    """Return the rank of each item, ascending, so that the largest sum of weights per rank is as small as possible."""
+    """Return the rank of each item, ascending, with the smallest possible largest sum of weights per rank."""
     low, high = max(max(weights), -(-sum(weights) // rank_count)), sum(weights)
     while low < high:
         middle = (low + high) // 2

@@ -23,7 +23,7 @@ class RankTeam(ABC):
     hosts : list of str
         The host of every rank.
     restarts : int
-        How often a call is repeated after ranks were lost. Each time the ranks need their parts again.
+        The maximum number of repetitions of a call after losses of ranks. The ranks need their parts again for each.
     """
 
     restarts = 0
@@ -45,7 +45,7 @@ class RankTeam(ABC):
 
     @property
     def has_lost_parts(self) -> bool:
-        """Whether the ranks have reconnected since `open_parts`, which drops their parts."""
+        """Whether the ranks have reconnected since `open_parts`, and so have lost their parts."""
         return False
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Provide the functions that the driver calls on every rank, and the rank's part of a job between steps.
+"""Provide the driver's functions on every rank, and the rank's part of a job between steps.
 
 A part holds partitions, functions and the last broadcast value. `Communicator.cache` stores it, so it ends with the
 communicator at the latest.
@@ -62,7 +62,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Partition:
-    """A partition as the driver sends it to the ranks.
+    """A partition in the form for sending to the ranks.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Partition:
     size_bytes
         Its size when it was sent.
     hosts
-        The hosts whose ranks can load it; empty for all hosts, None for its own rank only.
+        The hosts of ranks that can load it; empty for all hosts, None for its own rank only.
     paths
         Its files, which must not change until another rank loads it.
     """
@@ -138,7 +138,7 @@ def load(
         with with_note(f"while {partition.task} was loaded"):
             return partition.task, _loaded(part, partition)
 
-    # The serialized partitions of other ranks are kept only if this rank may run their tasks.
+    # A rank keeps the serialized partitions of other ranks only if it may run their tasks.
     can_run = [_may_run(part.comm, each, rank) for each in partitions]
     runnable = list(zip(partitions, can_run, strict=True))
     part.partitions = [each if can else replace(each, serialized=_NO_PARTITION) for each, can in runnable]
@@ -217,7 +217,7 @@ def step(comm: Communicator, key: str, moves: bool) -> Result:
 
 
 def _with_moves(part: WorkerState, add: Callable[[Task, Any, Amounts], None]) -> int:
-    """Run the tasks of all ranks together, add the outputs of this rank's tasks, and return how many were moved."""
+    """Run the tasks of all ranks together, add the outputs of this rank, and return the number of moved tasks."""
     assert part.program is not None, "functions come before the first step"
     own = {task.number: (task, data) for task, data in part.tasks}
 
@@ -289,7 +289,7 @@ def in_memory(value: Any) -> Any:
 
 
 def has_mapped_file(value: Any) -> bool:
-    """Return whether a partition has arrays that are mapped files, as `in_memory` finds them."""
+    """Return whether `in_memory` would copy arrays of a partition, because they are in mapped files."""
     if type(value) in (list, tuple):
         return any(map(has_mapped_file, value))
     if type(value) is dict:

@@ -215,7 +215,7 @@ def Is_thread_main() -> bool:
 
 
 def Alloc_mem(size: int, info: Info | None = None) -> buffer:
-    """Return `size` bytes that ranks of the same host can read in place, as those of `ripieno.empty`."""
+    """Return `size` bytes that ranks of the same host can read in place, like memory of `ripieno.empty`."""
     return buffer.allocate(size)
 
 
@@ -239,12 +239,12 @@ def Aint_diff(addr1: int, addr2: int) -> int:
 
 
 def _typecode(datatype: Datatype) -> str | None:
-    """Return NumPy's character for a type, as mpi4py.util.dtlib asks for it; None for a derived type."""
+    """Return NumPy's character for a type, for mpi4py.util.dtlib; None for a derived type."""
     return datatype.typechar if datatype.layout.is_plain and not datatype.dtype.names else None
 
 
 def _typealign(datatype: Datatype) -> int | None:
-    """Return the alignment of a type, as mpi4py.util.dtlib asks for it; None for a derived type."""
+    """Return the alignment of a type, for mpi4py.util.dtlib; None for a derived type."""
     return datatype.dtype.alignment if datatype.is_named else None
 
 

@@ -1,4 +1,4 @@
-"""``python -m ripieno.mpi script.py …``: runs an unchanged mpi4py script on ranks of Ripieno."""
+"""Run an unchanged mpi4py script on ranks of Ripieno: ``python -m ripieno.mpi script.py …``."""
 
 from ripieno.mpi.script import run_script
 

@@ -14,7 +14,7 @@ from ripieno.wire.arrays import empty
 
 
 class buffer(np.ndarray[Any, Any]):
-    """Bytes of memory, which belong to this object or to another one. They are a NumPy array of one axis, too.
+    """Bytes of memory that belong to this object or to another one, as a NumPy array with one axis.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ class buffer(np.ndarray[Any, Any]):
         The object with the memory; by default there are no bytes.
     """
 
-    #: The object that the memory belongs to.
+    #: The object that owns the memory.
     obj: Any
 
     def __new__(cls, *buf: Any) -> Self:

@@ -55,9 +55,11 @@ class BufferArgument(NamedTuple):
         return self._view(start, self._count_from(start) if self.counts is None else self.counts)
 
     def blocks(self, rank_count: int) -> list[Elements]:
-        """Return the elements of each rank, all of one size; a given count is the size of one block."""
+        """Return the elements of each rank, in blocks of equal size. A given count is the size of a block."""
         if isinstance(self.counts, list) or isinstance(self.starts, list):
-            raise InputError(f"{self.call}: counts={self.counts}: expected one number; unequal blocks have a v-call")
+            raise InputError(
+                f"{self.call}: counts={self.counts}: expected one number; use the v-call for unequal blocks"
+            )
         start, count = self.starts or 0, self.counts
         if count is None:
             whole = self._count_from(start)

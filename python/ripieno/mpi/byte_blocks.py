@@ -12,7 +12,7 @@ from ripieno.mpi.elements import Elements
 
 
 def byte_blocks(given: Any, rank_count: int, call: str, *, is_written: bool = False) -> list[Elements]:
-    """Return the elements of each rank in a buffer that is given with its counts, displacements and types.
+    """Return the elements of each rank in a buffer with counts, displacements and types.
 
     The forms are ``[memory, types]``, which sends one element of each type, ``[memory, (counts, displacements),
     types]`` and ``[memory, counts, displacements, types]``. A single count or displacement applies to all ranks.

@@ -73,7 +73,7 @@ def variants(
         return Prequest(lambda: prepare(self, *args, **options).start(self._comm))
 
     starting.__doc__ = f"Start `{name.capitalize()}`; the buffers must not change until the request is complete."
-    persistent.__doc__ = f"Return a persistent request, each start of which starts `{name.capitalize()}`."
+    persistent.__doc__ = f"Return a persistent request. Each start runs `{name.capitalize()}`."
     functions: tuple[Any, ...] = (blocking, starting, persistent)
     names = (name.capitalize(), f"I{name}", f"{name.capitalize()}_init")
     for function, public in zip(functions, names, strict=True):

@@ -56,7 +56,7 @@ class MpiBufferCalls(MpiRank):
         return self._scattered(sendbuf, recvbuf, root, "Scatter", "blocks")
 
     def _scatterv(self, sendbuf: Any, recvbuf: Any, root: int = 0) -> Prepared:
-        """Receive this rank's part of the root's buffer, whose parts may have different lengths."""
+        """Receive this rank's part of the root's buffer; parts may differ in length."""
         return self._scattered(sendbuf, recvbuf, root, "Scatterv", "parts")
 
     def _alltoall(self, sendbuf: Any, recvbuf: Any) -> Prepared:
@@ -141,7 +141,7 @@ class MpiBufferCalls(MpiRank):
     def Bcast(self, buf: Any, root: int = 0) -> None:
         """Broadcast the buffer of the root."""
         if _is_line(buf):
-            # The common case needs no conversion to arrays.
+            # Fast path: the common case needs no conversion to arrays.
             self._comm.broadcast(buf if self.rank == root else None, root, out=buf)
         else:
             self._Bcast(buf, root)
@@ -203,7 +203,7 @@ class MpiBufferCalls(MpiRank):
 
 
 def write_all(blocks: list[Elements], received: list[Any]) -> None:
-    """Write what each rank has sent into the elements of its block."""
+    """Write the received data of each rank into the elements of its block."""
     for block, value in zip(blocks, received, strict=True):
         block.write(value)
 

@@ -1,4 +1,4 @@
-"""Communicators: creation from others, comparison, and what belongs to all of them."""
+"""Communicators: their creation, their comparison, and the calls of all communicators."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ripieno.mpi.requests import Request
 from ripieno.mpi.unsupported import refusing
 
 _SPLIT_TYPES = (COMM_TYPE_SHARED, COMM_TYPE_HW_GUIDED, COMM_TYPE_HW_UNGUIDED, COMM_TYPE_RESOURCE_GUIDED, UNDEFINED)
-#: The only resource by which the ranks can be divided.
+#: The only supported resource for `Split_type`.
 _RESOURCE = {"mpi_hw_resource_type": "mpi_shared_memory"}
 
 

@@ -14,7 +14,7 @@ from ripieno.mpi.constants import ORDER_C, ORDER_FORTRAN
 from ripieno.mpi.layouts import Layout, Piece, joined
 from ripieno.mpi.unsupported import refusing
 
-#: Combiners whose arguments of these names are addresses in bytes.
+#: Combiners with displacements in bytes.
 _IN_BYTES = ("HVECTOR", "HINDEXED", "HINDEXED_BLOCK", "STRUCT", "RESIZED")
 _ADDRESSES = ("stride", "displacements", "lb", "extent")
 
@@ -102,13 +102,13 @@ class Datatype:
         return self.layout.lb, self.layout.extent
 
     def Get_true_extent(self) -> tuple[int, int]:
-        """Return the first byte that the values of an element occupy, and the number of bytes up to the last one."""
+        """Return the first byte of the values of an element, and the number of bytes to the end of its last value."""
         low, high = self.layout.bounds
         return low, high - low
 
     @property
     def alignment(self) -> int:
-        """Alignment of an element in bytes; 0 for a type of `Create_resized`, whose extent is given."""
+        """Alignment of an element in bytes; 0 for a type of `Create_resized`, which sets the extent."""
         definition = self._defined()
         if definition.combiner == "RESIZED":
             return 0
@@ -214,7 +214,7 @@ class Datatype:
     Resized = Create_resized
 
     def Commit(self) -> Self:
-        """Return this type, which can be used at once."""
+        """Return this type, which is ready for use."""
         self._defined()
         return self
 
@@ -364,12 +364,12 @@ class Datatype:
 
 
 def _alignment(datatypes: Sequence[Datatype]) -> int:
-    """Return the alignment of a structure; 0 if a type of it has a given extent."""
+    """Return the alignment of a structure; 0 if one of its types has an explicit extent."""
     each = [datatype.alignment for datatype in datatypes]
     return 0 if 0 in each else max(each, default=1)
 
 
-#: Type codes of mpi4py that mean another type in NumPy.
+#: Type codes that have another meaning in mpi4py than in NumPy.
 _CODES = {"c": "S1", "S": "S1", "U": "U1", "p": "i8", "P": "u8"}
 
 #: The named types, by their names in MPI and by NumPy's characters.

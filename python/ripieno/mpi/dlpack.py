@@ -1,4 +1,4 @@
-"""The memory of a DLPack object, including types and devices that `numpy.from_dlpack` refuses.
+"""Access to the memory of a DLPack object, including types and devices that `numpy.from_dlpack` rejects.
 
 Source: DLPack, "Python specification for DLPack" and dlpack.h, version 1.
 """
@@ -54,7 +54,7 @@ class DlpackMemory(NamedTuple):
     is_host : bool
         Whether the object says that it is memory of the host.
     capsule : object
-        The memory belongs to the producer as long as this object lives.
+        Keeps the memory of the producer alive.
     """
 
     interface: dict[str, Any]
@@ -63,7 +63,7 @@ class DlpackMemory(NamedTuple):
 
 
 def dlpack_memory(given: Any) -> DlpackMemory:
-    """Return the memory of an object with ``__dlpack__``. Types that NumPy does not have become bytes of their size."""
+    """Return the memory of an object with ``__dlpack__``. Types unknown to NumPy become bytes of the same size."""
     device_type, device_id = given.__dlpack_device__()
     if not isinstance(device_type, int) or not isinstance(device_id, int):
         raise TypeError(f"__dlpack_device__: {(device_type, device_id)}: expected two whole numbers")
@@ -97,7 +97,7 @@ def _tensor_of(capsule: Any) -> tuple[_Tensor, bool]:
 def _interface(tensor: _Tensor, is_readonly: bool) -> dict[str, Any]:
     kind, bits = _KINDS.get(tensor.code), tensor.bits
     if kind == "f" and tensor.lanes == 2:
-        # A pair of long doubles is a complex number, whose number of bits does not fit into the field.
+        # A pair of long doubles is a complex number: its number of bits does not fit into the field.
         kind, bits = "c", 2 * tensor.bits
     elif tensor.lanes != 1:
         kind, bits = None, tensor.bits * tensor.lanes

@@ -10,7 +10,7 @@ from ripieno.mpi.unsupported import refusing
 
 @refusing
 class Errhandler:
-    """A name for what happens after an error.
+    """A name for the handling of errors.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class HasErrhandler:
         return Errhandler(getattr(self, "_errhandler", ERRORS_RETURN))
 
     def Set_errhandler(self, errhandler: Errhandler) -> None:
-        """Keep a handler for `Get_errhandler`. Errors are exceptions in any case."""
+        """Keep a handler for `Get_errhandler`. Errors always raise exceptions."""
         if not self or not errhandler:
             raise InputError(f"Set_errhandler: {errhandler!r} of {self!r}: expected handles that are not null")
         self._errhandler = Errhandler(errhandler)

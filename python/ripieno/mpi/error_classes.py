@@ -1,4 +1,4 @@
-"""Numbers of errors: the classes of MPI to which exceptions of this package belong."""
+"""Provide numbers of errors: the error class of MPI for each exception of this package."""
 
 from __future__ import annotations
 

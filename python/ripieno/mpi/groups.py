@@ -70,11 +70,11 @@ class Group:
         return Group._of([each for place, each in enumerate(self.ranks) if place not in excluded])
 
     def Range_incl(self, ranks: Sequence[tuple[int, int, int]]) -> Group:
-        """Return the group of the ranks at positions that are given as (first, last, stride)."""
+        """Return the group of the ranks at the positions in ranges (first, last, stride)."""
         return self.Incl(_positions(ranks))
 
     def Range_excl(self, ranks: Sequence[tuple[int, int, int]]) -> Group:
-        """Return the group without the ranks at positions that are given as (first, last, stride)."""
+        """Return the group without the ranks at the positions in ranges (first, last, stride)."""
         return self.Excl(_positions(ranks))
 
     def Union(self, group: Group) -> Group:
@@ -82,7 +82,7 @@ class Group:
         return Group._of(list(dict.fromkeys([*self.ranks, *group.ranks])))
 
     def Intersection(self, group: Group) -> Group:
-        """Return the ranks of this group that are in `group`, too."""
+        """Return the ranks that are in both groups, in the order of this group."""
         return Group._of([rank for rank in self.ranks if rank in group.ranks])
 
     Intersect = Intersection

@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """The pieces of one element, in the order in which they travel, and its extent; all sizes are in bytes."""
+    """The pieces of one element, in the order of sending, and its extent; all sizes are in bytes."""
 
     dtype: np.dtype[Any]
     pieces: tuple[Piece, ...]

@@ -1,4 +1,4 @@
-"""Matched probes: a message that was found is received by its handle, regardless of other receives."""
+"""Matched probes: only the handle of a found message can receive it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from ripieno.mpi.dlpack import dlpack_memory
 
 
 class BufferTypeError(InputError, TypeError):
-    """An argument has a type that no buffer, count or displacement has."""
+    """An argument has no type of a buffer, a count or a displacement."""
 
 
 class BufferAccessError(InputError, BufferError):
@@ -69,7 +69,7 @@ def _array_on(interface: dict[str, Any], is_host: bool, call: str, *owners: Any)
 
 
 def _check_readable(address: int, call: str) -> None:
-    """Raise `BufferAccessError` for memory of a device. The kernel reads it, so no signal can occur."""
+    """Raise `BufferAccessError` for memory of a device. The kernel reads it, so an access fault raises no signal."""
     try:
         with open("/proc/self/mem", "rb", buffering=0) as memory:
             memory.seek(address)

@@ -21,7 +21,7 @@ from ripieno.mpi.pickling import leaving
 from ripieno.mpi.requests import Prequest, Request
 from ripieno.mpi.status import Status, noted
 
-#: Interval at which a blocking send progresses pending receives.
+#: Interval between a blocking send's attempts to progress pending receives.
 _POLL_S = 0.0002
 
 #: The message of a receive from `PROC_NULL`.
@@ -58,7 +58,7 @@ class MpiMessageCalls(MpiRank):
         return self._receive_value(source, tag, status, None)
 
     def irecv(self, buf: Any = None, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Start to receive an object. Messages match receives in the order in which the receives were posted."""
+        """Start to receive an object. Messages match receives in the order of posting."""
         return self._post_receive(source, tag, lambda value: value)
 
     def sendrecv(
@@ -129,7 +129,7 @@ class MpiMessageCalls(MpiRank):
         _put(into, self._receive_value(source, tag, status, None))
 
     def Irecv(self, buf: Any, source: int = ANY_SOURCE, tag: int = ANY_TAG) -> Request:
-        """Start to receive into a buffer. Messages match receives in the order in which the receives were posted."""
+        """Start to receive into a buffer. Messages match receives in the order of posting."""
         into = incoming(None if source == PROC_NULL else buf, "Irecv").elements
         return self._post_receive(source, tag, lambda value: _put(into, value))
 
@@ -144,7 +144,7 @@ class MpiMessageCalls(MpiRank):
         status: Status | None = None,
     ) -> None:
         """Send a buffer, and receive into another one."""
-        # Both buffers are checked before anything is sent.
+        # Check both buffers before anything is sent.
         into = incoming(None if source == PROC_NULL else recvbuf, "Recv").elements
         sent = self.Isend(sendbuf, dest, sendtag)
         _put(into, self._receive_value(source, recvtag, status, None))

@@ -25,7 +25,7 @@ class Edge(NamedTuple):
 class MpiNeighborCalls(MpiRank):
     """The calls of a rank to its neighbors."""
 
-    #: The edges on which this rank receives and sends, in the order of the blocks.
+    #: The incoming and outgoing edges of this rank, in the order of the blocks.
     _incoming: Callable[[], list[Edge]]
     _leaving: Callable[[], list[Edge]]
 

@@ -87,7 +87,7 @@ class _Custom:
 
 
 def leaving(value: Any) -> Any:
-    """Return what is sent instead of an object. It arrives as the object itself."""
+    """Return the wrapper that is sent instead of an object. It is unpickled as the object itself."""
     return value if pickle.is_default else _Custom(value)
 
 

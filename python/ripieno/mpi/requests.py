@@ -1,4 +1,4 @@
-"""Requests: pending calls, and calls that can be started again. A receive is performed by its wait."""
+"""Requests: pending calls, and calls that can be started repeatedly. The wait for a receive performs it."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class Request:
 
     @classmethod
     def testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool, Any]:
-        """Return the index of a completed request, whether there is one, and its result.
+        """Return the index of a completed request, whether one has completed, and its result.
 
         Without a pending request the index is `UNDEFINED`, and the second value is True.
         """
@@ -224,7 +224,7 @@ class Request:
 
     @classmethod
     def get_status_any(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
-        """Return the index of a completed request, and whether there is one."""
+        """Return the index of a completed request, and whether one has completed."""
         pending = [index for index, request in enumerate(requests) if not request._is_over]
         index = next((index for index in pending if requests[index].Get_status(status)), UNDEFINED)
         if index == UNDEFINED and status is not None:
@@ -262,7 +262,7 @@ class Request:
 
     @classmethod
     def Testany(cls, requests: Sequence[Request], status: Status | None = None) -> tuple[int, bool]:
-        """Return the index of a completed request, and whether there is one."""
+        """Return the index of a completed request, and whether one has completed."""
         return cls.testany(requests, status)[:2]
 
     @classmethod
@@ -353,7 +353,7 @@ def _statuses_for(statuses: Statuses, count: int) -> list[Status] | list[None]:
 
 
 def _fill(statuses: Statuses, filled: Sequence[Status]) -> None:
-    """Copy statuses into the first ones that the caller passed."""
+    """Copy statuses into the first statuses of the caller."""
     for status, own in zip(_statuses_for(statuses, len(filled)), filled, strict=True):
         if status is not None:
             status.copy_from(own)

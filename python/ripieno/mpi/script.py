@@ -1,4 +1,4 @@
-"""Running of unchanged scripts of mpi4py."""
+"""The start of unchanged mpi4py scripts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ripieno import mpi
 
 
 def run_script(package: str) -> None:
-    """Run the script that the arguments of this process name; `package` is the module that they start with ``-m``."""
+    """Run the script named by the arguments of this process. `package` is the module passed to ``-m``."""
     if len(sys.argv) < 2:
         raise SystemExit(f"usage: ripieno run -n COUNT -m {package} SCRIPT [ARGUMENTS]")
     mpi.as_mpi4py()

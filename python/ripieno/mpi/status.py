@@ -33,11 +33,11 @@ class Status:
         return made
 
     def copy_from(self, status: Status) -> None:
-        """Set all values to those of another status."""
+        """Copy all values of another status."""
         self.__dict__.update(status.__dict__)
 
     def clear(self) -> None:
-        """Set the status of a call that has received no message."""
+        """Reset all values, as for a call that has received no message."""
         self.source = ANY_SOURCE
         self.tag = ANY_TAG
         self.error = SUCCESS
@@ -89,7 +89,7 @@ class Status:
         return UNDEFINED if rest else count
 
     def Get_elements(self, datatype: Datatype) -> int:
-        """Return the number of received values, of which an element of a derived type has several."""
+        """Return the number of received values. An element of a derived type has several values."""
         count, rest = divmod(self._length_bytes, datatype.dtype.itemsize)
         return UNDEFINED if rest else count
 

@@ -52,7 +52,7 @@ class Topocomm(MpiNeighborCalls, Intracomm):
 
 
 class Grid(NamedTuple):
-    """The shape of a grid of ranks in row-major order, and which of its axes are periodic."""
+    """The shape of a grid of ranks in row-major order, and whether each axis is periodic."""
 
     dims: list[int]
     periods: list[bool]
@@ -161,7 +161,7 @@ class Adjacency(NamedTuple):
 
 
 class Graphcomm(Topocomm):
-    """A graph of ranks, which every rank knows."""
+    """A graph of ranks. Every rank stores the whole graph."""
 
     _topology: Adjacency
 
@@ -299,7 +299,7 @@ def dist_graph(
 def Compute_dims(nnodes: int, dims: int | Sequence[int]) -> list[int]:
     """Return a shape for a grid of `nnodes` ranks: zeros in `dims`, or `dims` axes, become balanced numbers.
 
-    Balanced means that the largest number is as small as possible, then the second one, and so on.
+    Balanced numbers minimize the largest number, then the second largest, and so on.
     """
     shape = [0] * dims if isinstance(dims, int) else list(dims)
     fixed = math.prod(count for count in shape if count)
@@ -315,7 +315,7 @@ def Compute_dims(nnodes: int, dims: int | Sequence[int]) -> list[int]:
 
 
 def _factorizations(number: int, axes: int, largest: int) -> list[list[int]]:
-    """Return the products of `axes` descending factors, none above `largest`, that are `number`."""
+    """Return all lists of `axes` descending factors up to `largest` with the product `number`."""
     if axes == 1:
         return [[number]] if number <= largest else []
     divisors = [each for each in range(1, min(number, largest) + 1) if number % each == 0]

@@ -1,4 +1,4 @@
-"""Calls of mpi4py that this package refuses, with their alternatives."""
+"""Calls of mpi4py that this package does not support, with their alternatives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REQUESTS = "requests are calls of this package; use a thread or concurrent.futu
 _REPAIR = "failures are handled by Communicator.shrink and Communicator.agree; see the page on failures"
 _GUIDED = "only ranks that share memory are known: Split_type(COMM_TYPE_SHARED)"
 
-#: Names, by class; the classes of the last table consist of such names only.
+#: Unsupported names by class and reason. Classes of the last table have no other names.
 _REFUSED: dict[str, dict[str, tuple[str, ...]]] = {
     "Datatype": {
         _DARRAY: ("Create_darray",),
@@ -100,7 +100,7 @@ _MISSING_FUTURES: dict[str, tuple[str, ...]] = {
 
 
 def refusing(cls: T) -> T:
-    """Add the calls that a class refuses."""
+    """Add the unsupported calls to a class. Each raises `UnsupportedError`."""
     for alternative, names in _REFUSED[cls.__name__].items():
         for name in names:
             setattr(cls, name, staticmethod(_refusal(f"{cls.__name__}.{name}", alternative)))
@@ -141,7 +141,7 @@ def _refusal(call: str, alternative: str) -> Callable[..., NoReturn]:
 
 
 class _Refused:
-    """A class of mpi4py, each call of which raises `UnsupportedError`."""
+    """A class of mpi4py without support: every call raises `UnsupportedError`."""
 
     def __init__(self, name: str, alternative: str) -> None:
         self._name, self._alternative = name, alternative

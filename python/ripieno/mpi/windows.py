@@ -84,7 +84,7 @@ class Win(HasErrhandler):
         return window
 
     def Shared_query(self, rank: int) -> tuple[buffer, int]:
-        """Return the memory of a rank, and its unit; for `PROC_NULL` those of the first rank that has memory."""
+        """Return the memory of a rank, and its unit; for `PROC_NULL`, of the first rank with memory."""
         segments = self._allocated()
         if rank == PROC_NULL:
             rank = next((each for each, size in enumerate(segments.sizes) if size), 0)
@@ -194,7 +194,7 @@ class Win(HasErrhandler):
 
 def _shared(comm: Any, size_bytes: int) -> NDArray[np.uint8]:
     """Return memory that all ranks of a node map."""
-    # The memory has no name in the file system, so that nothing remains of a rank that dies here.
+    # The memory has no name in the file system, so nothing remains if a rank dies here.
     descriptor = os.memfd_create("ripieno-window", os.MFD_CLOEXEC) if comm.rank == 0 else -1
     if comm.rank == 0:
         os.ftruncate(descriptor, max(size_bytes, 1))
@@ -205,7 +205,7 @@ def _shared(comm: Any, size_bytes: int) -> NDArray[np.uint8]:
         failure = None
     except OSError as error:
         failure = str(error)
-    # Every rank learns of a failure, and rank 0 closes its descriptor after the others have opened theirs.
+    # Exchange failures, so that all ranks raise them. Rank 0 closes its descriptor after the others have opened theirs.
     failures = [each for each in comm.allgather(failure) if each]
     try:
         if failures:

@@ -1,4 +1,4 @@
-"""The functions of networkx that Ripieno implements, and conversions of graphs."""
+"""Provide the functions of networkx that Ripieno implements, and conversions of graphs."""
 
 from __future__ import annotations
 

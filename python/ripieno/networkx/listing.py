@@ -1,4 +1,4 @@
-"""The description of the backend for networkx, which reads it at import without importing the backend."""
+"""Describe the backend for networkx, which reads this description at import, without an import of the backend."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _WORKERS = {
     "workers : int, optional": "Worker processes; by default `nx.config.backends.ripieno.workers`, at first 1.",
     "threads : int, optional": "Threads of each worker; by default an even share of the machine's cores.",
 }
-#: Supported functions, and the estimator behind each.
+#: Supported functions, and the estimator of each.
 FUNCTIONS = {
     "pagerank": "By `rp.PageRank`.",
     "connected_components": "By `rp.ConnectedComponents`.",

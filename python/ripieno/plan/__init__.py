@@ -1,7 +1,7 @@
-"""Collectives of a program as plans: written in Python, proved, priced, drawn, and run by `Communicator.run`.
+"""Provide collectives of a program as plans: written in Python, proved, simulated and drawn.
 
-A plan lists the steps of one rank on spans of numbered buffers. Plans of programs and of the catalogue are the same
-objects of the native module, and the same checker, simulator and executor read both.
+`Communicator.run` runs them. A plan lists the steps of one rank on spans of numbered buffers. Plans of programs and of
+the catalogue have the same type in the native module. The same checker, simulator and executor read both.
 """
 
 from ripieno.plan.catalogued import catalogue

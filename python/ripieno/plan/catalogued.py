@@ -15,7 +15,7 @@ RANKS_MAX = 1 << 16
 def catalogue(
     collective: str, algorithm: str, vector: Span, ranks: int, *, op: OpName = "sum", root: int = 0
 ) -> list[Plan]:
-    """Return the plans of an algorithm of the catalogue, one per rank: to read, to compare with, or to start from.
+    """Return the plans of an algorithm of the catalogue, one per rank: to read, to compare, or to modify.
 
     Parameters
     ----------

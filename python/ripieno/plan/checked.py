@@ -1,4 +1,4 @@
-"""The proof of a set of plans, one per rank: no rank waits forever, and all end with the promised result."""
+"""Provide the proof of a set of plans, one per rank: no rank waits forever, and all end with the promised result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RankTraffic(NamedTuple):
 
 
 class CheckedPlans:
-    """The plans of all ranks, which have passed `check`. `Communicator.run` accepts nothing else.
+    """The checked plans of all ranks. `Communicator.run` accepts only such plans.
 
     The plans are copies: later changes of the original plans have no effect. A pickled set is checked again when it is
     restored.
@@ -42,9 +42,9 @@ class CheckedPlans:
     itemsize : int
         Bytes of an element.
     op : str or None
-        The operation that the plans combine by.
+        The operation that combines elements in the plans.
     round_count : int
-        Length of the longest chain of messages in which each waits for the one before.
+        Length of the longest chain of messages, each of which waits for its predecessor.
     traffic : list of RankTraffic
         The traffic of each rank.
     """
@@ -87,7 +87,7 @@ class CheckedPlans:
 
     @property
     def signature(self) -> str:
-        """A description of the set, which ranks compare before they run it."""
+        """A description of the set. Ranks compare it before they run the plans."""
         what = self.collective or "any result"
         op = "" if self.op is None else f" by {self.op}"
         return f"{what}{op} of {self.count} elements among {self.world_size} ranks"
@@ -101,11 +101,11 @@ def check(
     op: OpName = "sum",
     root: int = 0,
 ) -> CheckedPlans:
-    """Prove the plans of all ranks, by the checker that proves the catalogue.
+    """Prove the plans of all ranks, by the checker of the catalogue.
 
     The checker runs the plans with counted contributions in place of numbers. It finds sends without receives,
-    deadlocks, reads of undefined memory, and results that lack a contribution, have it twice, or are combined in orders
-    that differ between ranks and so in their last bits.
+    deadlocks and reads of undefined memory. It also finds wrong results: a contribution is missing or occurs twice, or
+    ranks combine in different orders, so the last bits of their results differ.
 
     Parameters
     ----------

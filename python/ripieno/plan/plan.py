@@ -64,7 +64,7 @@ class Plan:
         return self
 
     def then(self, other: Plan) -> Plan:
-        """Append all steps of `other`, which starts on an element as soon as this plan has finished with it."""
+        """Append all steps of `other`. They start on an element after the last step of this plan on it."""
         # A copy, because `other` may be this plan.
         self._native.extend(other._native.copied())
         return self
@@ -93,7 +93,7 @@ class Plan:
 
 
 def _restored(steps: list[tuple[Any, ...]]) -> Plan:
-    """Return the plan of these steps, as `_native.Plan.steps` returns them."""
+    """Return the plan of these steps, in the form of `_native.Plan.steps`."""
     native = _native.Plan()
     for kind, peer, span, source, op in steps:
         arguments = [each for each in (peer, source, span, op) if each is not None]

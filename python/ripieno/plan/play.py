@@ -1,4 +1,4 @@
-"""Plans on modeled clusters, as pictures, and as tables."""
+"""Provide plans on modeled clusters, as pictures, and as tables."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class Drawing(str):
 
 
 def simulate(plans: CheckedPlans | Sequence[Plan], cluster: Cluster, *, transfers: bool = False) -> Simulation:
-    """Play plans on a modeled cluster, as `ripieno.simulation.simulate` plays plans of the catalogue.
+    """Simulate plans on a modeled cluster, as `ripieno.simulation.simulate` does for plans of the catalogue.
 
     Parameters
     ----------
     plans
-        A checked set, or a plan per rank, which need not be correct: `Simulation.unfinished` lists the ranks that wait
+        A checked set, or a plan per rank. Such plans may be wrong: `Simulation.unfinished` lists the ranks that wait
         forever.
     cluster
         The modeled cluster, with one rank per plan.

@@ -72,7 +72,7 @@ def inertia_chart(history: Sequence[tuple[float, float]]) -> str:
     """Return a chart of the inertia and, on a logarithmic scale, the squared centroid shift per iteration."""
     numbers = np.arange(1, len(history) + 1)
     inertia = [each for each, _ in history]
-    # If no label changes, the last shift is zero, which has no logarithm.
+    # If no label changes, the last shift is zero. Its logarithm does not exist.
     shifts = [shift or np.nan for _, shift in history]
     line = {"linewidth": 2, "marker": "o" if len(numbers) <= BAR_LIMIT else "", "markersize": 3.5}
     with matplotlib.rc_context(STYLE):
@@ -137,7 +137,7 @@ def bar_chart(name: str, values: Mapping[str, float]) -> str:
 
 
 def residual_chart(predicted: NDArray[np.float64], residuals: NDArray[np.float64]) -> str:
-    """Return a chart of residuals by prediction, and of how often residuals occur."""
+    """Return a chart of residuals by prediction, and a histogram of residuals."""
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 3.4), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -272,7 +272,7 @@ def svg_of(figure: Figure, name: str, description: str) -> str:
 
 
 def svg_in_both_widths(figure: Figure, name: str, description: str) -> str:
-    """Return a figure for wide pages, and once more for narrow ones, where panels side by side are stacked.
+    """Return a figure for wide pages, and once more for narrow ones, with panels stacked instead of side by side.
 
     The style of the page shows one of them. So text has a readable size in both.
     """

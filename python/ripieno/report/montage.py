@@ -21,7 +21,7 @@ GAP_PIXELS = 1
 
 @dataclass(frozen=True)
 class Tile:
-    """Describe a square of a picture: picture name, pixel row, pixel column and side length."""
+    """A square of a picture: picture name, pixel row, pixel column and side length."""
 
     picture: str
     row: int

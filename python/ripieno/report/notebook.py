@@ -12,7 +12,7 @@ from ripieno.report import charts, page
 from ripieno.report.result import Charted, charts_of, of_result, score_of
 
 FRAME_PIXELS = 560
-#: Names of measures that are not their own.
+#: Display names of measures that differ from their keys.
 TILE_NAMES = {"rmse": "RMSE of these ratings"}
 #: Names for rows and columns of the data, by estimator.
 DIMENSION_NAMES = {"ALS": ("users", "items"), "FruchtermanReingold": ("vertices", "edges")}

@@ -138,7 +138,7 @@ def write_fit_report(
     command
         Command that repeats the fit; by default taken from the report.
     draws
-        Whether the charts draw the positions already.
+        Whether the charts include the positions.
     """
     html = _page(
         "fit.html",

@@ -28,7 +28,7 @@ class Charted:
     svg
         SVG text from `charts`.
     legend
-        Variables of colors, with the meaning of each.
+        Variables of colors, each with its meaning.
     """
 
     title: str

@@ -40,7 +40,7 @@ def scatter_chart(
     """Return a chart of points, (n, 1 or more), by their first two coordinates.
 
     A single coordinate is drawn over the number of the point. Areas follow `sizes`, (n,), if given. `rows` are small
-    points, (m, 1 or more), each with the number of its point, (m,), and drawn in the color of that point.
+    points, (m, 1 or more), each with the number of a point, (m,), and the color of that point.
     """
     return graph_chart(name, positions, np.empty((0, 2), np.int64), sizes=sizes, rows=rows)
 

@@ -1,6 +1,6 @@
-"""Collectives on modeled clusters: predicted times, the best algorithm for each call, and pictures.
+"""Provide predicted times of collectives on modeled clusters, the best algorithm for each call, and pictures.
 
-`ripieno-sim` plays the plans that ranks run, and the state machines of dynamic broadcast, on a network with a virtual
+`ripieno-sim` simulates the plans of ranks, and the state machines of dynamic broadcast, on a network with a virtual
 clock.
 """
 

@@ -1,4 +1,4 @@
-"""The fastest algorithms found by trials, stored by the placement of the ranks.
+"""Provide the fastest algorithms from trials, stored by the placement of the ranks.
 
 `Communicator.try_algorithms` runs the trials.
 """
@@ -32,9 +32,9 @@ class Trial:
     usual, best
         The default algorithm, and the algorithm chosen by the trial.
     seconds
-        Seconds of each algorithm that was tried; clearly slow ones are skipped.
+        Seconds of each tried algorithm. Trials skip clearly slow ones.
     is_priced
-        Whether the seconds are predicted by the model because the time for trials was used up.
+        Whether the seconds are predictions of the model, because the time for trials was used up.
     """
 
     collective: str
@@ -83,7 +83,7 @@ class AlgorithmChoices:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> AlgorithmChoices:
-        """Return the choices that `as_json` wrote."""
+        """Return the choices from the values of `as_json`."""
         return cls(**{**found, "trials": [Trial(**each) for each in found["trials"]]})
 
     def __str__(self) -> str:

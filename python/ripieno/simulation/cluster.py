@@ -1,4 +1,4 @@
-"""The model of a cluster: nodes, racks, and the costs of its links."""
+"""Provide the model of a cluster: nodes, racks, and the costs of its links."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Cluster:
     """A cluster of equal nodes in racks.
 
     A message, or each segment of a longer one, costs alpha plus the time of its bytes at the ports of sender and
-    receiver. Ports, cables and uplinks are full duplex; messages that meet on a wire share it fairly.
+    receiver. Ports, network links and uplinks are full duplex; messages that meet on a wire share it fairly.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Cluster:
     node_of_rank
         Node number of each rank, instead of `ranks_per_node`.
     rate_bits_per_s
-        Rate of each direction of a node's cable.
+        Rate of each direction of a node's network link.
     uplink_bits_per_s
         Rate of each direction of a rack's uplink; None if uplinks are never the bottleneck.
     core_bits_per_s
@@ -63,7 +63,7 @@ class Cluster:
         Payload of a packet. Switches store and forward whole packets, and a rank sees a packet at its end; 0 if
         bytes flow without packets.
     header_bytes
-        Header bytes of a packet, which cables, uplinks and the core switch carry in addition to the payload.
+        Header bytes of a packet, which network links, uplinks and the core switch carry in addition to the payload.
     slow
         Number of slow nodes, their slowdown factor, and the seed that selects them.
     slow_nodes
@@ -102,7 +102,7 @@ class Cluster:
     def of_ranks(
         cls, nodes: Sequence[int], racks: Sequence[str | None], alpha_s: float, beta_s_per_byte: float
     ) -> Cluster:
-        """Return the cluster of ranks by their placement, as `of_places` takes it.
+        """Return the cluster of ranks by their placement, as for `of_places`.
 
         The cost of a message is the cost between nodes, or in memory if there is only one node.
         """
@@ -221,7 +221,7 @@ class Cluster:
             return f"1 node{ranks}"
         return (
             f"{self.nodes:,} nodes{ranks} in {rack_count:,} rack{'s'[: rack_count != 1]}, "
-            f"cables {_rate_text(self.rate_bits_per_s)}{uplink}{core}"
+            f"links {_rate_text(self.rate_bits_per_s)}{uplink}{core}"
         )
 
 

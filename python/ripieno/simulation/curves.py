@@ -1,4 +1,4 @@
-"""Seconds of collectives against bytes, with crossings of algorithms, or against the segment size.
+"""Provide seconds of collectives against bytes, with crossings of algorithms, or against the segment size.
 
 Between two sizes with different fastest algorithms, bisection finds the crossing to within a few per cent of the bytes.
 An algorithm stays the fastest until another is clearly faster.

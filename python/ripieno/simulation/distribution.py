@@ -1,4 +1,4 @@
-"""Simulated dynamic broadcast: one rank's value reaches all ranks although some fail, on a modeled cluster."""
+"""Provide simulations of dynamic broadcasts, with failures of ranks, on a modeled cluster."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class Distribution:
 
     @property
     def seconds(self) -> float:
-        """Return the time at which the last rank received the value."""
+        """Return the time of the last rank's receipt of the value."""
         return max((end.at_s for end in self.ends if end.kind == "done" and end.at_s is not None), default=0.0)
 
     @property
@@ -193,7 +193,7 @@ def distribute(
     order
         Order of the other ranks in a chain; by default rack by rack.
     degree
-        Number of ranks to which a source sends at the same time; by default 3 for "csb" and "csb-llcf", and 8 for
+        Number of concurrent receivers of a source; by default 3 for "csb" and "csb-llcf", and 8 for
         "bittorrent". Other algorithms have fixed trees.
 
     Raises

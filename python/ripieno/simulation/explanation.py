@@ -1,4 +1,4 @@
-"""Comparison of all algorithms of a collective: the price of each, term by term, and its time on a cluster."""
+"""Provide a comparison of all algorithms of a collective: the cost of each, term by term, and its time on a cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AlgorithmCandidate:
     most_sent_bytes, uplink_bytes
         Maximum bytes sent by one rank, and bytes between racks.
     impossible
-        Reason why it cannot run this call, if it cannot.
+        Reason why the algorithm cannot run this call; None if it can.
     unsimulated_operations
         Approximate number of operations of its plans, if they are too large to simulate.
     """
@@ -82,7 +82,7 @@ class Explanation:
 
     @property
     def why(self) -> str:
-        """Return a text: the advantage of the fastest algorithm over the second, and the default algorithm."""
+        """Return the advantage of the fastest algorithm over the second, and the default algorithm, as text."""
         best, *others = [each for each in self.candidates if each.seconds is not None]
         text = f"{best.algorithm} is the only one" if not others else _advantage(best, others[0])
         if self.chosen == best.algorithm:

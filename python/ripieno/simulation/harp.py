@@ -1,4 +1,4 @@
-"""The Harp paper's operations, and the speedup of its K-means at its own scale.
+"""Provide the Harp paper's operations, and the speedup of its K-means at its own scale.
 
 Source: Zhang, Ruan and Qiu, "Harp: collective communication on Hadoop", IC2E 2015: table I, figure 4, sections VII.A to
 VII.D.
@@ -102,7 +102,7 @@ def harp_table_1() -> Reproduction:
         Kind.SIMULATED,
         "s",
         (
-            Input(f"p = {p} processes, n = 64 MiB each, cables of 1 Gbit/s (beta)", "chosen; any values do"),
+            Input(f"p = {p} processes, n = 64 MiB each, links of 1 Gbit/s (beta)", "chosen; any values do"),
             Input("no startup time of messages", "section IV.B"),
         ),
         rows,

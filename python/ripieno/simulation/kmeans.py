@@ -1,9 +1,9 @@
-"""Predicted time of a K-means iteration on a modeled cluster, by stage.
+"""Provide the predicted time of a K-means iteration on a modeled cluster, by stage.
 
-The time of assignment follows from a rate of operations, the time of communication from simulated plans. Every rank
+The time of assignment follows from a rate of operations, and the time of communication from simulated plans. Every rank
 assigns its share of the points, and one allreduce combines the sums and weights of all clusters. A fit broadcasts its
-first centroids once. With divided centroids, an allgather distributes the centroids, and a reduce-scatter combines the
-sums. The caller gives the fraction of pairs that an iteration compares, because bounds and near assignment skip pairs.
+initial centroids once. With divided centroids, an allgather distributes the centroids, and a reduce-scatter combines
+the sums. Bounds and near assignment skip pairs, so the caller gives the fraction of pairs that an iteration compares.
 
 The stages match `ripieno.KMeans`. An iteration that compares all pairs has 2·n·k·d operations.
 """

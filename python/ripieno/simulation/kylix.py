@@ -1,8 +1,8 @@
-"""Sparse reductions at the scale of the Kylix paper: the plans of its networks, simulated on its cluster.
+"""Provide simulations of the Kylix paper's sparse reductions, at its scale: plans of its networks on its cluster.
 
-Links have the rated throughput, and the cost of a message follows from the one share of it that the paper prints for a
-packet size (figure 2). The paper also states that its nodes reach 3 of 10 Gbit/s in its experiments (section VII.D).
-No simulation uses that rate, because it is measured in the experiments that they explain.
+Links have the rated throughput. The paper prints the share of it that one size of packet reaches (figure 2); the cost
+of a message follows from this share. In its experiments the nodes reach 3 of 10 Gbit/s (section VII.D). The simulations
+do not use that rate, because they predict the results of the same experiments.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014: figures 5, 6, 8 and 9, table I,
 sections II.A, III.D, IV, VI and VII.
@@ -48,7 +48,7 @@ _VALUES = Input("values of 4 bytes", ASSUMPTION)
 
 @dataclass(frozen=True)
 class PaperDataset:
-    """A data set of section VII: features, the density of a rank's set, and the network that the paper designs for it.
+    """A data set of section VII: features, the density of a rank's set, and the paper's network for it.
 
     The simulation divides the number of features by `scale` and lengthens their rows by this factor, so that packets
     keep their bytes.
@@ -93,7 +93,7 @@ YAHOO = PaperDataset("Yahoo", 1_400_000_000, 0.035, "16x4", 10_000)
 
 
 def ec2(nodes: int = RANKS) -> Cluster:
-    """Return nodes of the rated throughput, on which packets of 0.4 MB reach 30 % of it."""
+    """Return nodes of the rated throughput. Packets of 0.4 MB reach 30 % of it."""
     return Cluster(nodes=nodes, rate_bits_per_s=RATE_BITS_PER_S, alpha_s=ALPHA_S, segment_bytes=None)
 
 
@@ -161,7 +161,7 @@ def kylix_figure_6() -> Reproduction:
             seconds, sent_bytes = simulated_reduction(graph, degrees)
             rows.append(FigureRow(f"{graph.name}, {name}, times as long", None, seconds / designed_s))
             bounds.append(
-                f"{graph.name}, {name}: {sent_bytes / designed_bytes:.2f} times the bytes; the cables alone need "
+                f"{graph.name}, {name}: {sent_bytes / designed_bytes:.2f} times the bytes; the links alone need "
                 f"{8 * sent_bytes / RATE_BITS_PER_S / seconds:.0%} of its time and "
                 f"{8 * designed_bytes / RATE_BITS_PER_S / designed_s:.0%} of the time of {graph.degrees}."
             )

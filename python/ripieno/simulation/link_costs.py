@@ -1,4 +1,4 @@
-"""Measured costs of the links, memory and cores of a cluster, stored by the names of its hosts.
+"""Provide measured costs of the links, memory and cores of a cluster, stored by the names of its hosts.
 
 `Communicator.tune` measures. ``ripieno tune`` writes a file, which ``ripieno explain --costs`` and ``ripieno simulate
 --costs`` read.
@@ -112,7 +112,7 @@ class MeasuredCosts:
 
     @property
     def source(self) -> str:
-        """Return a text that states the source and time of the measurement."""
+        """Return the source and time of the measurement, as text."""
         when = datetime.fromtimestamp(self.measured_at).isoformat(" ", "minutes")
         host_count = len(set(self.hosts))
         return f"measured on {host_count} host{'s'[: host_count != 1]}, {when}"
@@ -123,7 +123,7 @@ class MeasuredCosts:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> MeasuredCosts:
-        """Return the costs that `as_json` wrote."""
+        """Return the costs from the values of `as_json`."""
         links = {
             kind: None if found[kind] is None else LinkCost(**found[kind]) for kind in ("memory", "cable", "uplink")
         }
@@ -135,7 +135,7 @@ class MeasuredCosts:
         return costs
 
     def __str__(self) -> str:
-        named = (("memory of a node", self.memory), ("cable", self.cable), ("between racks", self.uplink))
+        named = (("memory of a node", self.memory), ("nodes of a rack", self.cable), ("between racks", self.uplink))
         lines = [f"costs {self.source}", f"{'':18} {'latency':>9}  {'rate':>11}"]
         lines += [
             f"{name:18} {duration_text(link.latency_s):>9}  {_rate_text(link.bytes_per_s):>11}"
@@ -143,7 +143,7 @@ class MeasuredCosts:
             if link is not None
         ]
         if self.uplink is not None:
-            rate = "as much as its cables" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
+            rate = "the rate of its hosts" if self.uplink_bytes_per_s is None else _rate_text(self.uplink_bytes_per_s)
             lines.append(f"{'uplink of a rack':18} {'':9}  {rate:>11}")
         lines.append(f"{'adding float32':18} {'':9}  {_rate_text(1 / self.add_s_per_byte):>11}")
         lines.append(f"{'copying':18} {'':9}  {_rate_text(1 / self.copy_s_per_byte):>11}")

@@ -1,4 +1,4 @@
-"""All figures of papers that are simulated or computed, by name, and the page of figures."""
+"""Provide all simulated or computed figures of papers, by name, and the page of figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures of plans and of simulated time as self-contained SVG, or as a page around it.
+"""Provide pictures of plans and of simulated time as self-contained SVG, or as a page around it.
 
 Plan: ranks from top to bottom, rounds from left to right, an arrow for each message. Timeline: one row per receiver,
 with a bar for each message from the sender's begin to the receiver's end. Racks: a tree.
@@ -51,7 +51,7 @@ def check_picture(path: Path) -> None:
 
 
 def write(picture: str, path: Path) -> None:
-    """Write an SVG picture atomically, in the file format that the suffix of `path` names."""
+    """Write an SVG picture atomically, in the file format of the suffix of `path`."""
     write_text(path, picture if path.suffix == ".svg" else page("Ripieno", picture))
 
 
@@ -84,7 +84,7 @@ def check_rank_count(ranks: int) -> None:
 
 
 def rounds(title: str, ranks: int, transfers: Sequence[TransferTime]) -> str:
-    """Draw messages whose times are rounds."""
+    """Draw messages with rounds as their times."""
     round_count = max((round(each.end_s) for each in transfers), default=0)
     width, height = _LEFT + round_count * _ROUND + _RIGHT, _TOP + ranks * _ROW + _BOTTOM
     body = [_rank_rows(range(ranks), ranks, width)]

@@ -1,4 +1,4 @@
-"""Replay of a recorded job on another cluster: collectives are simulated in order, and computing times are unchanged.
+"""Provide the replay of a recorded job on another cluster: simulated collectives, and recorded computing times.
 
 A trace (`ripieno.flight.trace`) contains the begin and end of each collective on each rank. A collective lasts from the
 arrival of its last rank, or the end of the previous collective if later, until its last rank leaves. The time between
@@ -21,7 +21,7 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.simulate import simulate
 from ripieno.units import duration_text, size_text
 
-#: Collectives whose recorded bytes count all blocks, while a simulation counts one block.
+#: Collectives with all blocks in their recorded bytes. A simulation counts one block.
 BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
 #: Collectives that depend on data not in the trace, such as neighbors or rows.
 NOT_SIMULATED = ("neighbour-exchange", "point-to-point")
@@ -40,7 +40,7 @@ class RecordedCall:
     nbytes
         Bytes, as the simulator counts them.
     is_played
-        Whether it can be simulated: all ranks took part, and the trace determines its plans.
+        Whether the simulator can run it: all ranks took part, and the trace determines its plans.
     computing_s
         Seconds from the previous collective until the arrival of its last rank.
     seconds

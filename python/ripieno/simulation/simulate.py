@@ -1,4 +1,4 @@
-"""Simulation of a collective on a modeled cluster: end times, bytes per kind of link, and every message."""
+"""Provide the simulation of a collective on a modeled cluster: end times, bytes per kind of link, and every message."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BYTES_MAX = 1 << 50
 
 
 class TransferTime(NamedTuple):
-    """A message that arrived, and the kind of link between its ends: "memory", "cable" or "uplink"."""
+    """A message that arrived, and the kind of link between its ends: "memory", "cable" (in a rack) or "uplink"."""
 
     sender: int
     receiver: int
@@ -41,7 +41,8 @@ class Simulation:
     finish_s
         Finish time of every rank.
     bytes
-        Total bytes of messages, by the kind of link: "memory", "cable" or "uplink".
+        Total bytes of messages, by the kind of link: "memory", "cable" (the network links of nodes in one rack) or
+        "uplink".
     busiest
         The wire with the longest busy time, its bytes, and its seconds.
     message_count
@@ -49,8 +50,8 @@ class Simulation:
     transfers
         The messages in order of arrival, if requested.
     left_out
-        If `algorithm` replaces the default: each algorithm with plans too large to be played, and about how
-        many operations they have.
+        If `algorithm` replaces the default: the algorithms with plans too large to simulate, and the approximate
+        numbers of their operations.
     """
 
     collective: str
@@ -143,7 +144,7 @@ def simulate(
     root: int = 0,
     transfers: bool = False,
 ) -> Simulation:
-    """Play a collective's plans on a modeled cluster.
+    """Simulate the plans of a collective on a modeled cluster.
 
     Parameters
     ----------
@@ -154,8 +155,8 @@ def simulate(
     nbytes
         Bytes of the vector; of a rank's block for allgather, gather and scatter; sent by a rank for alltoall.
     algorithm
-        Name as in calls, such as "chain" or "chain\\@random:7"; by default the one that would run. If its plans are too
-        large, the algorithm with the least price that fits.
+        Name as in calls, such as "chain" or "chain\\@random:7"; by default the algorithm that runs in calls.
+        If its plans are too large to simulate, the fastest smaller one by the model.
     root
         Root of a rooted collective.
     transfers

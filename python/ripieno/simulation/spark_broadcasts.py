@@ -1,4 +1,4 @@
-"""The broadcasts of the report on Spark, simulated with the current state machines at the report's scale.
+"""Provide simulations of the broadcasts in the report on Spark, with the current state machines at the report's scale.
 
 Source: Chowdhury, "Performance and scalability of broadcast in Spark", UC Berkeley 2010: figures 6 to 9, 11, table 1,
 sections 4 to 6.
@@ -75,7 +75,7 @@ def spark_table_1() -> Reproduction:
         (
             f"The bytes alone take {8 * GB / POINT_TO_POINT_BITS_PER_S:.3g} s. The printed times belong to programs "
             "that copied each block through the JVM and queried the tracker in between. CSB served one or two peers in "
-            "a tree; BTB hashed and choked. They used 26 and 15 % of the cables. The simulated state machines request "
+            "a tree; BTB hashed and choked. They used 26 and 15 % of the links. The simulated state machines request "
             "several blocks at once, and forward them immediately.",
             "The table has no time for SSB, which lost blocks, and the report has no chain. CHB, 57 s, depends on the "
             "file system.",

@@ -1,4 +1,4 @@
-"""Broadcasts in the iterations of alternating least squares in Spark, by mechanism.
+"""Provide the broadcasts in the iterations of alternating least squares in Spark, by mechanism.
 
 Source: Chowdhury, "Performance and scalability of broadcast in Spark", UC Berkeley 2010: figures 4 and 5, table 2,
 sections 3, 4, 5.1, 5.2 and 6.1.
@@ -14,7 +14,7 @@ MB = 10**6
 TABLE_2 = {1: 9, 5: 19, 10: 15, 20: 17, 30: 19, 40: 20}
 #: Bytes broadcast in the first iteration, and in later ones of the job with ratings of films.
 FIRST_BYTES, LATER_BYTES = 600 * MB, 230 * MB
-#: Section 5.2: the block that the chained streaming broadcast relays at once.
+#: Section 5.2: the block that a node of the chained streaming broadcast relays as a whole.
 BLOCK_BYTES = 4 << 20
 #: Section 4: rate of a connection between two machines of that cloud, 550 to 600 Mbit/s.
 POINT_TO_POINT_BITS_PER_S = 575e6
@@ -22,7 +22,7 @@ POINT_TO_POINT_BITS_PER_S = 575e6
 COPIES = 3
 MECHANISMS = {"binary": "tree of degree 2", "chain": "chain", "scatter-allgather": "scatter, gather"}
 
-CABLES = Input("cables of 575 Mbit/s, the middle of 550 to 600 between two machines", "section 4")
+CABLES = Input("links of 575 Mbit/s, the middle of 550 to 600 between two machines", "section 4")
 _BLOCKS = Input("blocks of 4 MB", "section 5.2.1")
 
 
@@ -100,7 +100,7 @@ def spark_figure_5() -> Reproduction:
     ]
     return Reproduction(
         "spark-figure-5",
-        "Spark, figure 5: central broadcast by a file with three copies; each cable carries a third of all reads",
+        "Spark, figure 5: central broadcast by a file with three copies; each link carries a third of all reads",
         Kind.FORMULA,
         "s",
         (CABLES, Input("three copies of the file", "section 5.1.2"), Input("230 MB", "section 3.2")),

@@ -1,4 +1,4 @@
-"""Comparison of the strategies of broadcast variables: for simultaneous requests, and with a slow receiver."""
+"""Provide a comparison of broadcast variables' strategies: for simultaneous requests, and with a slow receiver."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class StrategyExplanation:
 
     @property
     def why(self) -> str:
-        """Return a text: the default strategy for each kind of receiver, and the time of the alternative."""
+        """Return the default strategy for each kind of receiver, and the time of the alternative, as text."""
         by_name = {each.strategy: each for each in self.strategies}
         at_once, others = by_name[AUTO_STREAMED], by_name[AUTO_ON_DEMAND]
         once = (
@@ -104,7 +104,7 @@ class StrategyExplanation:
 
 
 def explain_strategies(cluster: Cluster, *, nbytes: int, root: int = 0) -> StrategyExplanation:
-    """Play every strategy of a broadcast variable on a modeled cluster, with equal receivers and with a slow one.
+    """Simulate every strategy of a broadcast variable on a modeled cluster, with equal receivers and with a slow one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The simulated times of broadcast strategies, as the table of docs/broadcast.md.
+"""Provide the simulated times of broadcast strategies, as the table of docs/broadcast.md.
 
 `python -m ripieno.simulation.strategy_table` prints the table.
 """

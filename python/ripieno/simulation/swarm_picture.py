@@ -1,4 +1,4 @@
-"""Pictures of a dynamic broadcast as SVG: sender, receiver and time of each block, and the rate of each host.
+"""Provide pictures of a dynamic broadcast as SVG: sender, receiver and time of each block, and the rate of each host.
 
 Each rank has a row with a bar for each block, in the color of the block's sender. Blocks that arrive at the same time
 are stacked. The receive rate, relative to the highest, is below the bars. The color of a rank is beside its
@@ -118,7 +118,7 @@ def _bar(fetch: SimulatedFetch, top: float, height: float, scale: float) -> str:
 
 
 def _color(rank: int) -> str:
-    """Return a color; neighboring ranks have distant colors, and the root has the ink's."""
+    """Return the color of a rank. Neighboring ranks have distant colors, and the root has the color of text."""
     return "var(--ink)" if rank == 0 else f"hsl({rank * 137.508 % 360:.0f} 62% 52%)"
 
 

@@ -1,4 +1,4 @@
-"""Broadcasts of the Twister paper on its cluster, compared with the printed values.
+"""Provide the broadcasts of the Twister paper on its cluster, beside the printed values.
 
 Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
 (Twister): tables 5 and 8, figures 4, 6 and 9, sections 2, 4.6, 6.1, 6.2 and 6.4.
@@ -13,7 +13,7 @@ from ripieno.simulation.cluster import Cluster
 from ripieno.simulation.reproduction import ASSUMPTION, Claim, FigureRow, Input, Kind, Reproduction, seconds_of
 
 GB = 10**9
-#: Section 6.1: rates of the cables of nodes, and of the uplinks of switches.
+#: Section 6.1: rates of the network links of nodes, and of the uplinks of switches.
 RATE_BITS_PER_S, UPLINK_BITS_PER_S = 1e9, 10e9
 #: Section 4.6: Java's socket buffer on that cluster, the bytes that a daemon relays at once.
 SOCKET_BUFFER_BYTES = 128 << 10
@@ -41,7 +41,7 @@ FIGURE_9, FIGURE_9_NODES = 169.0, 125
 #: Section 6.4: bytes of the centroids, and of the intermediate data of all nodes after local reduction.
 CENTROIDS_BYTES, SHUFFLED_BYTES = 512e6, 250e9
 
-_CABLES = Input("cables of 1 Gbit/s, uplinks of 10 Gbit/s", "section 6.1")
+_CABLES = Input("links of 1 Gbit/s, uplinks of 10 Gbit/s", "section 6.1")
 _SWITCHES = Input("1 to 5 switches for 1 to 150 nodes; the driver is at the first", "section 6.2")
 _BUFFER = Input("a daemon relays 128 KiB at once, the socket buffer", "section 4.6")
 
@@ -91,13 +91,13 @@ def twister_table_8() -> Reproduction:
             "From 1 to 25 nodes the printed chains gain 0.09, 0.13 and 0.23 s, more with more bytes. So a node that "
             "also forwards is 1 to 2 % slower than a node that only receives. The model excludes this effect.",
             "From 25 to 150 nodes they gain 0.6 to 0.8 ms per node. The simulated chains gain 1.05 ms, the time of a "
-            "segment on a cable. So daemons forwarded less than a full buffer.",
+            "segment on a link. So daemons forwarded less than a full buffer.",
         ),
     )
 
 
 def twister_table_8_simple() -> Reproduction:
-    """Simple broadcast of 0.5 to 2 GB: the nodes times the bytes over the rate of the driver's cable."""
+    """Simple broadcast of 0.5 to 2 GB: the nodes times the bytes over the rate of the driver's link."""
     rows = [
         FigureRow(f"{size_gb:g} GB, {nodes} nodes", seconds, nodes * size_gb * GB * 8 / RATE_BITS_PER_S)
         for size_gb, printed in TABLE_8["simple"].items()
@@ -244,7 +244,7 @@ def twister_figure_9() -> Reproduction:
         (
             *(_CABLES, _SWITCHES, _BUFFER),
             Input("512 MB of centroids, 250 GB after local reduction, 125 reduce tasks", "section 6.4"),
-            Input("the driver receives the combined centroids over its cable", "section 2"),
+            Input("the driver receives the combined centroids over its link", "section 2"),
         ),
         rows,
         (),

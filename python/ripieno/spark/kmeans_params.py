@@ -26,7 +26,7 @@ def snake_case(name: str) -> str:
 
 
 def set_given(owner: Params, given: Mapping[str, Any]) -> None:
-    """Set the parameters that a caller names, in snake_case or as in Spark; None sets no value."""
+    """Set the parameters named by a caller, in snake_case or as in Spark; None sets no value."""
     names = {each: param.name for param in owner.params for each in (snake_case(param.name), param.name)}
     unknown = given.keys() - names.keys()
     if unknown:

@@ -82,7 +82,7 @@ def fit_rows(comm: Communicator, batches: Batches, options: KMeansOptions) -> KM
 
 
 def _agreed_width(comm: Communicator, name: str, points: NDArray[np.floating[Any]]) -> int:
-    """Return the number of values per row, which ranks without rows learn from the others."""
+    """Return the number of values per row. Ranks without rows receive it from the others."""
     mine: int | None = points.shape[1] if len(points) else None
     widths = {width for width in comm.allgather(mine) if width is not None}
     if not widths:

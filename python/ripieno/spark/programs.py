@@ -1,4 +1,4 @@
-"""`run`: runs a program once on the rows of a DataFrame, in ranks that end with it."""
+"""Provide `run`: it runs a program once on the rows of a DataFrame, in ranks that end with the program."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run(
         if output is None:
             return job.run(program, df, *args)
         arrow = frames.arrow_schema(output, df.sparkSession)
-        # On a rank the stand-in becomes the rank's output list.
+        # On a rank, `Here` is replaced by the rank's output list.
         output_there: Any = Here(task.OUTPUT)
         job.run(_returning, output_there, arrow, program, df, *args)
         return job.returned()
@@ -138,7 +138,7 @@ def _conforming(rows: pa.RecordBatch | pa.Table, schema: pa.Schema) -> list[pa.R
 
 
 def _zoned(name: str, column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Interpret timestamps without a zone in the session's zone, which `kind` has: a cast would assume UTC."""
+    """Interpret timestamps without a zone in the session's zone, the zone of `kind`. A cast would assume UTC."""
     if not _lacks_zone(column.type, kind):
         return column
     if not pa.types.is_timestamp(kind):

@@ -36,14 +36,14 @@ def as_json(curve: PacketCurve) -> dict[str, Any]:
 
 
 def from_json(values: Mapping[str, Any]) -> PacketCurve:
-    """Return the curve from values that `as_json` returned; recompute derived values."""
+    """Return the curve from the values of `as_json`; recompute derived values."""
     return PacketCurve(
         [(point["bytes"], point["seconds"]) for point in values["points"]], values["latency_s"], values["contention_s"]
     )
 
 
 def read(path: Path) -> PacketCurve:
-    """Read the curve in a file that ``ripieno packets --json`` wrote.
+    """Read the curve in a file of ``ripieno packets --json``.
 
     Raises
     ------

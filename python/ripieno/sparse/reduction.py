@@ -1,4 +1,4 @@
-"""Checks of the arguments of sparse reductions.
+"""Check the arguments of sparse reductions.
 
 Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section III.
 """
@@ -67,7 +67,7 @@ def reduced(
     count: int,
     out: NDArray[Any] | None,
 ) -> NDArray[Any]:
-    """Return the `count` rows that `reduce` computes from `rows`, in `out` unless it is None.
+    """Return the `count` rows of `reduce` for `rows`, in `out` unless it is None.
 
     `reduce` takes two flat arrays, the number of elements per row, and a description of the rows.
     """

@@ -1,4 +1,4 @@
-"""Line search in splits of files by ranks and their threads; rank 0 receives the matches in file order.
+"""Search lines in splits of files by ranks and their threads; rank 0 receives the matches in file order.
 
 Splits are searched in rounds, one split per thread of all ranks, so at most one round of matches is in memory.
 Partitions are searched on hosts that store them. Cost: one pass over the text, and two exchanges of objects per round.
@@ -103,7 +103,7 @@ def search(
     Parameters
     ----------
     source : path, glob, folder, URL, or list of them
-        Text files, also compressed; or a partition file, whose partitions count as files.
+        Text files, also compressed; or a partition file: its partitions count as files.
     convert : callable, optional
         Converts the matches in a split to the result for rank 0. Without it, lines are only counted.
 
@@ -173,7 +173,7 @@ def grep(
     pattern, fixed, ignore_case, invert, max_count
         As for `Query`.
     source : path, glob, folder, URL, or list of them
-        Text files, also compressed (.gz, .bz2, .xz); or a partition file, whose partitions count as files.
+        Text files, also compressed (.gz, .bz2, .xz); or a partition file: its partitions count as files.
     workers, threads : int
         As for `ripieno.launch`.
     comm : Communicator, optional
@@ -201,7 +201,7 @@ def grep(
 
 
 def _limits(batch: Sequence[Split], max_count: int | None, found_before: int) -> Iterator[int | None]:
-    """Yield the maximum number of lines that each split may contribute, as known before a round."""
+    """Yield, before a round, the maximum number of lines of each split."""
     for split in batch:
         if split.start == 0:
             found_before = 0

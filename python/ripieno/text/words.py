@@ -1,4 +1,4 @@
-"""Word counting: every rank counts the words of its splits, and a regroup adds the counts of equal words.
+"""Count words: every rank counts the words of its splits, and a regroup adds the counts of equal words.
 
 Each thread counts into its own table, and a rank sends one row per distinct word. Cost: one pass over the text, then a
 regroup of the distinct words.
@@ -23,9 +23,9 @@ from ripieno.keyed.columns import Strings
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Number of splits per thread. With several, threads finish at about the same time.
+#: Number of splits per thread. With several splits, threads finish at about the same time.
 SPLITS_PER_THREAD = 8
-#: Minimum memory. With less, words would be spilled almost one by one.
+#: Minimum memory. With less, almost every word would be spilled alone.
 MIN_MEMORY_BYTES = 1 << 18
 FORM = KeyedSchema("binary", "int64", None)
 

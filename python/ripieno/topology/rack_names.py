@@ -1,4 +1,4 @@
-"""Racks as users name them: hosts and patterns by rack, in a mapping or a TOML file.
+"""Read the racks of hosts from a mapping or a TOML file of hosts and patterns by rack.
 
 ```toml
 [racks]

@@ -1,4 +1,4 @@
-"""Detection of racks from the transfer rates of host pairs while all other hosts are busy.
+"""Detect racks from the transfer rates of host pairs while all other hosts are busy.
 
 In a round every host exchanges data with one other host. A pair within a rack has its links to itself. Pairs in
 different racks share uplinks, and are slower if these are full. A slow pair therefore indicates two racks, and a fast
@@ -6,8 +6,8 @@ pair one rack; a fast pair is stronger evidence the more pairs of its round were
 later rounds most hosts exchange with hosts of other assumed racks, which fills the uplinks. A round has p/2 probes, and
 the search takes O(log p) rounds.
 
-The result is the assignment with the highest likelihood: the search moves single hosts and merges racks while that
-increases it. Networks with uplinks that are never full show no racks, and need none.
+The result is the assignment with the highest likelihood found by a local search: it moves single hosts and merges racks
+while the likelihood increases. Networks with uplinks that are never full show no racks, and need none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 SLOW_SHARE = 0.85
 #: Probability that a pair within a rack is slow because its hosts were busy.
 NOISE = 0.03
-#: Up to this share of slow pairs, noise alone explains them.
+#: Up to this share of slow pairs, noise alone is the explanation.
 FLAT_SHARE = 0.08
 #: Minimum share of slow pairs among pairs across racks.
 FULL_SHARE = 0.4
@@ -137,7 +137,7 @@ class _MeasuredRounds:
             if found[one] != found[other]
         ]
         if sum(crossing) < FULL_SHARE * len(crossing):
-            # Some assignment always fits noise best. But full uplinks slow most pairs that cross them.
+            # Some assignment always fits noise best. But full uplinks slow most pairs across them.
             return self._one_rack(count - total)
         return found, *_odds(gains, found)
 
@@ -165,7 +165,7 @@ def _fullness(pairs: list[Pair], slow: NDArray[np.bool_], labels: list[int] | No
         shares = []
         for host in (one, other):
             slow_count, all_count = crossed.get(labels[host], [0, 0])
-            # The other pairs of its racks count, not the pair itself. The average of the round counts as two pairs.
+            # Count the other pairs of its racks, without the pair itself. The average of the round counts as two pairs.
             shares.append((slow_count - own * int(was_slow) + 2 * usual) / (all_count - own + 2))
         found.append(max(shares))
     return found

@@ -31,15 +31,15 @@ _HANDLERS: dict[str, Any] = _rendezvous_handlers
 
 
 def register() -> None:
-    """Register the backend with PyTorch, and the ranks of a job where the environment sets none. Can be repeated.
+    """Register the backend with PyTorch, and the ranks of a job if the environment sets none.
 
-    PyTorch calls it when a process group names the backend.
+    PyTorch calls it when a process group names the backend. Repeated calls are allowed.
     """
     dist.Backend.register_backend(_NAME, _create, extended_api=True, devices=["cpu"])
     if _NAME not in _HANDLERS:
         complete_wrappers()
         dist.register_rendezvous_handler(_NAME, _rendezvous)
-        # ``init_process_group("ripieno")`` reads the environment, which has no variables in programs of a job.
+        # ``init_process_group("ripieno")`` reads the environment. In programs of a job it has no such variables.
         by_environment = _HANDLERS["env"]
         _HANDLERS["env"] = lambda url, **options: _rendezvous_or(by_environment, url, **options)
         # With ``TORCH_DISTRIBUTED_DEBUG=DETAIL`` PyTorch compares the ranks' calls through a second group (Gloo).
@@ -70,7 +70,7 @@ def _rendezvous(url: str, timeout: timedelta | None = None, **_: Any) -> Iterato
 
 
 def _in_file(comm: Communicator) -> dist.Store:
-    """Return a store in a file that has no name, so that nothing remains of it even if the ranks are killed."""
+    """Return a store in a file without a name. Nothing remains of it even if the ranks are killed."""
     folder = tempfile.mkdtemp(prefix="ripieno-torch-") if comm.rank == 0 else None
     try:
         path = os.path.join(comm.broadcast(folder), "store")

@@ -59,7 +59,7 @@ def length(tensor: torch.Tensor) -> int:
 
 
 def op_of(op: Any, dtype: torch.dtype) -> OpName | Literal["avg"]:
-    """Return the name of an operation for a dtype; "avg" is a sum that is divided at the end.
+    """Return the name of an operation for a dtype; "avg" is a sum, divided at the end.
 
     Raises
     ------

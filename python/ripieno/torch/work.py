@@ -1,4 +1,4 @@
-"""`RipienoWork`: the result of a process group's call, and the threads that complete it and limit its time."""
+"""Provide `RipienoWork`, the result of a process group's call, and threads that complete works and limit times."""
 
 from __future__ import annotations
 
@@ -143,9 +143,9 @@ class RipienoWork(dist.Work):
 
 
 class _Asking(threading.local):
-    """The question of a thread which work a work of PyTorch stands for.
+    """A question to PyTorch's wrappers, per thread: which `RipienoWork` is inside?
 
-    PyTorch wraps the works of a backend that is written in Python. A wrapper passes only `wait` and `get_future` on.
+    PyTorch wraps the works of a backend in Python. A wrapper forwards only `wait` and `get_future`.
     """
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ _asking = _Asking()
 
 
 def _passed_on(name: str) -> Callable[[dist.Work], Any]:
-    """Return the method of this name that wrappers of `RipienoWork` pass on, too."""
+    """Return a method for wrappers that forwards this name to `RipienoWork`."""
     original = getattr(dist.Work, name)
 
     @functools.wraps(original)
@@ -183,7 +183,7 @@ def _passed_on(name: str) -> Callable[[dist.Work], Any]:
 
 
 def complete_wrappers() -> None:
-    """Let PyTorch's wrappers of `RipienoWork` pass on the other methods, too. Called once."""
+    """Make PyTorch's wrappers of `RipienoWork` forward the other methods, too. Called once."""
     for name in ("is_completed", "is_success", "exception", "result", "synchronize", "source_rank", "_source_rank"):
         setattr(dist.Work, name, _passed_on(name))
 
@@ -241,7 +241,7 @@ class WorkThreads:
             self._changed.notify()
 
     def _call_a_thread(self) -> None:
-        """Let an idle or new thread take the next work, unless another thread waits for a work."""
+        """Assign the next work to an idle or new thread, unless another thread waits for a work."""
         if self._is_waiting or not self._promised:
             return
         if self._idle_count:

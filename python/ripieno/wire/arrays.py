@@ -163,7 +163,7 @@ def in_place(out: Any, what: str = "out") -> NDArray[Any]:
 
 
 def check_combinable(out: NDArray[Any], op: str, what: str) -> NDArray[Any]:
-    """Return `out` itself, checked to be an array in which the native module can combine elements by `op`."""
+    """Return `out` itself, after a check that the native module can combine its elements by `op`."""
     reducible(in_place(out), op, what)
     if not out.dtype.isnative:
         native = out.dtype.newbyteorder("=")
@@ -247,7 +247,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[
 
 
 def fill(out: NDArray[Any], value: Any) -> NDArray[Any]:
-    """Copy `value` into `out`, which has the same shape and a dtype to which it can be cast."""
+    """Copy `value` into `out`, which has the same shape and a compatible dtype."""
     np.copyto(out, fitting(out, value))
     return out
 
@@ -277,7 +277,7 @@ def check_rows_fit(out: NDArray[Any], rows: NDArray[Any], what: str) -> None:
 
 
 def native_elements(contiguous: NDArray[Any]) -> tuple[NDArray[Any], int]:
-    """Return all elements in a dtype of the native module, and how many of these form one element of the input."""
+    """Return all elements in a dtype of the native module, and the number of these per element of the input."""
     if is_native_order(contiguous.dtype):
         return contiguous, 1
     if contiguous.dtype in _COMPLEX_DTYPES:
@@ -419,7 +419,7 @@ def identity(op: str, dtype: np.dtype[Any]) -> Any:
 
 
 def accumulator(dtype: np.dtype[Any], op: str) -> np.dtype[Any]:
-    """Return the type in which many values are combined by `op` before the result is rounded to `dtype`.
+    """Return the type of the accumulator for many values and `op`; the result is then rounded to `dtype`.
 
     Sums and products of floats below 64 bits accumulate in float64: a sum of float32 ones in float32 ends at 2**24.
     """

@@ -20,7 +20,7 @@ _POLL_S = 0.001
 
 
 class NativeCalls(NamedTuple, Generic[R]):
-    """A call of known steps: native calls (a name and arguments), and a function that returns the result."""
+    """A call of known steps: native calls (a name and arguments), and a function for the result."""
 
     calls: list[tuple[Any, ...]]
     finish: Callable[[], R]
@@ -38,7 +38,7 @@ class StagedCall(NamedTuple, Generic[R]):
 
 
 class PostedCall(NamedTuple, Generic[R]):
-    """A call of parts that only wait for other ranks. Later calls may overtake it."""
+    """A call that consists of waits for other ranks. Later calls may run before its end."""
 
     begin: Callable[[Any], Any]
     finish: Callable[[Any], R]

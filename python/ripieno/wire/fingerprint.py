@@ -70,7 +70,7 @@ def _assigned(code: CodeType) -> frozenset[str]:
 
 
 def _of(part: Any, parents: tuple[int, ...]) -> str:
-    """Return the digest of a part. `parents` are the ids of the objects that contain it."""
+    """Return the digest of a part. `parents` are the ids of its containers."""
     if id(part) in parents:
         return "itself"
     return _digest(_pieces(part, (*parents, id(part))))

@@ -1,7 +1,7 @@
 """Represent Python numbers in reductions, so that whole numbers and floats of different ranks can be combined.
 
-A number is four words, the same ones for bool, int and float. Ranks combine the words element by element. A result is a
-float if any rank has a float; otherwise it is a whole number, and exact.
+A bool, int or float is four words of the same kind. Ranks combine the words element by element. A result is a float if
+any rank has a float; otherwise it is a whole number, and exact.
 
 Sums add float64 words: the float, the lower and the higher half of the whole number, and the count of floats. Half of a
 number has 36 bits, so up to 2**17 ranks add it without rounding. Products have no such form: ranks gather these words
@@ -55,7 +55,7 @@ def words(value: float | np.bool_, op: str, what: str) -> NDArray[Any]:
 
 
 def number(words: NDArray[Any], op: str) -> bool | int | float:
-    """Return the number that combined words represent."""
+    """Return the number from combined words."""
     if op == "sum":
         fraction, low, high, float_count = words.tolist()
         whole = int(low) + (int(high) << _HALF_BITS)

@@ -269,7 +269,7 @@ def rotate(native: NativeCommunicator, value: Any, distance: int, algorithm: str
 def neighbour_exchange(
     native: NativeCommunicator, values: dict[int, Any], algorithm: str | None, sources: Sequence[int] | None = None
 ) -> dict[int, Any]:
-    """Return the values of all ranks that have a value for this rank; `sources` are these ranks, if they are known."""
+    """Return the values that ranks have for this rank. `sources` are the senders, if they are known."""
     try:
         packed = {peer: packing.pack(movable(value)) for peer, value in values.items()}
     except SerializationError as error:

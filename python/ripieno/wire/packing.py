@@ -1,8 +1,8 @@
-"""The serializer of Python values: a pickle (protocol 5) and the raw buffers that it refers to.
+"""Serialize Python values as a pickle (protocol 5) and its raw buffers.
 
 Large arrays are not copied into the pickle. Their memory is sent in place, and received into the memory of the new
-array. A *blob* holds both in one piece, for collectives that place all ranks' chunks in one array. `pack` is for values
-that ranks exchange, `pack_for_process` for values that a launching process sends to its ranks and receives.
+array. A *blob* holds both in one piece, for collectives that need all ranks' chunks in one array. `pack` is for values
+that ranks exchange. `pack_for_process` is for values between a launching process and its ranks.
 """
 
 from __future__ import annotations

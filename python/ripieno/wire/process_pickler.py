@@ -1,4 +1,4 @@
-"""The pickler of values for other processes: what it leaves in place, sends by name, or makes read-only."""
+"""Provide the pickler of values for other processes: arrays in place, objects by name, and read-only arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Provide zero-copy sends of arrays: a process of the same machine reads the rows that it needs from the owner.
+"""Provide zero-copy sends of arrays: a process of the same machine reads the required rows from the owner's memory.
 
 A process may read another process's memory if the system permits it to trace that process. Cost: one copy.
 """
@@ -76,7 +76,7 @@ class ZeroCopyArray:
 
 
 class ZeroCopyFields:
-    """A dataclass whose rows receivers read in place. Its arrays may be `ZeroCopyArray`, which supports slices."""
+    """A dataclass with rows that receivers read in place. Its arrays may be `ZeroCopyArray`, which supports slices."""
 
     def field_descriptors(self) -> tuple[Any, ...]:
         """Return the field values, with large arrays as descriptors."""

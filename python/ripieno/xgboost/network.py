@@ -9,7 +9,7 @@ from typing import Any
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import RipienoError
 
-#: How long ranks and the tracker wait for each other, in seconds.
+#: Time limit in seconds for the ranks and the tracker to join.
 TIMEOUT_S = 300
 
 
@@ -24,10 +24,10 @@ def network(comm: Communicator, *, host: str | None = None, timeout_s: int = TIM
     comm
         Communicator of the ranks.
     host
-        Name or address at which the others reach rank 0; by default loopback if all ranks run on one host, else the
+        Name or address of rank 0 for the others; by default loopback if all ranks run on one host, else the
         name of rank 0's host.
     timeout_s
-        How long the ranks wait for each other, in seconds.
+        Time limit in seconds for the ranks to join.
 
     Raises
     ------

@@ -44,7 +44,7 @@ pub(super) struct ConjugateRows<'a> {
     pub first: usize,
     pub out: &'a mut [f32],
     pub scratch: &'a mut ConjugateScratch,
-    /// The scatter matrix of an implicit aim, `width` by `width`; otherwise empty.
+    /// The scatter matrix for implicit feedback, `width` by `width`; otherwise empty.
     pub gram: &'a [f32],
 }
 

@@ -68,7 +68,7 @@ struct PreviousPass {
     pause: usize,
 }
 
-/// Bounds, and the centroids for which they hold.
+/// Bounds, and their centroids.
 #[derive(Debug)]
 struct KeptBounds {
     kind: BoundsKind,

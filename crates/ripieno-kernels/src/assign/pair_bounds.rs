@@ -1,4 +1,4 @@
-//! A distance bound for each pair of a row and a centroid, in 16 bits, for passes in which few pairs may change.
+//! A distance bound for each pair of a row and a centroid, in 16 bits, for passes with few pairs that may change.
 //!
 //! A pass lowers the bounds of a centroid by its movement. A block of rows in which many bounds reach the distance to
 //! the own centroid is compared with all centroids in register tiles. In other blocks, a centroid is compared with the

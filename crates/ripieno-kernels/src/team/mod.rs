@@ -99,7 +99,7 @@ thread_local! {
     static HELD: RefCell<Option<HeldTeam>> = const { RefCell::new(None) };
 }
 
-/// A team whose threads are busy until it is dropped, also by the end of the thread that holds it.
+/// A team with busy threads until it is dropped, also by the end of the thread that holds it.
 struct HeldTeam(TeamLease);
 
 impl Drop for HeldTeam {
@@ -141,8 +141,8 @@ fn held_count() -> usize {
     HELD.with_borrow(|held| held.as_ref().filter(|held| held.0.is_of_this_process()).map_or(0, |held| held.0.count()))
 }
 
-/// Call `work` once on each of `count` threads, including the caller's, and return when all are done. The threads are
-/// those of the held team, if it has enough.
+/// Call `work` once on each of `count` threads, including the caller's, and return when all are done. Uses the threads
+/// of the held team, if it has enough.
 ///
 /// # Panics
 /// With the first panic of `work`, once all are done. Also if the system cannot create more threads.

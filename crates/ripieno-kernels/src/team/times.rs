@@ -13,7 +13,7 @@ pub struct MemberTimes {
     pub index: usize,
     /// Kernel thread ID; for the caller, of the latest calling thread.
     pub tid: i32,
-    /// Number of tasks in which it took part.
+    /// Number of its tasks.
     pub task_count: u64,
     /// Time in its work without waits at barriers.
     pub computing: Duration,

@@ -1,4 +1,4 @@
-//! The caller's side: blocks until its deadline at most.
+//! Caller's side of the authentication. It blocks at most until its deadline.
 
 use super::preauth_tag::preauth_tag;
 use super::{CHALLENGE_BYTES, Greeting, OTHER_TOKEN, Refusal, VERDICT_BYTES, is_seal, seal};

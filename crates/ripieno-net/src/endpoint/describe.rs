@@ -1,4 +1,4 @@
-//! A description of an endpoint for users: the kind of each link and the failed attempts.
+//! Provides a description of an endpoint for users: the kind of each link and the failed attempts.
 
 use super::{Endpoint, LinkSlot};
 use crate::config::LinkPolicy;

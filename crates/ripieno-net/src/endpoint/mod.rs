@@ -42,7 +42,7 @@ const LOSS_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 const BARRIER_RANK_COUNT_MAX: usize = 16;
 /// Limit of ranks on a host that have large rings.
 const LARGE_RING_RANK_COUNT_MAX: usize = 8;
-/// Additional wait beyond the hub's deadline, because the hub's verdict names the missing ranks.
+/// Additional wait beyond the hub's deadline. The hub's verdict, which names the missing ranks, arrives meanwhile.
 const VERDICT_MARGIN: Duration = Duration::from_secs(1);
 
 /// A rank of a job: a [`ripieno_run::Fabric`] over shared memory and TCP.
@@ -146,7 +146,7 @@ impl Endpoint {
         // A container quota below the affinity limits all ranks. Ranks that are pinned to cores have one each.
         let has_core_per_rank = neighbours <= core_count() || !has_core_quota() && has_core_each(&masks);
         let mut doorbell = Doorbell::new().map_err(os("create a doorbell in shared memory"))?;
-        // Ranks that share cores sleep often. With many ranks, every sleep would interrupt all of them.
+        // Ranks that share cores sleep often. With many ranks, every sleep would interrupt too many cores.
         if has_core_per_rank && (2..=BARRIER_RANK_COUNT_MAX).contains(&neighbours) {
             doorbell.issue_barriers();
         }

@@ -15,7 +15,7 @@ pub use threads::ThreadExchange;
 use crate::error::NetError;
 use ripieno_run::JobFailure;
 
-/// One allgather of strings, called once per rendezvous.
+/// An allgather of strings, called once per rendezvous.
 pub trait Exchange {
     /// Pass `mine` and return every rank's string, ordered by rank. Must not wait forever.
     fn exchange(&mut self, mine: &str) -> Result<Vec<String>, NetError>;

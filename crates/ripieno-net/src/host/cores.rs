@@ -26,16 +26,16 @@ pub fn has_core_quota() -> bool {
     core_count() < cores_of(&usable_cores()).count()
 }
 
-/// Return whether each process can have a core of its own, by the cores that each of them may use.
+/// Return whether each process can have a core of its own. `masks` has the usable cores of each process.
 ///
-/// It is a matching of processes and cores, found by augmenting paths. Source: Kuhn, "The Hungarian method for the
-/// assignment problem", Naval Research Logistics Quarterly 1955.
+/// The assignment is a matching of processes and cores, found by augmenting paths. Source: Kuhn, "The Hungarian method
+/// for the assignment problem", Naval Research Logistics Quarterly 1955.
 pub fn has_core_each(masks: &[&CoreMask]) -> bool {
     let mut owners = Vec::new();
     (0..masks.len()).all(|process| assign(process, masks, &mut owners, &mut CoreMask::new()))
 }
 
-/// Assign a core to `process`, moving the owners of cores if needed. Return whether it has one then. `tried` collects
+/// Assign a core to `process`, moving the owners of cores if needed. Return whether it got one. `tried` collects
 /// the cores on this path.
 fn assign(process: usize, masks: &[&CoreMask], owners: &mut Vec<Option<usize>>, tried: &mut CoreMask) -> bool {
     let cores = || cores_of(masks[process]);

@@ -91,8 +91,8 @@ impl Doorbell {
         }
     }
 
-    /// Let peers fence from now on. A peer that has not seen the change may fail to wake the owner; the sleep then ends
-    /// at its timeout.
+    /// Let peers execute their own fences from now on. A peer that has not seen the change may fail to wake the owner;
+    /// the sleep then ends at its timeout.
     fn disable_barriers(&mut self) {
         self.issues_barriers = false;
         self.waker.word(BARRIERS).store(0, Relaxed);
@@ -168,7 +168,7 @@ impl Waker {
         self.wake_after_fence();
     }
 
-    /// Like `wake`, for a caller that has fenced since it stored the work.
+    /// Like `wake`, for a caller that has executed a fence after it stored the work.
     pub(super) fn wake_after_fence(&self) {
         if claim(self.parked()) {
             // A write to a full counter fails, but the counter wakes the owner anyway.
@@ -191,7 +191,7 @@ impl Waker {
     }
 }
 
-/// Return whether the kernel lets other processes trigger fences on the cores of this process, and register for it.
+/// Register this process for fences by other processes. Return whether the kernel supports them.
 pub(super) fn accepts_barriers() -> bool {
     static REGISTERED: LazyLock<bool> =
         LazyLock::new(|| rustix::thread::membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok());

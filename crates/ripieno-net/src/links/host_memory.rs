@@ -164,7 +164,7 @@ fn open_peer_file(location: MemoryLocation, length_bytes: usize) -> io::Result<O
     // In another PID namespace the number may belong to another process.
     let status = rustix::fs::fstat(&fd)?;
     if status.st_ino != location.inode {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the process of that number has other memory there"));
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the process with this number has other memory there"));
     }
     let available_bytes = match sealed_len(fd.as_fd()) {
         // Files on disk have no seals; only the creator of an unnamed file can change its length.

@@ -70,7 +70,7 @@ pub(super) struct ReadAttempt<W> {
     pub is_readable: W,
 }
 
-/// The content of a slot, for the consumer of the stream.
+/// The content of a slot, as the consumer reads it.
 pub(super) enum SlotContent<'a, W: AtomicWord> {
     /// Inline bytes, their offset in the ring and their count.
     Inline(&'a W::Inline, usize, usize),
@@ -124,7 +124,7 @@ pub struct Producer<const SLOTS: usize = SLOT_COUNT> {
     is_streamed: bool,
     /// The slot of the next publication.
     next: usize,
-    /// Times of the consumer's line.
+    /// Measured times of the consumer's line.
     line: LineTimes,
     /// The next packet.
     next_packet: usize,
@@ -148,7 +148,7 @@ pub struct Consumer<const SLOTS: usize = SLOT_COUNT> {
     next: usize,
     /// The next packet.
     next_packet: usize,
-    /// Whether the last short message was found at the first poll.
+    /// Whether this consumer lags: the last short message was there at the first poll.
     lags: bool,
 }
 
@@ -207,7 +207,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         // Acquire: the consumer's reads of these bytes and slots happen before they are overwritten here.
         let start = ticks();
         let word = shared.consumer.0.load(Acquire);
-        // A new value was written by the consumer since the last read, so its line came from the consumer's core.
+        // The consumer has written a new value since the last read, so the line came from its core.
         if word & !CLOSED != self.head_seen {
             self.line.add(ticks_after_loads().saturating_sub(start));
         }
@@ -538,8 +538,8 @@ impl<const SLOTS: usize> Consumer<SLOTS> {
     }
 }
 
-/// Return the word of a packet of `count` bytes up to index `end`. A consumer that expects `count` bytes reads it ahead
-/// of the slots: without the length, a packet that ends there would pass for all of these bytes.
+/// Return the word of a packet of `count` bytes up to index `end`. A consumer that expects `count` bytes reads this
+/// word before the slots. Without the length, it would accept a shorter packet with the same end.
 #[inline]
 fn packet_word(end: u64, count: usize) -> u64 {
     const { assert!(FLAGS.trailing_zeros() - PACKET_END_BITS >= 11, "a length is less than 2 KiB") };

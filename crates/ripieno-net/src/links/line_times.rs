@@ -1,8 +1,8 @@
-//! The time of a cache line between the cores at both ends of a link.
+//! Measured time of a cache line between the cores at both ends of a link.
 //!
 //! A line takes 20 to 60 ns between cores that share a cache, and 100 to 200 ns between others. `sysfs` does not show
-//! this in virtual machines, whose cores move. The producer of a ring therefore times reads that it needs anyway.
-//! Ranks migrate, so only the last times count.
+//! this in virtual machines, because their cores move. The producer of a ring therefore times reads that it needs
+//! anyway. Ranks migrate, so only the last times count.
 
 use super::streaming::ticks;
 use std::sync::OnceLock;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 const NEAR_LINE_NS: u64 = 80;
 /// Longer times are disturbances, and count as this time.
 const LINE_NS_MAX: u64 = 1000;
-/// Number of times, more on one side of [`NEAR_LINE_NS`] than on the other, that change [`LineTimes::is_far`].
+/// Excess of far over near times, or of near over far times, that changes [`LineTimes::is_far`].
 const VOTE_COUNT: u8 = 8;
-/// The mean of the times gives each new time this part of the weight.
+/// Each new time has the weight `1 / MEAN_DIVISOR` in the mean.
 const MEAN_DIVISOR: u64 = 8;
 /// Duration of the calibration of ticks.
 const CALIBRATION: Duration = Duration::from_micros(20);
 
-/// The last times of a line.
+/// Statistics of the last times of a line.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LineTimes {
     /// The weighted mean in nanoseconds; 0 if unknown.

@@ -45,7 +45,7 @@ pub struct Mapping {
 
 // SAFETY: A mapping belongs to the process, not to a thread. Users of its address must justify their accesses.
 unsafe impl Send for Mapping {}
-// SAFETY: As above.
+// SAFETY: As for `Send`.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

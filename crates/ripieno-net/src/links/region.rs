@@ -67,7 +67,7 @@ impl Region {
         Ok(Some(Region { mapping, fd, process: std::process::id() }))
     }
 
-    /// Return whether this process created the region, rather than a parent that it was forked from.
+    /// Return whether this process created the region, and did not inherit it by a fork.
     pub fn is_own(&self) -> bool {
         self.process == std::process::id()
     }

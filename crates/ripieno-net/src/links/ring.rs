@@ -44,8 +44,8 @@ const COPY_UNIT_BYTES: usize = 32 << 10;
 const PREFETCHING_POLL: u32 = 2;
 /// Maximum number of lines of a later packet that the producer prefetches. More prefetches delay the preceding stores.
 const OWNED_LINE_COUNT_MAX: usize = 9;
-/// The same without a common cache for a producer that has just received a message: the peer awaits the next one, and
-/// takes most of these lines back.
+/// The maximum without a common cache, for a producer that has just received a message: the peer awaits the next
+/// message, and takes most of these lines back.
 const OWNED_AWAITED_LINE_COUNT_MAX: usize = 2;
 
 /// Maximum size of a part of a short message that is copied word by word.
@@ -62,7 +62,7 @@ pub struct RingLink {
     zero_copy: ZeroCopyReader,
     stores: StoreChoice,
     read_times: ReadTimes,
-    /// Bytes of each ring whose pages are mapped.
+    /// Bytes of each ring with mapped pages.
     mapped_bytes: [usize; 2],
     /// Whether bytes of a zero-copy send were consumed since the last flush.
     has_read_zero_copy: bool,

@@ -1,4 +1,4 @@
-//! Links between processes of one host, over memory that is passed as a descriptor through a Unix socket.
+//! Links between processes of one host, over memory that one process passes to the other through a Unix socket.
 //!
 //! No object has a name in a file system, so a process leaves nothing behind when it crashes, and the size of
 //! `/dev/shm` does not matter. The socket is authenticated before use. It carries no data afterwards, but its end
@@ -41,7 +41,7 @@ impl Offer {
     }
 }
 
-/// Return the initiator's end, on a blocking socket whose other end calls [`accept`].
+/// Return the initiator's end. `socket` is blocking, and its other end calls [`accept`].
 pub fn connect(socket: &UnixStream, own: &Waker, capacity_bytes: usize) -> io::Result<RingLink> {
     let offer = offer(socket, own, capacity_bytes)?;
     let peer = offer.finish(socket)?;

@@ -1,5 +1,4 @@
-//! Choice between ordinary and [streaming](super::streaming) stores for the bytes of a ring, by the measured cost of
-//! both.
+//! Choice between ordinary and [streaming](super::streaming) stores for the bytes of a ring, by measured costs.
 //!
 //! The faster kind depends on whether the cores of both ranks share a cache. This changes while a job runs: threads
 //! migrate between cores. The host of a virtual machine also moves its cores, and then `sysfs` is wrong.
@@ -14,7 +13,7 @@
 //!
 //! The consumer also times its reads of zero-copy sends. The producer copies instead while that is faster.
 //!
-//! Cost: two reads of the time stamp counter for one of [`TIMING_INTERVAL`] writes, and an estimated 1 % for trials.
+//! Cost: two reads of the time stamp counter every [`TIMING_INTERVAL`] writes, and an estimated 1 % for trials.
 
 use super::atomics::AtomicWord;
 use super::line_times::ticks_per_us;
@@ -23,13 +22,13 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Shorter writes always use ordinary stores.
 const STREAMED_BYTES_MIN: usize = 1 << 10;
-/// Shorter writes are not timed, because most of their cost arises after their last instruction.
+/// Shorter writes are not timed: most of their cost arises after the last instruction of the write.
 const TIMED_BYTES_MIN: usize = 4 << 10;
 /// Classes of length: from 4, 8, 16 and 32 KiB on.
 const CLASS_COUNT: usize = 4;
 /// Least length of the last class.
 const LONG_BYTES_MIN: usize = TIMED_BYTES_MIN << (CLASS_COUNT - 1);
-/// One of this number of writes is timed.
+/// Number of writes from one timed write to the next.
 const TIMING_INTERVAL: u32 = 8;
 /// Greatest number of bytes of a class between two trials of the kind that is not used.
 const TRIAL_BYTES: usize = 16 << 20;
@@ -41,7 +40,7 @@ const ZERO_COPY_TRIAL_BYTES: usize = 256 << 20;
 const FAST_ZERO_COPY_NS_PER_KIB: u64 = 128;
 /// A zero-copy read is timed from this length on.
 const TIMED_ZERO_COPY_BYTES_MIN: usize = 16 << 10;
-/// Number of consecutive costs of which the least is used: disturbances only add to a cost.
+/// Number of consecutive costs. The least of them is used, because disturbances only add to a cost.
 const WINDOW: u32 = 8;
 /// A consumer publishes a cost that changed by at least this fraction of it.
 const CHANGE_DIVISOR: u32 = 8;
@@ -241,8 +240,8 @@ impl ClassChoice {
         let of = |kind| self.cost_of(kind, reads);
         let Some((ordinary, streaming)) = of(StoreKind::Ordinary).zip(of(StoreKind::Streaming)) else { return };
         self.has_costs = true;
-        // The margin keeps ordinary stores on a shared cache, where both cost about the same: the least costs hide how
-        // streaming stores load the memory.
+        // The margin keeps ordinary stores on a shared cache, where both kinds cost about the same: the least cost
+        // does not include the memory bandwidth that streaming stores take.
         let streams = if self.streams { streaming < ordinary } else { 3 * streaming < 2 * ordinary };
         if self.streams != streams {
             self.streams = streams;
@@ -252,7 +251,7 @@ impl ClassChoice {
 }
 
 impl ReadTimes {
-    /// Record that the consumer may begin to read `count` bytes, written by streaming stores or not; `None` if that is
+    /// Record that the consumer may begin to read `count` bytes, written by streaming stores or not. `None` if this is
     /// not known of all of them.
     #[inline]
     pub fn begin(&mut self, count: usize, is_streamed: Option<bool>) {

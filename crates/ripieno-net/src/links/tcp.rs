@@ -116,7 +116,7 @@ impl TcpLink {
         probe(self.transport.socket(), timing)
     }
 
-    /// Return how long the other host has not acknowledged sent bytes; the value is sampled occasionally.
+    /// Return the time for which the other host has not acknowledged sent bytes, as of the last sample.
     pub(crate) fn unanswered(&mut self) -> Duration {
         self.unanswered.look(self.transport.socket())
     }
@@ -270,7 +270,7 @@ impl TcpTransport {
     }
 }
 
-/// Set the number of bytes that a socket collects before it wakes a sleeping thread.
+/// Set the number of bytes that must arrive in a socket before it wakes a sleeping thread.
 fn set_low_water(stream: &TcpStream, bytes: usize) -> io::Result<()> {
     let bytes = bytes as libc::c_int;
     // SAFETY: The option is an int, which the call reads before it returns.

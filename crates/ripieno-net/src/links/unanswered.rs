@@ -17,21 +17,21 @@ use std::time::{Duration, Instant};
 const SHORTEST_PROBE: Duration = Duration::from_secs(1);
 /// Number of leading 32-bit words of `TCP_INFO` that are read.
 const INFO_WORDS: usize = 15;
-/// Index of the word whose last byte counts the unacknowledged probes of keepalive.
+/// Index of a word. Its last byte counts the unacknowledged probes of keepalive.
 const PROBES: usize = 0;
 /// Index of the count of unacknowledged segments in flight.
 const UNACKNOWLEDGED: usize = 6;
 /// Index of the time since the latest acknowledgement, in milliseconds.
 const SINCE_ACKNOWLEDGED_MS: usize = 14;
 
-/// The time since which a connection waits for an acknowledgement, as observed by its owner.
+/// The start of a connection's wait for an acknowledgement, as observed by its owner.
 #[derive(Debug, Default)]
 pub(super) struct AcknowledgementWait {
     since: Option<Instant>,
 }
 
 impl AcknowledgementWait {
-    /// Return how long the other end has not acknowledged sent data or probes.
+    /// Return the time for which the other end has not acknowledged sent data or probes.
     pub fn look(&mut self, stream: &TcpStream) -> Duration {
         let Ok([unacknowledged, ago_ms]) = unacknowledged_counts(stream) else { return Duration::ZERO };
         if unacknowledged == 0 {

@@ -34,7 +34,7 @@ use wire::{ControlConnection, ENDED};
 
 /// Time that a leaving rank waits for the hub to close the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long a hub stays after a failed rendezvous, to report the reason to late ranks.
+/// Time for which a hub stays after a failed rendezvous, to report the reason to late ranks.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 const EVENTS_MAX: usize = 256;
@@ -89,7 +89,7 @@ pub(crate) struct Setup {
     pub replicas: Replicas,
     /// Connections to hubs: a hub connects to the lower hubs, another rank to all hubs.
     pub hubs: Vec<(usize, Stream)>,
-    /// How long a hub continues to watch after it has left.
+    /// Time for which a hub continues to watch after it has left.
     pub linger: Duration,
     /// Receives authenticated connections for links.
     pub take_link: Box<dyn FnMut(LinkId, Stream) + Send>,
@@ -219,7 +219,7 @@ impl Monitor {
         }
     }
 
-    /// Return how long this rank stays after it has left.
+    /// Return the time for which this rank stays after it has left.
     fn finish_timeout(&self) -> Duration {
         match self.is_hub() {
             true if self.setup.shared.status().complete => self.setup.linger,

@@ -1,8 +1,8 @@
 //! Probes of silent ranks: new connections, which show both ends that the other process lives.
 //!
-//! A probe succeeds at once after an outage, while TCP retransmits on older connections only after a pause. Probes of a
-//! rank overlap, because a connection request that was lost is repeated late, too.
-//! Cost: one short-lived thread per probe. Ranks of the same host are not probed: no network can fail between them.
+//! A probe succeeds immediately after an outage, while TCP retransmits on older connections only after a pause. Probes
+//! of a rank overlap, because TCP also repeats a lost connection request only after a pause. Cost: one short-lived
+//! thread per probe. Ranks of the same host are not probed: no network can fail between them.
 
 use super::{Monitor, MonitorCommand};
 use crate::auth::ConnectionPurpose;

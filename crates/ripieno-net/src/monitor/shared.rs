@@ -64,7 +64,7 @@ pub(crate) enum MonitorCommand {
     Open { peer: usize, stream: Stream },
     /// Opening a connection to `peer` has failed.
     NotOpen { peer: usize, reason: UnreachedPeer },
-    /// Try to connect to `peer`, whose data link is silent.
+    /// The data link of `peer` is silent: try to connect to `peer`.
     Probe { peer: usize },
     /// A probe of `peer` has ended.
     Probed { peer: usize, is_reached: bool },
@@ -91,7 +91,7 @@ pub(crate) struct MonitorStatus {
     pub complete: bool,
     /// The outcome of the agreement that this rank started last.
     pub outcome: Option<AgreementOutcome>,
-    /// Ranks that have ended, or that take part in no agreement.
+    /// Ranks that have ended, or that do not take part in agreements.
     pub ended: BTreeSet<usize>,
     /// The resource that this process lacks to accept connections.
     pub shortage: Option<String>,

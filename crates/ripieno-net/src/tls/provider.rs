@@ -1,4 +1,4 @@
-//! The cryptography of sessions: one cipher suite, one key exchange, one signature scheme.
+//! Cryptography provider of sessions: one cipher suite, one key exchange, one signature scheme.
 //!
 //! The default provider of `rustls` links all algorithms of `ring`, with the tables of its curves. This provider keeps
 //! the library small.

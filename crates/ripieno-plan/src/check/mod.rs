@@ -138,7 +138,7 @@ pub fn check_common_elements(plans: &[Plan]) -> Result<CommonElements, PlanFault
 /// first contribution and the number of contributions.
 type CombineTrees = BTreeMap<(Contribution, usize), (u64, usize)>;
 
-/// Check that `value` is what `part` promises for its `piece`.
+/// Check that `value` equals the value that `part` promises for its `piece`.
 fn check_promised_span(part: &PromisedSpan, piece: Span, value: &SymbolicValue) -> Result<(), FaultKind> {
     let offset_bytes = piece.start_bytes - part.span.start_bytes;
     let source = |&(rank, span): &(usize, Span)| {

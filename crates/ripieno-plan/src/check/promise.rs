@@ -1,7 +1,7 @@
 //! Promises: the contents of the buffers at the end of a collective.
 //!
-//! A promise maps spans of one rank to spans of all ranks whose *initial* contents end up there. It is independent of
-//! the algorithm, so it checks every algorithm of a collective alike.
+//! A promise maps each span of one rank to its sources: the spans of all ranks with the *initial* contents that end up
+//! in it. It is independent of the algorithm, so it checks every algorithm of a collective alike.
 
 use crate::group::Group;
 use crate::plan::Op;
@@ -15,7 +15,7 @@ use alloc::vec::Vec;
 pub struct PromisedSpan {
     /// The span.
     pub span: Span,
-    /// The sources, each once: a rank and a span of equal length, whose initial contents contribute. Empty for a
+    /// The sources, each once, as a rank and a span of equal length: their initial contents contribute. Empty for a
     /// constant.
     pub sources: Vec<(usize, Span)>,
     /// The operation that combines two or more sources. For a constant, the operation with this identity;

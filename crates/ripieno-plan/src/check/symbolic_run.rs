@@ -203,7 +203,7 @@ impl<'a> SymbolicRun<'a> {
         Ok(true)
     }
 
-    /// Execute the local operations of a rank whose bytes are ready. Local operations wait for nothing else.
+    /// Execute the local operations of a rank with ready bytes. Local operations wait for nothing else.
     fn local_pieces(&mut self, rank: usize) -> Result<bool, PlanFault> {
         let (matching, dependencies, values) = (self.matching, &mut self.dependencies[rank], &mut self.values[rank]);
         let mut moved = false;

@@ -34,7 +34,7 @@ impl Model {
     /// Every message takes one unit regardless of its size, so the time equals the number of rounds.
     pub const ROUNDS: Model = Model { alpha_s: 1.0, beta_s_per_byte: 0.0, gamma_s_per_byte: 0.0 };
 
-    /// Return how long a message occupies its sender.
+    /// Return the time that a message occupies its sender.
     pub fn sending_s(&self, bytes: usize) -> f64 {
         self.alpha_s + bytes as f64 * self.beta_s_per_byte
     }

@@ -24,7 +24,7 @@ pub fn step_bytes(block_bytes: usize) -> usize {
     (block_bytes / STEP_COUNT_MAX).clamp(4 << 10, 16 << 10)
 }
 
-/// Rule by which blocks reach the members.
+/// Rule for the distribution of blocks to the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Discipline {
     /// A chain in the order of the members. A member that loses its predecessor is linked to the previous predecessor.
@@ -111,7 +111,7 @@ pub struct BlockManifest {
     pub block_bytes: usize,
     /// Number of streams among which the blocks are distributed; 1 without streaming.
     pub stripe_count: usize,
-    /// Rule by which blocks reach the members.
+    /// Rule for the distribution of blocks to the members.
     pub discipline: Discipline,
     /// Whether members compare each block with the root's digest. Otherwise only the links detect corruption.
     pub is_verified: bool,

@@ -359,7 +359,7 @@ impl PatternStream {
         });
     }
 
-    /// Send and receive the given numbers of bytes, in whichever direction can progress.
+    /// Send and receive the given numbers of bytes, each direction as far as it can progress.
     fn exchange(mut self, send_bytes: u64, receive_bytes: u64) {
         let (mut offered, mut moved) = (0, Instant::now());
         while self.sent < send_bytes || self.received < receive_bytes {
@@ -378,7 +378,7 @@ impl PatternStream {
     }
 }
 
-/// A stream with an owner that parks as soon as it makes no progress.
+/// A stream whose owner parks when the stream makes no progress.
 struct ParkingStream {
     stream: PatternStream,
     parker: Box<dyn Parker>,

@@ -11,7 +11,7 @@ pub type ZeroCopyMemory = Box<dyn DerefMut<Target = [u8]> + Send>;
 /// Total memory of a test in bytes.
 const MEMORY_BYTES: usize = 32 << 20;
 
-/// Zero-copy and copied bytes arrive in the order of sending, however they are split and read.
+/// Zero-copy and copied bytes arrive in the order of sending, for any split of sends and reads.
 pub fn zero_copy_and_copied_bytes_arrive_in_order(
     pair: impl Fn() -> LinkPair,
     memory: impl Fn(usize) -> ZeroCopyMemory,

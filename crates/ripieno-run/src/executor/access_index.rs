@@ -1,4 +1,4 @@
-//! Index of buffer accesses: finds the operations that use given bytes without scanning the others.
+//! Index of buffer accesses, which finds the operations that use given bytes without a scan of all operations.
 
 use ripieno_plan::Buffer;
 use std::collections::BTreeMap;

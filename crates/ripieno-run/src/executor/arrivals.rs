@@ -12,7 +12,7 @@ use crate::fabric::{Blocking, Fabric, JobFailure, LinkId, LinkInterest};
 use crate::link::LinkError;
 use std::time::Duration;
 
-/// What has arrived from a peer.
+/// The input that has arrived from a peer.
 enum PeerInput {
     Nothing,
     Message,
@@ -35,8 +35,8 @@ struct Arrivals<'a> {
 
 impl Executor {
     /// Wait until one of `peers` has sent a message to this rank on the communicator of `header`, with the given
-    /// signature if any. Return the peer, or `None` when `is_expired` returns true for the fabric's time. Without
-    /// `is_expired`, return a peer that has sent other data once all peers have done so.
+    /// signature, if one is given. Return the peer, or `None` when `is_expired` returns true for the fabric's time.
+    /// Without `is_expired`, return a peer that has sent other data once all peers have done so.
     pub fn await_message(
         &mut self,
         fabric: &mut dyn Fabric,

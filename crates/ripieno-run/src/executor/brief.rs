@@ -175,7 +175,8 @@ impl ScheduleRun<'_, '_> {
         let attempt_count = if has_own_core && link.is_memory() { SEND_COUNT } else { 1 };
         (0..attempt_count).any(|attempt| {
             if attempt > 0 {
-                // A peer that lags frees space for several messages meanwhile. Each attempt takes a cache line from it.
+                // Pause, because each attempt takes a cache line from the peer. A lagging peer frees space for several
+                // messages meanwhile.
                 (0..SEND_PAUSE_COUNT).for_each(|_| std::hint::spin_loop());
             }
             link.send_message(&[&preamble.0, bytes])

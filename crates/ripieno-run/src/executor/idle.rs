@@ -30,7 +30,7 @@ pub(super) trait Work {
     /// Return whether progress can only come through memory. This is false if a lane waits for a link that needs system
     /// calls or is not open yet.
     fn waits_on_memory(&mut self) -> Result<bool, RunError>;
-    /// Record that the rank has been waiting since `now` at the latest.
+    /// Record that the rank waits, at the latest since `now`.
     fn waits_since(&mut self, now: Duration);
     /// Change the minimum number of bytes that a relay forwards, given the present value.
     fn set_relay_unit_bytes(&mut self, change: fn(usize) -> usize);

@@ -43,7 +43,8 @@ impl ScheduleRun<'_, '_> {
             }
             Operation::Combine { from, to, op: Op::Function, .. } => {
                 let function = self.schedule.function.as_ref().expect("a plan that combines by a function has one");
-                // A function call costs more than a row, so it processes at least a segment or the rest.
+                // A function call costs more than the work on one row, so each call processes at least a segment, or
+                // the rest.
                 let is_little = end - done < SEGMENT_BYTES.max(function.row_bytes) && end < from.length_bytes;
                 let whole_end = if is_little { done } else { end - end % function.row_bytes };
                 let (source, target) = memory::source_and_target(self.buffers, from, to);

@@ -44,7 +44,8 @@ impl BufferMemory<'_> {
                 BufferMemory::Read(unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) })
             }
             BufferMemory::Write(bytes) => {
-                // SAFETY: as above, and the memory is not accessed otherwise meanwhile.
+                // SAFETY: the slice is valid for as long as the caller guarantees, and is not accessed otherwise
+                // meanwhile.
                 BufferMemory::Write(unsafe { std::slice::from_raw_parts_mut(bytes.as_mut_ptr(), bytes.len()) })
             }
         }

@@ -76,15 +76,15 @@ pub struct RunTraffic {
     pub received_bytes: u64,
     /// Duration of the run in nanoseconds. For a short call it counts from the first wait, and is 0 without a wait.
     ///
-    /// One word, as all fields are: a processor that copies a field with a wider load than the store before waits until
-    /// the store, and with it the message to the peer, has left the core.
+    /// One word, like all fields. A processor that copies a field with a wider load than the preceding store waits
+    /// until this store has left the core, and with it the message to the peer.
     pub elapsed_ns: u64,
 }
 
 /// Called after each sleep of a rank. Returns whether the user wants to stop waiting.
 pub type InterruptCheck = Box<dyn FnMut() -> bool + Send>;
 
-/// Runs the blocking section exactly once. The caller can release resources meanwhile that other threads need.
+/// Runs the blocking section exactly once. Meanwhile the caller can release resources that other threads need.
 pub type BlockingSection<'a> = &'a mut dyn FnMut(&mut (dyn FnMut() + Send));
 
 /// Runs schedules. Reuses the memory of a run for the next.
@@ -148,7 +148,7 @@ impl Executor {
         ended.expect("the caller runs the blocking section")
     }
 
-    /// Complete a run that has begun, alone or among other runs, however long it waits.
+    /// Complete a run that has begun, alone or among other runs. The wait has no limit.
     fn run_to_end(
         &mut self,
         fabric: &mut dyn Fabric,
@@ -274,7 +274,7 @@ fn begin(
     }
     let start = (recorder.is_clocked || record.bytes > CLOCKED_BYTES).then(|| fabric.now());
     let ticket = recorder.begin(record, sequence, start);
-    // A failed call may have left a partial message on a link. Later bytes would be taken for its rest.
+    // A failed call may have left a partial message on a link. The peer would interpret later bytes as the rest of it.
     if let Some(failure) = fabric.has_failed().then(|| fabric.failure()).flatten() {
         recorder.end(ticket, CollectiveOutcome::Failed, || fabric.now());
         return Err(failure.into());

@@ -60,7 +60,7 @@ pub(super) struct WaitState {
 impl RunProgress {
     /// Prepare for a run.
     pub fn begin(&mut self, prepared: &PreparedCall, sequence: u64, ticket: OpenRecord) {
-        // In place: a copy of a header whose number was just set would wait for the store.
+        // In place: copying the header just after its number is set would wait for the store.
         prepared.encode(sequence, &mut self.header);
         self.ticket = ticket;
         self.waiting = None;

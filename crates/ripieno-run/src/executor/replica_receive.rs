@@ -115,7 +115,7 @@ impl ScheduleRun<'_, '_> {
     /// Continue without the peer of a lane if another replica of it is alive.
     pub fn drop_out(&mut self, lane: usize, peer: usize, error: LinkError) -> Result<bool, RunError> {
         let known = &self.schedule.lanes[lane];
-        // A missing requirement of this end cannot be fixed by another replica.
+        // Another replica cannot help if this end lacks a requirement.
         if !self.schedule.is_replicated || matches!(error, LinkError::MissingResource { .. }) {
             return Err(self.closed(peer, error));
         }

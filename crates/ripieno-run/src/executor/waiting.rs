@@ -1,4 +1,4 @@
-//! Recording of a run's waits and outcome.
+//! Records of a run's waits and its outcome.
 
 use super::idle::{SPIN, Work};
 use super::progress::WaitState;

@@ -1,12 +1,12 @@
 //! Zero-copy sends: the receiver reads the bytes of a long send in place, instead of through the memory of the link.
 //!
-//! A zero-copy send counts a byte as sent when the receiver has consumed it, as if the link had no buffer. Schedules
+//! A byte of a zero-copy send counts as sent when the receiver has consumed it, as if the link had no buffer. Schedules
 //! that are built for such links send all bytes without a copy ([`super::Schedule::with_zero_copy`]). A message that
 //! fits the memory of a link is copied ([`super::Schedule::for_message`]), so that its send can end before its receiver
 //! starts.
 //!
 //! Other schedules use a zero-copy send if no later step of the rank waits for it. It only delays the later sends of
-//! its lane, whose bytes the receiver consumes later in any case.
+//! its lane, and the receiver consumes their bytes later in any case.
 
 use super::memory;
 use super::run::ScheduleRun;
@@ -16,8 +16,8 @@ use ripieno_plan::Span;
 
 /// Minimum size of a zero-copy send in bytes. For shorter sends, releasing the memory costs more than a copy.
 pub(super) const MIN_ZERO_COPY_BYTES: usize = 64 << 10;
-/// Maximum size of a message that is always copied, in bytes: links hold that many. The sender of a longer message
-/// waits for its receiver in any case.
+/// Maximum size in bytes of a message that is always copied: a link holds this many bytes. The sender of a longer
+/// message waits for its receiver in any case.
 pub(super) const BUFFERED_BYTES: usize = 1 << 20;
 
 impl LaneVisit<'_, '_> {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Number of recorded collectives.
 pub const CALL_COUNT_MAX: usize = 64;
-/// Number of communicators whose last collective is recorded.
+/// Number of communicators with a record of their last collective.
 const COMMUNICATOR_COUNT_MAX: usize = 1024;
 /// Number of recorded signature descriptions.
 pub const SIGNATURE_COUNT_MAX: usize = 256;

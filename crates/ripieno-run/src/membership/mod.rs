@@ -4,8 +4,8 @@
 //! [`spoke::Spoke`]. Both are state machines: they take events and the time, and return messages to send and reports to
 //! their rank. The first failure that reaches the hub becomes the job's failure on all ranks.
 //!
-//! After a network outage, TCP may wait as long again before it retransmits. Both ends of a silent connection therefore
-//! probe each other by new connections. Messages remain on the first connection, in order.
+//! After a network outage, TCP may wait for the length of the outage again before it retransmits. Both ends of a silent
+//! connection therefore probe each other by new connections. Messages remain on the first connection, in order.
 //!
 //! Cost: one small message per rank in each eighth of the heartbeat timeout. A failure reaches all ranks in two hops.
 //! Requires connections that preserve order and report when the other end closes.
@@ -67,8 +67,8 @@ impl MembershipTiming {
         self.heartbeat_timeout + self.heartbeat_interval()
     }
 
-    /// Return how long a connection may deliver nothing while probes succeed. TCP waits up to twice the length of an
-    /// outage before it retransmits.
+    /// Return the time for which a connection may deliver nothing while probes succeed. TCP waits up to twice the
+    /// length of an outage before it retransmits.
     pub fn delivery_limit(&self) -> Duration {
         self.heartbeat_timeout * 3
     }
@@ -190,7 +190,7 @@ impl LastContact {
         now.saturating_sub(self.last_reached)
     }
 
-    /// Return why the rank counts as failed, if it does.
+    /// Return the cause if the rank counts as failed.
     fn cause(&self, now: Duration, timing: MembershipTiming) -> Option<String> {
         let (silence, delay) = (self.silence(now), now.saturating_sub(self.last_message));
         if silence > timing.silence_limit() {

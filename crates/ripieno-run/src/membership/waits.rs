@@ -14,7 +14,7 @@ use crate::fabric::Blocking;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A rank without a report for this long has continued. Blocked ranks report about once a second.
+/// A rank that sends no report for this long has continued. Blocked ranks report about once a second.
 const REPORT_LIFETIME: Duration = Duration::from_secs(3);
 
 /// The waits of blocked ranks.

@@ -1,7 +1,7 @@
 //! Communication gauge: counters of a recorder that any thread can read at any time, even during a call.
 //!
 //! Counting starts with the first read. Before that, a call costs one check of a flag. Afterwards each call and each
-//! wait takes a lock, which is only contended during reads. The current wait of the program is always known: each wait
+//! wait takes a lock, which is contended only during reads. The current wait of the program is always known: each wait
 //! takes another lock, which is short compared with the wait.
 
 use super::record::CollectiveRecord;

@@ -32,7 +32,7 @@ pub struct Recorder {
     pub gauge: Arc<Gauge>,
     /// Whether the program itself waits for the runs in flight.
     is_awaited: bool,
-    /// The call whose wait the gauge shows, if the program waits.
+    /// If the program waits: the call for which the gauge shows the wait.
     stalled: Option<OpenRecord>,
     /// The length is a power of two.
     ring: Box<[CollectiveRecord]>,
@@ -89,7 +89,8 @@ impl Recorder {
         }
     }
 
-    /// Record that the collective moves again, or that the wait ended otherwise. Does nothing if no wait has begun.
+    /// Record that data of the collective moves again, or that its wait has ended for another reason. Does nothing if
+    /// no wait has begun.
     ///
     /// The time is divided evenly among the peers from which bytes were awaited. If there are none, it is divided among
     /// the peers that accepted no bytes.
@@ -207,7 +208,7 @@ impl Recorder {
         self.record(ticket)?.elapsed()
     }
 
-    /// Let other threads know that the program waits for `peer` since `since`.
+    /// Show other threads that the program has waited for `peer` since `since`.
     fn stall(&mut self, ticket: OpenRecord, peer: Option<usize>, since: Duration) {
         self.stalled = Some(ticket);
         // Newer records may have overwritten the record of a call that began long ago.
@@ -215,7 +216,7 @@ impl Recorder {
         self.gauge.set_stall(stall);
     }
 
-    /// Let other threads know that the program does not wait.
+    /// Show other threads that the program does not wait.
     #[inline]
     fn unstall(&mut self) {
         if self.stalled.take().is_some() {

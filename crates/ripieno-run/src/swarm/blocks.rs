@@ -19,19 +19,20 @@ pub struct BlockDigests {
 impl BlockDigests {
     /// Compute the digests of a value.
     pub fn of(value: &[u8], block_bytes: usize) -> BlockDigests {
-        assert!(block_bytes > 0, "a block has a byte at least");
+        assert!(block_bytes > 0, "a block has at least one byte");
         let digests = value.chunks(block_bytes).map(digest).collect();
         BlockDigests { bytes: value.len(), block_bytes, digests, is_verified: true }
     }
 
-    /// Describe a value of `bytes` whose blocks are not verified.
+    /// Describe a value of `bytes` without verification of blocks.
     pub fn unverified(bytes: usize, block_bytes: usize) -> BlockDigests {
-        assert!(block_bytes > 0, "a block has a byte at least");
+        assert!(block_bytes > 0, "a block has at least one byte");
         let digests = vec![Digest::default(); bytes.div_ceil(block_bytes)];
         BlockDigests { bytes, block_bytes, digests, is_verified: false }
     }
 
-    /// Return the blocks that `bytes` contains at their positions. Without verification none is known to be right.
+    /// Return the blocks that `bytes` contains at their positions. Without verification no block is known to be
+    /// correct.
     pub fn found_in(&self, bytes: &[u8]) -> BlockSet {
         let mut have = BlockSet::none(self.digests.len());
         if !self.is_verified {

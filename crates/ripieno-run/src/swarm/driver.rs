@@ -23,8 +23,8 @@ const VISIT_BYTES: usize = 1 << 20;
 /// Maximum number of buffered frames for broadcasts that this rank has not begun. A peer that exceeds it is treated as
 /// lost.
 const EARLY_FRAME_COUNT_MAX: usize = 1 << 16;
-/// A block counts as sent once at most this many bytes wait in the socket. Below the threshold that wakes a sender
-/// waiting for buffer space.
+/// A block counts as sent once at most this many bytes wait in the socket. The limit is below the threshold at which
+/// the socket wakes a sender.
 const UNCONFIRMED_BYTES_MAX: usize = UNSENT_BYTES_MAX / 2;
 /// Unwanted bytes are read and discarded in pieces of this size.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -87,7 +87,7 @@ pub enum BroadcastEvent<M> {
 struct Peer {
     inbox: FrameInbox,
     outbox: Outbox,
-    /// Blocks whose last bytes may still wait in the socket.
+    /// Blocks with last bytes that may still wait in the socket.
     unconfirmed: Vec<(u32, usize)>,
 }
 
@@ -649,7 +649,7 @@ impl<M: Store> Driver<M> {
         }
     }
 
-    /// End a broadcast on this rank, whatever the state of its node.
+    /// End a broadcast on this rank in any state of its node.
     fn end(&mut self, number: u32, ending: Result<Arc<M>, TransferError>) {
         self.pending_events.push((number, BroadcastEvent::Ended(ending)));
         self.notify_sharers(number);

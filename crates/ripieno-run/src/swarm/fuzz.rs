@@ -18,7 +18,7 @@ static ALLOCATOR: FuzzAllocator = FuzzAllocator;
 
 const BLOCK_BYTES: usize = 100;
 const VALUE_BYTES: usize = 450;
-/// Maximum size of a value, whatever a peer announces.
+/// Maximum size of a value, even if a peer announces a larger one.
 const MEMORY_BYTES_MAX: usize = 1 << 20;
 /// Number of turns after which the driver must have finished the work caused by the peer.
 const TURN_COUNT: u32 = 8;

@@ -101,7 +101,7 @@ impl PlanSimulation {
 
     /// Return the bytes of all received messages by kind of connection.
     pub fn bytes_by_kind(&self, cluster: &Cluster) -> [(ConnectionKind, usize); 3] {
-        let mut sums = [(ConnectionKind::Memory, 0), (ConnectionKind::Cable, 0), (ConnectionKind::Uplink, 0)];
+        let mut sums = [(ConnectionKind::Memory, 0), (ConnectionKind::NetworkLink, 0), (ConnectionKind::Uplink, 0)];
         for transfer in &self.transfers {
             sums[cluster.kind(transfer.sender, transfer.receiver) as usize].1 += transfer.length_bytes;
         }

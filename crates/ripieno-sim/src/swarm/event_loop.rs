@@ -341,7 +341,7 @@ impl<'a> SwarmState<'a> {
         self.message_count += 1;
         let alpha_s = match self.cluster.kind(from, to) {
             ConnectionKind::Memory => self.cluster.memory.alpha_s,
-            ConnectionKind::Cable => self.cluster.cable.alpha_s,
+            ConnectionKind::NetworkLink => self.cluster.network_link.alpha_s,
             ConnectionKind::Uplink => self.cluster.uplink.alpha_s,
         };
         let at_s = self.clock.now_s() + alpha_s;

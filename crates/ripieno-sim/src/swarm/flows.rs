@@ -78,9 +78,9 @@ pub(super) struct Flows {
     copies: Vec<Vec<Vec<BlockCopy>>>,
     /// Number of flows with a sender that does not have the whole block yet.
     incomplete_sender_count: usize,
-    /// Flows whose rate may change.
+    /// Flows with a rate that may change.
     unbalanced: NumberSet,
-    /// Flows whose next event must be scheduled.
+    /// Flows with an unscheduled next event.
     unscheduled: NumberSet,
     /// Scratch sets for flows that share wires and for these wires. Empty except during a search.
     affected: NumberSet,

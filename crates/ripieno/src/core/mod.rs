@@ -56,7 +56,7 @@ type WaitInterrupt = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The core, and the locks that protect it.
 pub(crate) struct CoreShared {
-    /// The thread to which the core is biased in [`CoreState::Biased`].
+    /// The thread that has the core's bias in [`CoreState::Biased`].
     bias: BiasedLock<AtomicU64>,
     /// Storage of the core in [`CoreState::Biased`], while the biased thread is not inside.
     biased_core: BiasedCore,
@@ -232,8 +232,8 @@ impl CoreShared {
         is_interrupted
     }
 
-    /// Release a closed communicator without waiting for the core, because the caller may hold a lock that the core's
-    /// holder waits for.
+    /// Release a closed communicator without waiting for the core, because the thread that holds the core may wait for
+    /// a lock of the caller.
     pub fn retire(self: &Arc<CoreShared>, number: usize) {
         if let Some(mut held) = self.enter() {
             held.core().communicators[number] = None;

@@ -17,7 +17,7 @@ pub(crate) struct CoreSlot {
     pub retired: Vec<usize>,
 }
 
-/// The thread that held the core last, and how many times in a row.
+/// The thread that held the core last, and its number of holds in a row.
 #[derive(Default)]
 pub(crate) struct HoldHistory {
     thread: u64,

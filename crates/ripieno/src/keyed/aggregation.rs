@@ -18,7 +18,7 @@ use ripieno_kernels::keyed::{StagingBuffer, is_scattered, scatter};
 use ripieno_run::Element;
 use std::ops::Range;
 
-/// Size at which the initial table is split into parts.
+/// Size of the initial table that causes its split into parts.
 const INITIAL_TABLE_BYTES: usize = 512 << 10;
 /// Number of rows that each thread adds at a time.
 const CHUNK_ROWS: usize = 1 << 18;
@@ -251,7 +251,7 @@ impl Aggregation {
         self.change(|own| own.add_view_of(block, own.schema.element, part))
     }
 
-    /// Add the rows of a block, whose values have type `element`.
+    /// Add the rows of a block with values of type `element`.
     fn add_view_of(&mut self, block: &BlockView<'_>, element: Element, part: usize) -> Result<(), Error> {
         self.split_initial(&Threads::new(1));
         self.spill_to_fit(self.growth_bytes(block.keys) + block.values.len())?;

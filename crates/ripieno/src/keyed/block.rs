@@ -6,7 +6,7 @@ use ripieno_plan::Op;
 use ripieno_run::Element;
 use ripieno_run::reduction::{Reduction, convert};
 
-/// How rows of equal keys are combined.
+/// Combination of the rows of equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyedCombine {
     /// Combine them into one row, element by element, in order of arrival, starting from the operation's identity. Sums
@@ -26,7 +26,7 @@ impl KeyedCombine {
     }
 }
 
-/// Types of keyed data, and how rows of equal keys are combined.
+/// Types of keyed data, and the combination of rows with equal keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct KeyedSchema {
     /// Kind of the keys.
@@ -35,9 +35,9 @@ pub struct KeyedSchema {
     pub element: Element,
     /// Number of elements in a row; 0 for keys without values.
     pub width: usize,
-    /// How rows of equal keys are combined.
+    /// Combination of the rows of equal keys.
     pub combine: KeyedCombine,
-    /// A number by which the caller distinguishes schemas. Ranks compare it together with the other fields.
+    /// A number with which the caller distinguishes schemas. Ranks compare it together with the other fields.
     pub label: u64,
 }
 
@@ -80,7 +80,7 @@ impl KeyedSchema {
         self.width * self.element.size_bytes()
     }
 
-    /// Return the held type: the type in which rows are accumulated until all rows of a key have arrived.
+    /// Return the held type: the type of accumulated rows until all rows of a key have arrived.
     pub(super) fn held_element(&self) -> Element {
         self.combine.op().map_or(self.element, |op| self.element.accumulator(op))
     }

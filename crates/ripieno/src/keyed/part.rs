@@ -165,7 +165,7 @@ impl KeyedPart {
         }
     }
 
-    /// Add the rows of a block, whose values have type `element`.
+    /// Add the rows of a block with values of type `element`.
     pub fn add_block(&mut self, block: &BlockView<'_>, element: Element, scratch: &mut PartScratch) {
         let rows = AddedRows { element, bytes: block.values };
         let Some(counts) = block.counts else { return self.add(block.keys, rows, scratch) };

@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// A file to which records are appended.
+/// A file of appended records.
 #[derive(Debug)]
 pub(super) struct SpillFile {
     file: File,

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::pool::BufferPool;
 use configure::{PreparedConfigure, check_missing};
 use indices::{InConversion, OutConversion};
-use reduce::ScheduleKey;
+use reduce::ReductionScheduleKey;
 pub use ripieno_plan::sparse::{DENSE_ABOVE, Volume};
 use ripieno_plan::sparse::{Degrees, Routes};
 use ripieno_run::Schedule;
@@ -51,7 +51,7 @@ pub struct SparseReduce {
     out_conversion: OutConversion,
     in_conversion: InConversion,
     routes: Routes,
-    schedules: Mutex<Vec<(ScheduleKey, Arc<Schedule>)>>,
+    schedules: Mutex<Vec<(ReductionScheduleKey, Arc<Schedule>)>>,
     team: RankThreads,
 }
 

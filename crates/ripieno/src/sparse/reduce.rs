@@ -34,7 +34,7 @@ pub struct SparseSchema<'a> {
 }
 
 /// Key of a cached schedule.
-pub(super) type ScheduleKey = (Element, usize, Op);
+pub(super) type ReductionScheduleKey = (Element, usize, Op);
 
 impl SparseSchema<'_> {
     /// Return the size of a row. [`SparseSchema::reduction`] rejects sizes that overflow.

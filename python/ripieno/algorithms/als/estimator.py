@@ -53,7 +53,7 @@ class ALSReport(RunReport):
     rating_count
         Number of ratings.
     ways
-        How the factors of items and of users were exchanged.
+        The exchange of the factors of items, and of users.
     """
 
     rating_count: int = 0
@@ -61,7 +61,7 @@ class ALSReport(RunReport):
 
 
 class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
-    """Matrix factorization by alternating least squares: user and item factors whose products approximate ratings.
+    """Matrix factorization by alternating least squares: the products of user and item factors approximate ratings.
 
     Explicit ratings are fitted with an L2 penalty: `reg` times the squared factors of the user and the item of each
     rating, as in Spark's MLlib. Implicit ratings are counts. Rated pairs have the target 1 and the weight 1 + `alpha`
@@ -80,7 +80,7 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
     n_iter_ : int
         Number of iterations, including iterations before a checkpoint.
     report_ : ALSReport
-        Objective and seconds of each iteration and rank, and how factors were exchanged.
+        Objective and seconds of each iteration and rank, and the exchange of the factors.
 
     References
     ----------
@@ -131,9 +131,9 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
         ratings : sparse matrix, table, tuple (users, items, ratings), path, glob, or list of paths
             A SciPy matrix has a row for each user and a column for each item. Tables are frames of pandas, polars or
             Arrow, or files: .parquet, .arrow, .csv or .tsv. Each worker reads its own share of files. Users and items
-            of tables are integers or strings. Files may also be matrices in .mtx or of scipy.sparse.save_npz, whose
-            users and items without ratings have no factors, or .npz with arrays user, item and rating. With matrices
-            and `rows="own"`, a rank's users are numbered after the users of lower ranks.
+            of tables are integers or strings. Files may also be matrices in .mtx or of scipy.sparse.save_npz, or .npz
+            with arrays user, item and rating. Users and items without ratings in a matrix have no factors. With
+            matrices and `rows="own"`, the users of a rank get numbers above the users of lower ranks.
         y : ignored
         test : ratings, as above, optional
             Other ratings that are compared with their predictions after the fit, in the calling process.
@@ -222,7 +222,7 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
     def _recommended(
         self, user: Any, place: int, n: int, filter_rated: bool
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """Return the best items and scores of one user, whose factors are at `place`."""
+        """Return the best items and scores of the user with factors at `place`."""
         if place < 0:
             raise InputError(f"user {user!r} had no ratings when the model was fitted, so nothing can be recommended")
         scores = self.item_factors_ @ self.user_factors_[place]
@@ -275,7 +275,7 @@ class ALS(ALSParameters, IterativeEstimator, ObservedEstimator):
         return opened(ratings, self.columns)
 
     def _encode_own(self, ratings: Any, comm: Communicator) -> tuple[Any, NDArray[Any], NDArray[Any]]:
-        """Return this rank's own ratings, as `_encode` does; a matrix's users follow the users of lower ranks."""
+        """Return this rank's own ratings, like `_encode`. User numbers follow the users of lower ranks."""
         triples = None
         with opening(comm):
             if ratings is not None:

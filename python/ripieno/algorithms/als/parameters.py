@@ -7,7 +7,7 @@ from typing import Any
 from ripieno.algorithms.domains import COUNT, FLAG, Domain, Number, OneOf, Whole
 from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
 
-#: The most factors: each rank holds a square matrix of them, 800 MB.
+#: Maximum number of factors: each rank holds a square matrix of this size, 800 MB.
 RANK_MAX = 10_000
 
 
@@ -59,8 +59,8 @@ class ALSParameters(RandomParameters, ObservedParameters, FitParameters):
     )
     exchange: str = parameter(
         OneOf("auto", "allgather", "needed"),
-        """How factors reach the workers: all factors to all workers (allgather), only needed factors (needed), or the
-        cheaper of the two (auto).""",
+        """Exchange of factors: all factors to all workers (allgather), only needed factors (needed), or the cheaper
+        method (auto).""",
         default="auto",
         may_change=True,
     )

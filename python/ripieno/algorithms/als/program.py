@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Factors = NDArray[np.float32]
 
 NAME = "als"
-#: Number of rows that share one random generator for their first factors.
+#: Number of rows that share one random generator for their initial factors.
 SEED_BLOCK_ROWS = 1024
 #: Conjugate gradient steps in each half of an iteration.
 CG_STEPS = 3
@@ -130,7 +130,7 @@ def fit(
 
 
 def _facts(comm: Communicator, users: RatingSide) -> dict[str, Any]:
-    """Return the facts that identify the ratings of all ranks."""
+    """Return values that identify the ratings of all ranks."""
     numbers = np.repeat(np.arange(users.own.start, users.own.stop), np.diff(users.starts))
     return data_facts(comm, "ratings", np.column_stack([numbers, users.columns]), users.values)
 
@@ -182,7 +182,7 @@ class _Alternation:
 
     @property
     def exchanges(self) -> tuple[FactorExchange, ...]:
-        """Return how the factors are exchanged."""
+        """Return the exchange of the factors of items, and of users."""
         return tuple(transfer.exchange for transfer in self._transfers.values())
 
     def solved(self, what: str, other_factors: Factors, own: Factors) -> tuple[Factors, float, float]:
@@ -223,7 +223,7 @@ class _Alternation:
             peak = float(comm.allreduce(float(np.abs(own).max(initial=0)), op="max"))
         if not math.isfinite(peak):
             raise InputError(f"the factors are not finite: scale the ratings, or raise reg={self._options.reg:g}")
-        # 1.5 times a power of two above any sum of products.
+        # Choose 1.5 times a power of two above any sum of products.
         anchor = math.ldexp(1.5, math.frexp(row_count * peak * peak)[1])
         with self._clock.computing():
             own_sums = kernels.scatter(own, anchor, threads=comm.threads)

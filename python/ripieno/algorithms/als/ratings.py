@@ -134,7 +134,7 @@ def _matrix(
     matrix = csr_matrix((values, (rows, columns)), shape)
     if matrix.nnz == len(values):
         return matrix
-    # Equal pairs are summed in the order of their values, whichever rank read them.
+    # Sum equal pairs in the order of their values, independent of the rank that read them.
     order = np.lexsort((values, columns, rows))
     rows, columns, values = rows[order], columns[order], values[order]
     first = np.flatnonzero(np.append(True, (np.diff(rows) != 0) | (np.diff(columns) != 0)))

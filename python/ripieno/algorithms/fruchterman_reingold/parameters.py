@@ -52,7 +52,7 @@ class LayoutParameters(RandomParameters, ObservedParameters, FitParameters):
     )
     approximation: str = parameter(
         OneOf(*LAYOUT_APPROXIMATIONS),
-        """How repulsion is computed: between all pairs (exact), or from distant clusters as single points, in two or
+        """Computation of repulsion: between all pairs (exact), or from distant clusters as single points, in two or
         three dimensions (barnes-hut). "auto" uses "barnes-hut" for more than 50,000 vertices in two or three
         dimensions.
 

@@ -1,10 +1,10 @@
 """The worker program of graph layout.
 
 In each iteration, ranks compute forces, move their own vertices, and gather all positions. All vertices repel each
-other; edges attract. A vertex moves along the sum of its forces, by a length that decreases
-with the iterations. Exact repulsion covers all pairs: each rank computes a share of the pairs for all vertices, and a
-reduce-scatter returns the sums to the owners. With Barnes-Hut, distant clusters act as points, and each rank computes
-the repulsion of its own vertices. No rank stores a matrix of pairs.
+other; edges attract. A vertex moves along the sum of its forces, by a length that decreases with the iterations. Exact
+repulsion covers all pairs: each rank computes a share of the pairs for all vertices, and a reduce-scatter returns the
+sums to the owners. With Barnes-Hut, distant clusters act as points, and each rank computes the repulsion of its own
+vertices. No rank stores a matrix of pairs.
 Sources: Fruchterman and Reingold, "Graph drawing by force-directed placement", Software 21(11), 1991; Zhang, Ruan and
 Qiu, "Harp: collective communication on Hadoop", IC2E 2015, section V (the allgather of positions); Barnes and Hut, "A
 hierarchical O(N log N) force-calculation algorithm", Nature 324, 1986.
@@ -80,7 +80,7 @@ class LayoutOptions:
 
     @property
     def spread(self) -> float:
-        """Return the width of the range from which missing positions are drawn, as in networkx."""
+        """Return the width of the range of random missing positions, as in networkx."""
         return 1.0 if self.known is None else float(self.known[1].max(initial=0.0)) or 1.0
 
     def approximation_of(self, count: int) -> str:

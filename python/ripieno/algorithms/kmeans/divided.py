@@ -1,13 +1,12 @@
 """Centroids divided among the ranks; each pass moves them block by block around a ring.
 
 A rank forwards a block while it computes with it. The sums of a block's clusters also travel around the ring to the
-owner of the block, and each rank adds its own sums on the way. So a rank needs memory for its share and a few blocks,
-whatever the number of centroids. Per-centroid scalars of 4 to 8 bytes are the only data that every rank saves for all
-centroids.
+owner of the block, and each rank adds its own sums on the way. So a rank needs memory for its share and a few blocks
+only. Per-centroid scalars of 4 to 8 bytes are the only data that every rank saves for all centroids.
 
 For near assignment, each group of nearby centroids belongs to one rank, and each rank groups its own centroids.
 
-Cost of a pass: every rank receives `k·d` centroid values and sends `k·d` sums, whatever the number of ranks.
+Cost of a pass: every rank receives `k·d` centroid values and sends `k·d` sums, for any number of ranks.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ripieno.input.shares import even_range
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Maximum bytes of a block's sums. The centroids of a block take as many bytes, or half as many.
+#: Maximum bytes of a block's sums. The centroids of a block take the same number of bytes, or half of it.
 BLOCK_BYTES = 64 << 20
 #: K-means passes that build the first groups. Later passes update them.
 FIRST_PASSES = 4
@@ -36,7 +35,7 @@ FIRST_PASSES = 4
 
 @dataclass(frozen=True)
 class ArrivalOrder:
-    """The order in which a rank's centroids arrive at the other ranks.
+    """The order of arrival of a rank's centroids at the other ranks.
 
     Parameters
     ----------
@@ -81,7 +80,7 @@ class CentroidBlock:
 
 
 class DividedCentroids:
-    """This rank's share of the centroids, and the data that all ranks have about all centroids.
+    """This rank's share of the centroids, and the data about all centroids that every rank has.
 
     Parameters
     ----------

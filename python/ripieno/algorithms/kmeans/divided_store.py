@@ -50,7 +50,7 @@ class PassProgress:
     def on_part(self, iteration: int, part: float) -> None:
         now = time.perf_counter()
         if iteration != self._iteration:
-            # The duration of the first block is unknown; later blocks take about equally long.
+            # The duration of the first block is unknown; all later blocks take about the same time.
             self._iteration, self._begin, self._first, self._reported_s = iteration, now, part, now
         elif self._reports_progress and now - self._reported_s >= EVENT_INTERVAL_S:
             self._reported_s = now

@@ -30,7 +30,7 @@ NO_CENTROID = -1
 
 @dataclass(frozen=True)
 class Clustering:
-    """The result of a run. Centroids, labels and distances may be this worker's only; the rest is equal on every rank.
+    """The result of a run. Centroids, labels and distances may cover this worker only; other fields are equal on all.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Clustering:
     labels : (n,) int32
         Nearest centroid of each of this worker's rows.
     squared_distances : (n,) float64
-        Squared distance to that centroid.
+        Squared distance of each row to that centroid.
     inertia
         Weighted sum of the squared distances of all rows.
     iteration_count
@@ -153,7 +153,7 @@ class CentroidStore(ABC):
 
     @abstractmethod
     def saved(self, labels: NDArray[np.int32]) -> tuple[Any, NDArray[Any] | None, NDArray[np.int32] | None]:
-        """Return what to save: the centroids, and the centroids before the last move or the labels."""
+        """Return the state to save: the centroids, and the centroids before the last move or the labels."""
 
 
 def lloyd(

@@ -49,7 +49,7 @@ class MiniBatchKMeans(MiniBatchParameters, KMeans):
 
     Notes
     -----
-    A centroid to which no row of a batch is assigned does not move.
+    A centroid without rows in a batch does not move.
 
     References
     ----------

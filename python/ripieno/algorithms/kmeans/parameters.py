@@ -57,7 +57,7 @@ class KMeansParameters(VerboseParameters, CentroidParameters):
     - "pass", occasionally for divided centroids: "run", "iteration", "part" (completed share of the assignment),
       "seconds_left".
     - "iteration": "run", "iteration" (from 1), "inertia", "squared_shift", "compared" (share of row-centroid pairs
-      not ruled out), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
+      not excluded), "recall" and "gap" (as `assignment_recall_` and `inertia_gap_`), "rows_per_s", rank 0's
       "compute_s" and "communication_s", and, for divided centroids, "stages" (rank 0's seconds by stage)."""
 
     max_iter: int = parameter(COUNT, "Maximum number of iterations per run.", default=300, may_change=True)
@@ -89,7 +89,7 @@ class KMeansParameters(VerboseParameters, CentroidParameters):
     )
     bounds: Literal["auto", "none"] = parameter(
         OneOf("auto", "none"),
-        """Skip centroids that the previous iteration ruled out for a row (auto), or not (none); the result is the same.
+        """Skip centroids that the previous iteration excluded for a row (auto), or not (none); the result is the same.
 
         Bounds require more than 8 columns and 63 clusters. From the second iteration on, each worker decides by a
         sample of its rows whether they save time. They take at most 4 bytes per coordinate of the rows. `report_` gives
@@ -125,7 +125,7 @@ class MiniBatchParameters(CentroidParameters):
     _more_on_iteration = """\
     "step", for each batch of `fit`: "step" (from 1), "step_count" (the maximum), "batch_inertia" (of the batch before
     the move, per weight) and "squared_shift"."""
-    _more_random_state = "It draws the start and the batches, for any number of workers alike."
+    _more_random_state = "It draws the start and the batches, equally for any number of workers."
 
     n_init: Literal["auto"] | int = parameter(
         Whole(1, STARTS_MAX, also=("auto",)),

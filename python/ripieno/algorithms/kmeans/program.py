@@ -233,7 +233,7 @@ def _best_run(
     divided: bool,
     emit: Callable[[dict[str, Any]], None],
 ) -> tuple[KMeansRun, int | None]:
-    """Return the run of least inertia, and the iteration at which a run resumed from a checkpoint, if any."""
+    """Return the run of least inertia, and the number of iterations in a resumed checkpoint, if any."""
     saved = checkpoint.progress(options.max_iter)
     best, best_saved = None, None
 

@@ -1,7 +1,7 @@
 """Checkpoints of K-means fits: the centroids after an iteration, and data that determine the labels of the rows.
 
-Whole centroids are saved with the centroids before the iteration, from which each rank computes its labels. Divided
-centroids are saved with the labels of all rows. Rank 0 needs no memory for all centroids: it collects them in a
+Whole centroids are saved with the centroids before the iteration. Each rank computes its labels from the latter.
+Divided centroids are saved with the labels of all rows. Rank 0 needs no memory for all centroids: it collects them in a
 temporary file next to the checkpoint.
 """
 

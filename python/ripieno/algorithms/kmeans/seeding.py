@@ -21,7 +21,7 @@ from ripieno.input.shares import even_range
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Rounds and oversampling factor of k-means||; section 5 of the paper finds 5 and 2k to be enough.
+#: Rounds and oversampling factor of k-means||; by section 5 of the paper, 5 and 2k suffice.
 ROUND_COUNT = 5
 OVERSAMPLING = 2
 

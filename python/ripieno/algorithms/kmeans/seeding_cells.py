@@ -3,7 +3,8 @@
 Some random rows are pivots. The rows nearest to a pivot form its cell. Each worker owns some cells and receives their
 rows, or a sample if there are very many rows. Rows far from their pivot are more frequent in the sample and have less
 weight. Each cell draws centers, and a time for each center from the cost of the cell's rows. The earliest centers over
-all cells become the centroids. The result equals k-means++, except for rows whose nearest centroid is in another cell.
+all cells become the centroids. The result equals k-means++, except for rows with their nearest centroid in another
+cell.
 
 Cost: a pass over the points with `k / CELL_CENTROIDS` pivots; one transfer per sampled row; then `CELL_CENTROIDS` times
 some trials per sampled row. Workers do not wait for each other in these steps, and no worker holds all candidates.

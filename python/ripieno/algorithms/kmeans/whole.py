@@ -33,7 +33,7 @@ class ExactPasses:
     threads
         Number of threads.
     bounds
-        Bounds that skip centroids which the previous pass ruled out for a row, or None.
+        Bounds that skip centroids that the previous pass excluded for a row, or None.
     """
 
     def __init__(self, rows: WeightedRows, threads: int, bounds: kernels.PassBounds | None = None) -> None:
@@ -68,7 +68,7 @@ class ExactPasses:
             self.assign_accumulate(centroids, labels, squared_distances)
 
     def start(self, centroids: NDArray[Any], labels: NDArray[np.int32], squared_distances: NDArray[np.float64]) -> None:
-        """Run a pass before the first one. It sets no bounds, because many labels change in the first pass."""
+        """Run a pass before the first iteration, without bounds, because many labels change in that iteration."""
         kernels.assign(self._rows.points, centroids, labels, squared_distances, threads=self._threads)
 
     def sampled(

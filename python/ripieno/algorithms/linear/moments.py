@@ -137,6 +137,6 @@ def means(
 
 
 def single_threaded_blas() -> AbstractContextManager[Any]:
-    """Return a context in which BLAS uses one thread, since the bits of its results depend on their number."""
+    """Return a context with one BLAS thread, because the bits of results depend on the number of threads."""
     limits: AbstractContextManager[Any] = threadpool_limits(1, "blas")
     return limits

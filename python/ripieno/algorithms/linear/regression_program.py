@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-#: Smallest reciprocal of the condition number for which normal equations keep ten digits.
+#: Smallest reciprocal condition number with ten digits left by normal equations.
 MIN_RECIPROCAL_CONDITION = 1e-5
 #: Relative error of scatter matrices of float32 products, and of their refined solutions.
 FLOAT32_ERROR, REFINED_ERROR = 1e-7, 1e-8
@@ -270,7 +270,7 @@ def _by_normal_equations(
 
 
 def _checked(comm: Communicator, clock: IterationClock, width: int, compute: Callable[[], R]) -> R:
-    """Return what rank 0 computes, on all ranks; raise InputError on all ranks if its matrices are unusable."""
+    """Return the result of rank 0 on all ranks; raise InputError on all ranks if its matrices are unusable."""
 
     def checked() -> R:
         try:
@@ -355,7 +355,7 @@ def _of_factor(
 
 
 def _targets_by_alpha(options: RegressionOptions, target_count: int) -> list[tuple[float, NDArray[np.bool_]]]:
-    """Return each different factor of the squared weights, and which targets it has."""
+    """Return each distinct factor of the squared weights, with its targets."""
     alphas = np.broadcast_to(options.alpha, target_count)
     return [(float(alpha), alphas == alpha) for alpha in np.unique(alphas)]
 

@@ -55,7 +55,7 @@ class LogisticParameters(ObservedParameters, FitParameters):
     )
     class_weight: dict[Any, float] | Literal["balanced"] | None = parameter(
         ClassWeight(),
-        """Factor of the weights of a class's rows, by class; 1 for classes that are not in it. "balanced" gives all
+        """Factor of the row weights of each class; 1 for missing classes. "balanced" gives all
         classes the same total weight.""",
         default=None,
     )

@@ -449,7 +449,7 @@ def _class_factors(
     if options.class_weight is None:
         return None, float(totals.sum())
     if options.class_weight == "balanced":
-        # A class whose rows have no weight keeps it.
+        # A class without weight keeps the weight 0.
         factors = totals.sum() / (len(classes) * np.where(totals, totals, 1.0))
     else:
         factors = np.array([options.class_weight.get(label, 1.0) for label in classes.tolist()])

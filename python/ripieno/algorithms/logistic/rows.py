@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAX_ROWS_PER_COLUMN, MIN_ROWS_PER_COLUMN = 16, 4
 #: Maximum cost of a sample's Hessian, in operations per entry of all rows: about the cost of a few passes.
 MAX_SAMPLE_OPERATIONS = 64
-#: Maximum number of columns for which a Hessian is stored.
+#: Maximum number of columns with a stored Hessian.
 MAX_SAMPLE_COLUMNS = 512
 #: Number of values per block of dense rows. A block fits in cache, so both products read it from memory only once.
 BLOCK_VALUES = 1 << 16

@@ -48,7 +48,7 @@ class Objective(Protocol):
         """Return the Hessian on a sample of rows at the point of the last `value` call; None if no sample is used."""
 
     def preconditioner(self, found: Reals) -> Preconditioner:
-        """Return a function that solves with the blocks that `sample_hessian` returned."""
+        """Return a function that solves with the blocks of `sample_hessian`."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Iterate:
     moves, changes : (m, size)
         Last steps of `lbfgs`, oldest first, and the changes of the gradient along them.
     sample_hessian
-        Hessian data that `lbfgs` computed at its start.
+        Hessian data of `lbfgs` from its start.
     """
 
     at: Reals
@@ -92,7 +92,7 @@ Step = Callable[[Objective, Iterate], "Iterate | None"]
 
 
 def first_iterate(function: Objective, at: Reals) -> Iterate:
-    """Return the iterate at which a descent starts."""
+    """Return the initial iterate of a descent."""
     value, gradient = function.value(at)
     no_pairs = np.empty((0, len(at)))
     return Iterate(at, value, gradient, 0, 0.0, no_pairs, no_pairs)
@@ -206,7 +206,7 @@ def _two_loops(
 
 
 def _newton_step(function: Objective, gradient: Reals, max_residual: float) -> Reals:
-    """Return a direction whose product with the Hessian is minus the gradient, up to a relative residual."""
+    """Return a direction: its product with the Hessian is minus the gradient, up to a relative residual."""
     found = function.sample_hessian()
     preconditioner: Preconditioner = np.copy if found is None else function.preconditioner(found)
     step, residual = np.zeros_like(gradient), -gradient

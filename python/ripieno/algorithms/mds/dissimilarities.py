@@ -1,7 +1,7 @@
 """A worker's rows of a dissimilarity matrix, read or computed from points, and their checks.
 
-No rank has the whole matrix, unless the input is in memory. The symmetry check compares the products of the matrix with
-a random vector from the left and from the right. It takes one pass over the rows and communicates n numbers.
+No rank stores the whole matrix, unless the input is in memory. The symmetry check compares the products of the matrix
+with a random vector from the left and from the right. It takes one pass over the rows and communicates n numbers.
 Source: Freivalds, "Probabilistic machines can use less running time", IFIP 1977.
 """
 
@@ -50,7 +50,7 @@ class RowBlock:
         Dissimilarities, divided by `scale`.
     weights : (m, n) float32, or None for ones
     source
-        The rows from which the dissimilarities are computed, or the dissimilarities.
+        The rows, as the source of dissimilarities, or the dissimilarities.
     counts
         Rows of each rank.
     first

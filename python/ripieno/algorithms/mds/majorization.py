@@ -3,7 +3,7 @@
 In each step, a rank computes its own points' rows of the product of Guttman's matrix B with the positions, and their
 stress. One collective gathers both on all ranks. The sum of the rows' stress is exactly rounded, so positions and
 stress are bitwise equal for any number of ranks. With weights, the step multiplies by the inverse of their Laplacian
-matrix V. Conjugate gradients compute this from products with V alone. Sources: De Leeuw, "Applications of convex
+matrix V. Conjugate gradients compute the result from products with V alone. Sources: De Leeuw, "Applications of convex
 analysis to multidimensional scaling", 1977; Ruan and Fox, "A robust and scalable solution for interpolative
 multidimensional scaling with weighting", e-Science 2013, algorithms 1 and 2; De Leeuw and Heiser, "Multidimensional
 scaling with restrictions on the configuration", Multivariate Analysis V, 1980 (steps of twice the length).

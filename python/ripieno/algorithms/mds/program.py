@@ -147,7 +147,7 @@ def fit(
 
 
 def _facts(comm: Communicator, rows: RowBlock, options: MDSOptions) -> dict[str, Any]:
-    """Return the facts that identify the points, and the options that determine completed starts and temperatures."""
+    """Return values that identify the points, and the options that determine completed starts and temperatures."""
     facts = data_facts(comm, "points", rows.source, rows.first + np.arange(len(rows)), rows.weights)
     if options.method == DA_SMACOF or options.n_init > 1:
         facts |= {"max_iter": options.max_iter, "eps": options.eps}

@@ -20,7 +20,7 @@ Reals = NDArray[np.float64]
 
 #: Number of positions that each point tries, and number of majorization steps from each position.
 TRIAL_COUNT, STEP_COUNT = 3, 8
-#: Minimum share by which a relocation lowers the stress of the point.
+#: Minimum relative decrease of the point's stress by a relocation.
 MIN_GAIN = 1e-3
 #: Offset of a trial position from the other point, relative to the largest dissimilarity. Points must not coincide.
 OFFSET = 1e-3

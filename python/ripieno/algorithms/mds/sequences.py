@@ -1,11 +1,10 @@
 """Sequences of letters from lists or FASTA files, and their edit distances, distributed by rows.
 
-For each pair of ranks, each of the two computes half of the distances and sends it to the other. So every distance is
-computed once, and the work is balanced. rapidfuzz computes the distances with Myers' bit vectors, on all threads of a
-rank.
-Sources: Ruan et al., "DACIDR: deterministic annealed clustering with interpolative dimension reduction using a large
-collection of 16S rRNA sequences", BCB 2012 (the pipeline); Myers, "A fast bit-vector algorithm for approximate string
-matching based on dynamic programming", JACM 46(3), 1999.
+The two ranks of each pair compute half of the distances each, and send their half to the other rank. So every distance
+is computed once, and the work is balanced. rapidfuzz computes the distances with Myers' bit vectors, on all threads of
+a rank. Sources: Ruan et al., "DACIDR: deterministic annealed clustering with interpolative dimension reduction using a
+large collection of 16S rRNA sequences", BCB 2012 (the pipeline); Myers, "A fast bit-vector algorithm for approximate
+string matching based on dynamic programming", JACM 46(3), 1999.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ def edit_distances(comm: Communicator, source: Sequences, metric: str) -> tuple[
 
 
 def _own_half(ranges: Sequence[tuple[int, int]], rank: int, other: int) -> tuple[slice, slice]:
-    """Return the rows and columns that `rank` computes of the block of `rank` and `other`; empty if they are equal."""
+    """Return the rows and columns that `rank` computes in the block of `rank` and `other`; empty if both are equal."""
     (first, last), (begin, end) = ranges[rank], ranges[other]
     if rank == other:
         return slice(first, first), slice(begin, begin)

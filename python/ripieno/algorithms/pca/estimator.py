@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
 FLOATS = [np.float64, np.float32]
-#: Names of solvers in scikit-learn, and the solvers that use the same factors.
+#: Solver names of scikit-learn, and the corresponding solvers.
 SCIKIT_LEARN_SOLVERS = {"covariance_eigh": "covariance", "full": "tsqr"}
 
 

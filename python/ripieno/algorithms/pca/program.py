@@ -40,7 +40,7 @@ Components = int | float | Literal["mle"] | None
 Source = Dataset | RowsInMemory | InMemorySparse | LocalRows
 
 NAME = "pca"
-#: Rows whose likelihoods are computed at once.
+#: Number of likelihoods computed at once.
 LIKELIHOOD_ROWS = 4096
 #: Up to this many columns, with at least this many rows per column, the scatter matrix is fastest.
 MAX_SCATTER_COLUMNS, MIN_ROWS_PER_COLUMN = 1000, 10
@@ -224,7 +224,7 @@ def _by_scatter_matrix(
 
 
 def _shared_axes(comm: Communicator, compute: Callable[[], Axes], iteration_log: IterationLog, stage: str) -> Axes:
-    """Return the axes that rank 0 computes, on all ranks."""
+    """Return the axes computed by rank 0 on all ranks."""
 
     def checked() -> Axes:
         try:

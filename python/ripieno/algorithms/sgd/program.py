@@ -129,7 +129,7 @@ class FeatureOwners:
 
 
 def _facts(comm: Communicator, rows: sgd_rows.SgdRows) -> dict[str, Any]:
-    """Return the facts that identify the rows of all ranks."""
+    """Return values that identify the rows of all ranks."""
     matrix = csr_matrix(
         (rows.matrix.data, rows.features[rows.matrix.indices], rows.matrix.indptr),
         shape=(rows.matrix.shape[0], rows.feature_count),

@@ -38,7 +38,7 @@ class BfsPart:
     ids, distances, parents : (h,) int64
         Vertices that this worker owns, their distances in edges, and their parents; -1 for unreached vertices.
     resumed_from
-        Number of completed steps at which the search resumed, or None.
+        Number of completed steps in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]

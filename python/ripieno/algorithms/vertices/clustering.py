@@ -30,7 +30,7 @@ class ClusteringCoefficients(VertexEstimator):
     triangles_, degrees_ : ndarray of shape (n,), int64
         Numbers of triangles and of neighbors of each vertex, ignoring directions.
     n_iter_ : int
-        Number of blocks in which workers exchanged lists of neighbors.
+        Number of exchanged blocks of lists of neighbors.
 
     Notes
     -----

@@ -47,7 +47,7 @@ class ClusteringPart:
     block_count
         Number of blocks.
     resumed_from
-        Number of completed blocks at which the fit resumed, or None.
+        Number of completed blocks in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class CommunityDetection(CommunityParameters, VertexEstimator):
     """Communities of a graph by label propagation, with a deterministic rule.
 
-    Each vertex begins with a label of its own. In an iteration all vertices take the most frequent label among their
-    neighbors, and the first of several. In a directed graph a neighbor counts once for each edge, in either direction.
+    Each vertex begins with a label of its own. In an iteration each vertex takes the most frequent label among its
+    neighbors, or the smallest of several such labels. In a directed graph a neighbor counts once for each edge, in
+    either direction.
 
     Attributes
     ----------
@@ -37,7 +38,7 @@ class CommunityDetection(CommunityParameters, VertexEstimator):
 
     Notes
     -----
-    Weights are ignored. Parallel edges count once, or each, as `Graph` states for `duplicates`.
+    Weights are ignored. Parallel edges count once or separately, depending on `duplicates` of `Graph`.
 
     References
     ----------

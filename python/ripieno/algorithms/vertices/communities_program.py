@@ -1,7 +1,8 @@
 """The worker program of community detection: synchronous label propagation.
 
 Each vertex begins with its own number as label. In an iteration each vertex takes the most frequent label of its
-neighbors, and the smallest of several. In a directed graph a neighbor counts once for each edge, in either direction.
+neighbors, or the smallest of several such labels. In a directed graph a neighbor counts once for each edge, in either
+direction.
 
 Source: Raghavan, Albert and Kumara, "Near linear time algorithm to detect community structures in large-scale
 networks", Physical Review E 76, 2007; with the deterministic rule of Iosup et al., "The LDBC Graphalytics benchmark",
@@ -39,7 +40,7 @@ class CommunitiesPart:
     iteration_count
         Number of iterations.
     resumed_from
-        Number of completed iterations at which the fit resumed, or None.
+        Number of completed iterations in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]

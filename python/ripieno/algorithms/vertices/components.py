@@ -28,7 +28,7 @@ class ConnectedComponents(VertexEstimator):
     sizes_ : ndarray of shape (n_components_,), int64
         Number of vertices of each component, in descending order.
     n_iter_ : int
-        Number of rounds in which workers exchanged names of neighbors.
+        Number of exchanges of names between neighbors.
 
     References
     ----------

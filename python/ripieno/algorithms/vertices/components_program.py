@@ -3,7 +3,7 @@
 Every vertex has a name, initially its own number. A worker merges names that its edges connect into groups. Each round
 replaces each name by the least name, in a fixed random order, of its groups on all workers. The rounds end when every
 group has one name. The random order removes a constant fraction of each component's names per round, so the
-expected number of rounds is O(log n), whatever the path lengths. Groups reduce the number further.
+expected number of rounds is O(log n), independent of the path lengths. Groups reduce the number further.
 
 Source: Kiveris et al., "Connected components in MapReduce and beyond", SoCC 2014, section 3 (hashing to the minimum);
 Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, sections I.A.2 and III.C.
@@ -44,7 +44,7 @@ class ComponentsPart:
     round_count
         Sparse reductions until all components were known.
     resumed_from
-        Number of completed reductions at which the search resumed, or None.
+        Number of completed reductions in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class EffectiveDiameter(DiameterParameters, VertexEstimator):
-    """Effective diameter: the number of steps that connects most pairs, estimated by bit strings (HADI).
+    """Effective diameter: the number of steps within which most pairs are connected, estimated by bit strings (HADI).
 
     Attributes
     ----------

@@ -7,7 +7,7 @@ from typing import Any
 from ripieno.algorithms.domains import COUNT, FLAG, STARTS_MAX, TOLERANCE, Domain, Number, Whole
 from ripieno.algorithms.parameters import FitParameters, RandomParameters, declared, parameter
 
-#: The most bit strings per vertex: 512 KiB of each vertex. The error is then 0.3 %.
+#: Maximum number of bit strings per vertex, which take 512 KiB. The error is then 0.3 %.
 STRINGS_MAX = 65_536
 
 
@@ -28,10 +28,10 @@ class ShortestPathsParameters(SourceParameters):
 
     delta: float | None = parameter(
         Number(above=0, also=(None,)),
-        """A step follows the edges of all vertices whose distances exceed the least one by at most `delta`. Default:
-        about the mean weight of an edge.
+        """A step follows the edges of each vertex with a distance of at most the least one plus `delta`. Default: about
+        the mean weight of an edge.
 
-        A smaller number follows fewer edges twice, a larger one takes fewer steps.""",
+        A smaller number follows fewer edges twice; a larger number takes fewer steps.""",
         default=None,
     )
 

@@ -4,10 +4,10 @@ Each rank has the outgoing edges of its vertices. A step follows the edges of al
 least open distance, on all ranks at once. A vertex is open if its distance has decreased since its edges were followed.
 A rank sends a distance to the owner of a vertex only if it is below all distances that it has sent there before.
 
-Cost: a step takes one allreduce, and one exchange of the decreased distances. A small `delta` follows few edges more
-than once, and a large one takes few steps.
-Source: Meyer and Sanders, "Delta-stepping: a parallelizable shortest path algorithm", Journal of Algorithms 49, 2003,
-section 2, without the separation of light and heavy edges.
+Cost: a step takes one allreduce, and one exchange of the decreased distances. With a small `delta`, few edges are
+followed more than once; with a large `delta`, there are few steps. Source: Meyer and Sanders, "Delta-stepping: a
+parallelizable shortest path algorithm", Journal of Algorithms 49, 2003, section 2, without the separation of light and
+heavy edges.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PathsPart:
     step_count
         Number of steps.
     resumed_from
-        Number of completed steps at which the search resumed, or None.
+        Number of completed steps in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]
@@ -82,9 +82,9 @@ class _Candidates:
         return _Candidates(self.places[where], self.distances[where], self.parents[where])
 
     def decrease(self, distances: NDArray[np.float64], parents: NDArray[np.int64]) -> _Candidates:
-        """Decrease the distances, (n,), and update the parents, (n,). Return the candidates that hold now.
+        """Decrease the distances, (n,), and update the parents, (n,). Return the accepted candidates.
 
-        Among candidates of equal distance, the candidate with the smallest parent holds.
+        Among candidates of equal distance, the candidate with the smallest parent is accepted.
         """
         less = self.select(self.distances < distances[self.places])
         np.minimum.at(distances, less.places, less.distances)

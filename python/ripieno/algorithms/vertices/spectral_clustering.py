@@ -45,8 +45,8 @@ class SpectralClustering(SpectralClusteringParameters, VertexEstimator):
     -----
     Equals `sklearn.cluster.SpectralClustering(affinity="precomputed", assign_labels="kmeans")` of the sum of the
     adjacency matrix and its transpose: every edge counts in both directions, and loops are ignored. `SpectralEmbedding`
-    with ``drop_first=False`` returns the coordinates. A graph has no new rows, so there is no ``predict``, as in
-    scikit-learn: fit the graph that has the new vertices.
+    with ``drop_first=False`` returns the coordinates. As in scikit-learn, there is no ``predict``: to include new
+    vertices, fit the extended graph.
 
     References
     ----------

@@ -63,7 +63,7 @@ class SpectralPart:
     step_count
         Number of products with M.
     resumed_from
-        Number of completed products at which the iteration resumed, or None.
+        Number of completed products in the resumed state, or None.
     """
 
     ids: NDArray[np.int64]

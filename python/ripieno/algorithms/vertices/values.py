@@ -39,7 +39,7 @@ class VertexValues:
     Attributes
     ----------
     vertices : (m,) int64
-        Vertices for which this rank stores values: its own, and all ends of its edges.
+        Vertices with values on this rank: its own, and all ends of its edges.
     is_owned : (m,) bool
         Whether this rank owns the vertex.
     """

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class VertexEstimator(IterativeEstimator):
-    """An estimator whose workers run one program on the edges of a graph."""
+    """An estimator with one program for its workers, on the edges of a graph."""
 
     # The program of a worker: `_program(comm, graph, *arguments)`.
     _program: ClassVar[Callable[..., Any]]

@@ -1,1 +1,1 @@
-"""Pages and charts of measurements."""
+"""Provide pages and charts of measurements."""

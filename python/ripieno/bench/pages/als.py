@@ -1,4 +1,4 @@
-"""The chart of a fit of alternating least squares as a separate SVG file."""
+"""Provide the chart of a fit of alternating least squares as a separate SVG file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chart of K-means iterations of several programs."""
+"""Provide a chart of K-means iterations of several programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chart of logistic regression fits: distance of the objective from the optimum against seconds."""
+"""Provide a chart of logistic regression fits: distance of the objective from the optimum against seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chart of PageRank on increasing numbers of hosts as a separate SVG file."""
+"""Provide the chart of PageRank on increasing numbers of hosts as a separate SVG file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class GraphScale:
     seconds, computing_s
         Duration of an iteration, and the longest compute time of a rank in it.
     cable_s
-        Bytes that the busiest host sends in an iteration, over the rate of its cable.
+        Bytes that the busiest host sends in an iteration, over the rate of its network link.
     """
 
     hosts: int

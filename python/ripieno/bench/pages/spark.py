@@ -1,4 +1,4 @@
-"""The chart of measurements inside Spark: seconds, and ratios of Spark's own methods to Ripieno's."""
+"""Provide the chart of measurements inside Spark: seconds, and ratios of Spark's own methods to Ripieno's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Charts of sparse reductions: packets, densities, volumes and times, each as a separate SVG file."""
+"""Provide charts of sparse reductions: packets, densities, volumes and times, each as a separate SVG file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of measured collectives: time and bandwidth against bytes, for Ripieno, the peers and the limit."""
+"""Provide the page of measured collectives: time and bandwidth against bytes, for Ripieno, the peers and the limit."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def speed_chart(figures: Sequence[Figure], name: str) -> str:
         time.yaxis.set_major_formatter(FuncFormatter(lambda seconds, _: duration_text(seconds)))
         rate.set_title("bytes per second")
         rate.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _rate_text(value)))
-        # Ours is drawn last, over the others, but listed first.
+        # Ripieno is drawn last, over the peers, but listed first.
         handles, labels = (list(reversed(some)) for some in time.get_legend_handles_labels())
         drawing.legend(handles, labels, loc="outside lower center", ncols=5, frameon=False, labelcolor=charts.MUTED)
         last = figures[-1]

@@ -1,4 +1,4 @@
-"""The page of `ripieno bench threads`: costs as bars, K-means as lines over threads × processes, as in the paper."""
+"""Provide the page of `ripieno bench threads`: costs as bars, K-means as lines over threads × processes."""
 
 from __future__ import annotations
 

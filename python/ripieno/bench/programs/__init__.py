@@ -1,1 +1,1 @@
-"""Rank programs of the peers, and their shared code."""
+"""Provide the rank programs of the peers, and their shared code."""

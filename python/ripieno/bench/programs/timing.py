@@ -1,4 +1,4 @@
-"""Shared rules of all rank programs, independent of the transport: vectors, checks, timing loops.
+"""Provide the shared rules of all rank programs, independent of the transport: vectors, checks, timing loops.
 
 It needs NumPy only: the programs of peers import it under interpreters without this package. The MPI program
 ``collectives.c`` follows the same rules.
@@ -36,7 +36,7 @@ COLLECTIVES = (
 ELEMENT_BYTES = 4
 #: Collectives with vectors of one block per rank.
 BLOCK_COLLECTIVES = ("allgather", "gather", "scatter")
-#: Collectives in which ranks do not wait for each other: small calls, timed in batches, overlap.
+#: Collectives without waits of ranks for each other: small calls, timed in batches, overlap.
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 SEPARATE_BYTES = 64 << 10
 BATCH_COUNT = 5

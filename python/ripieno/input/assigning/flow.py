@@ -18,7 +18,7 @@ def matched(near: Sequence[Sequence[str]], capacities: Sequence[Mapping[str, int
     """
     chosen: list[str | None] = [None] * len(near)
     if any(near):
-        # SciPy takes as long to import as everything else, and only this case needs it.
+        # SciPy takes long to import, and only this case needs it.
         from ripieno.input.assigning.network import FlowNetwork
 
         network = FlowNetwork(near, list(capacities[0]))

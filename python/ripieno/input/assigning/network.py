@@ -1,4 +1,4 @@
-"""Provide a flow network of splits and hosts, solved with SciPy's maximum flow."""
+"""Provide a flow network of splits and hosts, which SciPy's maximum flow solves."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Provide arrays in .npy files, .npz archives and raw files, whose rows are read by range.
+"""Provide arrays in .npy files, .npz archives and raw files as ranges of rows.
 
-Rows of local files are mapped, also of members that an archive stores uncompressed; others are read.
+Rows of local files are mapped, including uncompressed members of archives. Other rows are read.
 """
 
 from __future__ import annotations

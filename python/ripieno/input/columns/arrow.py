@@ -1,4 +1,4 @@
-"""Provide Arrow and Feather files: a split has rows. Only requested columns are read."""
+"""Provide Arrow and Feather files as splits of rows. Only requested columns are read."""
 
 from __future__ import annotations
 

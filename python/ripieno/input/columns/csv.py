@@ -117,7 +117,7 @@ class Csv:
     columns : tuple of str, optional
         The columns to read; by default all.
     decimal, thousands
-        The characters of number_types, as in `TableOptions`.
+        The characters of numbers, as in `TableOptions`.
     """
 
     body: int
@@ -222,7 +222,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
     Raises
     ------
     InputError
-        No type fits all files, for example number_types in one and words in another.
+        No type fits all files, for example numbers in one and words in another.
     """
     schemas: dict[tuple[str, ...], pa.Schema] = {}
     for format in formats:
@@ -232,7 +232,7 @@ def of_same_types(formats: Sequence[Csv]) -> list[Csv]:
             schemas[names] = pa.unify_schemas([schemas.get(names, schema), schema], promote_options="permissive")
         except pa.ArrowException as error:
             raise InputError(f"files have different types of columns: {error}; name one, as in {TYPES_HINT}") from error
-    # A column whose sample has no values is read as strings.
+    # A column without values in the sample is read as strings.
     types = {
         names: tuple((field.name, "string" if pa.types.is_null(field.type) else str(field.type)) for field in schema)
         for names, schema in schemas.items()

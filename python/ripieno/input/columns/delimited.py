@@ -25,7 +25,7 @@ from ripieno.input import lines
 from ripieno.input.columns.source import IGNORE_HINT, MISSING_HINT, TableOptions
 
 DELIMITERS = ",;\t"
-#: Fields that mean a missing value, in lower case. "nan" is also a number.
+#: Fields for a missing value, in lower case. "nan" is also a number.
 MISSING = ("", "?", "-", "na", "n/a", "#n/a", "<na>", "null", "none", "nan")
 _MISSING_CODES = [*MISSING, *map(str.upper, MISSING), *map(str.capitalize, MISSING), "NaN", "<NA>", "N/A"]
 #: Maximum length of the first record, and the bytes read after it to infer column types.
@@ -72,7 +72,7 @@ class Dialect:
     quote : str
         The quote character; empty if there is none.
     options : TableOptions
-        The characters of numbers, and whether all codes for missing values are read as such, or only those of Arrow.
+        The characters of numbers, and whether all of `MISSING` are missing values, or only Arrow's codes.
     has_comments
         Whether lines that begin with # or % are skipped, unless their first column is not read.
     """
@@ -375,7 +375,7 @@ def is_number(field: str) -> bool:
 
 
 def is_missing(field: str) -> bool:
-    """Return whether a field means a missing value."""
+    """Return whether a field is a code for a missing value."""
     return field.strip().lower() in MISSING
 
 
@@ -431,7 +431,7 @@ def _complete_lines(below: bytes, sample_bytes: int) -> bytes:
 
 
 def _quoted_field(marks: str) -> bytes:
-    """Return the pattern of a quoted field. A quote that does not begin a field is a character like others."""
+    """Return the pattern of a quoted field. A quote that does not begin a field is an ordinary character."""
     return rb"(?<![^\r\n" + re.escape(marks.encode()) + rb'])"[^"]*+(?:""[^"]*+)*+"'
 
 

@@ -1,4 +1,4 @@
-"""Provide Parquet: a split has row groups. Only requested columns are read."""
+"""Provide Parquet files as splits of row groups. Only requested columns are read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ripieno.input.split import Range, Split
 
 #: Bytes after the footer: its length, and a magic number.
 FOOTER_END_BYTES = 8
-#: A column of strings with at most so many stored bytes per value is stored as a dictionary and numbers of its entries.
+#: A column of strings with at most this many stored bytes per value is a dictionary and numbers of its entries.
 DICTIONARY_VALUE_BYTES = 4
 
 
@@ -28,12 +28,15 @@ class ParquetColumns(GroupedColumns):
     suffixes = (".parquet", ".pq")
     kind = "Parquet"
 
-    #: Whether blocks have dictionary columns for strings that are stored so.
+    #: Whether blocks keep the dictionary columns of strings in the file.
     has_dictionaries: bool = False
 
     @classmethod
     def group_bytes(cls, path: str) -> list[int]:
-        """Return the size of each row group when decoded. PyArrow ends the process on some damaged chunks, not here."""
+        """Return the decoded size of each row group.
+
+        PyArrow's metadata of single columns can end the process if a file is damaged, so this reads none.
+        """
         with cls._opened(path) as file:
             data = file.metadata
             return [max(1, data.row_group(at).total_byte_size) for at in range(data.num_row_groups)]
@@ -88,7 +91,7 @@ class Parquet(TableSplits):
     source = ParquetColumns
     suffixes = source.suffixes
 
-    #: Whether blocks have dictionary columns for strings that are stored so.
+    #: Whether blocks keep the dictionary columns of strings in the file.
     has_dictionaries: bool = False
 
     def cut(self, file: File, count: int) -> list[Range]:
@@ -120,7 +123,7 @@ class Parquet(TableSplits):
 
 
 def _stored_dictionaries(file: pq.ParquetFile) -> list[str]:
-    """Return the columns of strings that are stored as dictionaries in all row groups."""
+    """Return the columns of strings with dictionaries in all row groups."""
     schema, metadata = file.schema_arrow, file.metadata
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     found: dict[str, bool] = {}

@@ -122,7 +122,7 @@ class FormatOptions(TableOptions):
 class TableFiles(TableOptions):
     """Files of tables with options for reading them, as input of estimators, graphs and ratings.
 
-    The options are those of `TableOptions`.
+    They have the options of `TableOptions`.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class ColumnSource(ABC):
         return replace(self, keys=keys)
 
     def read(self, start: int, stop: int, schema: pa.Schema, hint: str = "") -> pa.Table:
-        """Return some columns of a range as one table. The parameters are those of `batches`."""
+        """Return some columns of a range as one table. For the parameters see `batches`."""
         tables = list(held(self.path, self.batches(start, stop, schema, hint), nbytes))
         return pa.concat_tables(tables) if tables else schema.empty_table()
 
@@ -249,7 +249,7 @@ class ColumnSource(ABC):
 
 @dataclass(frozen=True)
 class WholeColumns(ColumnSource):
-    """A file that is read to its end: a range of its stored bytes has the same part of its rows, which are returned."""
+    """A file that is read to its end. A range of its stored bytes selects the same fraction of its rows."""
 
     counted = False
 

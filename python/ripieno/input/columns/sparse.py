@@ -1,6 +1,6 @@
 """Provide sparse matrices: MatrixMarket of layout coordinate, and results of scipy.sparse.save_npz.
 
-Its entries are columns of rows, columns and weights.
+The entries are columns of rows, columns and weights.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class TextLines:
     def __init__(self, files: Sequence[File], formats: Sequence[Text]) -> None:
         self._files = files
         endings = {file.inner_suffix for file in files}
-        # The suffix must make later readers detect the same format.
+        # Later readers detect the same format from the suffix.
         self.ending = endings.pop() if len(endings) == 1 and endings <= {*Text.suffixes} - {""} else ".txt"
         self.length = sum(map(unpacked_bytes, files))
 

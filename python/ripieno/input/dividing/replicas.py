@@ -12,8 +12,8 @@ def place_replicas(
 ) -> list[tuple[str, ...]]:
     """Return the nodes of each of `count` partitions.
 
-    First replicas go to the nodes in turn. Each further replica goes to a rack without one if possible; among its
-    nodes, to the one with the fewest partitions, then to the next in in_order.
+    First replicas go to the nodes in turn. Each further replica goes to a rack without one if possible. In the rack, it
+    goes to the node with the fewest partitions, or to the first of such nodes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Provide the formats of input files: how to cut each between records and read its splits, one module per format."""
+"""Provide the formats of input files, one module per format: cuts between records, and readers of splits."""
 
 from __future__ import annotations
 

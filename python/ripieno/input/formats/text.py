@@ -1,4 +1,4 @@
-"""Provide text: a split has the lines that begin in its range. A compressed file is one split."""
+"""Provide text as splits of lines. A line belongs to the split with its first byte; a compressed file is one split."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Text:
     # Names without suffix are text, too, for example Hadoop's results.
     suffixes = ("", ".txt", ".text", ".log", ".t12", ".md", ".jsonl", ".ndjson", *LibsvmText.suffixes)
     unit = "bytes"
-    # The allocator maps larger blocks anew for each read, which takes longer than reading them.
+    # The allocator maps larger blocks anew for each read, and the mapping takes longer than the read.
     block_bytes = 256 << 10
 
     @classmethod
     def open(cls, file: File, options: FormatOptions) -> Text:
-        """Return the format. Nothing has to be read for it."""
+        """Return the format, without a read."""
         return cls()
 
     def cut(self, file: File, count: int) -> list[Range]:

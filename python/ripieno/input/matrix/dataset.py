@@ -64,8 +64,8 @@ class FilePiece:
 class RowShare:
     """One worker's rows, with their locations and optional weights, (n,).
 
-    `runs` gives the global row numbers as runs of first number and length. It is used if the rows are not a single run
-    after the rows of lower ranks.
+    `runs` gives the global row numbers as runs of first number and length, unless the rows directly follow those of
+    lower ranks.
     """
 
     #: An array, or a csr_matrix of an `InMemorySparse`.
@@ -78,7 +78,7 @@ class RowShare:
 
     @property
     def missing_hint(self) -> str:
-        """The end of messages about a missing value: what to do about it."""
+        """The end of messages about a missing value: the remedy."""
         modes = {piece.file.options.missing for piece in self.pieces if isinstance(piece.file, TableRows)}
         if not modes:
             return "; leave such rows out, or fill them, as sklearn.impute.SimpleImputer does"
@@ -105,7 +105,7 @@ class Dataset:
     files
         The files.
     missing
-        How missing values are handled, as in `TableOptions`.
+        Handling of missing values, as in `TableOptions`.
     means : (columns,) float64, optional
         The values that replace missing values.
     """
@@ -145,7 +145,7 @@ class Dataset:
         return next((file.column_names for file in self.files if file.column_names is not None), None)
 
     def with_classes(self) -> tuple[Dataset, NDArray[np.str_] | None]:
-        """Return the same files with strings of their label column as numbers of classes, and the classes, ascending.
+        """Return the same files with class numbers for the strings of their label column, and the ascending classes.
 
         The files are read for this. Without strings in the label column, there are no classes.
 
@@ -414,11 +414,10 @@ def open_source(
     classes: tuple[str, ...] | None = None,
     wanted: Collection[str] = (),
 ) -> Dataset:
-    """Open a path, a glob, a folder, a URL of these or a list of them. Reads headers only; returns a `Dataset`
-    unchanged.
+    """Open a path, a glob, a folder, a URL of these or a list of them; return a `Dataset` unchanged.
 
-    The column `label` of tables may hold strings, which are read as numbers of `classes`. The columns in `wanted` are
-    read also if the options do not choose them.
+    This reads headers only. The column `label` of tables may hold strings, which are read as numbers of `classes`. The
+    columns in `wanted` are read also if the options do not choose them.
 
     Raises
     ------
@@ -447,7 +446,7 @@ def open_source(
 
 
 def has_column_names(source: PathLike | Sequence[PathLike] | TableFiles) -> bool:
-    """Return whether files are tables with names of columns, as the first one that is not empty has."""
+    """Return whether the first nonempty file is a table with names of columns."""
     paths, options = paths_and_options(source)
     found = _found(paths, SUFFIXES)
     if any(File(path, 0).inner_suffix not in VECTORS for path, _ in found):

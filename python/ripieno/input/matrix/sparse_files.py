@@ -19,7 +19,7 @@ from ripieno.input.shares import file_shares
 
 @dataclass(frozen=True)
 class LibsvmFiles:
-    """Text files, in order, as one list of rows, or the rows of them that one worker has read from its splits."""
+    """Text files, in order, as one list of rows, or one worker's rows from its splits."""
 
     files: tuple[LibsvmText, ...] = ()
     rows: pa.Table | None = None

@@ -23,10 +23,10 @@ from ripieno.input.columns.source import IGNORE_HINT, INDEX_NAMES, MISSING_HINT,
 
 @dataclass(frozen=True)
 class TableRows:
-    """A table whose columns of values are rows of a matrix.
+    """A table. Its columns of values form the rows of a matrix.
 
-    Patches whose values are all integers from 0 to 255 are stored as bytes; otherwise as float32. This
-    is known only after everything has been read, so `dtype` is None.
+    Patches with only integer values from 0 to 255 are stored as bytes; others as float32. Only a full read determines
+    this, so `dtype` is None.
     """
 
     source: ColumnSource

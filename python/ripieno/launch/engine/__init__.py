@@ -1,4 +1,4 @@
-"""Ranks in an existing engine: the interface that an engine implements, and the code that runs in its tasks."""
+"""Provide the interface that an engine implements, and the code that runs ranks in the tasks of an engine."""
 
 from ripieno.launch.engine.contract import Engine, Run
 

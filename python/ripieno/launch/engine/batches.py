@@ -1,4 +1,4 @@
-"""`Batches`: a rank's rows of a DataFrame, as Arrow batches and as NumPy arrays.
+"""Provide `Batches`: a rank's rows of a DataFrame, as Arrow batches and as NumPy arrays.
 
 A single batch with one column of numbers, or of lists of equal length, becomes a view of Arrow's memory. Other data is
 copied once, from the batches directly to its place in the array. Sparse vectors are converted to dense ones first.
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from ripieno.errors import InputError
 
-# How Spark ML stores a vector: (type, size, indices, values), where size and indices are null if type is 1, dense.
+# The fields of a vector in Spark ML: (type, size, indices, values), where size and indices are null if type is 1,
+# dense.
 _VECTOR_FIELDS = ("type", "size", "indices", "values")
 _DENSE = 1
 
 
 class Batches(Sequence[pa.RecordBatch]):
-    """The rows of one rank, in the order in which Spark delivers them.
+    """The rows of one rank, in Spark's order.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class Batches(Sequence[pa.RecordBatch]):
         return f"Batches({self.row_count} rows in {len(self)} batches; {columns})"
 
     def clear(self) -> None:
-        """Drop the rows. Their memory is freed when no array or table refers to it."""
+        """Drop the rows. Their memory is freed once no array or table refers to it."""
         self._batches = []
         self.row_count = 0
 

@@ -1,4 +1,4 @@
-"""`Engine`: the interface to a system that runs ranks as its tasks; `EngineJob`: a job with ranks in an engine."""
+"""Provide `Engine`, the interface to a system that runs ranks as its tasks, and `EngineJob`, a job with such ranks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Engine(ABC):
 
     @abstractmethod
     def host(self) -> str:
-        """Return the address at which tasks reach this process."""
+        """Return the address of this process for its tasks."""
 
     @abstractmethod
     def start(self, workers: int, invitation: Invitation) -> Run:
@@ -101,7 +101,7 @@ class Handover:
     is_authentic, is_encrypted : bool
         Whether both ends authenticate each other, and whether the connection is encrypted.
     advice : str
-        How to add the missing properties, in the engine's terms.
+        Instructions for adding the missing properties, in the engine's terms.
     """
 
     transport: str
@@ -177,7 +177,7 @@ class EngineJob(ProcessJob[RemoteMember]):
     workers, threads, on_event, trace, replicas, watch
         As in `ripieno.launch.launch`.
     **options
-        For the native communicator; ``rendezvous_timeout_s`` also limits the time that tasks may take to join.
+        For the native communicator; ``rendezvous_timeout_s`` also limits the time until all tasks have joined.
     """
 
     _SHARES_FILES = False
@@ -225,7 +225,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         return self.engine.start(self.workers, invitation)
 
     def _join_limit_s(self) -> float:
-        """Return how long tasks may take to join."""
+        """Return the time limit for tasks to join."""
         return self._rendezvous_s
 
     @property
@@ -331,7 +331,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         size_bytes = packing.blob_bytes(packed)
         relayed = self.workers > 1 and size_bytes >= RELAYED_FROM_BYTES
         for member in self.members:
-            # If the member has ended, a later receive reports it with the cause.
+            # If the member has ended, the next receive raises the error with its cause.
             with suppress(ConnectionClosed):
                 if not relayed:
                     member.channel.send_packed("run", packed)
@@ -384,7 +384,7 @@ class EngineJob(ProcessJob[RemoteMember]):
         return self._resources.run is not None and self._resources.run.failure is None
 
     def _request_exit(self) -> None:
-        """Ask the members to exit. A member with a broken connection assumes that the launching process died."""
+        """Ask the members to exit. A member without a connection exits by itself."""
         for member in self.members:
             try_send(member, "close")
         deadline = Deadline(SHUTDOWN_S)

@@ -1,4 +1,4 @@
-"""The member server: accepts the connections of a job's members in the process that launched it."""
+"""Provide the member server, which accepts the connections of a job's members in the launching process."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class MemberServer:
         self._acceptor: MemberAcceptor | None = MemberAcceptor(self._listener, token, tls=tls, heartbeat_s=heartbeat_s)
         self._join_event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()
-        # Peers that have proved that they know the token, but have not sent `Join` yet.
+        # Authenticated peers that have not sent `Join` yet.
         self._pending: set[RemoteChannel] = set()
         threading.Thread(target=self._receive, name="ripieno-members", daemon=True).start()
 
@@ -117,7 +117,7 @@ class MemberServer:
 
     @property
     def shortage(self) -> str | None:
-        """Return the resource that has been missing for a while to accept connections, or None."""
+        """Return the exhausted resource that prevents accepting connections, or None."""
         acceptor = self._acceptor
         return None if acceptor is None else acceptor.shortage
 

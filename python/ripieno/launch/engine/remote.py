@@ -244,7 +244,7 @@ def _channel(
 
 
 def _set_timeouts(end: socket.socket, heartbeat_s: float) -> None:
-    """Set the time after which the system ends a connection whose other host acknowledges nothing."""
+    """Set the time until the system ends a connection without acknowledgments of the other host."""
     limit_s = DELIVERY_HEARTBEATS * heartbeat_s
     # The system counts whole seconds. It sends the first probe after a third of the limit.
     probe_s = max(1, round(limit_s / 6))

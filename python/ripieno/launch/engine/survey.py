@@ -1,6 +1,6 @@
-"""A survey of an engine: tasks, started like the tasks of a job, report their environment and test their connections.
+"""Provide a survey of an engine: tasks that report their environment and test their connections, without joining.
 
-The tasks compute nothing and do not join each other. The survey finds problems that would keep a job from starting.
+The survey starts its tasks like the tasks of a job. It finds problems that would keep a job from starting.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Site:
     rank, host
         Number of the task, and name of its host.
     address, port
-        Address at which it listens for the other tasks.
+        Its listening address for the other tasks.
     python
         Path of the interpreter.
     versions
@@ -165,7 +165,7 @@ def _accept_all(listener: socket.socket, invitation: Invitation) -> None:
 
 
 def _try(target: Site, invitation: Invitation) -> str:
-    """Return why `target` is unreachable, or an empty string."""
+    """Return the reason if `target` is unreachable, else an empty string."""
     try:
         remote.connect(target.address, target.port, invitation.token, REACH_S, tls=invitation.tls).close()
     except (OSError, NotAuthentic) as error:

@@ -1,4 +1,4 @@
-"""The engines that run ranks, by name; each module is imported on first use."""
+"""Provide the engines that run ranks, by name. Each module is imported on first use."""
 
 from __future__ import annotations
 

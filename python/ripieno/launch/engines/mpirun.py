@@ -1,4 +1,4 @@
-"""MPI launchers as an engine: the processes of one `mpirun` or `mpiexec`, without MPI.
+"""Provide MPI launchers as an engine: ranks are the processes of one `mpirun` or `mpiexec`, without MPI.
 
 The launcher passes the invitation in the environment of its processes, and ends all of them after a failure. Ranks join
 through the member server.
@@ -44,7 +44,7 @@ class MpirunEngine(Engine):
     arguments : sequence of str
         Additional options of the launcher: ``["--hostfile", "hosts"]``.
     host : str
-        Address at which the hosts reach this process; the default works on this host only.
+        Address of this process for the hosts; the default works on this host only.
     slots : int, optional
         Number of slots; by default one per core of this host.
 

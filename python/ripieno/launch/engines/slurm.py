@@ -1,4 +1,4 @@
-"""Slurm engine: the tasks of one `srun`, in the allocation of this process or in a new one.
+"""Provide the Slurm engine: ranks are the tasks of one `srun`, in the current allocation or in a new one.
 
 srun delivers the invitation in the environment of its tasks and reports failed tasks. Ranks join through the member
 server.
@@ -43,9 +43,9 @@ class SlurmEngine(Engine):
     arguments : sequence of str
         Further options of srun: ``["--time=10", "--mem-per-cpu=2G"]``.
     immediate_s : int
-        How long to wait until all tasks can start; while nodes clean up after this user's jobs, up to 30 s.
+        Maximum wait until all tasks can start. While nodes clean up after this user's jobs, it is up to 30 s.
     host : str, optional
-        Address at which nodes reach this process; by default the local address on the route to Slurm's controller.
+        Address of this process for the nodes; by default the local address on the route to Slurm's controller.
 
     Raises
     ------
@@ -103,7 +103,7 @@ class SlurmEngine(Engine):
             free, total = (cpus // self.threads for cpus in self._cpus())
             if free >= workers or total < workers or is_over:
                 break
-            # Nodes that were busy when they were counted may be free by now: the count that refuses comes last.
+            # Busy nodes may have become free since the last count, so raise only after a final count.
             is_over = not immediate.left_s and not _is_completing()
         if free < workers:
             raise TooFewSlots(self.NAME, workers, free, total, self._advice())

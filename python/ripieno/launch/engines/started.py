@@ -1,4 +1,4 @@
-"""Ranks started by an external launcher, `srun` or `mpirun`, on behalf of an engine.
+"""Provide ranks that an external launcher, `srun` or `mpirun`, starts on behalf of an engine.
 
 The launcher runs ``python -m ripieno.launch.engines.started`` once per rank and passes on its environment. The
 environment contains the invitation, which a rank removes first. All ranks end with the launcher. The launcher reports a
@@ -55,7 +55,7 @@ class StartedRun(Run):
         Parses a line of the launcher's standard error.
     wrapper : sequence of str
         Command that runs a rank; the rank's own command is appended. It may append an argument for the rank: the id of
-        the process with which the rank ends.
+        the process that the rank ends with.
     variables : mapping of str to str, optional
         Additional environment variables of the launcher.
     """
@@ -104,7 +104,7 @@ class StartedRun(Run):
                 if failure is not None:
                     self.failed(*failure)
                 last = text.strip(" -\n") or last
-                # Standard error may be missing or closed. The ranks must not be held up by that.
+                # Standard error may be missing or closed, which must not block the ranks.
                 with suppress(AttributeError, OSError, ValueError):
                     sys.stderr.write(text)
         status = processes.wait_for_end(self._process)

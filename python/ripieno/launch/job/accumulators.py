@@ -1,4 +1,4 @@
-"""Accumulators: values that programs or tasks add to and that the caller or driver reads.
+"""Provide accumulators: programs or tasks add to them, and the caller or driver reads them.
 
 Amounts are combined task by task, in order of rank, so a sum has the same bits for any timing.
 """
@@ -28,7 +28,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Addition:
-    """How an accumulator combines two amounts.
+    """The rule of an accumulator for combining two amounts.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Addition:
 
     @classmethod
     def of(cls, initial: Any, op: Op, add: AddFunction | None) -> Addition:
-        """Return the addition that the arguments of `Job.accumulator` mean, or raise `InputError`."""
+        """Return the rule for the arguments of `Job.accumulator`, or raise `InputError`."""
         op = named(op)
         if add is not None:
             if op != "sum":

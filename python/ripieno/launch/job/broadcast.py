@@ -1,4 +1,4 @@
-"""`Broadcast`: a value for the ranks of a job, fetched when a program first uses it, and kept until it is released.
+"""Provide `Broadcast`: a value that ranks fetch on first use and keep until it is released.
 
 The caller sends it to rank 0 only, which distributes it by `Communicator.broadcast_variable`. The transfers do not
 depend on a communicator: fetched values, and transfers in progress, survive failures of programs.
@@ -114,7 +114,7 @@ class RankBroadcast:
         self._value = value
         self._variable = variable
         self._is_released = False
-        # Objects that the value refers to are resolved by the first thread that uses it.
+        # The first thread that uses the value resolves its objects.
         self._local = {} if variable is None else local()
 
     @property
@@ -146,7 +146,7 @@ class RankBroadcast:
 
 
 class _CurrentGeneration:
-    """The broadcast generation of a job at the time at which this is pickled: a restart may follow a replacement."""
+    """The broadcast generation of a job. It is read at pickling, because a restart may replace ranks later."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -177,5 +177,5 @@ def _store_variable(
 
 
 def _cause(error: SerializationError) -> BaseException:
-    """Return why the value cannot be sent, without the outer error about the program that receives it."""
+    """Return the reason why the value cannot be sent, without the outer error about its program."""
     return error.__cause__ if isinstance(error.__cause__, SerializationError) else error

@@ -1,4 +1,4 @@
-"""A task farm: idle ranks request items one by one, and results are returned as they arrive.
+"""Provide a task farm: idle ranks request items one by one, and results are returned as they arrive.
 
 All ranks compute, including rank 0. A thread on rank 0 hands out item numbers in ascending order. Each rank sends a
 result to the launching process at once.

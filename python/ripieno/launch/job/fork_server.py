@@ -1,4 +1,4 @@
-"""A process that starts workers by fork: ``python -m ripieno.launch.job.fork_server <descriptor> <launcher>``.
+"""Provide a server that starts workers by fork: ``python -m ripieno.launch.job.fork_server <descriptor> <launcher>``.
 
 It has imported NumPy and this package, so a forked worker starts in milliseconds. It ends when its launcher
 disconnects.
@@ -88,7 +88,7 @@ class _Server:
             with suppress(Exception), deferred():
                 import_module(name)
         if missing:
-            # Collections in the workers do not touch the objects of the modules, whose memory stays shared.
+            # Collections in the workers do not touch the objects of the modules, so their memory stays shared.
             gc.freeze()
 
     def _fork(

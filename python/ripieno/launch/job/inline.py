@@ -1,4 +1,4 @@
-"""The job of a single rank, which runs in the calling process with all its cores."""
+"""Provide the job of a single rank, which runs in the calling process with all its cores."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class InlineJob(Job):
                     result = program(comm, *args, **kwargs)
             except BaseException as error:
                 if os.getpid() != self._owner_pid:
-                    # A process that the program has forked is no rank.
+                    # A process forked by the program is not a rank.
                     raise
                 self._disconnect_members()
                 _raise_from_rank_failed(error)

@@ -1,4 +1,4 @@
-"""`launch` and `Job`: worker ranks that run programs."""
+"""Provide `Job`: worker ranks that run programs."""
 
 from __future__ import annotations
 
@@ -313,11 +313,11 @@ class Job(ABC):
             Distribution from rank 0, as in `Communicator.broadcast_variable`. With trees ("chain", "splitstream",
             "tree", "flat") all hosts fetch together. "auto" is "csb".
         block_bytes, degree, verify
-            Block size in bytes; number of ranks to which a source sends at the same time; whether receivers compare
+            Block size in bytes; number of concurrent receivers of a source; whether receivers compare
             blocks with digests: as in `Communicator.broadcast_variable`.
         places : path or URL, or sequence of these
             Accessible on all ranks. For "shared-file" rank 0 writes the value to the first three. For other strategies
-            rank 0 writes three copies, from which ranks read the value if rank 0 is lost together with blocks.
+            rank 0 writes three copies. Ranks read the value from them if rank 0 is lost together with blocks.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The local engine: worker processes on this machine, forked by a helper process, controlled by this process.
+"""Provide the local engine: worker processes on this machine, forked by a helper, controlled by this process.
 
 Each worker holds one end of a socket pair. Nothing is polled, and nothing appears in the file system.
 """
@@ -220,7 +220,7 @@ class LocalJob(ProcessJob[_Worker]):
         zero_copy = all(worker.can_read for worker in self._living())
         with SharedMessage(request, zero_copy=zero_copy) as message:
             for worker in self._living():
-                # If the member has ended, a later receive reports it with the cause.
+                # If the member has ended, the next receive raises the error with its cause.
                 with suppress(ConnectionClosed):
                     worker.channel.send_message("run", message)
 

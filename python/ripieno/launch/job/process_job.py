@@ -1,4 +1,4 @@
-"""`ProcessJob`: a job with ranks in other processes, each with a channel to this process.
+"""Provide `ProcessJob`: a job with ranks in other processes, each with a channel to this process.
 
 The channels carry programs, exchanged addresses, events, results and reports. Their end signals the end of a process.
 """
@@ -126,7 +126,7 @@ class ProcessJob(Job, Generic[M]):
         )
 
     def _stop_limit_s(self, awaited: str) -> float | None:
-        """Return how long members may be stopped before they send `awaited`; None if the launcher cannot detect it."""
+        """Return the time limit for stopped members to send `awaited`; None if the launcher cannot detect stops."""
         return None
 
     def _start_or_close(self) -> None:
@@ -299,7 +299,7 @@ class ProcessJob(Job, Generic[M]):
         return RankState.LOST if is_gone else RankState.READY
 
     def _note_lost(self) -> None:
-        """Report lost members. Members without which the job continues do not return."""
+        """Report lost members. If the job continues without them, they cannot return."""
         for member in self.members:
             if member.loss is not None:
                 self._watch.lost(member.rank, member.loss)
@@ -392,7 +392,7 @@ class ProcessJob(Job, Generic[M]):
         return results
 
     def _explain(self, interrupt: KeyboardInterrupt, selector: selectors.BaseSelector) -> None:
-        """Add to an interrupt which ranks wait for which, and where the others are in the program."""
+        """Add to an interrupt the wait of each waiting rank, and the position of the others in the program."""
 
         def receive(key: selectors.SelectorKey) -> None:
             if key.data is None or self._collector.receive(key.data, key.fileobj)[0]:

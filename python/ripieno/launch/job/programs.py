@@ -1,4 +1,4 @@
-"""The part of a rank that its launcher controls: it joins its peers, then runs the programs that it receives."""
+"""Provide the part of a rank that its launcher controls: it joins its peers, then runs received programs."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ class Returned:
     failure
         Why the communicator is unusable, if it is.
     was_known
-        Whether the program saw that failure, or closed the communicator itself, and continued.
+        Whether the program continued after that failure, or after closing the communicator itself.
     without
-        The ranks without which the program has continued.
+        The lost ranks; the program continued without them.
     """
 
     value: Any
@@ -104,7 +104,7 @@ class Returned:
 
 
 class EventOptions(NamedTuple):
-    """Which events of a running program the ranks send to the launcher.
+    """The choice of events that the ranks of a running program send to the launcher.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class Events:
 
 
 def _nothing() -> None:
-    """Do nothing, as no dashboard exists."""
+    """Do nothing: without a dashboard no events are forwarded."""
 
 
 class RankSession:
@@ -394,7 +394,7 @@ def _fail(channel: ProgramSource, comm: Communicator, error: BaseException) -> N
     rank, host = comm.first_ranks[comm.rank], comm.hosts[comm.rank]
     report = FailureReport.of(error.with_traceback(inner), rank, host)
     if comm.first_ranks != list(range(comm.world_size)):
-        # After a shrink, ranks have other numbers than the report uses. The program decides whether to continue again.
+        # After a shrink, ranks have other numbers than in the report. The program decides whether to continue again.
         report = replace(report, victim=None)
     report = report.announce(comm)
     comm._withdraw()

@@ -1,4 +1,4 @@
-"""The result collector: receives the replies of a job's ranks, and passes what it observes to the supervisor."""
+"""Provide the result collector: it receives the replies of a job's ranks and informs the supervisor."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RankConnection:
         return [self.channel]
 
     def ending(self) -> str | None:
-        """Return in one line why the process has ended; None if it has not, or if its status is unknown here."""
+        """Return the cause of the process's end in one line; None while it runs, or if its status is unknown here."""
         return None
 
     def is_stopped(self) -> bool:
@@ -125,12 +125,12 @@ class ResultCollector:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Return the verdict, once no further message is expected."""
+        """Return the verdict once no further message is expected, and None before."""
         return self.supervisor.verdict
 
     @property
     def has_culprit(self) -> bool:
-        """Return whether a program has raised an error that no other rank caused."""
+        """Return whether a rank's program has raised an error of its own."""
         return bool(self._garbled) or any(report.victim is None for report in self.reports.values())
 
     def results(self) -> list[Any]:
@@ -175,7 +175,7 @@ class ResultCollector:
             self._members[rank].loss = cause
 
     def wait_s(self) -> float | None:
-        """Return how long to wait for the next message."""
+        """Return the timeout of the wait for the next message."""
         return self.waiting_ranks.wait_s(self.supervisor.wait_s(time.monotonic()))
 
     def receive(self, member: RankConnection, source: Any) -> tuple[bool, list[dict[str, Any]]]:
@@ -240,7 +240,7 @@ class ResultCollector:
             self.supervisor.sends_unreadable(member.rank, report.cause)
             return
         self.reports[member.rank] = report
-        # After "returned" the member knows of another failed rank. The report of that rank explains more.
+        # A member that sent "returned" knows of another failed rank. The report of the failed rank explains more.
         culprit = member.rank if kind == "returned" else None
         self.supervisor.fails(member.rank, report.cause, culprit)
 

@@ -1,4 +1,4 @@
-"""Stand-ins for values that a rank already holds: pickled by name, and replaced by the value on the rank."""
+"""Provide stand-ins for values that a rank already holds: pickled by name, and replaced by the value on the rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports the events of a job to the log and, if there is one, to the dashboard."""
+"""Provide `JobWatch`, which reports the events of a job to the log and, if there is one, to the dashboard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ripieno.launch.job.programs import EventOptions
 from ripieno.launch.process.telemetry import PULSE_VARIABLE, LogLines
 from ripieno.launch.supervisor import RankState, Supervisor
 
-#: States in which a rank sends no pulses.
+#: States of a rank that sends no pulses.
 _INACTIVE = (RankState.STARTING, RankState.MEETING, RankState.STOPPED, RankState.SILENT, RankState.LEAVING)
 
 logger = logging.getLogger("ripieno.launch")

@@ -1,6 +1,6 @@
-"""A worker process of the local engine, forked by `ripieno.launch.job.fork_server`.
+"""Provide the main function of a local worker process, forked by `ripieno.launch.job.fork_server`.
 
-It joins its peers through the launcher, then runs programs until the launcher ends the job or disconnects.
+The worker joins its peers through the launcher, then runs programs until the launcher ends the job or disconnects.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Manifests that run ranks in the pods of a Kubernetes Job."""
+"""Provide manifests that run ranks in the pods of a Kubernetes Job."""

@@ -1,4 +1,4 @@
-"""Manifests for Kubernetes: a program as an Indexed Job, or a JobSet, with one pod per rank.
+"""Provide manifests for Kubernetes: a program as an Indexed Job, or a JobSet, with one pod per rank.
 
 Pods find rank 0 by a DNS name from a headless Service. A pod's index is its rank. The token consists of a Secret and
 the Job's UID, so pods of a deleted Job never join pods of its successor.
@@ -66,7 +66,7 @@ class Manifest:
     threads
         Threads of each rank; by default the number of cores of the pod.
     port
-        Port on which rank 0 listens while the ranks join.
+        Listening port of rank 0 while the ranks join.
     pull_policy
         ``Always``, ``IfNotPresent`` or ``Never``; by default Kubernetes decides by the image's tag.
     environment
@@ -82,7 +82,7 @@ class Manifest:
     secret
         A Secret with the token under ``token``; by default the manifest contains one with a new random token.
     meet_within_s
-        How long the ranks wait for each other, in seconds. Pods may have to wait for a node, and pull their image.
+        Maximum wait of the ranks for each other, in seconds. Pods may have to wait for a node, and pull their image.
     restarts
         Maximum number of restarts of all ranks by a JobSet; None for a plain Job, which never restarts.
 

@@ -1,4 +1,4 @@
-"""Checks of the names, quantities, labels, variables and scripts in a manifest against the rules of Kubernetes."""
+"""Provide checks of names, quantities, labels, variables and scripts in a manifest against the rules of Kubernetes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Processes of this machine: start, communication and end."""
+"""Provide the start, the communication and the end of processes on this machine."""

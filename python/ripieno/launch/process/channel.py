@@ -1,4 +1,4 @@
-"""Messages between a launcher and a worker, over the socket pair that the worker inherits.
+"""Provide the channel between a launcher and a worker, over the socket pair that the worker inherits.
 
 A message has a kind and a value. Cost: one copy through the socket for small values; large values pass as a descriptor.
 """
@@ -61,7 +61,7 @@ class Channel:
                 raise ConnectionClosed(f"the other process has closed the connection: {error}") from error
 
     def receive(self) -> tuple[str, Any]:
-        """Return the next message, or raise `ConnectionClosed`. Exceptions of unpickling are passed on."""
+        """Return the next message, or raise `ConnectionClosed`. Exceptions during unpickling propagate."""
         kind, load = self.receive_packed()
         return kind, load()
 

@@ -1,4 +1,4 @@
-"""Processes that a fork server starts for this process: see `ripieno.launch.job.fork_server` for the protocol."""
+"""Provide processes started by a fork server; `ripieno.launch.job.fork_server` documents the protocol."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ripieno.launch.process import processes
 NUMBER = struct.Struct("q")
 #: Environment variable with modules, separated by commas, that workers find imported.
 PRELOAD_VARIABLE = "RIPIENO_PRELOAD"
-#: More such modules, for this process alone.
+#: Further modules to import, set by this process.
 preloaded: list[str] = []
 # Modules that workers of the estimators need, and that take long to import. The server imports those that this process
 # has imported.
@@ -49,7 +49,7 @@ class ForkedProcess:
         self.args = server.args
         #: None while the process runs; `processes.UNKNOWN_STATUS` if the server ended without reporting the status.
         self.returncode: int | None = None
-        # The server ends with its last reference.
+        # The server ends when its last reference is deleted.
         self._server = server
         self._status = status
         self._lock = threading.Lock()
@@ -140,7 +140,8 @@ class _ForkServer:
         reads: bool,
     ) -> ForkedProcess:
         """Start a process that holds a copy of the descriptor `channel`. `fork` describes the parameters."""
-        # Descriptors that this process keeps unless the fork fails, and those that only the worker or the server keeps.
+        # `kept` closes the descriptors of this process if the fork fails; the others belong to the worker or the
+        # server.
         with ExitStack() as kept:
             with ExitStack() as passed:
 
@@ -175,7 +176,7 @@ class _ForkServer:
 
     @staticmethod
     def _request(environment: Mapping[str, str], entry: str, arguments: Sequence[str]) -> int:
-        """Return a file with the modules to import before the fork, the environment, and what the process runs."""
+        """Return a file with the modules to import before the fork, the environment, and the program of the process."""
         named = [*os.environ.get(PRELOAD_VARIABLE, "").split(","), *preloaded]
         modules = [*filter(None, named), *filter(_SHARED.fullmatch, list(sys.modules))]
         request = os.memfd_create("ripieno-worker")
@@ -201,7 +202,7 @@ def fork(
     reads: bool = False,
     flags: Sequence[str] = (),
 ) -> ForkedProcess:
-    """Start a process by a recent server, or by a new one if the process would inherit something else.
+    """Start a process by a recent server, or by a new server if a recent one would pass on other settings.
 
     Parameters
     ----------
@@ -212,9 +213,9 @@ def fork(
     environment
         Variables to add to the environment of this process.
     piped
-        Whether to open pipes for the output. Otherwise it goes to where the output of this process goes now.
+        Whether to open pipes for the output. Otherwise the worker inherits the current output of this process.
     reads
-        Whether the process reads the standard input of this process.
+        Whether the new process reads the standard input of this process.
     flags
         Options of the interpreter.
     """
@@ -233,7 +234,7 @@ def fork(
 
 
 def _inherited(environment: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return everything that a child process started now would inherit and `_ForkServer.fork` does not pass on."""
+    """Return all inherited settings that `_ForkServer.fork` does not pass on."""
     status = dict(line.split(":\t", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return (
         os.getpid(),

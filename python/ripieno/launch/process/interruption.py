@@ -1,8 +1,8 @@
-"""Waits that every signal interrupts.
+"""Provide waits that every signal interrupts.
 
 Python runs signal handlers between two instructions of the main thread. A signal may arrive after the last instruction
 before a blocking system call, or the kernel may deliver it to another thread. Its handler then runs only when the wait
-ends. The waits in this module therefore also poll a pipe to which Python writes the number of every signal.
+ends. The waits in this module therefore also poll a pipe. Python writes the number of every signal to it.
 """
 
 from __future__ import annotations

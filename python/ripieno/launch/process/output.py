@@ -1,4 +1,4 @@
-"""Forwarding of the workers' output, with each line prefixed by the rank."""
+"""Provide `LinePump`, which forwards the output of workers and prefixes each line with the rank."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO, Protocol, TextIO
 
 
 class Piped(Protocol):
-    """A process whose output goes into pipes."""
+    """A process with pipes for its output."""
 
     @property
     def stdout(self) -> IO[bytes] | None: ...
@@ -58,7 +58,7 @@ class LinePump:
                         self._selector.unregister(key.fileobj)
                         key.data.pipe.close()
         except BrokenPipeError:
-            # The reader of this process's output has closed it. Workers get the same error when they print.
+            # The reader has closed the output of this process, so workers get the same error when they print.
             for key in list(self._selector.get_map().values()):
                 key.data.pipe.close()
         self._selector.close()

@@ -1,6 +1,7 @@
-"""Start and end of Python child processes that never outlive their launcher.
+"""Provide the start and the end of Python child processes that never outlive their launcher.
 
-A child ignores Ctrl-C (its launcher ends it), dies with its launcher, and imports this package from the same path.
+A child ignores Ctrl-C, which its launcher handles. It dies with its launcher, and imports this package from the same
+path.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from ripieno.launch.deadline import Deadline
 STEP_S = 1.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
-# Exit status of a process whose status was lost with its fork server.
+# Exit status of a process if the status was lost with its fork server.
 UNKNOWN_STATUS = 1 << 16
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
 class Child(Protocol):
-    """The methods of `subprocess.Popen` by which processes are ended."""
+    """The methods of `subprocess.Popen` that end processes."""
 
     @property
     def pid(self) -> int: ...
@@ -227,7 +228,7 @@ def ending(status: int | None) -> str:
 
 
 def still_running(processes: Iterable[Child], timeout_s: float) -> list[Child]:
-    """Wait at most `timeout_s` for the end of processes, and return those that still run."""
+    """Wait at most `timeout_s` for the end of processes, and return the processes that still run."""
     deadline = Deadline(timeout_s)
     remaining = []
     for process in processes:
@@ -239,7 +240,7 @@ def still_running(processes: Iterable[Child], timeout_s: float) -> list[Child]:
 
 
 def end_fork(error: BaseException | None) -> NoReturn:
-    """End a process forked from a rank, as Python would with `error`, but without the exit handlers of the rank."""
+    """End a process forked from a rank like Python would after `error`, but without the rank's exit handlers."""
     status: Any = 0
     if isinstance(error, SystemExit):
         status = 0 if error.code is None else error.code

@@ -1,4 +1,4 @@
-"""Failure reports of ranks: the exception, and whether another rank has caused it."""
+"""Provide failure reports of ranks: the exception, and the rank that caused it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXCEPTION_BYTES_MAX = 64 << 20
 
 
 class Accusation(TypedDict):
-    """A report's cause, the other rank that it accuses, if any, and whether that rank sent no heartbeats."""
+    """The cause in a report, the accused rank, if any, and whether the accused rank sent no heartbeats."""
 
     cause: str
     culprit: int | None

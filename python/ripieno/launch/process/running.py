@@ -1,4 +1,4 @@
-"""Registry of the programs that run in this process. `init` returns a program's communicator from it."""
+"""Provide the registry of the programs that run in this process. `init` returns a communicator from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages between the processes of one machine, with large values in shared memory.
+"""Provide messages between the processes of one machine, with large values in shared memory.
 
 A message is packed once and may be sent to several receivers. From `SHARED_FROM_BYTES` on it lies in a memfd, with one
 copy for all receivers, which is freed with the last process that holds it.

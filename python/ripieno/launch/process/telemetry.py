@@ -1,4 +1,4 @@
-"""Pulses of a rank: statistics that it sends to the launcher while a program runs and a dashboard is open.
+"""Provide pulses: statistics that a rank sends to the launcher while a program runs and a dashboard is open.
 
 Events and log lines are collected and sent with the next pulse, so a program cannot increase the number of messages.
 Cost: one message of a few hundred bytes and 0.2 ms of processor time per pulse.

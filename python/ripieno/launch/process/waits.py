@@ -1,4 +1,4 @@
-"""Long waits of ranks: each rank notices its own, and answers where it is; the launcher asks and prints the answers.
+"""Provide reports of long waits: each rank detects its own waits, and answers the launcher with its position.
 
 A thread of a rank sleeps until its launcher asks by a datagram, or until it is time to check for a long wait. It does
 not take part in calls, so it answers while the program waits or computes, unless the program holds the interpreter.
@@ -30,7 +30,7 @@ from ripieno.launch.process.channel import ConnectionClosed
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Environment variable: a wait of so many seconds is reported; 0 reports none.
+#: Environment variable: waits of at least this many seconds are reported; 0 disables the reports.
 VARIABLE = "RIPIENO_WAIT_NOTICE_S"
 NOTICE_S = 30.0
 #: A rank checks for a long wait at intervals of a third of that time, and of a tenth of the time limit of its calls,
@@ -83,15 +83,14 @@ def notice_s() -> float:
 
 
 class WaitReporter:
-    """Reports the long waits of a rank, and answers its launcher.
+    """Reports the long waits of a rank, and answers the launcher's questions.
 
     Parameters
     ----------
     current
         Returns the communicator of the rank, or None.
     send
-        Sends a message of a kind to the launcher; None for a rank whose launcher does not listen, which prints its
-        own waits.
+        Sends a message of a kind to the launcher; None if the launcher does not listen; the rank then prints its waits.
     """
 
     def __init__(self, current: Callable[[], Communicator | None], send: Callable[[str, Any], None] | None) -> None:
@@ -150,7 +149,7 @@ class WaitReporter:
                     self._send("place", place)
 
     def _check(self) -> None:
-        """Report a wait that lasts too long, once, and end a wait beyond the time limit of calls."""
+        """Report each long wait once, and end a wait that exceeds the time limit of calls."""
         place = self._place()
         if place is not None and place.wait is not None and place.waited_s >= self._watch_timeout():
             self._time_out(place)
@@ -198,7 +197,7 @@ class WaitReporter:
 
 
 class WaitingRanks:
-    """The places of a job's ranks, for its launcher. Ranks are known by their initial numbers."""
+    """The positions of a job's ranks, for its launcher. Ranks are identified by their initial numbers."""
 
     def __init__(self) -> None:
         self._addresses: dict[int, Any] = {}
@@ -207,7 +206,7 @@ class WaitingRanks:
         self._timed_out: RankPlace | None = None
 
     def take(self, number: int, kind: str, value: Any) -> bool:
-        """Take a message of a rank if it is about waits; return whether it is."""
+        """Store a message of a rank if it is about waits; return whether it is."""
         if kind == "asked-at":
             self._addresses[number] = value
         elif kind == "place":
@@ -222,7 +221,7 @@ class WaitingRanks:
         return True
 
     def ask(self) -> None:
-        """Ask all ranks where they are, unless answers are awaited."""
+        """Ask all ranks for their positions, unless answers are still awaited."""
         if self._deadline is not None:
             return
         self._places.clear()
@@ -254,16 +253,16 @@ class WaitingRanks:
             yield from self._lines(always=always)
 
     def forget(self) -> None:
-        """Drop the question that an earlier program has left."""
+        """Drop the unanswered question of an earlier program."""
         self._deadline = self._timed_out = None
 
     def wait_s(self, other_s: float | None) -> float | None:
-        """Return how long to wait for a message: until all answers are due, or `other_s`."""
+        """Return the timeout of the wait for a message: until all answers are due, or `other_s`."""
         own_s = None if self._deadline is None else self._deadline.left_s
         return min((each for each in (own_s, other_s) if each is not None), default=None)
 
     def answers(self) -> list[str]:
-        """Return the answers as lines once all have arrived or are overdue; before, and without a question, none.
+        """Return the answers as lines once all have arrived or are overdue. Until then return no lines.
 
         If no rank waits, there are no lines.
 
@@ -278,7 +277,7 @@ class WaitingRanks:
         return self._lines(always=False)
 
     def _has_all(self) -> bool:
-        """Return whether no answer is awaited any more."""
+        """Return whether all answers have arrived or are overdue."""
         return self._deadline is None or len(self._places) >= len(self._addresses) or not self._deadline.left_s
 
     def _lines(self, *, always: bool) -> list[str]:

@@ -1,1 +1,1 @@
-"""Scripts that a launcher starts once per rank: detection of the launcher, rendezvous, and reports of failures."""
+"""Provide scripts that a launcher starts once per rank: launcher detection, rendezvous, and failure reports."""

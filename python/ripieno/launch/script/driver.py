@@ -1,4 +1,4 @@
-"""The driver of a script: receives messages of its ranks on this machine, and passes them to the supervisor."""
+"""Provide the driver of a script: it receives messages of the ranks on this machine and informs the supervisor."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ScriptDriver:
         self._supervisor = Supervisor(len(ranks), policy, time.monotonic())
 
     def wait(self) -> ScriptRank | None:
-        """Wait until the supervisor has decided; return the rank whose report explains the first failure, if any."""
+        """Wait until the supervisor has decided; return the rank with the report of the first failure, if any."""
         supervisor = self._supervisor
         with self._selector, interruptible(self._selector) as ready:
             for each in self._ranks:
@@ -87,7 +87,7 @@ class ScriptDriver:
         return self._culprit()
 
     def _wait_once(self, ready: Wait) -> None:
-        """Print waits, and handle what has happened until the next deadline."""
+        """Print waits, and handle the events that arrive until the next deadline."""
         supervisor = self._supervisor
         for line in self._waiting_ranks.answers():
             self._print(f"ripieno: {line}")

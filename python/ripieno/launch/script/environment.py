@@ -1,4 +1,4 @@
-"""`init`: creates a communicator for a script, from the environment of its launcher.
+"""Provide `init`, which creates a communicator for a script from the environment of its launcher.
 
 `ripieno.launch.script.launchers` reads rank and world size. `ripieno.launch.script.rendezvous` selects the
 rendezvous and the token. docs/environment.md lists all variables.
@@ -92,7 +92,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
 
 
 def report_to(send: Callable[[str, Any], None], pulse_s: str | None) -> None:
-    """Report to the script's launcher: the wait for other ranks, the end of the wait, and pulses at this interval."""
+    """Report waits for other ranks to the script's launcher, and pulses at this interval."""
     global _events, _pulse_s, _send
     _send = send
     if pulse_s is not None:

@@ -1,4 +1,4 @@
-"""Selects which ranks print an error at exit, if the launcher collects the output of all ranks.
+"""Provide the choice of the ranks that print an error at exit, if the launcher collects the output of all ranks.
 
 The failed rank prints its own error. If it was killed, one other rank reports it. The remaining ranks print nothing and
 wait for the launcher to end them: its exit code is the exit code of the first rank that it sees fail.

@@ -1,4 +1,4 @@
-"""Waits for a host name to resolve, because name services learn of new hosts with a delay.
+"""Provide a wait until a host name resolves, because name services learn of new hosts with a delay.
 
 Only rank 0 needs this, as it listens at its own name. The other ranks retry their connections anyway.
 """

@@ -1,4 +1,4 @@
-"""Parser for ``ripieno run python script.py``, the form used with mpirun: an interpreter and its options come first."""
+"""Provide the parser for ``ripieno run python script.py``: an interpreter and its options precede the script."""
 
 from __future__ import annotations
 

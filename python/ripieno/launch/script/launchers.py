@@ -1,4 +1,4 @@
-"""Detect the launcher that started this process, and the rank that it assigned, from environment variables.
+"""Provide the detection of the launcher that started this process, and of the assigned rank, from the environment.
 
 | launcher | detected by | identity of the job |
 |---|---|---|

@@ -1,7 +1,7 @@
-"""Ranks on listed hosts, started by a remote shell: this process is rank 0, and each host runs one further rank.
+"""Provide ranks on listed hosts, started by a remote shell: this process is rank 0, and each host runs one more rank.
 
 All hosts are probed concurrently, and hosts that do not answer are left out. They run the same Python at the same path.
-The token is passed on the shell's input, which no process list shows.
+The token is sent through the shell's standard input, so no process list shows it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def read_hosts(path: str) -> list[str]:
 
 
 def unusable_hosts(hosts: Sequence[str], shell: str, python: str) -> dict[str, str]:
-    """Return for each host why it is unusable, or an empty string."""
+    """Return for each host the reason why it is unusable, or an empty string."""
 
     shell_words = _split(shell)
 

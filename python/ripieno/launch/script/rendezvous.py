@@ -1,4 +1,4 @@
-"""Rendezvous of ranks under a launcher: selects the place and the shared token.
+"""Provide the rendezvous of ranks under a launcher: the choice of its place and of the shared token.
 
 | given | rendezvous | token |
 |---|---|---|
@@ -145,7 +145,7 @@ def _missing_variables_text(place: LaunchedRank, variables: Mapping[str, str]) -
 
 
 def _ancestor() -> str | None:
-    """Identify a launcher without job ids by its process: the nearest ancestor that is no rank, if visible."""
+    """Return an identity for a launcher without job ids: its process, the nearest ancestor that is not a rank."""
     pid = os.getppid()
     try:
         while _is_rank(pid):

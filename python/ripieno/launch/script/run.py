@@ -1,4 +1,4 @@
-"""``ripieno run``: runs a script as several ranks on this machine. All ranks end with the run."""
+"""Provide ``ripieno run``, which runs a script as several ranks on this machine. All ranks end with the run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ripieno.launch.replicas import replicas_environment
 from ripieno.launch.script import launchers
 from ripieno.launch.script.driver import ScriptDriver, ScriptRank, name_of_rank
 
-# Number of attempts if another process takes the port reserved for rank 0.
+# Number of attempts if another process takes the reserved port of rank 0.
 PORT_ATTEMPT_COUNT = 3
 
 INTERRUPTED = 130
@@ -56,7 +56,7 @@ class Script:
         Whether to encrypt all TCP connections of ranks (True) or none (False). None follows RIPIENO_TLS; without it,
         connections between hosts are encrypted.
     on_failure
-        With "shrink" the run continues without ranks that die or are left behind, as long as one rank continues.
+        With "shrink" the run continues without lost ranks, as long as one rank continues.
     """
 
     target: str
@@ -100,7 +100,7 @@ def under_launcher(asks_for_workers: bool = False) -> bool:
 
 
 def run_here(script: Script) -> None:
-    """Replace this process, which is a rank already, by the script."""
+    """Replace this process, which is already a rank, by the script."""
     sys.stdout.flush()
     target = ["-m", script.target] if script.module else [script.target]
     place = launchers.detect(launchers.own_variables())

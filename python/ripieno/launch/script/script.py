@@ -1,7 +1,7 @@
-"""The main program of one rank of ``ripieno run``, forked by `ripieno.launch.job.fork_server`.
+"""Provide the main function of one rank of ``ripieno run``, forked by `ripieno.launch.job.fork_server`.
 
-Runs the target as ``__main__``. An uncaught exception is reported to the other ranks and to the launcher, which prints
-the exception of the first failed rank only. Other ranks fail as a consequence, and their exceptions would hide it.
+It runs the target as ``__main__``. It reports an uncaught exception to the other ranks and to the launcher, which
+prints only the exception of the first failed rank: exceptions of other ranks are consequences and would hide it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def main(fd: int, kind: str, target: str, *arguments: str) -> None:
         if error.code:
             report = FailureReport.of(error, *_rank_and_host()).announce(environment.current())
             with suppress(ConnectionClosed):
-                # The status of the process says more about its own failure than the report.
+                # The exit status describes the failure of this process better than the report.
                 channel.send(*(("exiting",) if report.victim is None else ("error", report)))
         else:
             channel.send("done")

@@ -1,7 +1,7 @@
-"""Transfer of a job's token from rank 0 to the other ranks, in a file that only their user can read.
+"""Provide the transfer of a job's token from rank 0 to the other ranks, in a file that only their user can read.
 
 Rank 0 holds a lock on the file while the ranks join. The lock of an earlier job ends with its rank 0, so its file is
-never used. The file appears complete, and is removed after the ranks have joined.
+never used. The file appears atomically, and is removed after the ranks have joined.
 Requires a file system with locks (`flock`) and hard links: every local one, NFS, Lustre, GPFS.
 """
 
@@ -124,7 +124,7 @@ def _make_secret(path: Path) -> None:
     try:
         with open(descriptor, "wb") as file:
             file.write(secrets.token_bytes(_SECRET_BYTES))
-        # After a power loss, an empty file would be a secret that others know.
+        # Sync first: after a power loss, an empty file would be a known secret.
         disk.sync(hidden)
         with suppress(FileExistsError):
             os.link(hidden, path)
@@ -133,7 +133,7 @@ def _make_secret(path: Path) -> None:
 
 
 def remove_abandoned(parent: Path, prefix: str) -> None:
-    """Remove entries in `parent` that jobs of this user have left because their ranks were killed while joining."""
+    """Remove entries in `parent` of this user's jobs with ranks that were killed while they joined."""
     for path in parent.glob(f"{prefix}*"):
         with suppress(OSError, RendezvousError):
             tokens = [each for each in path.iterdir() if each.name.startswith("token")]
@@ -166,7 +166,7 @@ def remove_abandoned_shared(directory: Path) -> None:
 
 @contextmanager
 def exchange_token(path: Path, rank: int, timeout_s: float, *, own: bool = False) -> Iterator[str]:
-    """Yield the token that rank 0 creates and passes on in the file `path`, which rank 0 removes at the end.
+    """Yield the token, which rank 0 creates and writes to the file `path`. Rank 0 removes the file at the end.
 
     With `own` the folder belongs to this job, and only its user may access it.
 
@@ -241,7 +241,7 @@ def _await_token(path: Path, rank: int, timeout_s: float, *, own: bool) -> str:
 
 
 def _is_listed(path: Path) -> bool:
-    # A network file system reads directory lists anew, but caches that a name was missing a moment ago.
+    # A network file system may cache the absence of a name, but not the list of a directory.
     try:
         return path.name in os.listdir(path.parent)
     except FileNotFoundError:
@@ -270,7 +270,7 @@ def _is_held(path: Path) -> bool:
 
 
 def _token_in(path: Path) -> str | None:
-    """Return the token in a file with a live rank 0, or None; empty if the file system shows only the name yet."""
+    """Return the token in a file with a live rank 0, or None; empty if the contents are not visible yet."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except FileNotFoundError:

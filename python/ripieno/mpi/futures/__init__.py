@@ -1,7 +1,7 @@
 """mpi4py's executors on ranks of Ripieno: `MPIPoolExecutor` and `MPICommExecutor`.
 
-``ripieno run -n 4 -m ripieno.mpi.futures script.py`` runs a script on rank 0, whose pools consist of the other ranks.
-Without it, a pool starts processes of this machine.
+``ripieno run -n 4 -m ripieno.mpi.futures script.py`` runs a script on rank 0. The other ranks are the workers of all
+its pools. Without it, a pool starts processes of this machine.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _APPLIED = ("path", "wdir", "env")
 
 #: The ranks that all pools of this process share, if it runs under ``-m ripieno.mpi.futures``.
 _shared: list[Workers] = []
-#: Pools that have not been forgotten: those with threads among them.
+#: Existing pools, including all pools with threads.
 _live: weakref.WeakSet[_Pool] = weakref.WeakSet()
 #: Whether the program has ended, so that no thread can start.
 _has_ended = False
@@ -80,7 +80,7 @@ class MPIPoolExecutor(Executor):
     ----------
     max_workers : int, optional
         Number of processes to start on this machine; by default MPI4PY_FUTURES_MAX_WORKERS or one per usable core.
-        Under ``-m ripieno.mpi.futures`` the workers are the other ranks, whatever the number is.
+        Under ``-m ripieno.mpi.futures`` the workers are the other ranks, and the number is ignored.
     initializer : callable, optional
         Called with `initargs` on each worker before other functions. If it fails, all calls raise `BrokenExecutor`.
     initargs : tuple
@@ -198,7 +198,7 @@ class MPIPoolExecutor(Executor):
         buffersize : int, optional
             Number of chunks without a result that are submitted at the same time.
         unordered : bool
-            Whether to yield results as they are found, instead of in the order of the arguments.
+            Whether to yield results as they complete, instead of in the order of the arguments.
         """
         if chunksize < 1:
             raise InputError(f"chunksize={chunksize}: expected 1 or more")
@@ -235,7 +235,7 @@ class MPIPoolExecutor(Executor):
             own.thread.join()
 
     def _started(self) -> _Pool:
-        """Return the pool, whose threads run. The caller holds the lock."""
+        """Return the pool, with running threads. The caller holds the lock."""
         if self._is_shut_down:
             raise RuntimeError("this executor was shut down: expected an open one")
         if _has_ended:
@@ -252,7 +252,7 @@ class MPIPoolExecutor(Executor):
 
 
 class MPICommExecutor:
-    """Makes a rank of a communicator the caller of the others.
+    """Makes one rank of a communicator the caller, and the other ranks its workers.
 
     In a ``with`` statement, which all ranks execute, the root gets an `MPIPoolExecutor`. The other ranks are its
     workers until the root leaves the statement, and then execute its body with None.
@@ -302,7 +302,7 @@ class MPICommExecutor:
 
 
 class _CommExecutor(MPIPoolExecutor):
-    """An executor whose workers are the other ranks of a communicator, which call `pool.serve`."""
+    """An executor with the other ranks of a communicator as workers, which call `pool.serve`."""
 
     def __init__(self, comm: Any, **options: Any) -> None:
         super().__init__(**options)
@@ -313,13 +313,13 @@ class _CommExecutor(MPIPoolExecutor):
 
 
 def get_comm_workers() -> Intracomm:
-    """Return the communicator of all workers, in a call that a worker makes; RuntimeError elsewhere."""
+    """Return the communicator of all workers, inside a call on a worker. Raise RuntimeError elsewhere."""
     return Intracomm._of(pool.siblings())
 
 
 @contextmanager
 def shared_workers(comm: Comm) -> Iterator[bool]:
-    """Make all ranks but 0 the workers of all pools of rank 0. Return whether this is rank 0; others then end."""
+    """Make all ranks but 0 the workers of all pools of rank 0. Yield whether this is rank 0."""
     if comm.rank > 0:
         pool.serve(comm._comm, 0)
         yield False
@@ -352,9 +352,9 @@ def _lent(workers: Workers) -> Iterator[Workers]:
 
 
 class _Pool:
-    """The threads of an executor: one starts the workers, and then each waits for the call of one worker.
+    """The threads of an executor: one starts the workers; afterwards each thread waits for the call of one worker.
 
-    They hold no reference to the executor, so that its end can be noticed.
+    They hold no reference to the executor, so that its deletion ends them.
     """
 
     def __init__(self, source: AbstractContextManager[Workers], preparation: list[pool.Call]) -> None:
@@ -376,7 +376,7 @@ class _Pool:
         return 0 if self._cause else self._size
 
     def submit(self, future: Future[Any], call: pool.Call) -> None:
-        """Let a worker make a call."""
+        """Queue a call for a worker."""
         with self._lock:
             if self._cause:
                 raise BrokenExecutor(self._cause)
@@ -413,7 +413,7 @@ class _Pool:
         self._calls.put(None)
 
     def _serve_one(self, workers: Workers) -> bool:
-        """Make the next call, and return whether others may follow."""
+        """Run the next call on a worker; return whether more calls may follow."""
         item = self._calls.get()
         if item is None:
             return False
@@ -468,7 +468,7 @@ class _Pool:
 def _results(
     pending: deque[Future[list[R]]], following: Iterator[Future[list[R]]], end: float | None, unordered: bool
 ) -> Iterator[R]:
-    """Yield the results of chunks. One more is submitted after each."""
+    """Yield the results of chunks. After each result another chunk is submitted."""
 
     def remaining() -> float | None:
         return None if end is None else end - time.monotonic()
@@ -489,7 +489,7 @@ def _results(
 
 def _cancel(future: Future[Any]) -> None:
     future.cancel()
-    # Otherwise `wait` would wait for it.
+    # Otherwise `concurrent.futures.wait` would wait for this future.
     future.set_running_or_notify_cancel()
 
 
@@ -522,8 +522,8 @@ def _close_all() -> None:
         each.thread.join()
 
 
-# Earlier than functions of `atexit`, as for the executors of Python: threads can still start, so a pool that is still
-# starting makes its calls.
+# Runs before the functions of `atexit`, like the exit functions of Python's executors. Threads can still start then, so
+# a starting pool completes its calls.
 threading._register_atexit(_close_all)  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""``python -m ripieno.mpi.futures script.py …``: runs a script on rank 0; its pools consist of the other ranks."""
+"""Run a script on rank 0 with pools of the other ranks: ``python -m ripieno.mpi.futures script.py …``."""
 
 from ripieno import mpi
 from ripieno.mpi.futures import shared_workers

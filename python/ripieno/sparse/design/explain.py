@@ -1,4 +1,4 @@
-"""Comparison of designs: by packet size, cheapest, direct and binary."""
+"""Provide a comparison of designs: by packet size, cheapest, direct and binary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explanation of a configured reduction: actual and predicted sizes of its layers, and its time."""
+"""Explain a configured reduction: actual and predicted sizes of its layers, and its time."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ConfiguredReduction(NamedTuple):
 def explain_configured(
     reduction: ConfiguredReduction, totals: NDArray[np.int64], packets: PacketCurve, seconds: float | None
 ) -> LiveExplanation:
-    """Compare the total sizes of all ranks at each level (`totals`) and the measured time with predictions."""
+    """Compare predictions with the total sizes of all ranks at each level (`totals`) and with the measured time."""
     data, means, deviation = data_of(reduction, totals, packets)
     explanation = explain(data, packets, degrees=reduction.degrees)
     rows = {direction: means[:, index].tolist() for index, direction in enumerate(DIRECTIONS)}
@@ -90,7 +90,7 @@ def data_of(
 
 
 def _curve(size: int, outline: dict[str, Any], rows: NDArray[np.float64]) -> tuple[DensityCurve, float | None]:
-    """Return the fitted power law of the levels' densities, or the densities themselves if none can be fitted."""
+    """Return the fitted power law of the levels' densities, or the densities if no power law fits."""
     points = {
         level["set_count"]: float(row_count * level["part_count"] / max(size, 1))
         for level, row_count in zip(levels(outline), rows, strict=True)

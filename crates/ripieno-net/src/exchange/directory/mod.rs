@@ -1,9 +1,9 @@
 //! An exchange through a directory that all ranks can access.
 //!
-//! Rank 0 creates a directory `ripieno-<tag>-<nonce>`. The tag is derived from the token, so that jobs do not mix. A
-//! directory whose rank 0 is dead belongs to an earlier run. Each rank holds a lock on its file `rank-N.lock` while it
-//! lives, so the other ranks detect a killed rank. A rank renames its finished file into place, so the other ranks
-//! never read an incomplete string. Rank 0 removes the directory at the end.
+//! Rank 0 creates a directory `ripieno-<tag>-<nonce>`. The tag is derived from the token, so that jobs do not mix. If
+//! rank 0 of a directory is dead, the directory belongs to an earlier run. Each rank holds a lock on its file
+//! `rank-N.lock` while it lives, so the other ranks detect a killed rank. A rank renames its finished file into place,
+//! so the other ranks never read an incomplete string. Rank 0 removes the directory at the end.
 //!
 //! Cost: one read of the directory every few ms at first, and a few per second later. Requires a file system with locks
 //! (`flock`) and atomic renames: every local one, NFS, Lustre, GPFS.
@@ -27,7 +27,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(2);
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// Interval between checks of the locks.
 const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(300);
-/// How long rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
+/// Time for which rank 0 keeps the directory after a failed exchange, so that other ranks can read the reason.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 /// An exchange through a shared directory.
@@ -154,7 +154,7 @@ impl Drop for DirectoryExchange {
     }
 }
 
-/// Return the failure of the first rank that has arrived and is dead.
+/// Return the failure of the first rank that died after its arrival.
 fn find_dead(directory: &RunDirectory, ranks: impl Iterator<Item = usize>, own: usize) -> Option<JobFailure> {
     ranks.filter(|&peer| peer != own).find_map(|rank| match directory.lock_state(rank) {
         LockState::Dead { host } => {

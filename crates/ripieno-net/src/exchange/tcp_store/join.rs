@@ -1,4 +1,4 @@
-//! The side of the other ranks: connect until rank 0 answers, send the string, receive all strings.
+//! Side of the ranks other than rank 0: connect until rank 0 answers, send the string, receive all strings.
 
 use super::message::{STRING_BYTES_MAX, StoreMessage, decode, encode};
 use crate::auth::{ConnectionPurpose, Denied, Greeting, JobNonce, Refusal, call};

@@ -1,4 +1,4 @@
-//! Exchange of strings through a TCP store at rank 0, whose address all ranks know (`MASTER_ADDR`, `MASTER_PORT`).
+//! Exchange of strings through a TCP store at rank 0. All ranks know its address (`MASTER_ADDR`, `MASTER_PORT`).
 //!
 //! Every rank holds its connection until the exchange is over, so rank 0 detects immediately when a rank dies. Each
 //! connection is authenticated before anything else is read.

@@ -16,7 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// How long the store stays open after a failure, to report the reason to late ranks.
+/// Time for which the store stays open after a failure, to report the reason to late ranks.
 const LINGER_TIMEOUT: Duration = Duration::from_millis(1000);
 
 pub struct StoreServer {
@@ -88,7 +88,7 @@ impl StoreServer {
         }
     }
 
-    /// Return the failure of a member that has disconnected since.
+    /// Return the failure of a member that has disconnected since the exchange.
     pub fn lost(&mut self) -> Option<JobFailure> {
         let all: Vec<usize> = self.members.keys().copied().collect();
         all.into_iter().for_each(|rank| self.serve_member(rank));
@@ -127,7 +127,7 @@ impl StoreServer {
         loop {
             for (&rank, member) in &mut self.members {
                 if notified.insert(rank) {
-                    // A partly sent list of strings cannot be revoked; its reader sees the connection end.
+                    // A partly sent list of strings cannot be revoked. Its reader detects the end of the connection.
                     member.outbox.extend(&message);
                 }
             }

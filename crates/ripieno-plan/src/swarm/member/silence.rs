@@ -38,7 +38,7 @@ impl SwarmMember {
         }
     }
 
-    /// Restart the observation of all sources: this process was suspended, and has missed what they sent.
+    /// Restart the observation of all sources: this process was suspended, and missed their messages.
     pub(super) fn restart_silences(&mut self, now: Duration) {
         self.last_received = now;
         self.silences.values_mut().for_each(|silence| silence.since = now);

@@ -203,7 +203,7 @@ impl SourceSelection {
         self.assigned.range((rank, 0)..=(rank, usize::MAX)).map(|(&(_, block), _)| block).collect()
     }
 
-    /// Remove a lost member and return the fetches of which it was the source.
+    /// Remove a lost member and return the fetches that had it as their source.
     pub(super) fn remove(&mut self, rank: usize) -> Vec<(usize, usize)> {
         self.blocks_to(rank).into_iter().for_each(|block| self.release(rank, block));
         self.waiting.retain(|&waiting| waiting != rank);

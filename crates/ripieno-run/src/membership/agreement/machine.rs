@@ -29,7 +29,7 @@ pub struct Agreement {
     /// Ranks that will never take part again.
     ended: BTreeSet<usize>,
     /// Ranks that exceeded the silence timeout. If such a rank has ended, it may have continued in another partition
-    /// before.
+    /// before its end.
     suspected: BTreeSet<usize>,
     last_received: BTreeMap<usize, Duration>,
     /// Start of the answer timeout of each queried rank.
@@ -272,7 +272,7 @@ impl Agreement {
         }
     }
 
-    /// Return whether no message can be expected from `peer` any more.
+    /// Return whether no further message can be expected from `peer`.
     fn is_excludable(&self, peer: usize, now: Duration) -> bool {
         self.ended.contains(&peer) || self.is_silent(peer, now) || self.is_late(peer, now)
     }
@@ -327,8 +327,8 @@ impl Agreement {
         }
     }
 
-    /// Query further ranks, as many as are already silent: they may be silent as well. The detection time then grows
-    /// with the logarithm of their number.
+    /// Query more ranks, as many as are known to be silent, because they may be silent as well. The detection time then
+    /// grows with the logarithm of their number.
     fn query_ahead(&mut self, now: Duration, leader: usize, outputs: &mut Vec<AgreementOutput>) {
         let silent_count = self.members.iter().filter(|&&rank| self.is_silent(rank, now)).count();
         let next: Vec<usize> = self.others().filter(|&rank| rank > leader && !self.is_excludable(rank, now)).collect();

@@ -52,7 +52,7 @@ impl Hub {
         }
     }
 
-    /// Return the messages for a rank that has not heard from this hub yet.
+    /// Return the messages for a rank that this hub has not notified yet.
     pub(super) fn failure_messages(&self) -> impl Iterator<Item = MembershipMessage> {
         self.losses
             .failures()

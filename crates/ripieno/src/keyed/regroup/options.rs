@@ -22,9 +22,9 @@ const PULLS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 /// Options of a regroup. They must be the same on every rank, except `threads`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Regroup {
-    /// Number by which the caller identifies this call. Ranks compare it together with the other options.
+    /// Number with which the caller identifies this call. Ranks compare it together with the other options.
     pub call: u64,
-    /// How to combine rows of equal keys from different ranks. This may be an operation although the aggregation keeps
+    /// Combination of rows with equal keys from different ranks. It may be an operation even if the aggregation keeps
     /// all rows.
     pub merge: KeyedCombine,
     /// Whether to assign parts to ranks by size, largest first, instead of by part number.

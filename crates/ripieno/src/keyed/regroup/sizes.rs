@@ -1,4 +1,4 @@
-//! Exchange of part sizes, from which ranks derive owners and waves. The same message carries the announcements.
+//! Exchange of part sizes. Ranks derive owners and waves from the sizes. The same message carries the announcements.
 
 use super::super::block::{KeyedSchema, PartSize};
 use super::super::parts::Parts;

@@ -1,4 +1,4 @@
-"""Dask engine: each rank is a task on its own worker, in an existing cluster.
+"""Provide the Dask engine: each rank is a task on its own worker of an existing cluster.
 
 A task is pinned to its worker, so Dask never moves it. It secedes from the worker's thread pool, so Dask can run other
 tasks there, for example for the next program. A job holds a lock of the cluster while it selects workers and starts its

@@ -1,4 +1,4 @@
-"""Dask data as arguments of a program: each rank gets the chunks that its worker holds.
+"""Provide Dask data as arguments of a program: each rank gets the chunks that its worker holds.
 
 A future or a delayed value is the same on every rank. From an array, a frame, a bag or a list of futures, each rank
 gets the chunks on its worker, in order; docs/engines/dask.md describes how they are joined.

@@ -1,4 +1,4 @@
-"""The tasks of a job in a Dask cluster: their control in the launching process, and their code on the workers."""
+"""Provide the tasks of a job in Dask: their control in the launching process, and their code on the workers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class DaskRun(Run):
         self._change = threading.Condition()
 
     def begin(self, places: list[str], invitation: Invitation) -> int:
-        """Start rank i on the worker ``places[i]``; return how many tasks still wait for a thread after `SLOTS_S`."""
+        """Start rank i on the worker ``places[i]``; return the number of tasks without a thread after `SLOTS_S`."""
         self.places = places
         self._waiting = set(range(len(places)))
         self._unfinished = set(range(len(places)))
@@ -134,7 +134,7 @@ class DaskRun(Run):
     def _left(self, rank: int) -> None:
         with self._change:
             self._unfinished.discard(rank)
-            # Once a rank has left, the job need not wait for others to begin.
+            # Once a rank has left, the job does not wait for the start of others.
             self._waiting.clear()
             self._change.notify_all()
 

@@ -1,4 +1,4 @@
-"""Ray engine: one actor per rank, in a placement group, so that Ray starts either all ranks or none.
+"""Provide the Ray engine: one actor per rank in a placement group, so Ray starts either all ranks or none.
 
 Ray delivers the invitation, reports dead actors and releases all resources at the end. Ranks join through the member
 server.
@@ -47,7 +47,7 @@ class RayEngine(Engine):
     runtime_env : dict, optional
         Ray's runtime environment for the ranks: ``{"env_vars": …}``, ``{"pip": …}``, ``{"working_dir": …}``.
     placement_timeout_s : float
-        How long to wait until Ray can place all ranks.
+        Maximum wait until Ray can place all ranks.
 
     Raises
     ------
@@ -87,12 +87,12 @@ class RayEngine(Engine):
         self._connect()
 
     def slots(self) -> int:
-        """Return how many ranks fit if nothing else runs."""
+        """Return the number of ranks that fit if nothing else runs."""
         self._connect()
         return self._rank_capacity(node["Resources"] for node in ray.nodes() if node["Alive"])
 
     def host(self) -> str:
-        """Return the address by which Ray's nodes reach this node."""
+        """Return the address of this node for Ray's nodes."""
         self._connect()
         address: str = ray.util.get_node_ip_address()
         return address
@@ -157,7 +157,7 @@ class RayEngine(Engine):
         return needs | ({"runtime_env": self._actors_env} if self._actors_env else {})
 
     def _rank_capacity(self, nodes: Iterable[Mapping[str, float]]) -> int:
-        """Return how many ranks fit on nodes with these resources."""
+        """Return the number of ranks that fit on nodes with these resources."""
         capacities = [min(int(node.get(name, 0) // count) for name, count in self._bundle.items()) for node in nodes]
         if self._strategy == "STRICT_PACK":
             return max(capacities, default=0)

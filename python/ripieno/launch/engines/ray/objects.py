@@ -1,4 +1,4 @@
-"""Ray objects as arguments of a program: each rank reads its objects from Ray's store, and the caller reads none.
+"""Provide Ray objects as arguments of a program: each rank reads its objects from Ray's store, not the caller.
 
 An ``ObjectRef`` is the same value on every rank. A list or tuple of them, one per rank, gives each rank its value. A
 ``ray.data.Dataset`` becomes `ripieno.spark.Batches` on each rank, in order and in whole blocks. Arrays and batches are
@@ -128,7 +128,7 @@ def _await(refs: set[ray.ObjectRef], check: Callable[[], None]) -> None:
 
 
 def _free_cpus() -> int:
-    """Return the number of whole CPUs on which tasks outside of placement groups can run, now or later."""
+    """Return the number of whole CPUs for tasks outside of placement groups, now or later."""
     groups = placement_group_table().values()
     taken = sum(
         bundle.get("CPU", 0) for group in groups if group["state"] == "CREATED" for bundle in group["bundles"].values()

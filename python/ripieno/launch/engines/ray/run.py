@@ -1,4 +1,4 @@
-"""The actors of a job in Ray: their control in the launching process, and their code on the nodes."""
+"""Provide the actors of a job in Ray: their control in the launching process, and their code on the nodes."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class RayRun(Run):
 
 
 def _cause_of(error: BaseException) -> str:
-    """Return in one line why an actor ended."""
+    """Return the cause of an actor's end in one line."""
     if isinstance(error, RayTaskError):
         return f"{type(error.cause).__name__}: {one_line(error.cause)}"
     _, found, ending = str(error).partition("The actor is dead because ")

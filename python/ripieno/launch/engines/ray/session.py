@@ -1,4 +1,4 @@
-"""This process's connection to Ray, which all jobs of the process share."""
+"""Provide this process's connection to Ray, which all jobs of the process share."""
 
 from __future__ import annotations
 

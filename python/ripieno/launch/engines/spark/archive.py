@@ -1,4 +1,4 @@
-"""`ship`: sends the installed version of this package to Spark executors that lack it."""
+"""Provide `ship`, which sends the installed version of this package to Spark executors that lack it."""
 
 from __future__ import annotations
 

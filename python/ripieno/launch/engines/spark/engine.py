@@ -1,4 +1,4 @@
-"""Spark engine: ranks as the tasks of a barrier stage, inside an existing SparkSession.
+"""Provide the Spark engine: ranks are the tasks of a barrier stage inside an existing SparkSession.
 
 Spark starts all tasks together and sends the invitation in their closures. The tasks synchronize by one ``allGather``.
 The stage runs in a thread during the job. Requires ``pip install 'ripieno[spark]'``.
@@ -38,7 +38,7 @@ class SparkEngine(Engine):
     spark : pyspark.sql.SparkSession, optional
         The session; by default the active one.
     slots_timeout_s : float
-        How long to wait until enough slots are free, or until executors with enough slots have registered.
+        Maximum wait until enough slots are free, or until executors with enough slots have registered.
 
     Raises
     ------
@@ -60,11 +60,11 @@ class SparkEngine(Engine):
         return self.session.sparkContext
 
     def slots(self) -> int:
-        """Return how many tasks the executors can run concurrently."""
+        """Return the number of tasks that the executors can run concurrently."""
         return slots(self._context)[1]
 
     def host(self) -> str:
-        """Return the address at which executors reach the driver."""
+        """Return the address of the driver for executors."""
         return str(self._context.getConf().get("spark.driver.host")).strip("[]")
 
     def handover(self) -> Handover:

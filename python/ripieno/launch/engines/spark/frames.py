@@ -1,4 +1,4 @@
-"""DataFrames for ranks: one partition per rank, in batches that suit arrays; results that outlive the ranks."""
+"""Provide DataFrames for ranks: one partition per rank, in batches that suit arrays; results outlive the ranks."""
 
 from __future__ import annotations
 

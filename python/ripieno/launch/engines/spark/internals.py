@@ -1,6 +1,6 @@
-"""All uses of Spark internals without a stability guarantee: classes of the JVM and private attributes of PySpark.
+"""Provide access to Spark internals without a stability guarantee: JVM classes and private attributes of PySpark.
 
-If a version of Spark lacks one of them, an `EngineError` names it.
+If a version of Spark lacks an internal, an `EngineError` names it.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def with_rank_settings(frame: DataFrame) -> DataFrame:
 
 
 def rows_max(kind: DataType, *, nullable: bool = False) -> int:
-    """Return how many rows of this type a batch may have, or 0 without a limit."""
+    """Return the maximum number of rows of this type in a batch, or 0 without a limit."""
     if isinstance(kind, UserDefinedType):
         return VECTOR_ROWS_MAX if rows_max(kind.sqlType(), nullable=nullable) else 0
     if isinstance(kind, StructType):

@@ -1,4 +1,4 @@
-"""`StageRun`: the barrier stage that runs the ranks of a job as its tasks, and its slots."""
+"""Provide `StageRun`: the barrier stage that runs the ranks of a job as its tasks, and its slots."""
 
 from __future__ import annotations
 

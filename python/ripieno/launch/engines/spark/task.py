@@ -1,4 +1,4 @@
-"""Code that runs on executors: functions for the tasks of a barrier stage, which become ranks.
+"""Provide the functions for the tasks of a barrier stage, which become ranks on the executors.
 
 The functions are nested so that cloudpickle sends them by value. They hold bytes only, because an executor unpickles
 them before it can import ripieno.
