@@ -9,8 +9,7 @@ impl Buffer {
     pub const MAIN: Buffer = Buffer(0);
     /// The second buffer of collectives with separate input and output (alltoall).
     pub const OUTPUT: Buffer = Buffer(1);
-    /// Scratch memory of a plan. It is provided for the run, as long as the plan's spans require, with undefined
-    /// contents.
+    /// Scratch memory of a plan, with undefined contents. A run provides as many bytes as the plan's spans need.
     pub const SCRATCH: Buffer = Buffer(2);
 }
 

@@ -212,8 +212,8 @@ def java_archive(source: Path, libraries: Path) -> Path:
 def _newest(name: str, version: str, headers: str, wheel: str, *programs: tuple[str, ...]) -> Mpi | None:
     """Return the newest MPI on the path, among the wheels of `make bench`, or next to this interpreter.
 
-    `version` is a pattern of the output of `--version` with the version as its group; each of `programs` has a launcher
-    and, unless another MPI compiles, a compiler.
+    `version` is a pattern of the output of `--version` with the version as its group. Each of `programs` names a
+    launcher and a compiler, or only a launcher if the compiler of another MPI is used.
     """
     found = []
     for folder in (None, f"{sys.prefix}/peers/{wheel}/bin", f"{sys.prefix}/bin"):

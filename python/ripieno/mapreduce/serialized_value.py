@@ -36,7 +36,7 @@ class SerializedValue:
         return len(self._pickled) + sum(buffer.nbytes for buffer in self._buffers)
 
     def open(self, totals: AccumulatorTotals) -> Any:
-        """Return the value, on the memory that received it."""
+        """Return the value, with arrays in the memory that received it."""
         buffers = []
         for buffer in self._buffers:
             # Without a transfer this is the driver's own memory, so make it read-only.

@@ -28,7 +28,7 @@ class Charted:
     svg
         SVG text from `charts`.
     legend
-        Variables of colors, each with its meaning.
+        CSS variables of colors, each with its meaning.
     """
 
     title: str
@@ -65,7 +65,7 @@ def charts_of(about: About | None) -> list[Charted]:
         found.append(Charted("Coefficients", f"{text} They depend on the units of the columns.", svg))
     predictions = None if about is None else about.predictions
     if predictions is not None and predictions.residuals is not None:
-        text = "Target minus prediction, by prediction, and how often a difference occurs."
+        text = "Residual (target minus prediction) by prediction, and a histogram of the residuals."
         if predictions.target_count > 1:
             text += f" The first of {predictions.target_count} targets."
         found.append(Charted("Residuals", text, charts.residual_chart(*predictions.residuals)))
@@ -75,7 +75,7 @@ def charts_of(about: About | None) -> list[Charted]:
             (charts.VARIABLES[color], f"{name}: area {curve.area:.4f}")
             for color, (name, curve) in zip(charts.COLORS, curves.items(), strict=False)
         ]
-        text = "Share of the rows of a class that are found, by the share of other rows that are taken for it."
+        text = "True positive rate (correctly predicted rows of the class) by false positive rate (other rows)."
         svg = charts.roc_chart({name: (each.false_rates, each.true_rates) for name, each in curves.items()})
         found.append(Charted("ROC curve" if len(curves) == 1 else "ROC curves", text, svg, legend))
     return found
@@ -131,7 +131,7 @@ def _confusion(about: About) -> dict[str, Any] | None:
 
 
 def _profiles(about: About) -> dict[str, Any] | None:
-    """Return the means of clusters by named columns. If there are too many columns, keep the most different ones."""
+    """Return the means of clusters by named columns. If there are too many columns, keep those that differ most."""
     if not about.profiles:
         return None
     table = np.stack(list(about.profiles.values()), axis=1)

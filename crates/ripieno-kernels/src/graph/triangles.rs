@@ -20,7 +20,7 @@ pub struct TargetLists<'a> {
     pub directions: &'a [i64],
 }
 
-/// Triangles of a vertex, and directions of the edges between its neighbors in them.
+/// Of a vertex: the number of its triangles, and the sum of the directions of their opposite edges.
 pub type Counted = [i64; 2];
 
 impl TargetLists<'_> {

@@ -194,7 +194,8 @@ impl Inner {
 }
 
 impl ValueMemoryState {
-    /// Choose values of at least `bytes` bytes in total, least recently used first. Return `None` if all are smaller.
+    /// Choose values of at least `bytes` bytes in total, least recently used first. Return `None` if all together are
+    /// smaller.
     fn choose(&mut self, bytes: usize) -> Option<Vec<Arc<HostMemory>>> {
         let (mut chosen, mut chosen_bytes) = (Vec::new(), 0);
         for value in self.values.iter().filter_map(Weak::upgrade) {

@@ -2,8 +2,8 @@
 //!
 //! The circle method fixes rank `p - 1` for even `p` and rotates the others. A rank only waits for earlier rounds.
 
-/// Return the partner of `rank` in `round`. There are `p - 1` rounds for even `p`, and `p` rounds for odd `p`, in one
-/// of which the rank has no partner.
+/// Return the partner of `rank` in `round`. There are `p - 1` rounds for even `p`, and `p` rounds for odd `p`. For odd
+/// `p` the rank has no partner in one round.
 pub(super) fn partner(rank: usize, round: usize, p: usize) -> Option<usize> {
     let circle = p - usize::from(p.is_multiple_of(2));
     // The rank that the circle pairs with itself. It exchanges with the last rank for even `p`.

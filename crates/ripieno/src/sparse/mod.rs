@@ -1,4 +1,4 @@
-//! Sparse reductions: every rank contributes rows for some indices and receives the combined rows of others.
+//! Sparse reductions: every rank contributes rows for some indices and receives combined rows for others.
 //!
 //! A permutation maps indices to keys that are spread evenly over their range. [`Communicator::sparse`] sends the
 //! sorted keys down the layers of a nested butterfly once and creates a plan. [`SparseReduce::reduce`] runs the plan on

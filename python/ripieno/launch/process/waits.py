@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 #: Environment variable: waits of at least this many seconds are reported; 0 disables the reports.
 VARIABLE = "RIPIENO_WAIT_NOTICE_S"
 NOTICE_S = 30.0
-#: A rank checks for a long wait at intervals of a third of that time, and of a tenth of the time limit of its calls,
-#: within these bounds in seconds.
+#: Bounds in seconds of the interval between a rank's checks for a long wait: a third of `NOTICE_S`, or a tenth of the
+#: time limit of its calls, whichever is shorter.
 CHECK_S_MIN, CHECK_S_MAX = 0.01, 3600.0
 #: Lines of the stack of a rank, the innermost.
 STACK_COUNT = 8
