@@ -159,7 +159,7 @@ fuzz: setup ## Fuzz the parsers of untrusted bytes with RIPIENO_FUZZ_INPUTS inpu
 	    -p ripieno-plan --test fuzz -- --nocapture
 	RIPIENO_FUZZ_INPUTS=$${RIPIENO_FUZZ_INPUTS:-1000000} cargo test --profile fuzz --locked --no-fail-fast \
 	    -p ripieno-run -p ripieno-net -p ripieno --lib damaged -- --nocapture
-	RIPIENO_FUZZ_INPUTS=$$(( $${RIPIENO_FUZZ_INPUTS:-1000000} / 100 )) $(PYTHON) -m pytest -q -m '' --timeout 36000 \
+	RIPIENO_FUZZ_INPUTS=$$(( $${RIPIENO_FUZZ_INPUTS:-1000000} / 10 )) $(PYTHON) -m pytest -q -m '' --timeout 36000 \
 	    python/tests/test_damaged_files.py python/tests/test_reference_readers.py
 
 soak-hour: setup ## Run jobs with all kinds of endings for an hour, and check that nothing leaks

@@ -249,6 +249,12 @@ def test_a_split_is_read_at_once_as_in_blocks(tmp_path, monkeypatch):
     assert read_count > 40
 
 
+def test_a_line_of_spaces_is_a_record_in_blocks_too(tmp_path):
+    (tmp_path / "a.csv").write_text("word\n  \n\n")
+    (split,) = splits(tmp_path / "a.csv", header=True)
+    assert split.read().to_pydict() == pa.concat_tables(split.blocks()).to_pydict() == {"word": ["  "]}
+
+
 def test_a_folder_of_spark_is_its_data_files(tmp_path, monkeypatch):
     for name in ("_SUCCESS", "._SUCCESS.crc", ".part-0.csv.crc", "_committed_1.csv"):
         (tmp_path / name).write_text("crc")

@@ -186,7 +186,8 @@ def read_table(
     InputError
         A record has a wrong number of fields, or a field does not fit its type. The error names line and column.
     """
-    if not text or text.isspace():
+    # A line of spaces is a record of one field, wherever the records are cut.
+    if not text or (text.isspace() and not text.strip(b"\r\n")):
         return types.empty_table()
     try:
         return _parsed(text, begin, dialect, types, path, compression, hint)
