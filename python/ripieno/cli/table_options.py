@@ -46,7 +46,7 @@ _OPTIONS = (
         type=click.Choice(get_args(Missing)),
         help="Leave out rows with missing values, or put the mean of the column; by default they are errors.",
     ),
-    click.option("--id", metavar="NAME", help="The column with the names of the rows, which is no value."),
+    click.option("--id", metavar="NAME", help="The column with the names of the rows. It is not used as values."),
     *_TEXT_OPTIONS,
 )
 #: Names of the options of `text_options`.

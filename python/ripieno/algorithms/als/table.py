@@ -208,7 +208,7 @@ def pairs_of(pairs: Any, columns: Sequence[str] | None) -> tuple[pa.Array, pa.Ar
     Raises
     ------
     InputError
-        It has no such columns, or is no table.
+        It has no such columns, or is not a table.
     """
     if _is_frame(pairs):
         table, columns, where = _in_memory(pairs, columns)
