@@ -25,7 +25,7 @@ def bits_per_s(name: str, rate: object, least: int = 10**5, most: int = 10**12) 
     Raises
     ------
     InputError
-        If it is no rate, or is outside `least` … `most`.
+        If it is not a rate, or is outside `least` … `most`.
     """
     match = _RATE.fullmatch(rate) if isinstance(rate, str) else None
     number = int(float(match[1]) * _RATE_FACTORS[match[2].lower()]) if match else 0
@@ -50,7 +50,7 @@ def seconds_of(name: str, text: str) -> float:
     Raises
     ------
     InputError
-        If it is no duration.
+        If it is not a duration.
     """
     if text.strip() == "0":
         return 0.0
@@ -66,7 +66,7 @@ def size_of(name: str, text: str) -> int:
     Raises
     ------
     InputError
-        If it is no size, or less than a byte.
+        If it is not a size, or less than a byte.
     """
     found = _SIZE.fullmatch(text)
     size = int(float(found[1]) * _SIZE_FACTORS.get(found[2].lower(), 0)) if found else 0

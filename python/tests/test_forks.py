@@ -1,4 +1,4 @@
-"""A forked child of a rank is no rank: its calls raise an error, and the rank continues."""
+"""A forked child of a rank is not a rank: its calls raise an error, and the rank continues."""
 
 from __future__ import annotations
 

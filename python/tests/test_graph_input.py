@@ -234,7 +234,7 @@ def test_a_row_of_an_archive_is_counted_in_the_arrays_of_edges(tmp_path):
 
 def test_a_sparse_archive_with_one_number_as_indices_is_refused(tmp_path):
     np.savez(tmp_path / "s.npz", format=b"csr", shape=(2, 2), data=[1.0], indices=1, indptr=[0, 1, 1])
-    with pytest.raises(rp.InputError, match=r"s\.npz is no sparse matrix of SciPy: indices .* shape \(\)"):
+    with pytest.raises(rp.InputError, match=r"s\.npz is not a sparse matrix of SciPy: indices .* shape \(\)"):
         Graph(tmp_path / "s.npz").read_share(0, 1)
 
 

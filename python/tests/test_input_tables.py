@@ -681,7 +681,7 @@ def test_an_unknown_file_name_is_reported_with_the_known_suffixes(tmp_path, name
         in capsys.readouterr().err
     )
     unknown = rf"{name}: unknown kind of graph file, {end}: expected .*\.txt.*or pass format=text, csv"
-    with pytest.raises(rp.InputError, match=f"{name} is no partition file" if end == ".json" else unknown):
+    with pytest.raises(rp.InputError, match=f"{name} is not a partition file" if end == ".json" else unknown):
         rp.Graph(tmp_path / name)
     assert main(["components", str(tmp_path / name)]) == 2
 

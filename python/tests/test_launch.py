@@ -777,7 +777,7 @@ def test_init_inside_a_program_of_a_program_matches_the_inner_one():
 def test_init_in_a_thread_that_may_be_of_several_ranks_is_refused():
     def program(comm):
         both.wait(EVENT_TIMEOUT_S)
-        with ThreadPoolExecutor(1) as pool, pytest.raises(rp.InputError, match="give it the program's comm"):
+        with ThreadPoolExecutor(1) as pool, pytest.raises(rp.InputError, match="pass the program's comm"):
             pool.submit(rp.init).result()
         both.wait(EVENT_TIMEOUT_S)
         return rp.init() is comm

@@ -121,9 +121,9 @@ def test_weights_of_classes_apply_to_files(tmp_path):
         for path, target in (("rows.svm", None), ("rows.csv", "class")):
             model = rp.LogisticRegression(tol=1e-8, class_weight=weights).fit(str(tmp_path / path), target)
             np.testing.assert_allclose(model.coef_, expected.coef_, atol=1e-5)
-    with pytest.raises(rp.InputError, match=r"class_weight: 5\.0 is no class of the rows"):
+    with pytest.raises(rp.InputError, match=r"class_weight: 5\.0 is not a class of the rows"):
         rp.LogisticRegression(class_weight={5: 2}).fit(str(tmp_path / "rows.svm"))
-    with pytest.raises(rp.InputError, match="class_weight: 'spam' is no class of y, which has numbers"):
+    with pytest.raises(rp.InputError, match="class_weight: 'spam' is not a class of y, which has numbers"):
         rp.LogisticRegression(class_weight={"spam": 2}).fit(str(tmp_path / "rows.svm"))
 
 
@@ -206,7 +206,7 @@ def test_a_warm_start_continues_where_the_last_fit_ended():
         ({"l1_ratio": 0.5, "solver": "gd"}, "l1_ratio=0.5 with solver='gd': expected solver='lbfgs'"),
         ({"class_weight": "even"}, "class_weight='even': expected a dict of numbers >= 0, 'balanced' or None"),
         ({"class_weight": {"no": -1}}, "class_weight={'no': -1}: expected a dict of numbers >= 0"),
-        ({"class_weight": {"maybe": 1}}, r"class_weight: 'maybe' is no class of y, \['no', 'yes'\]"),
+        ({"class_weight": {"maybe": 1}}, r"class_weight: 'maybe' is not a class of y, \['no', 'yes'\]"),
         ({"class_weight": {"no": 0, "yes": 0}}, "class_weight: all rows have weight 0"),
         ({"solver": "saga"}, "solver='saga': expected one of lbfgs, newton-cg, gd"),
         ({"workers": 0}, "workers=0"),

@@ -404,7 +404,7 @@ def test_input_that_cannot_be_divided_is_reported(sources, text, tmp_path):
         (text, {"partitions": 0}, "partitions=0"),
         (text, {"replicas": 3, "nodes": ["a", "b"]}, "replicas=3, but there are 2 nodes"),
         (text, {"nodes": ["a", "a"]}, "nodes=a,a: expected different"),
-        (text, {"nodes": ["../a"]}, "'../a' is no name of a host"),
+        (text, {"nodes": ["../a"]}, "'../a' is not a name of a host"),
         (text, {"replicas": 2, "in_place": True}, "expected nodes, the hosts"),
         (text, {"nodes": ["a", "b"], "racks": {"a": "r"}}, "the rack of b is missing"),
         (tmp_path / "none.txt", {}, "does not exist"),
@@ -434,12 +434,12 @@ def test_a_file_that_is_not_a_partition_file_is_rejected(text, tmp_path):
     path = divide(text, tmp_path / "parts", partitions=2)
     good = path.read_text()
     for content, message in [
-        ("{", "is no partition file"),
-        ("[]", "is no partition file: expected JSON that says kind"),
+        ("{", "is not a partition file"),
+        ("[]", "is not a partition file: expected JSON that says kind"),
         (good.replace('"version": 2', '"version": 1'), "version 1, expected 2: divide the files anew"),
         (good.replace('"start"', '"begin"'), "is damaged: KeyError 'start'"),
         (good.replace('"name": "text"', '"name": "video"'), "is damaged: KeyError 'video'"),
-        (good[: len(good) // 2], "is no partition file"),
+        (good[: len(good) // 2], "is not a partition file"),
     ]:
         path.write_text(content)
         with pytest.raises(rp.InputError, match=message):
@@ -474,7 +474,7 @@ def test_the_command_divides_and_shows_the_reader_of_each_partition(text, tmp_pa
     assert names(out) == ["part-00000.txt", "part-00001.txt", "partitions.json"]
     (out / "mine.txt").touch()
     assert main([*arguments, "--out", str(out), "--overwrite"]) == 2
-    assert "holds 'mine.txt', which is no partition" in capsys.readouterr().err
+    assert "holds 'mine.txt', which is not a partition" in capsys.readouterr().err
     assert (out / "part-00000.txt").exists()
 
 

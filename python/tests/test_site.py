@@ -65,7 +65,7 @@ def test_every_link_of_a_page_has_a_target(page: Path):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{page.name} links to {link}: no such file"
         assert target.is_relative_to(ROOT / "docs") or str(target.relative_to(ROOT)) in ELSEWHERE.values(), (
-            f"{page.name} links to {link}, which is no page of the site: name it in mkdocs.yml"
+            f"{page.name} links to {link}, which is not a page of the site: name it in mkdocs.yml"
         )
         assert not anchor or anchor in _anchors(target), f"{page.name} links to {link}: no such heading"
 
@@ -169,7 +169,7 @@ def test_links_of_pages_from_elsewhere_match_the_site():
     )
     assert linked("[a](../docs/x.md)", "benches/README.md", "benches.md", pages) == "[a](x.md)"
     assert linked("```\n[a](b.md)\n```\n[c](#d)", "README.md", "index.md", pages) == "```\n[a](b.md)\n```\n[c](#d)"
-    with pytest.raises(ValueError, match=r"README\.md links to crates, which is no page of the site"):
+    with pytest.raises(ValueError, match=r"README\.md links to crates, which is not a page of the site"):
         linked("[a](crates)", "README.md", "index.md", pages)
 
 

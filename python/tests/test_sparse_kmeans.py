@@ -206,7 +206,7 @@ def test_64_bit_indices_produce_the_same_clusters(matrix):
 def test_a_sparse_file_is_checked_before_it_is_used(change, message, tmp_path):
     parts = {"data": [1.0, 2, 3], "indices": [0, 1, 2], "indptr": [0, 1, 3], "shape": [2, 10], "format": b"csr"}
     np.savez(tmp_path / "s.npz", **{name: np.array(part) for name, part in (parts | change).items()})
-    with pytest.raises(InputError, match=rf"s\.npz is no sparse matrix of SciPy: .*({message})"):
+    with pytest.raises(InputError, match=rf"s\.npz is not a sparse matrix of SciPy: .*({message})"):
         rp.KMeans(1).fit(tmp_path / "s.npz")
 
 

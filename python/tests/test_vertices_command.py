@@ -44,8 +44,8 @@ def test_distances_are_written_for_directed_or_undirected_edges(edges, tmp_path,
     assert main(["bfs", str(edges), "--source", "5", "--undirected", "-n", "2", "-o", str(undirected)]) == 0
 
     assert capsys.readouterr().out.splitlines() == [
-        "3 of 6 vertices are reached, in 2 steps at most",
-        "4 of 6 vertices are reached, in 2 steps at most",
+        "3 of 6 vertices are reached, in at most 2 steps",
+        "4 of 6 vertices are reached, in at most 2 steps",
     ]
     table = pyarrow.csv.read_csv(directed).to_pydict()
     assert table["vertex"] == [3, 5, 8, 13, 20, 21]
@@ -73,7 +73,7 @@ def test_names_of_vertices_are_written(end, tmp_path, capsys):
     edges, out = tmp_path / "edges.csv", tmp_path / f"distances.{end}"
     edges.write_text("source,target\nann,bob\nbob,7\ndora,dora\n")
     assert main(["bfs", str(edges), "--source", "ann", "--out", str(out)]) == 0
-    assert capsys.readouterr().out == "3 of 4 vertices are reached, in 2 steps at most\n"
+    assert capsys.readouterr().out == "3 of 4 vertices are reached, in at most 2 steps\n"
 
     names, parents = ["7", "ann", "bob", "dora"], ["bob", None, "ann", None]
     if end == "npz":

@@ -104,7 +104,7 @@ def linked(markdown: str, source: str, page: str, pages: Mapping[str, str]) -> s
         target = posixpath.normpath(posixpath.join(posixpath.dirname(source), match[1]))
         found = pages.get(target, target.removeprefix("docs/") if target.startswith("docs/") else None)
         if found is None:
-            raise ValueError(f"{source} links to {match[1]}, which is no page of the site: name it in mkdocs.yml")
+            raise ValueError(f"{source} links to {match[1]}, which is not a page of the site: name it in mkdocs.yml")
         return posixpath.relpath(found, posixpath.dirname(page) or ".")
 
     parts = FENCED.split(markdown)

@@ -88,7 +88,7 @@ impl Stream {
 
     /// Signal that no more data will be sent.
     pub fn end_sending(&mut self) {
-        // The peer may have closed first, which is no error.
+        // The peer may have closed first, which is not an error.
         let _ = match self {
             Stream::Tcp(stream) => stream.shutdown(std::net::Shutdown::Write),
             Stream::Tls(session) => {

@@ -42,8 +42,8 @@ impl PlainCalls {
         self.perform(bytes, array, &CollectiveTask::Allreduce { op, vector: WholeBuffer })
     }
 
-    /// Return the allreduce of a Python number (no product), a short array, or a tuple or list of these. The value
-    /// stays unchanged.
+    /// Return the allreduce of a Python number (with any operation except the product), a short array, or a tuple or
+    /// list of these. The value stays unchanged.
     #[pyo3(signature = (value, op=None, /))]
     fn allreduced<'py>(&self, value: Argument<'_, 'py>, op: Option<Argument>) -> PyResult<Bound<'py, PyAny>> {
         let found = match op.map_or(Some(Op::Sum), arithmetic) {

@@ -18,7 +18,7 @@ const LOW_WORD_MASK: i64 = (1 << HALF_BITS) - 1;
 
 /// A number or an array.
 pub enum Leaf<'a, 'py> {
-    /// A Python number and the operation, which is no product.
+    /// A Python number, and an operation other than the product.
     Number(PythonNumber<'py>, Op),
     /// A short array.
     Array(ArrayBytes, &'a Bound<'py, PyUntypedArray>),

@@ -88,7 +88,7 @@ def size_of(text: str) -> int:
     Raises
     ------
     InputError
-        If the text is no size, or not a multiple of a float32.
+        If the text is not a size, or not a multiple of a float32.
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
     unit = _UNITS.get(match[2] or "B") if match else None

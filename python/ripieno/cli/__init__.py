@@ -25,7 +25,7 @@ from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.script import exit_message
 
 FAILED, WRONG_INPUT, INTERRUPTED = 1, 2, 130
-#: An argument in a message: a name with a number, a string, a list of one string, or no value. It is no folder of a
+#: An argument in a message: a name with a number, a string, a list of one string, or no value. It is not a folder of a
 #: path.
 _ARGUMENT = re.compile(
     r"(?<![\w.=/-])(?P<name>[A-Za-z]\w*)="

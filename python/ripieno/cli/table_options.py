@@ -46,7 +46,7 @@ _OPTIONS = (
         type=click.Choice(get_args(Missing)),
         help="Leave out rows with missing values, or put the mean of the column; by default they are errors.",
     ),
-    click.option("--id", metavar="NAME", help="The column with the names of the rows, which is no value."),
+    click.option("--id", metavar="NAME", help="The column with the names of the rows. It is not used as values."),
     *_TEXT_OPTIONS,
 )
 #: Names of the options of `text_options`.
@@ -66,7 +66,9 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of tables to a command. Its argument `tables` has its inputs, as `TableFiles` with any option."""
+    """Add the options of tables to a command. Its argument `tables` is a list of the inputs, or `TableFiles` with
+    options.
+    """
 
     @functools.wraps(command)
     def with_tables(inputs: tuple[str, ...], **given: Any) -> Any:
@@ -85,7 +87,7 @@ def table_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def as_files(inputs: str, tables: list[str] | TableFiles) -> str | TableFiles:
-    """Return other inputs with the options of tables."""
+    """Return `inputs` with the options of `tables`, if there are any."""
     from ripieno.input import TableFiles
 
     return replace(tables, source=inputs) if isinstance(tables, TableFiles) else inputs

@@ -126,11 +126,11 @@ def _tuned(comm: Communicator, budget_s: float, trials_s: float) -> tuple[Measur
 def broadcast_command(
     workers: int | None, strategies: str, size_bytes: int | None, budget_s: float, as_json: bool
 ) -> None:
-    """Search the fastest block size of broadcast variables and distributed files on this cluster.
+    """Find the fastest block size of broadcast variables and distributed files on this cluster.
 
     Run it under a launcher, one rank on each host. It broadcasts a value with blocks of 4 MiB and their halves, in
-    alternating rounds. Each host stores the result. Later broadcasts with these strategies use it for values of up to
-    four times more or fewer bytes, unless they set a block size. Keep the network and the hosts idle during the
+    alternating rounds. Each host stores the result. Later broadcasts with these strategies use it for values of a
+    quarter to four times this size, unless they set a block size. Keep the network and the hosts idle during the
     command.
 
     \b

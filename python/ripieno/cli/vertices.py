@@ -123,7 +123,7 @@ def bfs_command(**options: Any) -> None:
 
     def summary(model: BFS) -> str:
         reached = np.count_nonzero(model.distances_ >= 0)
-        return f"{reached:,} of {len(model.vertices_):,} vertices are reached, in {model.n_iter_} steps at most"
+        return f"{reached:,} of {len(model.vertices_):,} vertices are reached, in at most {model.n_iter_} steps"
 
     _fit(BFS, summary, _with_parents, **options)
 
@@ -215,7 +215,7 @@ def clustering_command(**options: Any) -> None:
 @directed_option
 @graph_options(DiameterParameters)
 def diameter_command(**options: Any) -> None:
-    """Estimate the steps within which most connected pairs of vertices of the graph in INPUTS reach each other (HADI).
+    """Estimate the effective diameter of the graph in INPUTS: the steps between most connected vertices (HADI).
 
     The result has the columns "steps" and "pairs", an estimate of the number of pairs with a path of at most this many
     edges.

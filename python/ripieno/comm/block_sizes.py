@@ -73,7 +73,7 @@ class BlockSizes:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> BlockSizes:
-        """Return the result from the output of `as_json`; raise `ValueError` if it is no valid measurement."""
+        """Return the result from the output of `as_json`; raise `ValueError` if it is not a valid measurement."""
         seconds = {int(size): [float(each) for each in times] for size, times in found["seconds"].items()}
         size_bytes, default_bytes = int(found["size_bytes"]), int(found["default_bytes"])
         if min(size_bytes, *seconds) < 1 or default_bytes not in seconds or not all(seconds.values()):

@@ -213,7 +213,7 @@ def _is_cffi(op: Any) -> bool:
 
 
 def _address(pointer: Any) -> int | None:
-    """Return the address of the function that `pointer` points to, or None if it is no pointer."""
+    """Return the address of the function that `pointer` points to, or None if it is not a pointer."""
     if isinstance(pointer, int) and not isinstance(pointer, bool):
         return pointer if 0 < pointer < 2**64 else None
     if isinstance(pointer, _POINTER):

@@ -50,7 +50,7 @@ def frame_as_table(frame: Any, what: str) -> tuple[pa.Table, str]:
         is_pandas = hasattr(frame, "iloc")
         return pa.Table.from_pandas(frame, preserve_index=False) if is_pandas else pa.table(frame), where
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"{where} is no frame of {what}: {error}") from error
+        raise InputError(f"{where} is not a frame of {what}: {error}") from error
 
 
 def arrow_stream_as_table(X: Any) -> Any:
@@ -163,7 +163,7 @@ def list_matrix(column: pa.ChunkedArray, width: int, where: str, first: int = 0)
 
 
 def arrow_type_of(dtype: np.dtype[Any]) -> pa.DataType:
-    """Return the Arrow type of values of a dtype; binary if they are no numbers and no text."""
+    """Return the Arrow type of values of a dtype; binary if they are neither numbers nor text."""
     if dtype.kind == "U":
         return pa.string()
     if dtype.kind not in NUMBERS:

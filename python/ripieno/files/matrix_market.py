@@ -20,7 +20,7 @@ from ripieno.files.sources import READ_BYTES, EmptyFile, File, held, input_error
 
 BANNER = b"%%matrixmarket"
 SUFFIX = ".mtx"
-#: The number of values of an entry, by layout; without the value of a pattern.
+#: The number of values of an entry, by layout. An entry of a pattern has one less.
 LAYOUTS = {"coordinate": 3, "array": 1}
 #: The types of the values, by field.
 FIELDS: dict[str, type[np.number[Any]]] = {
@@ -111,7 +111,7 @@ def _values(path: str, text: bytes, dtype: np.dtype[Any]) -> NDArray[Any]:
             values = np.fromstring(text, dtype, sep=" ")
         except (DeprecationWarning, ValueError):
             kind = "number" if dtype.kind == "f" else "whole number, as its banner says"
-            raise InputError(f"{path} is damaged: an entry is no {kind}") from None
+            raise InputError(f"{path} is damaged: an entry is not a {kind}") from None
     # NumPy replaces larger numbers by the limit.
     for limit in (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else ():
         count = np.count_nonzero(values == limit) if limit else 0
@@ -132,7 +132,7 @@ def _info(path: str, file: IO[bytes]) -> MatrixInfo:
         if min(sizes) < 0 or max(sizes) > COUNT_MAX:
             raise ValueError(f"sizes {sizes}")
     except ValueError as error:
-        raise InputError(f"{path} is no MatrixMarket file: expected its banner and line of sizes: {error}") from None
+        raise InputError(f"{path} is not a MatrixMarket file: expected its banner and line of sizes: {error}") from None
     if (
         layout not in LAYOUTS
         or field not in FIELDS

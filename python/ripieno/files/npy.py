@@ -151,7 +151,7 @@ def sparse_shape(archive: zipfile.ZipFile) -> tuple[int, int]:
     Raises
     ------
     ValueError
-        The shape is invalid, or the values are no real numbers.
+        The shape is invalid, or the values are not real numbers.
     """
     sizes, (_, dtype) = read_member(archive, "shape"), member_header(archive, "data")
     if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 0 or dtype.kind not in "biuf":
@@ -165,7 +165,7 @@ def read_entries(archive: zipfile.ZipFile, start: int, stop: int) -> tuple[NDArr
     Raises
     ------
     ValueError
-        These entries are no part of a matrix. Other errors are as in `BROKEN_ARCHIVE`.
+        These entries are not part of a matrix. Other errors are as in `BROKEN_ARCHIVE`.
     """
     kind, shape = check_sparse_format(archive), sparse_shape(archive)
     data = read_member(archive, "data", start, stop)

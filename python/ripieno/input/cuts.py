@@ -19,7 +19,7 @@ def even(length: int, count: int) -> list[tuple[int, int]]:
 
 
 def piece_size(length: int, count: int) -> int:
-    """Return a size of pieces that `grouped` can form even groups of."""
+    """Return a size of pieces that is small enough for even ranges of `grouped`."""
     return max(1, length // (count * SPLIT_PIECE_COUNT))
 
 

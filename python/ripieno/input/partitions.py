@@ -54,9 +54,9 @@ def open_partitions(path: PathLike, *, verify: bool = True) -> list[Split]:
     try:
         content = parsed_json(text)
     except ValueError as error:
-        raise InputError(f"{path} is no partition file: {error}") from error
+        raise InputError(f"{path} is not a partition file: {error}") from error
     if not isinstance(content, dict) or content.get("kind") != _KIND:
-        raise InputError(f"{path} is no partition file: expected JSON that says kind = {_KIND!r}")
+        raise InputError(f"{path} is not a partition file: expected JSON that says kind = {_KIND!r}")
     if content.get("version") != VERSION:
         raise InputError(
             f"{path} is a partition file of version {content.get('version')}, expected {VERSION}: divide the files anew"

@@ -169,7 +169,7 @@ def namespaces(prefix: str) -> list[str]:
 
 
 def delete_namespaces(names: Iterable[str]) -> None:
-    """Delete namespaces. A missing namespace is no error."""
+    """Delete namespaces. A missing namespace is not an error."""
     for name in names:
         path = NAMESPACES / name
         with suppress(OSError):

@@ -95,5 +95,5 @@ def check_memory(workers: int, spares: int = 0) -> None:
         named = f"workers={workers}" + (f", spares={spares}" if spares else "")
         raise InputError(
             f"{named}: expected at most {most} processes on this machine, which has {usable_cores()} usable cores and "
-            f"{memory_bytes / 2**30:.1f} GiB of memory: a process takes {WORKER_BYTES // 2**20} MiB at least"
+            f"{memory_bytes / 2**30:.1f} GiB of memory: a process takes at least {WORKER_BYTES // 2**20} MiB"
         )

@@ -219,9 +219,9 @@ def _join(comm: Communicator, root_address: str, options: dict[str, Any]) -> Non
 
 
 def siblings() -> Communicator:
-    """Return the communicator of the workers. Raise RuntimeError in a process that is no worker."""
+    """Return the communicator of the workers. Raise RuntimeError in a process that is not a worker."""
     if _siblings is None:
-        raise RuntimeError("this process is no worker of a pool: expected a call that a worker makes")
+        raise RuntimeError("this process is not a worker of a pool: expected a call that a worker makes")
     return _siblings
 
 

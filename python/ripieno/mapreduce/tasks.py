@@ -42,7 +42,7 @@ def as_partitions(data: Any, count: int) -> tuple[list[Any], list[str]]:
     if isinstance(data, np.ndarray):
         if data.ndim == 0 or not 1 <= count <= len(data):
             raise InputError(
-                f"cache: {count} tasks for an array of shape {data.shape}: expected a row for each at least"
+                f"cache: {count} tasks for an array of shape {data.shape}: expected at least one row for each"
             )
         bounds = [len(data) * number // count for number in range(count + 1)]
         return [data[a:b] for a, b in pairwise(bounds)], [f"rows {a} … {b - 1}" for a, b in pairwise(bounds)]
@@ -50,7 +50,7 @@ def as_partitions(data: Any, count: int) -> tuple[list[Any], list[str]]:
         raise InputError(f"cache: a {type(data).__name__}: expected an array, or a list of partitions")
     partitions = list(data)
     if not partitions:
-        raise InputError("cache: no partitions: expected one at least")
+        raise InputError("cache: no partitions: expected at least one")
     return partitions, [_name(partition) for partition in partitions]
 
 

@@ -304,5 +304,5 @@ def _worker_options(workers: int | None, threads: int | None) -> dict[str, Any]:
 
 
 def _by_number(G: ConvertedGraph, values: Mapping[Any, float] | None) -> dict[int, float] | None:
-    """Return values by node as values by node number; like networkx, ignore keys that are no nodes."""
+    """Return values by node as values by node number; like networkx, ignore keys that are not nodes."""
     return None if values is None else {G.number[node]: value for node, value in values.items() if node in G.number}

@@ -129,7 +129,7 @@ class Cluster:
                 f"nodes={self.nodes}, ranks_per_node={self.ranks_per_node}: expected {NODES_MAX} ranks or fewer"
             )
         if isinstance(self.racks, int):
-            whole_number("racks", self.racks, 1, self.nodes, f"expected 1 to {self.nodes}, one node each at least")
+            whole_number("racks", self.racks, 1, self.nodes, f"expected 1 to {self.nodes}, at least one node each")
         elif len(self.racks) != self.nodes:
             raise InputError(f"racks: {len(self.racks)} numbers for {self.nodes} nodes; expected one for each")
         for name in ("rate_bits_per_s", "uplink_bits_per_s", "core_bits_per_s"):

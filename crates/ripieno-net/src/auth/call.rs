@@ -37,8 +37,8 @@ impl std::fmt::Display for Denied {
             Denied::Refused(refusal) => write!(f, "refused: {refusal}"),
             Denied::OtherToken => write!(f, "refused: it knows another token"),
             Denied::Silent => write!(f, "connected, but nothing answered"),
-            Denied::Unproven => write!(f, "connected, but it is no rank of this job: its proof is wrong"),
-            Denied::Unauthenticated(cause) => write!(f, "connected, but it is no rank of this job: {cause}"),
+            Denied::Unproven => write!(f, "connected, but it is not a rank of this job: its proof is wrong"),
+            Denied::Unauthenticated(cause) => write!(f, "connected, but it is not a rank of this job: {cause}"),
         }
     }
 }

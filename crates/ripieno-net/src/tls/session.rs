@@ -102,7 +102,7 @@ impl TlsSession {
     /// Signal that no more data will be written.
     pub fn end_sending(&mut self) {
         self.state.send_close_notify();
-        // The peer may have closed first, which is no error.
+        // The peer may have closed first, which is not an error.
         let _ = self.push();
         let _ = self.socket.shutdown(Shutdown::Write);
     }

@@ -209,7 +209,7 @@ impl ScheduleRun<'_, '_> {
     fn mismatch(&mut self, lane: usize, peer: usize, theirs: Preamble) -> RunError {
         let (mine, rank) = (self.header(), self.fabric.rank());
         let description = match theirs.header() {
-            None => format!("rank {rank} called {mine}; rank {peer} sent bytes that are no header of this version"),
+            None => format!("rank {rank} called {mine}; rank {peer} sent bytes that are not a header of this version"),
             Some(header) if header == mine => format!(
                 "rank {rank} called {mine} and expects {} bytes of rank {peer}, which sends {}",
                 self.schedule.lanes[lane].length_bytes,

@@ -215,7 +215,7 @@ def pairs_of(pairs: Any, columns: Sequence[str] | None) -> tuple[pa.Array, pa.Ar
     Raises
     ------
     InputError
-        It has no such columns, or is no table.
+        It has no such columns, or is not a table.
     """
     paths, options = paths_and_options(pairs)
     if is_path_like(paths):

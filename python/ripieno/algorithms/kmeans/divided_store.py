@@ -31,7 +31,9 @@ EVENT_INTERVAL_S = 1.0
 
 @dataclass
 class Stages:
-    """Seconds of this rank's last pass: grouping centroids, finding groups of rows, computing distances, and moving."""
+    """Seconds of this rank's last pass: regroup centroids, select groups for rows, compare, compare a sample, and
+    move.
+    """
 
     group_s: float = 0.0
     probe_s: float = 0.0

@@ -317,12 +317,12 @@ class LogisticRegression(LinearClassifier, LogisticParameters, IterativeEstimato
         if classes is None:
             unknown = [label for label in weights if not isinstance(label, Real)]
             if unknown:
-                raise InputError(f"class_weight: {unknown[0]!r} is no class of y, which has numbers")
+                raise InputError(f"class_weight: {unknown[0]!r} is not a class of y, which has numbers")
             return {float(label): float(factor) for label, factor in weights.items()}
         labels = classes.tolist()
         unknown = [label for label in weights if label not in labels]
         if unknown:
-            raise InputError(f"class_weight: {unknown[0]!r} is no class of y, {labels}")
+            raise InputError(f"class_weight: {unknown[0]!r} is not a class of y, {labels}")
         return {labels.index(label): float(factor) for label, factor in weights.items()}
 
     def _check_parameters(self) -> None:

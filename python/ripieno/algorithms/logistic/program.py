@@ -455,7 +455,7 @@ def _class_factors(
         factors = np.array([options.class_weight.get(label, 1.0) for label in classes.tolist()])
         unknown = sorted(options.class_weight.keys() - set(classes.tolist()), key=str)
         if unknown:
-            raise InputError(f"class_weight: {unknown[0]!r} is no class of the rows, {classes.tolist()}")
+            raise InputError(f"class_weight: {unknown[0]!r} is not a class of the rows, {classes.tolist()}")
     total = float(totals @ factors)
     if not total:
         raise InputError("class_weight: all rows have weight 0: expected a factor > 0 for at least one class")

@@ -328,7 +328,7 @@ def line_of(path: str, compression: str | None, begin: int, row: int = 0, dialec
 def _without_separators(
     column: pa.ChunkedArray, kind: pa.DataType, dialect: Dialect
 ) -> tuple[pa.ChunkedArray, int | None]:
-    """Convert texts with thousands separators to numbers. Also return the index of the first text that is no number."""
+    """Convert texts with thousands separators to numbers. Also return the index of the first other text."""
     separator, point = re.escape(dialect.options.thousands or ""), re.escape(dialect.options.decimal)
     form = rf"^\s*[+-]?(\d{{1,3}}({separator}\d{{3}})+|\d*)({point}\d*)?([eE][+-]?\d+)?\s*$"
     wrong = pc.index(pc.match_substring_regex(column, form), False).as_py()
@@ -396,7 +396,7 @@ def _is_header(path: str, first: Sequence[str], rows: Sequence[Sequence[str]], h
     if counts_up or ('"' not in below and all(f'"{first[at]}"' in head for at in numbers)):
         return True
     raise InputError(
-        f"{path}, line 1: {first[words[0]][:QUOTED_CHARACTERS]!r} is no number, but {first[numbers[0]]!r} is, both "
+        f"{path}, line 1: {first[words[0]][:QUOTED_CHARACTERS]!r} is not a number, but {first[numbers[0]]!r} is, both "
         "above numbers: expected numbers in all columns, or a header of names, in quotes where they look like numbers"
     )
 

@@ -28,7 +28,7 @@ from ripieno.files.sources import File, size_bytes, suffix
 from ripieno.input.columns.source import TableOptions, TableSplits, WholeColumns
 
 #: The end of errors about archives.
-FAULT = "is no sparse matrix of SciPy"
+FAULT = "is not a sparse matrix of SciPy"
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ def _check(partitions: int, replicas: int | None, nodes: Sequence[str], in_place
         raise InputError(f"replicas={replicas}: expected {REPLICAS_MAX} or fewer")
     wrong = next((node for node in nodes if not node or "/" in node or node.startswith(".")), None)
     if wrong is not None:
-        raise InputError(f"nodes: {wrong!r} is no name of a host")
+        raise InputError(f"nodes: {wrong!r} is not a name of a host")
     if in_place and not nodes and replicas is not None:
         raise InputError("replicas with in_place=True: expected nodes, the hosts that have the files")
 
@@ -228,6 +228,6 @@ def _replaceable(out: Path) -> Collection[str]:
     other = sorted(path for path in out.rglob("*") if path.is_file() and path not in {*listed, out / FILE_NAME})
     if other:
         raise InputError(
-            f"{out} holds {str(other[0].relative_to(out))!r}, which is no partition: choose another folder"
+            f"{out} holds {str(other[0].relative_to(out))!r}, which is not a partition: choose another folder"
         )
     return [path.name for path in out.iterdir()]

@@ -181,7 +181,7 @@ class TableRows:
             if column.null_count and self.dtype == np.uint8:
                 row = int(np.flatnonzero(column.is_null().to_numpy())[0])
                 place = f"{self.path}, row {first + row}, column {self.values.names[at]!r}"
-                raise InputError(f"{place}: a missing value is no number{MISSING_HINT}")
+                raise InputError(f"{place}: a missing value is not a number{MISSING_HINT}")
             # Missing values of a float column arrive as NaN, and are reported with their row.
             rows[:, at] = as_numbers(column).to_numpy()
 

@@ -171,7 +171,7 @@ class MemberServer:
         try:
             kind, join = channel.receive(CONNECT_S, JOIN_BYTES)
         except ConnectionClosed:
-            # The peer is no member. It sees the end of the connection.
+            # The peer is not a member. It sees the end of the connection.
             self._reject(channel)
             return
         except BaseException:

@@ -132,7 +132,7 @@ class JobAccumulator(Accumulator):
         Raises
         ------
         InputError
-            If `amount` is no number or has another shape, or if the thread does not run a program.
+            If `amount` is not a number or has another shape, or if the thread does not run a program.
         """
         PROGRAMS.adder(self.number, self.addition).add(amount)
 

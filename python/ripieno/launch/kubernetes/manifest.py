@@ -89,7 +89,7 @@ class Manifest:
     Raises
     ------
     InputError
-        If Kubernetes would reject the manifest, for example names that are no DNS labels or a script above 1 MiB. The
+        If Kubernetes would reject the manifest, for example names that are not DNS labels or a script above 1 MiB. The
         message names the command's options.
     """
 

@@ -51,7 +51,7 @@ def of_this_process() -> Communicator | None:
         found = [stack[-1]._latest for stack in _running.values()]
     if len(found) > 1:
         raise InputError(
-            f"init: programs of {len(found)} ranks run in this process, and this thread is of any of them: give it the "
+            f"init: programs of {len(found)} ranks run in this process, and this thread may belong to any: pass the "
             "program's comm"
         )
     return found[0] if found else None

@@ -101,7 +101,7 @@ class WaitReporter:
         self._thread = threading.get_ident()
         self._is_reported = self._is_closed = False
         self._questions = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        # The kernel chooses an address that is no file.
+        # The kernel chooses an address that is not a file.
         self._questions.bind("")
 
     def start(self) -> None:

@@ -67,7 +67,7 @@ def init(*, threads: int | None = None, **options: Any) -> Communicator:
     InputError
         If a thread calls it in a process in which several ranks run programs, if there are too few cores for
         RIPIENO_BIND and RIPIENO_THREAD_AFFINITY, if RIPIENO_TLS is neither 0 nor 1, or if `call_timeout_s` or
-        RIPIENO_CALL_TIMEOUT_S is no number of seconds.
+        RIPIENO_CALL_TIMEOUT_S is not a number of seconds.
     """
     global _current
     own = running.of_this_thread() or current() or running.of_this_process()

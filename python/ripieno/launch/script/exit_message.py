@@ -40,7 +40,7 @@ def is_reported_by_first() -> bool:
 
 
 def is_first_on_host() -> bool:
-    """Return whether this process is no rank of a launcher, or is the first rank of this host."""
+    """Return whether this process is not a rank of a launcher, or is the first rank of this host."""
     with suppress(RendezvousError):
         place = launchers.detect(launchers.own_variables())
         return place is None or place.local_rank == 0

@@ -93,7 +93,7 @@ class Script:
 def under_launcher(asks_for_workers: bool = False) -> bool:
     """Return whether a launcher has started this process as a rank.
 
-    The only task of a launcher, such as an interactive shell of srun, is no rank if the user requests workers.
+    The only task of a launcher, such as an interactive shell of srun, is not a rank if the user requests workers.
     """
     place = launchers.detect(launchers.own_variables())
     return place is not None and not (asks_for_workers and place.is_alone)

@@ -83,7 +83,7 @@ def _locked_folder(path: Path) -> int:
 def check_private(path: Path) -> None:
     """Raise `RendezvousError` unless `path` is a directory that only this user can access."""
     found = path.lstat()
-    reason = access_problem(found, ANY_ACCESS) if stat.S_ISDIR(found.st_mode) else "is no directory"
+    reason = access_problem(found, ANY_ACCESS) if stat.S_ISDIR(found.st_mode) else "is not a directory"
     if reason is not None:
         raise RendezvousError(
             f"{path}: not a directory of this user alone: an entry with this name {reason}; remove it, or set "
