@@ -278,6 +278,15 @@ fn the_failure_of_a_rank_that_reports_and_dies_is_its_report() {
 }
 
 #[test]
+fn a_report_without_a_host_gets_the_host_of_its_rank() {
+    for rank in 0..3 {
+        let mut world = MembershipWorld::connected(3);
+        world.request(rank, MembershipRequest::Report(rank_failed(rank, &[], "ValueError: no")));
+        assert!(world.failures.iter().all(|failure| *failure == Some(raised(rank))), "{:?}", world.failures);
+    }
+}
+
+#[test]
 fn the_first_failure_is_reported_on_all_ranks() {
     let mut world = MembershipWorld::connected(3);
     world.event(2, MembershipEvent::Request(MembershipRequest::Report(raised(2))));
