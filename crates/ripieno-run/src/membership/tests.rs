@@ -170,7 +170,7 @@ fn stalled(header: Header, peers: Vec<usize>) -> MembershipRequest {
 }
 
 fn raised(rank: usize) -> JobFailure {
-    rank_failed(rank, &["host0".into(), "host1".into(), "host2".into()], "ValueError: no")
+    rank_failed(rank, &["host0", "host1", "host2", "host3"].map(String::from), "ValueError: no")
 }
 
 #[test]

@@ -502,8 +502,8 @@ fn a_rank_whose_connections_resume_late_after_an_outage_is_not_lost() {
         let links = (0..size).filter(|&rank| rank != cut).flat_map(|rank| [(rank, cut), (cut, rank)]);
         let links: BTreeSet<(usize, usize)> = links.collect();
         world.net.lock().unwrap().blocked.clone_from(&links);
-        let outage_end = world.now + stall_timeout + answer_timeout / 2;
-        let resumption = outage_end + 3 * answer_timeout;
+        let outage_end = world.now + answer_timeout / 2;
+        let resumption = outage_end + stall_timeout + 3 * answer_timeout;
         while world.now < resumption {
             if world.now >= outage_end {
                 world.net.lock().unwrap().reached.clone_from(&links);
