@@ -187,3 +187,46 @@ def test_surviving_hosts_continue_in_time_after_any_fault(seed, lab, tmp_path):
         assert end["first"] == (all_ranks if is_temporary else others), (schedule, rank, ends)
     if schedule.fault in ("stop", "disconnect and heal"):
         assert f"rank {schedule.victim}" in ends[schedule.victim]["ended"], "the excluded rank gets an error"
+
+
+MESSAGES = """
+import sys, time
+from pathlib import Path
+import ripieno as rp
+folder, number = Path(sys.argv[1]), 0
+comm = rp.init(heartbeat_timeout_s=float(sys.argv[2]))
+(folder / f"connected {comm.rank}").touch()
+try:
+    while True:
+        for other in {1: [2], 2: [1]}.get(comm.rank, []):
+            comm.send(number, other)
+            assert comm.recv(other) == number
+        comm.barrier() if number % 100 == 0 else None
+        number += 1
+except rp.RankFailed as failed:
+    outcome = f"{type(failed).__name__} {failed.rank} {failed.cause}"
+except rp.CollectiveMismatch as error:
+    outcome = f"CollectiveMismatch {error}"
+(folder / f"{comm.rank}.part").write_text(outcome)
+(folder / f"{comm.rank}.part").rename(folder / str(comm.rank))
+"""
+
+
+def test_a_lost_message_is_no_deadlock(tmp_path):
+    """Packets of host 1 to host 2 get lost, so both ranks wait for each other. All can reach rank 0."""
+    heartbeat_s = 4.0
+    command = [sys.executable, "-c", MESSAGES, str(tmp_path), str(heartbeat_s)]
+    with Lab(hosts=3, rate="100mbit") as lab:
+        options = {"timeout_s": 90.0, "prefix": False, "keep_going": True}
+        running = threading.Thread(target=lab.run, args=(command,), kwargs=options)
+        running.start()
+        assert comes_true(lambda: all((tmp_path / f"connected {rank}").exists() for rank in range(3)), 60.0)
+        wrong_neighbor = ["lladdr", "02:00:00:00:00:99", "dev", "eth0", "nud", "permanent"]
+        words = ["ip", "neigh", "replace", lab.hosts[2].address, *wrong_neighbor]
+        subprocess.run(lab.command(lab.hosts[1], words), check=True)
+        running.join()
+
+    for rank in range(3):
+        outcome = (tmp_path / str(rank)).read_text()
+        assert outcome.startswith(("RankFailed 1", "RankFailed 2")), outcome
+        assert "its host has not answered" in outcome, outcome

@@ -213,15 +213,14 @@ extern "system" fn Java_org_ripieno_Native_abort<'local>(
     env: EnvUnowned<'local>,
     _class: JClass<'local>,
     communicator: jlong,
-    host: JString<'local>,
     cause: JString<'local>,
     traceback: JString<'local>,
 ) {
     with_exceptions(env, |env| {
-        let [host, cause, traceback] = [&host, &cause, &traceback].map(|string| text(env, string));
-        let (host, cause, traceback) = (host?.unwrap_or_default(), cause?.unwrap_or_default(), traceback?);
+        let [cause, traceback] = [&cause, &traceback].map(|string| text(env, string));
+        let (cause, traceback) = (cause?.unwrap_or_default(), traceback?.unwrap_or_default());
         // SAFETY: Java passes the address of a live communicator.
-        unsafe { at(communicator) }.abort(&host, &cause, &traceback.unwrap_or_default());
+        unsafe { at(communicator) }.abort(&cause, &traceback);
         Ok(())
     });
 }

@@ -15,6 +15,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time for authentication on an open connection, before the next address is tried.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// TCP repeats a connection request that was lost after this time.
+const REQUEST_REPEAT: Duration = Duration::from_secs(1);
+
 /// Pause before another attempt, after a missing or unauthenticated answer.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -25,6 +28,8 @@ pub(crate) struct Connector {
     pub credentials: Credentials,
     pub nonce: JobNonce,
     pub links: LinkPolicy,
+    /// How long a link that cannot be opened may be due to an outage that the job survives.
+    pub outage_limit: Duration,
 }
 
 /// An open connection.
@@ -37,13 +42,15 @@ pub(crate) struct Connection {
 
 impl Connector {
     pub fn new(config: &Config, own: PeerAddress, nonce: JobNonce) -> Connector {
-        Connector { own, credentials: config.credentials(), nonce, links: config.links }
+        let outage_limit = config.timing().silence_limit() + REQUEST_REPEAT;
+        Connector { own, credentials: config.credentials(), nonce, links: config.links, outage_limit }
     }
 
     /// Connect to `peer` before `deadline`.
     ///
     /// If all addresses refuse, the error is immediate. An address that answers without authenticating is tried again:
-    /// the rank may be late, or may have closed this connection during a flood of unauthenticated peers.
+    /// the rank may be late, or may have closed this connection during a flood of unauthenticated peers. For a link,
+    /// an address that does not answer is tried again as long as this may be due to an outage.
     pub fn connect(
         &self,
         peer: &PeerAddress,
@@ -79,9 +86,11 @@ impl Connector {
         deadline: Instant,
     ) -> Result<Connection, NetError> {
         let started = Instant::now();
+        let is_link = matches!(purpose, ConnectionPurpose::Data | ConnectionPurpose::Messages);
         loop {
             let mut failed = Vec::new();
             let mut may_recover = false;
+            let may_be_outage = is_link && started.elapsed() < self.outage_limit;
             for address in candidates {
                 match self.try_one(peer, purpose, address, deadline) {
                     Ok(stream) => return Ok(Connection { stream, failed }),
@@ -89,7 +98,12 @@ impl Connector {
                         if let Some(cause) = failure.shortage() {
                             return Err(NetError::Os { rank: self.own.rank, what: "open a socket", cause });
                         }
-                        may_recover |= matches!(&failure, ConnectFailure::Denied(denied) if !denied.is_proven());
+                        may_recover |= match &failure {
+                            ConnectFailure::Denied(denied) => !denied.is_proven(),
+                            ConnectFailure::Connect(_) => {
+                                may_be_outage && matches!(address, Address::Tcp(_)) && !failure.has_ended()
+                            }
+                        };
                         failed.push(Attempt { address: address.clone(), cause: failure.to_string() });
                     }
                 }

@@ -14,6 +14,7 @@ pub mod host;
 pub mod introduction;
 pub mod links;
 mod listeners;
+mod liveness_probes;
 pub mod mesh;
 mod monitor;
 mod peer_address;

@@ -2,7 +2,8 @@
 //!
 //! A closed link stays closed, and the user of the mesh continues without that peer. If both ends open a link at the
 //! same time, the link opened by the lower rank is used. A mesh listens on a port of its own, so it outlives the job's
-//! links. Connections are authenticated with the token, as between ranks.
+//! links. Connections are authenticated with the token, as between ranks. Ranks whose links deliver nothing are probed
+//! by new connections.
 
 use crate::acceptor::Acceptor;
 use crate::auth::{Answer, ConnectionPurpose, Greeting, JobNonce, Refusal};
@@ -11,13 +12,15 @@ use crate::connector::{Connector, authorize};
 use crate::error::NetError;
 use crate::links::{Doorbell, TcpLink, Waker, WatchedDescriptor};
 use crate::listeners::Listeners;
+use crate::liveness_probes::Probes;
 use crate::peer_address::{PeerAddress, check_addresses};
 use crate::shortage::{no_thread, with_advice};
 use crate::stream::Stream;
+use ripieno_run::membership::MembershipTiming;
 use ripieno_run::swarm::{PeerLinks, UNSENT_BYTES_MAX};
 use ripieno_run::{Link, LinkError, LinkInterest};
 use socket2::SockRef;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -47,6 +50,14 @@ pub struct Mesh {
     doorbell: Doorbell,
     opened: Receiver<(usize, Result<Stream, LinkError>)>,
     opener: Sender<(usize, Result<Stream, LinkError>)>,
+    probes: Probes,
+    probed: Receiver<(usize, bool)>,
+    prober: Sender<(usize, bool)>,
+    /// Peers that were reached by a probe, or have reached this rank by one, since the last report.
+    reached: BTreeSet<usize>,
+    /// Time of the next check for links that deliver nothing, and whether the last one has found any.
+    next_check: Instant,
+    is_probing: bool,
 }
 
 enum MeshSlot {
@@ -83,6 +94,7 @@ impl MeshMember {
         let doorbell = Doorbell::new().map_err(os("create a doorbell in shared memory"))?;
         let acceptor = Acceptor::new(listeners.listeners).map_err(os("watch its listeners"))?;
         let (opener, opened) = channel();
+        let (prober, probed) = channel();
         Ok(Mesh {
             connector: Arc::new(Connector::new(&config, own.clone(), nonce)),
             config,
@@ -95,14 +107,20 @@ impl MeshMember {
             doorbell,
             opened,
             opener,
+            probes: Probes::default(),
+            probed,
+            prober,
+            reached: BTreeSet::new(),
+            next_check: Instant::now(),
+            is_probing: false,
         })
     }
 }
 
 impl Mesh {
     /// Return the time for which a member may be silent.
-    pub fn heartbeat_timeout(&self) -> Duration {
-        self.config.heartbeat_timeout
+    pub fn timing(&self) -> MembershipTiming {
+        self.config.timing()
     }
 
     /// Return the waker that wakes this mesh from a sleep.
@@ -134,8 +152,8 @@ impl Mesh {
             }
             _ => None,
         });
-        let due = self.acceptor.due().map(|due| due.saturating_duration_since(Instant::now()));
-        let timeout = due.map_or(timeout, |due| timeout.min(due));
+        let due = self.acceptor.due().into_iter().chain(self.is_probing.then_some(self.next_check)).min();
+        let timeout = due.map_or(timeout, |due| timeout.min(due.saturating_duration_since(Instant::now())));
         // A failed sleep ends immediately; the caller checks again.
         if let Ok(true) = self.doorbell.wait(std::iter::once(acceptor).chain(links), timeout) {
             self.note_ready(interests);
@@ -162,6 +180,9 @@ impl Mesh {
                 expects(own.rank, slots.get(&(greeting.from as usize)), greeting)
             });
             match answer {
+                Some(Answer::Accepted(_, greeting)) if greeting.purpose == ConnectionPurpose::Probe => {
+                    self.reached.insert(greeting.from as usize);
+                }
                 Some(Answer::Accepted(stream, greeting)) => {
                     let peer = greeting.from as usize;
                     self.new_peers.push(peer);
@@ -205,8 +226,32 @@ impl Mesh {
         late.collect::<Vec<_>>().into_iter().for_each(|(peer, cause)| self.open(peer, Err(cause)));
     }
 
+    /// Probe the peers that do not acknowledge sent data. After an outage they answer before data arrives again.
+    fn check_links(&mut self) {
+        let (now, timing) = (Instant::now(), self.config.timing());
+        if now < self.next_check {
+            return;
+        }
+        (self.next_check, self.is_probing) = (now + timing.check_interval(), false);
+        for (&peer, slot) in &mut self.slots {
+            let MeshSlot::Open(link) = slot else { continue };
+            // A connection that delivers nothing for longer is broken, although the peer lives.
+            if !(timing.probe_delay()..timing.delivery_limit()).contains(&link.unanswered()) {
+                continue;
+            }
+            self.is_probing = true;
+            let (prober, waker) = (self.prober.clone(), self.doorbell.waker());
+            let report = move |is_reached| {
+                // The mesh may be gone already.
+                let _ = prober.send((peer, is_reached));
+                waker.wake();
+            };
+            self.probes.begin(&self.connector, &self.addresses[peer], timing.probe_delay(), report);
+        }
+    }
+
     fn connect(&mut self, peer: usize) {
-        let deadline = Instant::now() + self.config.heartbeat_timeout;
+        let deadline = Instant::now() + self.connector.outage_limit;
         let cause = LinkError::Closed { cause: "it could not be opened in time".to_string() };
         // Longer than the connecting thread's deadline, because the thread reports a more precise cause.
         self.slots.insert(peer, MeshSlot::Opening { until: deadline + SIMULTANEOUS_OPEN_TIMEOUT, cause });
@@ -227,6 +272,7 @@ impl Mesh {
 /// Return whether to accept a link from a peer: none is open or closed, and this rank opens no link that has priority.
 fn expects(own: usize, slot: Option<&MeshSlot>, greeting: &Greeting) -> Result<(), Refusal> {
     match slot {
+        _ if greeting.purpose == ConnectionPurpose::Probe => Ok(()),
         _ if greeting.purpose != ConnectionPurpose::Data => Err(Refusal::Purpose),
         None => Ok(()),
         Some(MeshSlot::Opening { .. }) if (greeting.from as usize) < own => Ok(()),
@@ -253,6 +299,15 @@ impl PeerLinks for Mesh {
         self.store_opened();
         self.accept();
         std::mem::take(&mut self.new_peers)
+    }
+
+    fn reached_peers(&mut self) -> Vec<usize> {
+        self.check_links();
+        while let Ok((peer, is_reached)) = self.probed.try_recv() {
+            self.probes.end(peer);
+            self.reached.extend(is_reached.then_some(peer));
+        }
+        std::mem::take(&mut self.reached).into_iter().collect()
     }
 
     fn close(&mut self, peer: usize, cause: &str) {

@@ -328,7 +328,7 @@ impl Communicator {
 
     /// Report a failure of this rank, with its cause, to every rank.
     fn abort(&self, py: Python<'_>, cause: &str, traceback: &str) {
-        py.detach(|| self.inner.abort(&self.hosts[self.rank], cause, traceback));
+        py.detach(|| self.inner.abort(cause, traceback));
     }
 
     /// Report to every rank that this rank's program has ended. Survivors of a failure then do not wait for it.

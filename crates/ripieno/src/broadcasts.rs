@@ -10,6 +10,7 @@ use ripieno_net::links::{HostMemory, MemoryWriter, ValueMemory, Waker};
 use ripieno_net::mesh::Mesh;
 use ripieno_plan::swarm::{BlockManifest, SwarmTiming};
 pub use ripieno_plan::swarm::{CorruptBlock, Discipline};
+use ripieno_run::membership::MembershipTiming;
 use ripieno_run::swarm::{BroadcastEvent, Driver};
 pub use ripieno_run::swarm::{FetchRecord, Meter, MeteredBlock, TransferError};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,10 +28,10 @@ const FILL_BYTES_MAX: usize = 4 << 20;
 
 /// Return the timeouts of the protocol.
 ///
-/// A rank that stops responding is lost after the heartbeat timeout. A rank that was suspended for a shorter time still
+/// A rank that stops responding is lost after the same time as in collectives. A rank that was suspended for a shorter time still
 /// gets its value. Receivers of a stalled rank get other sources after two stall intervals.
-fn swarm_timing(heartbeat_timeout: Duration) -> SwarmTiming {
-    SwarmTiming { stall_timeout: heartbeat_timeout / 8, answer_timeout: heartbeat_timeout }
+fn swarm_timing(timing: MembershipTiming) -> SwarmTiming {
+    SwarmTiming { stall_timeout: timing.heartbeat_interval(), answer_timeout: timing.silence_limit() }
 }
 
 /// The latest report of the tracker about a variable.
@@ -140,7 +141,7 @@ impl Broadcasts {
             changed: Condvar::new(),
         });
         let receive_memory = memory.clone();
-        let timing = swarm_timing(mesh.heartbeat_timeout());
+        let timing = swarm_timing(mesh.timing());
         let driver = Driver::new(rank, size, timing, Box::new(move |bytes| receive_memory.allocate(bytes)));
         let serving = shared.clone();
         let thread = std::thread::Builder::new().name("ripieno-broadcast".to_string());
@@ -232,7 +233,7 @@ impl Broadcasts {
     }
 
     /// Begin to close: serve the ranks that still fetch values until none is left, or until no byte has moved for a
-    /// heartbeat timeout. A rank that fetches a value which this rank does not know stops waiting for this rank.
+    /// heartbeat timeout, and no silent rank answers. A rank that fetches a value which this rank does not know stops waiting for this rank.
     pub fn begin_close(&self) {
         self.shared.submit(Command::Close);
     }
@@ -412,7 +413,7 @@ fn serve(mut driver: Driver<HostMemory>, mut mesh: Mesh, shared: &BroadcastShare
         if has_moved || !is_closing {
             progress_at = started.elapsed();
         }
-        if is_closing && (driver.is_idle() || started.elapsed() >= progress_at + mesh.heartbeat_timeout()) {
+        if is_closing && (driver.is_idle() || started.elapsed() >= progress_at + mesh.timing().silence_limit()) {
             return;
         }
         if has_moved {

@@ -503,10 +503,10 @@ impl Communicator {
 
     /// Report a failure of this rank, with its cause, to every rank. All ranks get the first failure of a job. The
     /// method works while another thread is in a call.
-    pub fn abort(&self, host: &str, cause: &str, traceback: &str) {
+    pub fn abort(&self, cause: &str, traceback: &str) {
         self.shared.remote().report(JobFailure::RankFailed {
             rank: self.shared.rank(),
-            host: host.to_string(),
+            host: String::new(),
             cause: cause.to_string(),
             traceback: traceback.to_string(),
         });

@@ -89,7 +89,7 @@ fn the_others_continue_without_a_live_rank_whose_program_has_ended() {
             let rank = comm.rank();
             let _ = exchange(comm, 0);
             if rank == victim {
-                comm.abort("here", "its program has failed", "");
+                comm.abort("its program has failed", "");
                 comm.withdraw();
                 continued.wait();
                 assert!(matches!(comm.shrink(), Err(Error::Failed(_))), "a withdrawn rank cannot continue");

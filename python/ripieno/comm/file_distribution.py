@@ -38,6 +38,9 @@ REPORT_S = 0.5
 POLL_S = 0.02
 #: A rank without progress reports for this long counts as lost, if the heartbeat timeout is shorter.
 REPORT_TIMEOUT_MIN_S = 4 * REPORT_S
+#: The root waits this many heartbeat timeouts for a report, because TCP delivers nothing for up to twice the length of
+#: an outage. Broadcasts over links find dead and isolated ranks earlier.
+REPORT_HEARTBEATS = 3
 #: Piece size for copies of a file to shared places.
 COPY_BYTES = 1 << 22
 
@@ -694,7 +697,7 @@ class _RootSide:
                 continue
             if rank in lost:
                 self._rows[rank, at] = row._replace(state=LOST, error="its process has ended, or cannot be reached")
-            elif now > received + self._report_timeout_s:
+            elif now > received + REPORT_HEARTBEATS * self._report_timeout_s:
                 self._rows[rank, at] = row._replace(
-                    state=LOST, error=f"it has sent nothing for {self._report_timeout_s:g} s"
+                    state=LOST, error=f"it has sent nothing for {REPORT_HEARTBEATS * self._report_timeout_s:g} s"
                 )

@@ -72,12 +72,7 @@ impl Fabric for Endpoint {
         self.shared.status().losses.into_values().collect()
     }
 
-    fn report(&mut self, mut failure: JobFailure) {
-        if let JobFailure::RankFailed { rank, host, .. } = &mut failure
-            && host.is_empty()
-        {
-            *host = self.host(*rank).to_string();
-        }
+    fn report(&mut self, failure: JobFailure) {
         report_failure(&self.shared, failure);
     }
 
@@ -145,6 +140,9 @@ impl Fabric for Endpoint {
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
+        // Sent data may still arrive and end the wait of a peer, as after an outage. Then the ranks are not deadlocked.
+        let is_in_flight = |slot: &LinkSlot| matches!(slot, LinkSlot::Tcp(link) if link.awaits_acknowledgement());
+        let blocking = if self.slots.iter().any(is_in_flight) { Blocking::Nothing } else { blocking };
         self.shared.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), blocking });
     }
 
@@ -274,8 +272,9 @@ impl Endpoint {
                     }
                     liveness.has_ended = liveness.socket.has_ended();
                 }
-                LinkSlot::Tcp(link) => {
-                    let (peer, timing, silence) = (interest.link.peer, self.config.timing(), link.unanswered());
+                LinkSlot::Tcp(_) => {
+                    let (peer, timing) = (interest.link.peer, self.config.timing());
+                    let silence = self.silence_of(peer);
                     if silence <= timing.probe_delay() {
                         continue;
                     }
@@ -290,6 +289,16 @@ impl Endpoint {
                 LinkSlot::NotRequested | LinkSlot::Opening | LinkSlot::Broken(_) => {}
             }
         }
+    }
+
+    /// Return for how long at most the host of `peer` has not acknowledged data. A rank that waits for a message may have
+    /// sent data on another link.
+    fn silence_of(&mut self, peer: usize) -> Duration {
+        let silence = |id| match self.slot(id) {
+            LinkSlot::Tcp(link) => link.unanswered(),
+            _ => Duration::ZERO,
+        };
+        LinkId::all_of(peer).map(silence).into_iter().max().unwrap_or_default()
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// Limit of the time to open a link.
+/// Limit of the time to open a link, unless an outage may last longer.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Limit of the time to set up shared memory on an authenticated connection.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ impl Opener {
     }
 
     fn connected(&self, address: &PeerAddress, purpose: ConnectionPurpose) -> Result<Opened, LinkError> {
-        let deadline = Instant::now() + OPEN_TIMEOUT;
+        let deadline = Instant::now() + OPEN_TIMEOUT.max(self.connector.outage_limit);
         let reached = self.connector.connect(address, purpose, deadline)?;
         let mut notes = notes(&reached);
         let failed = match reached.stream {

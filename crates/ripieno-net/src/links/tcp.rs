@@ -4,7 +4,7 @@
 //! small parts costs one system call. After a socket had no data, or accepted only a part, the link does not try again
 //! until a sleep reports it ready. Cost of a message: one system call to send it, one to sleep, one to receive it.
 
-use super::unanswered::{AcknowledgementWait, probe};
+use super::unanswered::{AcknowledgementWait, awaits_acknowledgement, probe};
 use crate::stream::Stream;
 use crate::tls::TlsSession;
 use ripieno_run::membership::MembershipTiming;
@@ -119,6 +119,11 @@ impl TcpLink {
     /// Return the time for which the other host has not acknowledged sent bytes, as of the last sample.
     pub(crate) fn unanswered(&mut self) -> Duration {
         self.unanswered.look(self.transport.socket())
+    }
+
+    /// Return whether the other host has not acknowledged all sent bytes.
+    pub(crate) fn awaits_acknowledgement(&self) -> bool {
+        awaits_acknowledgement(self.transport.socket())
     }
 
     /// Set the low-water mark to the expected bytes. Call before a sleep until the link is readable.

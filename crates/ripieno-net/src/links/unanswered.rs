@@ -48,13 +48,17 @@ impl AcknowledgementWait {
     }
 }
 
+/// Return whether the other end has not acknowledged all sent data and probes.
+pub(super) fn awaits_acknowledgement(stream: &TcpStream) -> bool {
+    unacknowledged_counts(stream).is_ok_and(|[unacknowledged, _]| unacknowledged > 0)
+}
+
 /// Let the operating system send probes while nothing else is sent. It ends a connection only after the limit of its
 /// owner, because an outage may be shorter.
 pub(super) fn probe(stream: &TcpStream, timing: MembershipTiming) -> io::Result<()> {
-    let idle = timing.probe_delay().max(SHORTEST_PROBE);
     let interval = timing.heartbeat_interval().max(SHORTEST_PROBE);
     let retries = timing.delivery_limit().div_duration_f64(interval).ceil() as u32 + 1;
-    let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(retries);
+    let keepalive = TcpKeepalive::new().with_time(interval).with_interval(interval).with_retries(retries);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }
 
@@ -88,6 +92,7 @@ mod tests {
         probe(&here, MembershipTiming { join_timeout: heartbeat_timeout, heartbeat_timeout }).unwrap();
         here.set_nonblocking(true).unwrap();
         let mut unanswered = AcknowledgementWait::default();
+        assert!(!awaits_acknowledgement(&here));
         while here.write(&[0; 1 << 16]).is_ok() {
             assert!(unanswered.look(&here) < Duration::from_secs(1));
         }

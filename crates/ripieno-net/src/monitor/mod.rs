@@ -5,7 +5,6 @@
 
 mod accept;
 mod entered;
-mod probes;
 mod shared;
 mod survivor_connections;
 mod wire;
@@ -16,9 +15,9 @@ use crate::acceptor::Acceptor;
 use crate::auth::JobNonce;
 use crate::config::Credentials;
 use crate::connector::Connector;
+use crate::liveness_probes::Probes;
 use crate::peer_address::PeerAddress;
 use crate::stream::Stream;
-use probes::Probes;
 use ripieno_run::membership::agreement::{self, Agreement};
 use ripieno_run::membership::{Membership, MembershipEvent, MembershipOutput, MembershipRequest};
 use ripieno_run::{JobFailure, LinkId, Replicas};
@@ -215,8 +214,26 @@ impl Monitor {
             MonitorCommand::Open { peer, stream } => self.add_survivor(peer, stream),
             MonitorCommand::NotOpen { peer, reason } => self.survivor_unreachable(peer, reason),
             MonitorCommand::Probe { peer } => self.probe(peer),
-            MonitorCommand::Probed { peer, is_reached } => self.end_probe(peer, is_reached),
+            MonitorCommand::Probed { peer, is_reached } => {
+                self.probes.end(peer);
+                if is_reached {
+                    self.note_reached(peer);
+                }
+            }
         }
+    }
+
+    fn probe(&mut self, peer: usize) {
+        let shared = self.setup.shared.clone();
+        let report = move |is_reached| shared.send_command(MonitorCommand::Probed { peer, is_reached });
+        let Setup { connector, addresses, probe_limit, .. } = &self.setup;
+        self.probes.begin(connector, &addresses[peer], *probe_limit, report);
+    }
+
+    /// Handle a successful probe of a rank, or by it.
+    fn note_reached(&mut self, peer: usize) {
+        self.setup.shared.note_reached(peer);
+        self.events.push_back(MembershipEvent::Reached { peer });
     }
 
     /// Return the time for which this rank stays after it has left.

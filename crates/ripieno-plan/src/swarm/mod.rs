@@ -70,6 +70,12 @@ pub enum SwarmEvent {
         /// The lost rank.
         peer: usize,
     },
+    /// A rank is alive, although its messages may be late: after an outage of the network, it has answered a new
+    /// connection.
+    Reached {
+        /// The live rank.
+        peer: usize,
+    },
     /// The time returned by [`SwarmNode::next_tick`] was reached.
     Tick,
 }
@@ -210,6 +216,10 @@ impl SwarmNode {
             SwarmEvent::Start => self.tracker.iter_mut().for_each(|tracker| tracker.settle(&mut actions)),
             SwarmEvent::Received { from, message } => self.receive(now, from, message, &mut actions),
             SwarmEvent::Lost { peer } => self.handle_loss(now, peer, &mut actions),
+            SwarmEvent::Reached { peer } => {
+                self.tracker.iter_mut().for_each(|tracker| tracker.note_reached(now, peer));
+                self.member.note_reached(now, peer);
+            }
             SwarmEvent::Tick => {
                 if let Some(tracker) = &mut self.tracker {
                     tracker.tick(now, &mut actions);

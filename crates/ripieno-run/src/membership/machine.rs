@@ -12,6 +12,7 @@ use std::time::Duration;
 /// Membership machine of a rank.
 pub struct Membership {
     rank: usize,
+    hosts: Arc<[String]>,
     replicas: Replicas,
     /// Set on replicas of rank 0, which monitor all other ranks.
     hub: Option<Hub>,
@@ -40,6 +41,7 @@ impl Membership {
         let spoke = |hub| Spoke::new(rank, hub, hosts.clone(), timing, now);
         Membership {
             rank,
+            hosts: hosts.clone(),
             replicas,
             hub: is_hub.then(|| Hub::new(rank, hosts.clone(), replicas, timing, now)),
             spokes: replicas.of(0).filter(|&hub| hub != rank).map(spoke).collect(),
@@ -57,6 +59,7 @@ impl Membership {
         {
             return vec![];
         }
+        let event = self.with_host(event);
         let spoke_outputs = self.pass_to_spokes(now, &event, history);
         let outputs = match self.hub.as_mut().map(|hub| hub.handle(now, event.clone(), history)) {
             Some(hub_outputs) => self.filter_outputs(&event, hub_outputs, spoke_outputs),
@@ -66,6 +69,17 @@ impl Membership {
             }
         };
         outputs.into_iter().filter_map(|output| self.report_once(output)).collect()
+    }
+
+    /// Add the host to a report of a failed rank.
+    fn with_host(&self, mut event: MembershipEvent) -> MembershipEvent {
+        if let MembershipEvent::Request(MembershipRequest::Report(JobFailure::RankFailed { rank, host, .. })) =
+            &mut event
+            && host.is_empty()
+        {
+            *host = self.hosts.get(*rank).cloned().unwrap_or_default();
+        }
+        event
     }
 
     /// Return the time at which the machine needs its next tick.

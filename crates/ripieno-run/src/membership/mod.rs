@@ -110,7 +110,7 @@ pub enum MembershipEvent {
 /// A request of a rank to its own state machine.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MembershipRequest {
-    /// This rank observed the failure first.
+    /// This rank observed the failure first. The machine adds the host if it is empty.
     Report(JobFailure),
     /// The link to `peer` closed.
     Suspect {

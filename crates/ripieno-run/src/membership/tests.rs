@@ -170,7 +170,7 @@ fn stalled(header: Header, peers: Vec<usize>) -> MembershipRequest {
 }
 
 fn raised(rank: usize) -> JobFailure {
-    rank_failed(rank, &["host0".into(), "host1".into(), "host2".into()], "ValueError: no")
+    rank_failed(rank, &["host0", "host1", "host2", "host3"].map(String::from), "ValueError: no")
 }
 
 #[test]
@@ -275,6 +275,15 @@ fn the_failure_of_a_rank_that_reports_and_dies_is_its_report() {
     world.kill(1);
     world.kill(2);
     assert_eq!(world.failures[0], Some(raised(1)));
+}
+
+#[test]
+fn a_report_without_a_host_gets_the_host_of_its_rank() {
+    for rank in 0..3 {
+        let mut world = MembershipWorld::connected(3);
+        world.request(rank, MembershipRequest::Report(rank_failed(rank, &[], "ValueError: no")));
+        assert!(world.failures.iter().all(|failure| *failure == Some(raised(rank))), "{:?}", world.failures);
+    }
 }
 
 #[test]

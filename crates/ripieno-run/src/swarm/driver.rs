@@ -314,12 +314,16 @@ impl<M: Store> Driver<M> {
             .collect()
     }
 
-    /// Read and send all that the links accept now. Return whether any bytes moved.
+    /// Read and send all that the links accept now. Return whether any bytes moved or a silent peer was reached.
     pub fn turn(&mut self, now: Duration, wires: &mut dyn PeerLinks) -> bool {
         for peer in wires.new_peers() {
             self.peers.entry(peer).or_default();
         }
         let mut has_moved = false;
+        for peer in wires.reached_peers() {
+            has_moved = true;
+            self.events.extend(self.broadcasts.keys().map(|&number| (number, SwarmEvent::Reached { peer })));
+        }
         for peer in self.peers.keys().copied().collect::<Vec<_>>() {
             match self.visit(now, wires, peer) {
                 Ok(moved) => has_moved |= moved,

@@ -103,6 +103,10 @@ impl PeerLinks for SinglePeer {
         vec![self.0]
     }
 
+    fn reached_peers(&mut self) -> Vec<usize> {
+        vec![self.0]
+    }
+
     fn close(&mut self, peer: usize, _cause: &str) {
         self.2 |= peer == self.0;
     }

@@ -42,6 +42,9 @@ pub trait PeerLinks {
     /// Return the peers that have opened a link to this rank since the last call.
     fn new_peers(&mut self) -> Vec<usize>;
 
+    /// Return the peers that have answered new connections since the last call, although their links deliver nothing.
+    fn reached_peers(&mut self) -> Vec<usize>;
+
     /// Close the link to a peer permanently.
     fn close(&mut self, peer: usize, cause: &str);
 }

@@ -75,6 +75,8 @@ struct TestNetwork {
     silent: BTreeSet<usize>,
     /// Directed pairs of ranks between which data is held back.
     blocked: BTreeSet<(usize, usize)>,
+    /// Pairs of a rank and a peer that answers its new connections, although data between them is held back.
+    reached: BTreeSet<(usize, usize)>,
     /// Number of bytes that each rank sends correctly before it corrupts one.
     corrupting: BTreeMap<usize, usize>,
     /// Ranks without the resources for a link.
@@ -202,6 +204,11 @@ impl PeerLinks for PipeLinks {
 
     fn new_peers(&mut self) -> Vec<usize> {
         self.net.lock().unwrap().new_peers.remove(&self.rank).unwrap_or_default()
+    }
+
+    fn reached_peers(&mut self) -> Vec<usize> {
+        let net = self.net.lock().unwrap();
+        net.reached.iter().filter(|(rank, _)| *rank == self.rank).map(|(_, peer)| *peer).collect()
     }
 
     fn close(&mut self, peer: usize, _cause: &str) {
@@ -482,6 +489,34 @@ fn a_rank_of_a_chain_that_was_silent_gets_the_value_from_the_last_rank() {
     assert!((1..6).all(|rank| world.has_value(rank, bytes)), "{:?}", world.outcomes);
     assert_eq!(world.settled, Some(((1..6).collect(), vec![], vec![])));
     assert!(world.ranks[2].1.links.contains_key(&5), "rank 2 has links to {:?}", world.ranks[2].1.links.keys());
+}
+
+#[test]
+fn a_rank_whose_connections_resume_late_after_an_outage_is_not_lost() {
+    let (size, bytes) = (4, 9 * BLOCK_BYTES + 17);
+    let SwarmTiming { stall_timeout, answer_timeout } = SwarmTiming::default();
+    for (discipline, cut) in disciplines().flat_map(|discipline| [(discipline, 0), (discipline, 2)]) {
+        let mut world = SwarmWorld::new(size);
+        world.begin(0, bytes, discipline);
+        (0..3).for_each(|_| _ = world.turn());
+        let links = (0..size).filter(|&rank| rank != cut).flat_map(|rank| [(rank, cut), (cut, rank)]);
+        let links: BTreeSet<(usize, usize)> = links.collect();
+        world.net.lock().unwrap().blocked.clone_from(&links);
+        let outage_end = world.now + answer_timeout / 2;
+        let resumption = outage_end + stall_timeout + 3 * answer_timeout;
+        while world.now < resumption {
+            if world.now >= outage_end {
+                world.net.lock().unwrap().reached.clone_from(&links);
+            }
+            world.turn();
+        }
+        let mut net = world.net.lock().unwrap();
+        (net.blocked, net.reached) = (BTreeSet::new(), BTreeSet::new());
+        drop(net);
+        world.run_until(|world| world.outcomes.len() == size - 1 && world.settled.is_some());
+        assert!((1..size).all(|rank| world.has_value(rank, bytes)), "{discipline:?}, rank {cut}: {:?}", world.losses);
+        assert_eq!(world.settled, Some((vec![1, 2, 3], vec![], vec![])), "{discipline:?}, rank {cut}");
+    }
 }
 
 #[test]

@@ -114,7 +114,7 @@ impl SparseReduce {
 fn abort_on_error<T>(comm: &Communicator, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let result = work();
     if let Err(error @ (Error::Memory { .. } | Error::Malformed { .. })) = &result {
-        comm.abort("", &error.to_string(), "");
+        comm.abort(&error.to_string(), "");
     }
     result
 }

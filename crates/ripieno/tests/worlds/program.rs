@@ -69,7 +69,7 @@ fn run_steps(scheduler: &Arc<WorldScheduler>, first_rank: usize, fabric: WorldRa
     loop {
         if scenario.raises == Some((first_rank, step)) {
             scheduler.lock().verdicts.faulty.insert(first_rank);
-            participant.comm.abort("here", "ValueError: on purpose", "");
+            participant.comm.abort("ValueError: on purpose", "");
             participant.comm.withdraw();
             return ProgramEnding::Raised;
         }

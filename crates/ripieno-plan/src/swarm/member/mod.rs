@@ -72,6 +72,8 @@ pub(super) struct SwarmMember {
     last_received: Duration,
     /// Time of the query that the tracker has not answered yet.
     queried_since: Option<Duration>,
+    /// Time at which the tracker was last found alive.
+    tracker_reached: Duration,
 }
 
 impl SwarmMember {
@@ -102,13 +104,14 @@ impl SwarmMember {
             lost: BTreeSet::new(),
             last_received: now,
             queried_since: None,
+            tracker_reached: now,
         }
     }
 
     /// Return when the member needs its next tick.
     pub(super) fn next_tick(&self) -> Option<Duration> {
         match (self.phase, self.queried_since) {
-            (Phase::Receiving | Phase::Done, Some(queried_since)) => Some(queried_since + self.timing.answer_timeout),
+            (Phase::Receiving | Phase::Done, Some(queried_since)) => Some(self.answer_deadline(queried_since)),
             (Phase::Receiving, None) => Some(self.next_report()),
             _ => None,
         }
@@ -137,6 +140,18 @@ impl SwarmMember {
         send(out, tracker, SwarmMessage::Rejoin { manifest: self.manifest, have: Box::new(self.have.clone()) });
     }
 
+    /// Record that a rank is alive. An answer of the tracker may be late.
+    pub(super) fn note_reached(&mut self, now: Duration, peer: usize) {
+        if peer == self.tracker {
+            self.tracker_reached = now;
+        }
+    }
+
+    /// Return until when the tracker may answer a query.
+    fn answer_deadline(&self, queried_since: Duration) -> Duration {
+        queried_since.max(self.tracker_reached) + self.timing.answer_timeout
+    }
+
     /// Process an event and return whether the tracker must be considered lost.
     pub(super) fn handle(&mut self, now: Duration, event: SwarmEvent, out: &mut Vec<Action>) -> bool {
         match event {
@@ -150,7 +165,7 @@ impl SwarmMember {
             }
             SwarmEvent::Lost { peer } => self.handle_loss(now, peer, out),
             SwarmEvent::Tick => return self.tick(now, out),
-            SwarmEvent::Start => {}
+            SwarmEvent::Start | SwarmEvent::Reached { .. } => {}
         }
         false
     }
@@ -402,7 +417,7 @@ impl SwarmMember {
     /// Report a stall to the tracker. Return true if the tracker did not answer and is considered lost.
     fn tick(&mut self, now: Duration, out: &mut Vec<Action>) -> bool {
         match (self.phase, self.queried_since) {
-            (Phase::Receiving | Phase::Done, Some(queried_since)) => now >= queried_since + self.timing.answer_timeout,
+            (Phase::Receiving | Phase::Done, Some(queried_since)) => now >= self.answer_deadline(queried_since),
             (Phase::Receiving, None) if now >= self.next_report() + self.timing.stall_timeout => {
                 self.restart_silences(now);
                 false

@@ -34,6 +34,8 @@ struct MemberRecord {
     last_received: Duration,
     /// Time of the probe that the member has not answered yet.
     probed: Option<Duration>,
+    /// Time at which the member was last found alive. Its answer may be late.
+    last_reached: Duration,
     /// Time of the last stall report.
     stalled: Option<Duration>,
     /// Sources that the member has reported as silent, with the time of the last report.
@@ -50,6 +52,7 @@ impl MemberRecord {
             is_lost: false,
             last_received: now,
             probed: None,
+            last_reached: now,
             stalled: None,
             silent_sources: BTreeMap::new(),
             avoided: BTreeSet::new(),
@@ -354,6 +357,13 @@ impl Tracker {
         }
     }
 
+    /// Record that a member is alive.
+    pub(super) fn note_reached(&mut self, now: Duration, rank: usize) {
+        if let Some(record) = self.members.get_mut(&rank) {
+            record.last_reached = now;
+        }
+    }
+
     /// Probe members that sent no message for some time, and mark members that did not answer as lost.
     pub(super) fn tick(&mut self, now: Duration, out: &mut Vec<Action>) {
         if now < self.next_check || self.is_settled {
@@ -365,7 +375,7 @@ impl Tracker {
         let (mut to_probe, mut lost) = (Vec::new(), Vec::new());
         for (&rank, record) in self.members.iter().filter(|(rank, record)| !record.is_lost && **rank != self.rank) {
             match record.probed {
-                Some(probed) if now >= probed + self.timing.answer_timeout => lost.push(rank),
+                Some(probed) if now >= probed.max(record.last_reached) + self.timing.answer_timeout => lost.push(rank),
                 _ if self.is_recovering && now >= self.recovers_until && !self.found.contains_key(&rank) => {
                     lost.push(rank);
                 }

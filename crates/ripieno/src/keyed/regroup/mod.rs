@@ -78,7 +78,7 @@ impl Communicator {
         if let Err(error) = &result
             && !matches!(error, Error::Failed(_) | Error::Interrupted | Error::Closed | Error::RowsDiffer { .. })
         {
-            self.abort("", &error.to_string(), error.traceback());
+            self.abort(&error.to_string(), error.traceback());
         }
         result
     }

@@ -282,8 +282,7 @@ public final class Communicator implements AutoCloseable {
   public void abort(Throwable cause) {
     StringWriter trace = new StringWriter();
     cause.printStackTrace(new PrintWriter(trace));
-    String host = System.getenv().getOrDefault("HOSTNAME", "");
-    Native.abort(address, host, cause.toString(), trace.toString());
+    Native.abort(address, cause.toString(), trace.toString());
     Reference.reachabilityFence(this);
   }
 

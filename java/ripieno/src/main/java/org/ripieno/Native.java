@@ -71,7 +71,7 @@ final class Native {
 
   static native void barrier(long communicator);
 
-  static native void abort(long communicator, String host, String cause, String traceback);
+  static native void abort(long communicator, String cause, String traceback);
 
   static native void close(long communicator);
 

@@ -9,6 +9,8 @@ import java.net.URL;
 import java.net.URLClassLoader;
 import java.nio.ByteBuffer;
 import java.nio.DoubleBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.ExecutionException;
@@ -43,6 +45,8 @@ class FailuresTest {
       Throwable error = assertThrows(ExecutionException.class, all.get(rank)::get).getCause();
       RankFailedException failed = assertInstanceOf(RankFailedException.class, error);
       assertEquals(1, failed.rank());
+      assertEquals(Files.readString(Path.of("/proc/sys/kernel/hostname")).strip(), failed.host());
+      assertTrue(failed.getMessage().contains("rank 1 on host " + failed.host()), failed.getMessage());
       assertTrue(failed.reason().contains("no more rows"), failed.reason());
       assertTrue(failed.traceback().contains("FailuresTest"), failed.traceback());
     }
