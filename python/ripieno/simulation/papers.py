@@ -25,6 +25,7 @@ REPRODUCTIONS: dict[str, Callable[[], Reproduction]] = {
     "spark-table-1": spark_broadcasts.spark_table_1,
     "spark-table-2": spark_report.spark_table_2,
     "twister-figure-4": twister.twister_figure_4,
+    "twister-figure-5": twister.twister_figure_5,
     "twister-figure-6": twister.twister_figure_6,
     "twister-figure-9": twister.twister_figure_9,
     "twister-table-5": twister.twister_table_5,
@@ -53,9 +54,9 @@ generates this page.
 
 Figures 15 and 16 of SPIDAL, K-means beside Spark and Flink, need these engines: `benches/run.py jvm --case kmeans`
 measures both. The page [Java, Scala, Spark ML](jvm.md#cost) has times of single iterations. Not reproduced are
-Twister's figure 5, which compares with a broadcast of MPJ that the paper does not describe, and Spark's figures 3, 10
-and 12: they depend on how computation scales with nodes, or on two types of rented machines, and hosts that one machine
-emulates share its cores.
+Spark's figures 3, 10 and 12. Figures 3 and 10 are times of whole jobs: they depend on how computation scales with
+nodes, and hosts that one machine emulates share its cores. Spark-figure-4, spark-figure-11 and spark-table-2 have the
+broadcasts of these jobs. Figure 12 compares two types of rented machines, whose rates the paper does not state.
 
 """
 

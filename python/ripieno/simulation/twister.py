@@ -1,7 +1,7 @@
 """Broadcasts of the Twister paper on its cluster, compared with the printed values.
 
 Source: Zhang and Qiu, "Clustering social images with MapReduce and high performance collective communication"
-(Twister): tables 5 and 8, figures 4, 6 and 9, sections 2, 4.6, 6.1, 6.2 and 6.4.
+(Twister): tables 5 and 8, figures 4, 5, 6 and 9, sections 2, 4.6, 6.1, 6.2 and 6.4.
 """
 
 from __future__ import annotations
@@ -188,6 +188,46 @@ def twister_figure_4() -> Reproduction:
             "more often.",
             "On emulated hosts `benches/run.py cluster` compares Open MPI's pipeline with Ripieno: both take 1.06 to "
             "1.07 times as long as the bytes alone.",
+        ),
+    )
+
+
+def twister_figure_5() -> Reproduction:
+    """Compare the chain with textbook algorithms that the broadcast of MPJ may use."""
+    algorithms = {"binomial": "a binomial tree", "scatter-allgather": "scatter and allgather"}
+    factors = {}
+    for nodes in (1, 25, 75, 150):
+        cluster = _polar_grid(nodes)
+        whole, chain_s = replace(cluster, segment_bytes=None), seconds_of("chain", cluster, GB)
+        factors |= {(nodes, name): seconds_of(name, whole, GB) / chain_s for name in algorithms}
+    tree, scatter = ({nodes: x for (nodes, name), x in factors.items() if name == each} for each in algorithms)
+    return Reproduction(
+        "twister-figure-5",
+        "Twister, figure 5: broadcasts of 1 GB on PolarGrid without segments, as multiples of its chain",
+        Kind.SIMULATED,
+        "x",
+        (
+            _CABLES,
+            _SWITCHES,
+            _BUFFER,
+            Input("the algorithm of MPJ Express: one of two, with whole messages", f"{ASSUMPTION}: it is not named"),
+        ),
+        [FigureRow(f"{nodes} nodes, {algorithms[name]}", None, factor) for (nodes, name), factor in factors.items()],
+        (
+            Claim(
+                "The chain takes about 25 % of the time of MPJ Express 0.38.",
+                f"Not explained by the algorithm: a binomial tree takes {tree[25]:.1f} to {tree[150]:.1f} times as "
+                f"long as the chain, scatter and allgather {scatter[25]:.1f} times.",
+            ),
+            Claim(
+                "The time of MPJ is stable as nodes are added, after a gap between 1 and 25 nodes.",
+                f"Holds for scatter and allgather only: it takes {scatter[25]:.1f} to {scatter[75]:.2f} times as long "
+                f"as the chain from 25 nodes on. A binomial tree rises from {tree[25]:.1f} to {tree[150]:.1f} times.",
+            ),
+        ),
+        (
+            "Neither algorithm explains both claims. The paper has no figure for copies or serialization in MPJ, so "
+            "they are not simulated.",
         ),
     )
 
