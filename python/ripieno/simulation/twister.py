@@ -216,8 +216,8 @@ def twister_figure_5() -> Reproduction:
         (
             Claim(
                 "The chain takes about 25 % of the time of MPJ Express 0.38.",
-                f"Not explained by the algorithm: a binomial tree takes {tree[25]:.1f} to {tree[150]:.1f} times as long as the chain, scatter "
-                f"and allgather {scatter[25]:.1f} times.",
+                f"Not explained by the algorithm: a binomial tree takes {tree[25]:.1f} to {tree[150]:.1f} times as "
+                f"long as the chain, scatter and allgather {scatter[25]:.1f} times.",
             ),
             Claim(
                 "The time of MPJ is stable as nodes are added, after a gap between 1 and 25 nodes.",

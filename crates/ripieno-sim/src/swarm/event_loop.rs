@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Relative difference of times below which events are simultaneous.
 const TIME_TOLERANCE: f64 = 1e-12;
-/// Number of steps between two interrupt checks.
-const INTERRUPT_CHECK_STEP_COUNT: usize = 256;
+/// Number of events between two interrupt checks.
+const INTERRUPT_CHECK_EVENT_COUNT: usize = 256;
 /// Delay added to each tick, so that rounding of seconds cannot make it early.
 const TICK_DELAY_S: f64 = 1e-6;
 
@@ -155,16 +155,20 @@ impl<'a> SwarmState<'a> {
 
     /// Run until all ranks have an outcome or the time limit is reached.
     pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), SwarmError> {
-        let mut count = 0;
+        let mut event_count = 0;
         while !self.is_over() && self.clock.now_s() <= self.request.time_limit_s {
-            count += 1;
-            if count % INTERRUPT_CHECK_STEP_COUNT == 0 && is_interrupted() {
-                return Err(SwarmError::Interrupted);
+            let mut next = self.clock.advance();
+            if next.is_none() {
+                break;
             }
-            let Some(event) = self.clock.advance() else { break };
-            self.process(event);
-            while let Some(event) = self.clock.advance_if_simultaneous(TIME_TOLERANCE * self.clock.now_s()) {
+            // Thousands of events are simultaneous if all ranks start at once.
+            while let Some(event) = next {
+                event_count += 1;
+                if event_count % INTERRUPT_CHECK_EVENT_COUNT == 0 && is_interrupted() {
+                    return Err(SwarmError::Interrupted);
+                }
                 self.process(event);
+                next = self.clock.advance_if_simultaneous(TIME_TOLERANCE * self.clock.now_s());
             }
             self.balance();
         }

@@ -84,6 +84,14 @@ fn a_simulation_ends_when_it_is_interrupted() {
 }
 
 #[test]
+fn a_simulation_is_interrupted_among_simultaneous_events() {
+    // All ranks begin at once: more events than between two checks.
+    let request = SwarmRequest::of(0, 1, Discipline::named("tree").unwrap());
+    let found = swarm_interruptible(&cluster(300), &request, &|| true);
+    assert_eq!(found.err(), Some(SwarmError::Interrupted));
+}
+
+#[test]
 fn members_that_join_one_after_the_other_are_as_fast_as_members_that_join_together() {
     let at_once = SwarmRequest::of(0, 16 * MIB, Discipline::BITTORRENT);
     let one_by_one =
