@@ -3,6 +3,7 @@
     python tools/peers/run.py mpi4py torch torch-gloo scikit-learn networkx            of all projects
     python tools/peers/run.py mpi4py --ranks 2 --only test_cco_buf test_group
     python tools/peers/run.py mpi4py --tree FOLDER           of a checkout instead of the package index
+    python tools/peers/run.py mpi4py-programs                beside mpi4py and Open MPI: make .venv/.bench .venv/.peers
     python tools/peers/run.py graphalytics --tree FOLDER     the graphs of LDBC, which are in no package index
     python tools/peers/run.py torch --record                 write the results into docs/tests.md, too
 
@@ -31,6 +32,7 @@ from typing import NamedTuple
 
 import mpi4py_modules
 import outcomes
+import programs
 import tables
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,6 +239,15 @@ SUITES = {
         mpi4py_modules.LOCAL,
         run_mpi4py,
         (1, 2, 3, 4),
+    ),
+    "mpi4py-programs": Suite(
+        "mpi4py",
+        None,
+        None,
+        lambda tree: programs.names(),
+        frozenset(),
+        lambda tree, parts, ranks: programs.run(parts, ranks),
+        (1, 2, 4),
     ),
     **{
         # Both run the tests that PyTorch has for Gloo; PyTorch's own backend is the comparison.

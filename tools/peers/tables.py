@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/tests.md"
-RESULTS = Path(__file__).with_name("results.json")
+RESULTS, KNOWN = (Path(__file__).with_name(name) for name in ("results.json", "known.json"))
 BEGIN, END = "<!-- outcomes: filled by tools/peers/run.py --record -->", "<!-- end of outcomes -->"
 OUTCOMES = ("passed", "skipped", "refused", "documented", "failed")
 
@@ -60,11 +60,12 @@ def _counts(results: dict[str, Any]) -> str:
 
 
 def _reasons(results: dict[str, Any]) -> str:
-    """Return the reasons, each with the largest number of tests that had it in a row."""
+    """Return the reasons of known failures, each with the largest number of tests that had it in a row, if recorded."""
     lines = ["| tests of | failures | reason |", "|---|---|---|"]
-    for title, suite in results.items():
+    for title, known in json.loads(KNOWN.read_text()).items():
         most: Counter[str] = Counter()
-        for values in suite["ranks"].values():
+        for values in results[title]["ranks"].values() if title in results else ():
             most |= Counter(values["reasons"])
-        lines += [f"| {title} | {count} | {reason} |" for reason, count in most.most_common()]
+        for reason in sorted(known, key=lambda reason: -most[reason]):
+            lines.append(f"| {title} | {most[reason] or ''} | {reason} |")
     return "\n".join(lines)
