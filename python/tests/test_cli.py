@@ -177,7 +177,7 @@ def test_a_full_disk_ends_with_1_and_leaves_nothing(vectors, tmp_path, capsys, m
         path.write_bytes(b"part")
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("ripieno.cli.fits.save_array", write)
+    monkeypatch.setattr("ripieno.algorithms.result_folder.save_array", write)
     out = tmp_path / "new" / "result"
 
     assert main(["kmeans", str(vectors), "-k", "2", "-q", "-o", str(out)]) == 1

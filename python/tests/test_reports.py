@@ -363,3 +363,16 @@ def test_the_pagerank_command_writes_its_report_as_json(tmp_path):
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["ranks"][0]["program_s"] > 0 and "about" not in report
+
+
+def test_charts_fit_their_data():
+    from ripieno.report import charts
+
+    stages = rp.PCA(2).fit(TABLE).report_.iterations
+    assert "Seconds per stage and rank" in charts.time_chart(stages, "stage")
+    # Few points are drawn larger than many.
+    assert charts.point_area(10) > charts.point_area(500) > charts.point_area(10_000) == charts.point_area(10**6)
+    # A logarithmic scale would label this range as 1.9 × 10¹.
+    values = [21.0, 18.0, 17.0]
+    assert charts.line_chart("x", {"loss": values}, log=True) == charts.line_chart("x", {"loss": values})
+    assert charts.line_chart("x", {"loss": [210.0, 1.0]}, log=True) != charts.line_chart("x", {"loss": [210.0, 1.0]})

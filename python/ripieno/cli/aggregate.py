@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +22,7 @@ from ripieno.cli.options import (
     workers_option,
 )
 from ripieno.cli.table_options import TEXT_OPTION_NAMES, names_option, text_options
+from ripieno.errors import InputError
 from ripieno.files.results import ResultPath
 from ripieno.files.tables import TABLE_FORMATS, write_table
 from ripieno.flight.trace import traced
@@ -96,13 +100,14 @@ def aggregate_command(
     reading = {name: options[name] for name in TEXT_OPTION_NAMES}
     comm = communicator(workers, threads, trace, engine)
     arguments = (list(inputs), list(by), aggregations, reading, top)
-    if comm is not None:
-        tables = comm.gather(_aggregate(comm, *arguments))
-        if tables is None:
-            return
-    else:
-        with traced(trace), launch(workers or 1, engine, threads) as job:
-            tables = job.run(_aggregate, *arguments)
+    with _naming_options(by, options):
+        if comm is not None:
+            tables = comm.gather(_aggregate(comm, *arguments))
+        else:
+            with traced(trace), launch(workers or 1, engine, threads) as job:
+                tables = job.run(_aggregate, *arguments)
+    if tables is None:
+        return
     table = _joined(tables, by, next(iter(aggregations)), top)
     console = Console(stderr=True, quiet=quiet)
     if out is None:
@@ -112,6 +117,20 @@ def aggregate_command(
     else:
         write_table({name: table[name].combine_chunks() for name in table.column_names}, out)
         console.print(f"{len(table):,} keys: {out}", highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def _naming_options(by: tuple[str, ...], options: dict[str, Any]) -> Iterator[None]:
+    """Context in which an error about a column names the option with the column instead of an argument."""
+    try:
+        yield
+    except InputError as error:
+        found = re.match(r"columns='(.*?)': ", str(error))
+        columns = {"by": by, **{op: options.get(op) or () for op in _OPERATIONS}}
+        option = next((name for name, each in columns.items() if found is not None and found[1] in each), None)
+        if found is None or option is None:
+            raise
+        raise InputError(f"--{option} {found[1]}: {str(error)[found.end() :]}") from None
 
 
 def _aggregations(count: bool, options: dict[str, Any]) -> dict[str, str | tuple[str, str]]:

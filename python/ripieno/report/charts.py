@@ -95,7 +95,7 @@ def inertia_chart(history: Sequence[tuple[float, float]]) -> str:
 
 
 def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = False, x: str = "iteration") -> str:
-    """Return a chart with one panel per series, numbered from 1; `log` selects logarithmic scales."""
+    """Return a chart with one panel per series, numbered from 1; `log` allows logarithmic scales for wide ranges."""
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 2.8), layout="constrained")
         panels = figure.subplots(1, len(series), squeeze=False)[0]
@@ -106,7 +106,8 @@ def line_chart(name: str, series: Mapping[str, Sequence[float]], *, log: bool = 
             shown = [value or np.nan for value in values] if log else list(values)
             axes.plot(numbers, shown, color=FIRST, linewidth=2, marker=marker, markersize=3.5)
             axes.set_title(title)
-            if log:
+            # Below a factor of ten, a logarithmic scale would have labels such as 1.9 × 10¹.
+            if log and np.nanmax(shown) >= 10 * np.nanmin(shown) > 0:
                 axes.set_yscale("log")
             axes.margins(y=0.12)
             axes.set_xlim(0.5, len(numbers) + 0.5)
@@ -141,7 +142,7 @@ def residual_chart(predicted: NDArray[np.float64], residuals: NDArray[np.float64
     with matplotlib.rc_context(STYLE):
         figure = Figure((WIDTH_INCHES, 3.4), layout="constrained")
         left, right = figure.subplots(1, 2)
-        left.scatter(predicted, residuals, s=6, color=FIRST, alpha=0.5, linewidths=0)
+        left.scatter(predicted, residuals, s=point_area(len(predicted)), color=FIRST, alpha=0.5, linewidths=0)
         left.axhline(0, color=MUTED, linewidth=1)
         left.set_title("residual")
         left.set_xlabel("prediction")
@@ -186,8 +187,8 @@ def runs_chart(name: str, what: str, runs: Mapping[str, tuple[Sequence[float], S
         return svg_in_both_widths(figure, name, escape(f"{what}: {'; '.join(text)}."))
 
 
-def time_chart(iterations: Sequence[IterationTime]) -> str:
-    """Return a chart of compute and communication seconds per iteration, stacked, one panel per rank."""
+def time_chart(iterations: Sequence[IterationTime], what: str = "iteration") -> str:
+    """Return a chart of compute and communication seconds per iteration or stage, stacked, one panel per rank."""
     compute = np.array([each.compute_s for each in iterations])
     communication = np.array([each.communication_s for each in iterations])
     # With too many ranks, show those with the longest compute time: the other ranks wait for them.
@@ -199,12 +200,17 @@ def time_chart(iterations: Sequence[IterationTime]) -> str:
             _stack(axes, compute[:, rank], communication[:, rank])
             axes.set_title(f"rank {rank}")
             axes.yaxis.set_major_locator(MaxNLocator(3))
-        _label(panels[-1], "iteration", "")
+        _label(panels[-1], what, "")
         figure.supylabel("seconds", fontsize=10, color=MUTED)
         share = communication.sum() / max(compute.sum() + communication.sum(), 1e-12)
         return svg_in_both_widths(
-            figure, "time", f"Seconds per iteration and rank; {share:.1%} of all time is communication and waiting."
+            figure, "time", f"Seconds per {what} and rank; {share:.1%} of all time is communication and waiting."
         )
+
+
+def point_area(count: int) -> float:
+    """Return the area of a point among `count` points: few points would be invisible if they were as small as many."""
+    return float(np.clip(2500 / max(count, 1), 4, 30))
 
 
 def size_chart(sizes: NDArray[np.int64]) -> str:

@@ -167,16 +167,18 @@ def _page(
     words: tuple[str, str] = ("rows", "columns"),
     command: str | None = None,
     draws: bool = False,
+    what: str = "iteration",
     **more: Any,
 ) -> str:
     result = of_result(fit.about, command) | ({"scatter": None} if draws else {})
     return filled(
         template,
         fit=fit,
+        what=what,
         charts=[*charted, *charts_of(fit.about)],
         compute_s=_per_rank(fit.iterations, "compute_s"),
         communication_s=_per_rank(fit.iterations, "communication_s"),
-        time_chart=charts.time_chart(fit.iterations) if fit.iterations else "",
+        time_chart=charts.time_chart(fit.iterations, what) if fit.iterations else "",
         panel_limit=charts.PANEL_LIMIT,
         parameters={name: _brief(value) for name, value in parameters.items()},
         inputs=list(inputs),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno._extras import needs
-from ripieno.report.charts import FIRST, MUTED, STYLE, WIDTH_INCHES, svg_of
+from ripieno.report.charts import FIRST, MUTED, STYLE, WIDTH_INCHES, point_area, svg_of
 
 with needs("reports"):
     import matplotlib
@@ -64,14 +64,16 @@ def graph_chart(
     with matplotlib.rc_context(STYLE | {"axes.grid": False}):
         figure = Figure((WIDTH_INCHES, 6.0), layout="constrained")
         axes = figure.subplots()
-        axes.add_collection(LineCollection(list(lines), colors=MUTED, linewidths=0.4, alpha=0.35))
-        areas: Any = 5 if groups is None else 20
+        width = np.clip(600 / max(len(lines), 1), 0.4, 1.2)
+        axes.add_collection(LineCollection(list(lines), colors=MUTED, linewidths=width, alpha=0.35 * width**0.5))
+        areas: Any = max(point_area(len(points)), 5 if groups is None else 20)
         if sizes is not None:
             chosen = _subsample(sizes[: len(positions)], POINT_LIMIT)
             areas = AREA_LIMIT * np.maximum(chosen / max(int(chosen.max()), 1), 0.02)
         if rows is not None and positions.shape[1] > 1:
             of_rows = [_color(cluster) for cluster in rows[1]]
-            axes.scatter(rows[0][:, 0], rows[0][:, 1], s=4, color=of_rows, linewidths=0, alpha=0.4, zorder=1)
+            area = point_area(len(rows[0]))
+            axes.scatter(rows[0][:, 0], rows[0][:, 1], s=area, color=of_rows, linewidths=0, alpha=0.4, zorder=1)
         axes.scatter(points[:, 0], points[:, 1], s=areas, color=colors, linewidths=0, alpha=0.7, zorder=2)
         if positions.shape[1] > 1:
             axes.set_aspect("equal", adjustable="datalim")

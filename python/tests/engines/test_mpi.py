@@ -114,6 +114,16 @@ def test_a_rank_that_fails_ends_all_and_its_error_is_printed_once(launcher, fold
     assert left(folder) == []
 
 
+def test_a_call_beyond_its_time_limit_prints_its_call_and_the_missing_rank(launcher, folder):
+    late = "import time, ripieno as rp\ncomm = rp.init(call_timeout_s=1)\n"
+    (folder / "late.py").write_text(f"{late}if comm.rank == 1:\n    time.sleep(50)\ncomm.allreduce(1)\n")
+    done = run(f"{launcher} -n 2 ripieno run late.py")
+
+    assert done.returncode != 0
+    assert "CallTimeout: rank 0: in allreduce #0" in done.stderr and "for rank 1" in done.stderr
+    assert "late.py" in done.stderr
+
+
 def test_a_rank_that_is_killed_before_they_connect_ends_all_and_the_next_job_finds_nothing_of_it(launcher, folder):
     done = run(f"{launcher} -n 3 ripieno run train.py kill early")
 

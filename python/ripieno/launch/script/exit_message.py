@@ -21,7 +21,8 @@ def is_reported_by_another(error: BaseException) -> bool:
     """Return whether another rank, which has failed, reports the `error` that ends this rank."""
     failed = other_rank(error)
     place = launchers.detect(launchers.own_variables())
-    if failed is None or place is None or not place.one_terminal:
+    # A rank whose call exceeded its time limit was marked as failed by its own thread.
+    if failed is None or place is None or not place.one_terminal or failed.rank == place.rank:
         return False
     if place.rank == (0 if failed.rank != 0 else 1):
         sentence = str(RankFailed(failed.rank, failed.host, failed.cause))
