@@ -11,6 +11,8 @@ from ripieno.errors import InputError
 COUNT_MAX = 2**63 - 1
 #: The most threads of a rank.
 THREADS_MAX = 4096
+#: Maximum time limit, and time to measure, of commands. A poll of the system takes no longer timeout.
+SECONDS_MAX = 1_000_000
 
 
 def check_count(name: str, value: object, expected: str = "expected a whole number >= 1") -> None:

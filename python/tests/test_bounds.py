@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import ripieno as rp
 import scipy.sparse
 from ripieno import plan
 from ripieno._native import BlockFile
-from ripieno.cli import main
+from ripieno.cli import COMMANDS, main
 from ripieno.files import npy
 from ripieno.keyed.emitter import Emitter
 from ripieno.lab import ClusterSpec
@@ -49,6 +51,8 @@ def read_header(length: int) -> None:
     npy.read_header(io.BytesIO(b"\x93NUMPY\x02\x00" + length.to_bytes(4, "little") + b" " * length))
 
 
+SPARSE = ["explain", "sparse", "--density", "0.1"]
+
 #: A call that exceeds each bound, or the words of a command with ``FILE`` for a table of 100,001 columns.
 BEYOND: dict[str, Callable[[], object] | list[str]] = {
     "threads of a rank": lambda: rp.launch(workers=1, threads=10**9),
@@ -76,6 +80,20 @@ BEYOND: dict[str, Callable[[], object] | list[str]] = {
     "columns in the first line of a text file": ["kmeans", "FILE", "--clusters", "2"],
     "workers that `ripieno split --workers` plans for": ["split", "FILE", "--out", "/none", "--workers", "100001"],
     "copies of a partition": ["split", "FILE", "--out", "/none", "-p", "2", "--replicas", "1001"],
+    "sizes that `ripieno bench`, `packets` and `tune broadcast` measure": [
+        "bench",
+        "allreduce",
+        "--sizes",
+        "1000000GB",
+    ],
+    "seconds that a command waits or measures": ["bench", "allreduce", "--timeout", "1e300"],
+    "repetitions of a measurement": ["bench", "allreduce", "--repetitions", "1000000000"],
+    "points of `ripieno bench threads`": ["bench", "threads", "--points", "1000000000"],
+    "restarts of a JobSet": ["kubernetes", "FILE", "--image", "x", "-n", "2", "--jobset", "--restarts", "3000000000"],
+    "ranks of `ripieno explain sparse`": [*SPARSE, "--ranks", "1000000000", "--alpha", "1", "--features", "9"],
+    "features of `ripieno explain sparse`": [*SPARSE, "--ranks", "2", "--alpha", "1", "--features", "1e30"],
+    "exponent of `ripieno explain sparse`": [*SPARSE, "--ranks", "2", "--alpha", "1e300", "--features", "9"],
+    "vertices that `vertex_count` adds": lambda: rp.BFS(0).fit(rp.Graph(np.array([[0, 1]]), vertex_count=10**12)),
     "header of an .npy file": lambda: read_header(10_001),
     "name of a Kubernetes object": lambda: names.check_length("--name", "a" * 64, "a" * 64),
     "script in a manifest": lambda: names.check_script("a.py", "#" * (2**20 + 1)),
@@ -114,5 +132,76 @@ def test_a_larger_value_is_an_error_that_names_the_bound(value, tmp_path, capsys
         with pytest.raises(ValueError) as raised:
             beyond()
         text = str(raised.value)
-    least = re.search(r"\d[\d,]*(\*\*\d+)?", bound)
-    assert least is not None and least[0].replace(",", "") in text.replace(",", "")
+    assert (least := re.search(r"\d[\d,]*(\*\*\d+)?", bound)) is not None
+    assert least[0].replace(",", "") in text.replace(",", "")
+
+
+#: Numbers of options without an upper bound. More of them only ends the work later, or not at all earlier.
+ANY_NUMBER = {
+    *("alpha", "c", "compute", "cooling", "contrast-floor", "delta", "every", "first", "gflops", "iterated-power", "k"),
+    *("keep", "max-count", "max-iter", "n-oversamples", "reg", "seed", "theta", "threshold", "tol", "top", "verbose"),
+}
+#: Numbers that are compared with the data, with a file or with another option.
+COMPARED = {
+    "clusters",
+    "components",
+    "degree",
+    "partitions",
+    "patch",
+    "port",
+    "ranks-per-host",
+    "record-bytes",
+    "stride",
+}
+#: Numbers that are compared with a row of the page.
+ON_PAGE = {"cores", "hosts", "nodes", "n-init", "racks", "ranks", "replicas", "root", "vertex-count", "workers"}
+
+
+def options(path: list[str], command: click.Command) -> Iterator[tuple[str, str]]:
+    """Yield the command and the name of each option for a number without an upper bound."""
+    context = click.Context(command)
+    parts = dict(getattr(command, "parts", {}))
+    if isinstance(command, click.Group):
+        parts |= {name: command.get_command(context, name) for name in command.list_commands(context)}
+    for name, part in parts.items():
+        yield from options([*path, name], part)
+    for option in command.params:
+        is_number = isinstance(option.type, click.types.IntParamType | click.types.FloatParamType)
+        if is_number and getattr(option.type, "max", None) is None:
+            yield " ".join(path), max(option.opts, key=len).lstrip("-")
+
+
+def test_every_number_of_a_command_has_a_known_bound():
+    found = {
+        (command, option)
+        for name, (place, _) in COMMANDS.items()
+        for module, function in [place.split(":")]
+        for command, option in options([name], getattr(import_module(f"ripieno.cli.{module}"), function))
+    }
+    assert len(found) > 50
+    unknown = {each for each in found if each[1] not in ANY_NUMBER | COMPARED | ON_PAGE}
+    assert not unknown
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bench allreduce --ranks 1000000000",
+        "demo --workers 1000000000",
+        "packets --workers 1000000000",
+        "tune --workers 1000000000",
+        "tune broadcast --workers 1000000000",
+        "distribute FILE --out /none --workers 1000000000",
+        "run --workers 1000000000 FILE",
+        "wordcount FILE --workers 1000000000",
+        "grep x FILE --workers 1000000000",
+        "aggregate FILE --by a --count --workers 1000000000",
+        "kmeans FILE --clusters 2 --workers 1000000000 --out /none/out",
+        "pagerank FILE --workers 1000000000",
+    ],
+)
+def test_more_ranks_than_the_memory_holds_are_an_error(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file.csv").write_text("a,b\n1,2\n")
+    assert main(["file.csv" if word == "FILE" else word for word in command.split()]) == 2
+    assert "expected at most" in (text := capsys.readouterr().err) and "a process takes 20 MiB at least" in text

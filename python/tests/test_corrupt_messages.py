@@ -1,7 +1,7 @@
 """Changed bytes between a launching process and the ranks of an engine: right results, or an error that names the rank.
 
 A proxy is between the member server and each rank. A seed determines the connection, its direction, the place and the
-kind of the change. ``make soak`` plays 2,000. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this
+kind of the change. ``make soak`` plays 200. To replay a failed one, run ``RIPIENO_SCHEDULES=17..18 pytest`` with this
 file.
 """
 

@@ -16,6 +16,7 @@ from ripieno.bench.cases import BenchCase
 from ripieno.bench.processes import TIMEOUT_S, run, run_ranks
 from ripieno.bench.programs.timing import REFUSED
 from ripieno.host import usable_cores
+from ripieno.launch.limits import check_memory
 
 PROGRAMS = Path(__file__).parent / "programs"
 _NOT_IN_GLOO = ("reduce-scatter", "alltoall")
@@ -49,6 +50,10 @@ class Deployment:
     interface: str = "lo"
     hosts: Sequence[str] | None = None
     remote_shell: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.hosts is None:
+            check_memory(self.world_size)
 
     @property
     def shares_cores(self) -> bool:

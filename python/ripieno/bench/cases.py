@@ -13,6 +13,8 @@ from fractions import Fraction
 
 from ripieno.bench.programs.timing import COLLECTIVES, ELEMENT_BYTES
 from ripieno.errors import InputError
+from ripieno.host import memory_limit_bytes
+from ripieno.launch.limits import check_memory
 
 #: Factor between the sizes of a range.
 STEP = 8
@@ -98,6 +100,18 @@ def size_of(text: str) -> int:
     if size == 0 or size % ELEMENT_BYTES:
         raise InputError(f"size {text!r}: expected a positive multiple of {ELEMENT_BYTES} bytes, of whole float32")
     return int(size)
+
+
+def check_sizes(collectives: Sequence[str], sizes: Sequence[int], world_size: int) -> None:
+    """Raise InputError if ranks of this machine, or their vectors, exceed its memory."""
+    check_memory(world_size)
+    blocks = world_size if {"allgather", "gather", "scatter"}.intersection(collectives) else 1
+    most = memory_limit_bytes() // (world_size * blocks)
+    if max(sizes) > most:
+        raise InputError(
+            f"size {max(sizes)}: expected at most {most} bytes, because the vectors of {world_size} ranks must fit "
+            "into the memory of this machine"
+        )
 
 
 def world_sizes_of(text: str) -> list[int]:

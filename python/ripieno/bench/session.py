@@ -95,6 +95,8 @@ def started(request: BenchRequest, *, only_choice: bool) -> CollectiveFigures | 
     """
     if request.bits_per_s is not None:
         raise InputError("--rate: ranks of one host have no network link; use it under a launcher on several hosts")
+    for world_size in request.world_sizes or DEFAULT_WORLD_SIZES:
+        case_options.check_sizes(request.collectives, request.sizes, world_size)
     return _started_choice(request) if only_choice else _started(request)
 
 

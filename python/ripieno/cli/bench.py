@@ -10,7 +10,16 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.options import PAGES, CommandWithParts, LocalPath, Size, aliased_option, overwrite_option
+from ripieno.cli.options import (
+    PAGES,
+    REPETITIONS,
+    CommandWithParts,
+    LocalPath,
+    Size,
+    aliased_option,
+    overwrite_option,
+    seconds,
+)
 from ripieno.errors import InputError
 
 # Time limit for the calls of one case in one run, in seconds.
@@ -39,7 +48,7 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 @click.option("--against", metavar="LIST", help="Other libraries to measure: openmpi, mpich, intelmpi, gloo.")
 @click.option(
     "--repetitions",
-    type=click.IntRange(min=1),
+    type=REPETITIONS,
     default=5,
     show_default=True,
     help="Alternating runs of each library.",
@@ -52,7 +61,7 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=1),
+    type=seconds(1),
     default=900.0,
     show_default=True,
     help="Time limit of a run in seconds.",
@@ -65,7 +74,7 @@ MODEL, STRATEGIES, THREADS = "model", "strategies", "threads"
 @click.option(
     "--trials",
     "trials_s",
-    type=click.FloatRange(min=0),
+    type=seconds(),
     default=0.0,
     metavar="SECONDS",
     help="With --choice: first run comm.try_algorithms for this time.",
@@ -144,7 +153,7 @@ def _write_results(found: Any, plot: Path | None, target: Path | None) -> None:
     help="Size of the result vector on each rank, or of the vector that a rank sends.",
 )
 @click.option("--rate", default="25mbit", show_default=True, help="Link rate of a host.")
-@click.option("--repetitions", type=click.IntRange(min=1), default=1, show_default=True, help="Runs of each shape.")
+@click.option("--repetitions", type=REPETITIONS, default=1, show_default=True, help="Runs of each shape.")
 @click.option(
     "--markdown",
     type=LocalPath(".md", dir_okay=False),
@@ -214,7 +223,7 @@ def model_command(
     metavar="SIZE",
     help="Size of a block. Default: a 256th of the value.",
 )
-@click.option("--repetitions", type=click.IntRange(min=1), default=3, show_default=True, help="Number of runs.")
+@click.option("--repetitions", type=REPETITIONS, default=3, show_default=True, help="Number of runs.")
 @click.option(
     "-o",
     "--out",
@@ -279,7 +288,7 @@ def strategies_command(
 )
 @click.option(
     "--points",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 100_000_000),
     metavar="COUNT",
     help="Points. Default: 100,000 of K-means, 1,000 of scaling.",
 )
@@ -287,10 +296,10 @@ def strategies_command(
 @click.option(
     "--patterns", metavar="LETTERS", default="QRUTVS", show_default=True, help="Affinity patterns to measure."
 )
-@click.option("--iterations", type=click.IntRange(min=1), default=8, show_default=True, help="Iterations of each fit.")
+@click.option("--iterations", type=REPETITIONS, default=8, show_default=True, help="Iterations of each fit.")
 @click.option(
     "--repetitions",
-    type=click.IntRange(min=1),
+    type=REPETITIONS,
     default=3,
     show_default=True,
     help="Alternating runs of each measurement.",

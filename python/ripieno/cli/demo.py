@@ -35,9 +35,11 @@ def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, ove
     from ripieno.cli import cli
     from ripieno.cli.fits import replaceable
     from ripieno.files.results import check_new_folder, check_results
+    from ripieno.launch.limits import check_memory
 
     check_new_folder(out, replaceable("KMeans") if overwrite else ())
     check_results({"--trace": trace}, overwrite=overwrite)
+    check_memory(workers)
 
     with tempfile.TemporaryDirectory() as folder:
         vectors = str(Path(folder) / "vectors.npy")

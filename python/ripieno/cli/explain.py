@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, costs_of, root_option
-from ripieno.cli.options import LocalPath, overwrite_option
+from ripieno.cli.options import LargeCount, LocalPath, overwrite_option
 
 #: Placeholder for the name of any collective.
 COLLECTIVE = "COLLECTIVE"
@@ -186,18 +186,22 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
 
 
 @explain_command.command("sparse")
-@click.option("--ranks", type=click.IntRange(min=1), required=True, metavar="COUNT")
-@click.option("--features", required=True, metavar="COUNT", help="Number of possible indices, such as 60e6.")
+@click.option("--ranks", type=click.IntRange(1, 2**16), required=True, metavar="COUNT")
+@click.option(
+    "--features", type=LargeCount(), required=True, metavar="COUNT", help="Number of possible indices, such as 60e6."
+)
 @click.option(
     "--density", type=click.FloatRange(min=0, max=1, max_open=True), help="Share of the features that one rank holds."
 )
-@click.option("--alpha", type=click.FloatRange(min=0), help="Exponent of the power law of their frequencies.")
+@click.option("--alpha", type=click.FloatRange(0, 10), help="Exponent of the power law of their frequencies.")
 @click.option(
     "--densities",
     metavar="LIST",
     help="Instead of --density and --alpha: densities of the unions of ranks' sets, such as 1:0.21,8:0.67,64:1.",
 )
-@click.option("--row-bytes", type=click.IntRange(min=1), default=4, show_default=True, help="Bytes of a row's values.")
+@click.option(
+    "--row-bytes", type=click.IntRange(1, 2**40), default=4, show_default=True, help="Bytes of a row's values."
+)
 @click.option(
     "--min-packet", metavar="SIZE", help="The minimum efficient packet, such as 5MB. Default: the value from --packets."
 )
@@ -209,7 +213,7 @@ def plans_command(ranks: int, draw: Path, overwrite: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def sparse_command(
     ranks: int,
-    features: str,
+    features: int,
     density: float | None,
     alpha: float | None,
     densities: str | None,
@@ -234,25 +238,13 @@ def sparse_command(
     from ripieno.bench.cases import size_of
     from ripieno.sparse import design
 
-    data = design.DataDistribution(
-        ranks, _features(features), _curve(_features(features), density, alpha, densities), row_bytes
-    )
+    data = design.DataDistribution(ranks, features, _curve(features, density, alpha, densities), row_bytes)
     least = None if min_packet is None else float(size_of(min_packet))
     found = design.explain(data, _packets(packets, least, rate), least_packet_bytes=least, degrees=degrees)
     if as_json:
         click.echo(json.dumps(found.as_json(), indent=2))
     else:
         click.echo(str(found))
-
-
-def _features(text: str) -> int:
-    try:
-        number = int(float(text))
-    except (ValueError, OverflowError):
-        number = 0
-    if number < 1:
-        raise click.BadParameter(f"{text!r}: expected a positive number, such as 60e6", param_hint="--features")
-    return number
 
 
 def _curve(features: int, density: float | None, alpha: float | None, densities: str | None) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import yaml
 
+from ripieno._checks import SECONDS_MAX, THREADS_MAX
 from ripieno.errors import InputError
 from ripieno.files.sources import input_errors, size_bytes
 from ripieno.launch.kubernetes.manifest import Manifest
@@ -47,7 +48,7 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
 @click.option("--memory", metavar="AMOUNT", help="Memory of each pod, as request and limit: 4Gi.")
 @click.option(
     "--threads",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, THREADS_MAX),
     metavar="COUNT",
     help="Threads of each rank. Default: the number of cores of the pod.",
 )
@@ -86,7 +87,7 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
 @click.option(
     "--meet-within",
     "meet_within_s",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, SECONDS_MAX),
     default=600,
     show_default=True,
     metavar="SECONDS",
@@ -95,7 +96,7 @@ class OptionPair(click.ParamType):  # type: ignore[type-arg]  # click is generic
 @click.option("--jobset", is_flag=True, help="Write a JobSet, which restarts all ranks when one fails.")
 @click.option(
     "--restarts",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, 2**31 - 1),
     metavar="COUNT",
     help=f"With --jobset: maximum number of restarts. Default: {RESTARTS}.",
 )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import log
-from ripieno._checks import THREADS_MAX
+from ripieno._checks import SECONDS_MAX, THREADS_MAX
 from ripieno._types import OnFailure
 from ripieno.dashboard import shared_dashboard
 from ripieno.errors import InputError
@@ -30,6 +30,8 @@ from ripieno.units import size_of
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
+#: Type of an option for a number of repeated runs.
+REPETITIONS = click.IntRange(1, 1_000_000)
 #: File name suffixes of pages.
 PAGES = (".html", ".htm")
 
@@ -98,6 +100,27 @@ class AliasedOption(click.Option):
 def aliased_option(*words: str, aliases: Collection[str], **options: Any) -> Callable[..., Any]:
     """Return an option of a command with hidden aliases."""
     return click.option(*words, cls=AliasedOption, aliases=aliases, **options)
+
+
+class LargeCount(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
+    """A whole number, also written as 7.42e6."""
+
+    name = "count"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the number."""
+        try:
+            number = float(value)
+            if number.is_integer() and 1 <= number <= 1e15:
+                return int(number)
+        except ValueError:
+            pass
+        self.fail(f"{value!r}: expected a whole number of 1 to 1e15, such as 7.42e6", param, ctx)
+
+
+def seconds(least: float = 0.0, *, above: bool = False) -> click.FloatRange:
+    """Return the type of an option for a number of seconds: at least `least`, or more than it."""
+    return click.FloatRange(least, SECONDS_MAX, min_open=above)
 
 
 def counted_workers(help: str, *, least: int = 1, aliases: Collection[str] = (), **options: Any) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
+from ripieno.cli.options import LocalPath, counted_workers, overwrite_option, seconds
 
 
 @click.command("packets")
@@ -19,7 +19,7 @@ from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
 @click.option(
     "--budget",
     "budget_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=seconds(above=True),
     default=2.0,
     show_default=True,
     help="Seconds to measure; packets that take too long are skipped.",
@@ -27,7 +27,7 @@ from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=1),
+    type=seconds(1),
     default=300.0,
     show_default=True,
     help="Time limit of a run in seconds.",
@@ -60,7 +60,7 @@ def packets_command(
     import ripieno._native as _native
     from ripieno.bench import figures, table
     from ripieno.bench import packets as measuring
-    from ripieno.bench.cases import sizes_of
+    from ripieno.bench.cases import check_sizes, sizes_of
     from ripieno.files.results import check_results, write_text
     from ripieno.launch.script.run import under_launcher
     from ripieno.sparse import packets
@@ -77,6 +77,7 @@ def packets_command(
             )
         found = measuring.joined(sizes_bytes, links, budget_s)
     else:
+        check_sizes((), sizes_bytes, workers or 2)
         found = measuring.started(workers or 2, sizes_bytes, links, budget_s, timeout_s)
     if found is None:
         return
@@ -108,9 +109,12 @@ def _table(curve: Any) -> Any:
     rows = Table()
     for heading in ("packet", "time", "MB/s", "of the best"):
         rows.add_column(heading, justify="right")
-    for size, seconds in curve.points:
-        rate = size / seconds
+    for size, duration_s in curve.points:
+        rate = size / duration_s
         rows.add_row(
-            size_text(round(size)), duration_text(seconds), f"{rate / 1e6:.4g}", f"{rate / curve.best_throughput:.0%}"
+            size_text(round(size)),
+            duration_text(duration_s),
+            f"{rate / 1e6:.4g}",
+            f"{rate / curve.best_throughput:.0%}",
         )
     return rows

@@ -14,7 +14,6 @@ from ripieno._checks import THREADS_MAX
 from ripieno.errors import InputError
 from ripieno.launch.binding import BINDS, THREAD_AFFINITIES, Binding
 from ripieno.launch.engines import ENGINES
-from ripieno.launch.limits import check_files, check_memory
 
 # All words after the script belong to the script, options included.
 _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
@@ -181,8 +180,6 @@ def run_command(
         check_format(trace, [".json"])
     check_results({"--trace": trace}, overwrite=overwrite)
     workers = workers or usable_cores()
-    check_memory(workers)
-    check_files(workers)
     if workers % replicas:
         raise click.BadParameter(f"{replicas} does not divide the number of ranks, {workers}", param_hint="--replicas")
     try:

@@ -11,7 +11,7 @@ import click
 
 from ripieno import log
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, root_option
-from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
+from ripieno.cli.options import LargeCount, LocalPath, aliased_option, overwrite_option
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -163,26 +163,10 @@ def simulate_command(
                     click.echo(path)
 
 
-class _Count(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
-    """A whole number, also written as 7.42e6."""
-
-    name = "count"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number."""
-        try:
-            number = float(value)
-            if number.is_integer() and 1 <= number <= 1e15:
-                return int(number)
-        except ValueError:
-            pass
-        self.fail(f"{value!r}: expected a whole number of 1 to 1e15, such as 7.42e6", param, ctx)
-
-
 @click.command(KMEANS)
-@click.option("--points", type=_Count(), required=True, metavar="COUNT", help="Number of points, such as 7.42e6.")
-@click.option("--dim", type=_Count(), required=True, metavar="COUNT", help="Dimensions of a point, float32.")
-@click.option("--clusters", type=_Count(), required=True, metavar="COUNT", help="Number of clusters.")
+@click.option("--points", type=LargeCount(), required=True, metavar="COUNT", help="Number of points, such as 7.42e6.")
+@click.option("--dim", type=LargeCount(), required=True, metavar="COUNT", help="Dimensions of a point, float32.")
+@click.option("--clusters", type=LargeCount(), required=True, metavar="COUNT", help="Number of clusters.")
 @click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes, with one rank each.")
 @click.option(
     "--cores", type=click.IntRange(min=1), default=1, show_default=True, metavar="COUNT", help="Cores of a node."

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ripieno import log
-from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
+from ripieno.cli.options import LocalPath, aliased_option, overwrite_option, seconds
 
 
 @click.command("topology")
@@ -16,7 +16,7 @@ from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 @click.option(
     "--round",
     "round_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=seconds(above=True),
     default=0.25,
     show_default=True,
     help="Seconds per round; 32 hosts take about 25 rounds.",

@@ -15,6 +15,7 @@ from ripieno.cli.options import (
     aliased_option,
     counted_workers,
     overwrite_option,
+    seconds,
 )
 from ripieno.disciplines import AUTO_ON_DEMAND, AUTO_STREAMED, DISCIPLINES
 from ripieno.errors import InputError
@@ -35,7 +36,7 @@ R = TypeVar("R")
 @click.option(
     "--budget",
     "budget_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=seconds(above=True),
     default=1.0,
     show_default=True,
     help="Seconds to measure.",
@@ -43,7 +44,7 @@ R = TypeVar("R")
 @click.option(
     "--trials",
     "trials_s",
-    type=click.FloatRange(min=0),
+    type=seconds(),
     default=0.0,
     metavar="SECONDS",
     help="Also try the algorithms of collectives for this time, and store the fastest.",
@@ -117,7 +118,7 @@ def _tuned(comm: Communicator, budget_s: float, trials_s: float) -> tuple[Measur
 @click.option(
     "--budget",
     "budget_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=seconds(above=True),
     default=5.0,
     show_default=True,
     help="Seconds to measure each strategy.",
@@ -138,10 +139,13 @@ def broadcast_command(
       srun --ntasks-per-node 1 ripieno tune broadcast
       ripieno tune broadcast --workers 4 --strategies bittorrent --bytes 64MiB
     """
+    from ripieno.bench.cases import check_sizes
+
     names = strategies.split(",")
     for name in names:
         if name not in DISCIPLINES:
             raise InputError(f"--strategies={name!r}: expected some of {', '.join(DISCIPLINES)}")
+    check_sizes((), [size_bytes or 0], workers or 2)
     found = _on_ranks(workers, _tuned_broadcasts, names, size_bytes, budget_s)
     if found is None:
         return

@@ -22,6 +22,7 @@ from ripieno.graph.memory import EdgesInMemory, checked, in_memory, named_in_mem
 from ripieno.graph.owners import Home
 from ripieno.graph.partitioned import PartitionedGraph
 from ripieno.graph.split_edges import SplitEdges, read_edges
+from ripieno.host import memory_limit_bytes
 from ripieno.input import Split, share
 from ripieno.input.columns import (
     TABLES,
@@ -52,6 +53,8 @@ SUFFIXES = (
     | dict.fromkeys((*EdgeText.suffixes, *SparseColumns.suffixes), "text")
 )
 DUPLICATES = ("once", "sum")
+#: Lower bound of the memory that a vertex takes on its rank: its id, and its place among the edges.
+VERTEX_BYTES = 48
 
 
 @dataclass(frozen=True)
@@ -323,7 +326,14 @@ class Graph:
         ids = [*edges.sources[edges.sources >= self.vertex_count], *edges.targets[edges.targets >= self.vertex_count]]
         if ids:
             raise InputError(f"vertex {ids[0]} in an edge, but vertex_count={self.vertex_count}")
-        lone = np.concatenate([edges.lone, np.arange(*even_range(self.vertex_count, rank, world_size))])
+        first, end = even_range(self.vertex_count, rank, world_size)
+        most = memory_limit_bytes() // VERTEX_BYTES
+        if end - first > most:
+            raise InputError(
+                f"vertex_count={self.vertex_count}: expected at most {most * world_size} vertices, because each takes "
+                f"{VERTEX_BYTES} bytes at least in the memory of its rank"
+            )
+        lone = np.concatenate([edges.lone, np.arange(first, end)])
         return Edges(edges.sources, edges.targets, edges.weights, lone)
 
 

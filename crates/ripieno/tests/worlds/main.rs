@@ -12,7 +12,8 @@
 //! - at each failure: the ranks of a world receive the same failure;
 //! - at the end: each surviving rank has finished or received a reason.
 //!
-//! `RIPIENO_SEED=n` runs seed `n` alone. `RIPIENO_SEEDS=n` runs the first `n` seeds.
+//! `RIPIENO_SEED=n` runs seed `n` alone. `RIPIENO_SEEDS=n` runs the first `n` seeds. `RIPIENO_SIMULATED_HOURS=n` runs
+//! seeds until the virtual clocks of all worlds have passed `n` hours.
 
 mod calls;
 mod connections;
@@ -31,18 +32,31 @@ mod traffic;
 mod verdicts;
 mod world;
 
-use scheduler::WorldScheduler;
+use scheduler::{PlayedWorld, WorldScheduler};
 use std::collections::BTreeMap;
 
-/// Counts of the results of the ranks, over all worlds.
+/// Counts of faults and of results of the ranks, over all worlds.
 #[derive(Default)]
-struct WorldCounts(BTreeMap<&'static str, u64>);
+struct WorldCounts {
+    worlds: u64,
+    simulated_us: u64,
+    counts: BTreeMap<&'static str, u64>,
+}
 
 impl WorldCounts {
-    fn add(&mut self, played: &BTreeMap<&'static str, u64>) {
-        played.iter().for_each(|(&what, count)| *self.0.entry(what).or_default() += count);
+    fn add(&mut self, played: &PlayedWorld) {
+        self.worlds += 1;
+        self.simulated_us += played.simulated_us;
+        played.counts.iter().for_each(|(&what, count)| *self.counts.entry(what).or_default() += count);
+    }
+
+    fn hours(&self) -> f64 {
+        self.simulated_us as f64 / 3.6e9
     }
 }
+
+/// Number of worlds with violated conditions after which the test ends.
+const FAILURES_MAX: usize = 10;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: expected a number")))
@@ -50,22 +64,30 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn survivors_get_correct_results_or_timely_errors() {
+    let hours = number("RIPIENO_SIMULATED_HOURS");
     let seeds = match number("RIPIENO_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("RIPIENO_SEEDS").unwrap_or(300),
+        None => 0..number("RIPIENO_SEEDS").unwrap_or(if hours.is_some() { u64::MAX } else { 300 }),
     };
-    let (mut counts, count) = (WorldCounts::default(), seeds.end - seeds.start);
+    let (mut counts, mut failures) = (WorldCounts::default(), Vec::new());
     for seed in seeds {
         match WorldScheduler::run_seed(seed) {
             Ok(played) => counts.add(&played),
-            Err(description) => panic!(
+            Err(description) => failures.push(format!(
                 "seed {seed}: {description}\nrepeat it: RIPIENO_SEED={seed} cargo test -p ripieno --test worlds -- \
                  --nocapture"
-            ),
+            )),
+        }
+        if failures.len() == FAILURES_MAX {
+            break;
+        }
+        if hours.is_some_and(|hours| counts.hours() >= hours as f64) {
+            break;
         }
     }
-    let counted: Vec<String> = counts.0.iter().map(|(what, count)| format!("{count} {what}")).collect();
-    println!("{count} worlds: {}", counted.join(", "));
+    println!("{} worlds without a violated condition, {:.2} simulated hours", counts.worlds, counts.hours());
+    counts.counts.iter().for_each(|(what, count)| println!("{count:>9} {what}"));
+    assert!(failures.is_empty(), "{} worlds with violated conditions\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]

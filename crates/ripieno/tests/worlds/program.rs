@@ -92,7 +92,13 @@ fn run_steps(scheduler: &Arc<WorldScheduler>, first_rank: usize, fabric: WorldRa
             Ok(()) if is_agreed => step += 1,
             Ok(()) => is_agreed = true,
             Err(Error::Failed(failure)) => {
-                scheduler.lock().verdicts.note(participant.world, &participant.first_ranks, first_rank, &failure);
+                let mut world = scheduler.lock();
+                world.verdicts.note(participant.world, &participant.first_ranks, first_rank, &failure);
+                world.count(match failure {
+                    JobFailure::RankFailed { .. } => "verdicts of a failed rank",
+                    JobFailure::Mismatch { .. } => "verdicts of a mismatch",
+                });
+                drop(world);
                 if let JobFailure::Mismatch { description } = failure {
                     return ProgramEnding::Differed(description);
                 }

@@ -13,6 +13,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 /// Panic payload that ends the thread of a killed process.
 struct Killed;
 
+/// The outcome of a world without a violated condition.
+#[derive(Debug, PartialEq, Eq)]
+pub struct PlayedWorld {
+    /// Time of the last event.
+    pub simulated_us: u64,
+    /// Numbers of faults and of results of the ranks.
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
 pub struct WorldScheduler {
     world: Mutex<SimulatedWorld>,
     /// Wakes the thread of each rank.
@@ -21,8 +30,8 @@ pub struct WorldScheduler {
 }
 
 impl WorldScheduler {
-    /// Simulate the world of a seed. Return its counts, or the description of a violated condition.
-    pub fn run_seed(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
+    /// Simulate the world of a seed. Return its outcome, or the description of a violated condition.
+    pub fn run_seed(seed: u64) -> Result<PlayedWorld, String> {
         let world = SimulatedWorld::new(seed);
         let size = world.processes.len();
         let turns = (0..size).map(|_| Condvar::new()).collect();
@@ -38,7 +47,7 @@ impl WorldScheduler {
         let world = scheduler.lock();
         match &world.failure_text {
             Some(failure_text) => Err(format!("{failure_text}\n{:?}", world.scenario)),
-            None => Ok(world.counts.clone()),
+            None => Ok(PlayedWorld { simulated_us: world.now_us, counts: world.counts.clone() }),
         }
     }
 

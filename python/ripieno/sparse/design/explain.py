@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ripieno._native as _native
+from ripieno._checks import whole_number
 from ripieno._native import DensityCurve, PacketCurve
 
 
@@ -33,6 +34,10 @@ class DataDistribution:
     out: DensityCurve
     row_bytes: int
     requested: DensityCurve | None = None
+
+    def __post_init__(self) -> None:
+        whole_number("ranks", self.ranks, 1, 2**16)
+        whole_number("row_bytes", self.row_bytes, 1, 2**40)
 
     @property
     def rows(self) -> float:
