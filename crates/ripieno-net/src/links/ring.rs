@@ -33,7 +33,8 @@ pub const LARGE_CAPACITY_BYTES: usize = 2 << 20;
 /// Limit of the capacity in bytes; a larger ring of a peer is refused.
 const MAX_CAPACITY_BYTES: usize = 1 << 30;
 
-/// Bytes of a ring that are mapped at once during its first pass. Single page faults cost several times more.
+/// Maximum number of bytes of a ring that are mapped ahead during its first pass. Single page faults cost several times
+/// more. A ring for short calls maps few pages.
 const MAPPED_BYTES: usize = 128 << 10;
 
 /// Unit after which a long copy is published to the other side.
@@ -227,14 +228,14 @@ impl RingLink {
         self.sent = true;
     }
 
-    /// Map the pages of a ring up to `end` and some more. For the first pass.
+    /// Map the pages of a ring up to `end`, at least as many as are mapped, up to [`MAPPED_BYTES`]. For the first pass.
     #[cold]
     fn map_pages(&mut self, ring: usize, end: usize) {
-        let mapping = &self.segment.data[ring];
-        while self.mapped_bytes[ring] < end.min(self.segment.capacity) {
-            let start = self.mapped_bytes[ring];
-            let count = MAPPED_BYTES.min(self.segment.capacity - start);
-            mapping.map_pages(start, count);
+        let (start, end) = (self.mapped_bytes[ring], end.min(self.segment.capacity));
+        if start < end {
+            let wanted = (end - start).max(start.min(MAPPED_BYTES)).next_multiple_of(page_bytes());
+            let count = wanted.min(self.segment.capacity - start);
+            self.segment.data[ring].map_pages(start, count);
             self.mapped_bytes[ring] += count;
         }
     }
