@@ -357,6 +357,7 @@ impl Communicator {
         entries.set_item("call_count", statistics.call_count)?;
         entries.set_item("seconds_communicating", statistics.communicating.as_secs_f64())?;
         entries.set_item("bytes_sent", statistics.sent_bytes)?;
+        entries.set_item("zero_copy_bytes", statistics.zero_copy_bytes)?;
         entries.set_item("bytes_received", statistics.received_bytes)?;
         Ok(entries)
     }
