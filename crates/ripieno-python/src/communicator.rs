@@ -10,6 +10,7 @@ use crate::functions::{self, Raised, RowCombiner};
 use crate::handle::{Handle, HandleMemory};
 use crate::interruption::Interruption;
 use crate::keyed::{self, Aggregation, KeyedArrays, RegroupArguments};
+use crate::measuring;
 use crate::plans::CheckedPlans;
 use crate::recorder::{self, RecorderIdentity};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -367,6 +368,12 @@ impl Communicator {
     fn flight<'py>(&self, py: Python<'py>, count: Option<usize>) -> PyResult<Bound<'py, PyDict>> {
         let flight = py.detach(|| self.inner.flight(count)).map_err(errors::from_collective)?;
         recorder::flight(py, &self.identity, flight)
+    }
+
+    /// Return the measured costs of the open links to ranks of this host, by world rank.
+    fn pair_costs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(usize, Bound<'py, PyDict>)>> {
+        let costs = self.call(py, ripieno::Communicator::pair_costs)?;
+        costs.into_iter().map(|(rank, costs)| Ok((rank, measuring::pair_entries(py, costs)?))).collect()
     }
 
     /// Return the fallback links in use, by world rank: the kind of the link, and the reason for the fallback.

@@ -31,6 +31,18 @@ impl LinkError {
     }
 }
 
+/// Measured costs of a link to a rank of the same host; `None` where nothing was measured yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PairCosts {
+    /// Seconds to move a cache line from the core of the peer to the core of this rank.
+    pub line_s: Option<f64>,
+    /// Seconds per byte of a long message through the memory of the link, with ordinary and with streaming stores. Both
+    /// ranks copy at the same time, and the slower one counts.
+    pub ring_s_per_byte: [Option<f64>; 2],
+    /// Seconds per byte of a zero-copy send that the peer maps, and of one that the kernel copies.
+    pub zero_copy_s_per_byte: [Option<f64>; 2],
+}
+
 /// How a send of a rank relates to its other work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendFlow {

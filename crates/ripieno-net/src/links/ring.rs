@@ -14,7 +14,7 @@ use super::streaming;
 use super::zero_copy::{self, UnreleasedSends, ZeroCopyDescriptor, ZeroCopyKind, ZeroCopyReader};
 use crate::shortage::shortage;
 use ripieno_run::executor::SEGMENT_BYTES;
-use ripieno_run::{Link, LinkError, SendFlow, copy_words};
+use ripieno_run::{Link, LinkError, PairCosts, SendFlow, copy_words};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -167,10 +167,11 @@ impl RingLink {
         self.segment.capacity
     }
 
-    /// Return the measured time in seconds to move a cache line from the core of the peer to this core; `None` before
-    /// the first measurement.
-    pub fn line_s(&self) -> Option<f64> {
-        self.producer.line().seconds()
+    /// Return the measured costs between this rank and its peer.
+    pub fn pair_costs(&self) -> PairCosts {
+        let (ring_s_per_byte, zero_copy_s_per_byte) =
+            self.stores.s_per_byte(self.segment.indices(self.outgoing()).read_costs());
+        PairCosts { line_s: self.producer.line().seconds(), ring_s_per_byte, zero_copy_s_per_byte }
     }
 
     fn outgoing(&self) -> usize {

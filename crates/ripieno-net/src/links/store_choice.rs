@@ -229,6 +229,21 @@ impl StoreChoice {
             || self.copied_bytes >= self.zero_copy_trial_bytes.max(ZERO_COPY_TRIAL_BYTES / 64)
     }
 
+    /// Return the measured seconds per byte of long messages: through the ring by kind of store, where the slower side
+    /// counts, and of zero-copy sends by kind.
+    pub fn s_per_byte<W: AtomicWord>(&self, reads: &ReadCosts<W>) -> ([Option<f64>; 2], [Option<f64>; 2]) {
+        let (last, reads_of_ring) = (CLASS_COUNT - 1, &reads.ring[CLASS_COUNT - 1]);
+        let s_per_byte = |cost: u64| cost as f64 / (ticks_per_us().max(1) as f64 * 1e6 * 1024.0);
+        let ring = [StoreKind::Ordinary, StoreKind::Streaming].map(|kind| {
+            self.classes[last].cost_of(kind, reads_of_ring).map(|[write, read]| s_per_byte(write.max(read)))
+        });
+        let zero_copy = reads
+            .zero_copy
+            .each_ref()
+            .map(|costs| costs.iter().map(published).filter(|&cost| cost > 0).min().map(s_per_byte));
+        (ring, zero_copy)
+    }
+
     /// Record a zero-copy send.
     pub fn note_zero_copy(&mut self) {
         if self.copied_bytes > 0 {
