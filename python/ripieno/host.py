@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,14 @@ def line_text(line_s: float) -> str:
         return "the time of a cache line from core to core is unknown: other programs use the cores"
     shares = "they share a cache" if line_s < SHARED_CACHE_LINE_S else "they share no cache"
     return f"a cache line takes {line_s * 1e9:.0f} ns from core to core: {shares}"
+
+
+def copies_text(ring_s_per_byte: Sequence[float | None]) -> str:
+    """Describe how fast a link of shared memory moves long messages: with ordinary and with streaming stores."""
+    if None in ring_s_per_byte:
+        return "the speed of a link of shared memory is unknown: other programs use the cores"
+    ordinary, streaming = (f"{1e-9 / each:.1f} GB/s" for each in ring_s_per_byte if each)
+    return f"a link of shared memory moves {ordinary} with ordinary stores, {streaming} with streaming stores"
 
 
 def numa_nodes() -> int:

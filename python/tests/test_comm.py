@@ -411,6 +411,45 @@ def test_statistics_count_calls_bytes_and_seconds(world):
         assert counts["seconds_communicating"] > 0
 
 
+BLOCK = 40_000  # float64: long enough for zero-copy sends
+
+
+def zero_copy_calls(comm, is_shared):
+    """Return, by call, the bytes that this rank sends without a copy, and all bytes that it sends."""
+    rank, counts, kept = comm.rank, [BLOCK] * 2, []
+
+    def filled(count):
+        # Links time the second read of the same memory, and may copy then.
+        kept.append(rp.empty(count) if is_shared else np.empty(count))
+        kept[-1][:] = rank
+        return kept[-1]
+
+    calls = {
+        "allgather": lambda: comm.allgather(filled(BLOCK), out=filled(2 * BLOCK), counts=counts),
+        "alltoall": lambda: comm.alltoall(filled(2 * BLOCK), out=filled(2 * BLOCK), counts=counts, out_counts=counts),
+        "broadcast": lambda: comm.broadcast(out=filled(BLOCK)),
+        "gather": lambda: comm.gather(filled(BLOCK), 1, out=filled(2 * BLOCK) if rank == 1 else None, counts=counts),
+        "scatter": lambda: comm.scatter(filled(2 * BLOCK), out=filled(BLOCK), counts=counts),
+        "send": lambda: comm.send_into(filled(5 * BLOCK), 1) if rank == 0 else comm.recv(0, out=filled(5 * BLOCK)),
+    }
+    found = {}
+    for name, call in calls.items():
+        before = comm.stats()
+        call()
+        after = comm.stats()
+        found[name] = tuple(after[key] - before[key] for key in ("zero_copy_bytes", "bytes_sent"))
+    return found
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_receivers_read_long_arrays_from_the_memory_of_the_sender(is_shared):
+    with rp.launch(workers=2) as job:
+        found = job.run(zero_copy_calls, is_shared)[0]
+
+    block_bytes = BLOCK * 8
+    assert found == dict.fromkeys(found, (block_bytes, block_bytes)) | {"send": (5 * block_bytes,) * 2}
+
+
 def test_a_closed_communicator_raises(tmp_path):
     kept = []
     with rp.launch(workers=1) as job:

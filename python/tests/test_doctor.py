@@ -3,6 +3,7 @@
 import json
 
 from click.testing import CliRunner
+from ripieno import host
 from ripieno.cli.run import doctor_command
 from ripieno.doctor import machine
 
@@ -15,9 +16,17 @@ def test_the_checks_of_this_machine_pass():
     assert "connected in" in findings["2 workers over tcp"]["found"]
     assert "connected in" in findings["2 workers over shared-memory"]["found"]
     assert "connected in" in findings["2 workers over TLS 1.3 (TLS13_AES_128_GCM_SHA256)"]["found"]
+    assert any(text in findings["copies"]["found"] for text in ("with streaming stores", "is unknown"))
     assert findings["encryption"]["found"].startswith(
         "connections between hosts, by TLS 1.3 (TLS13_AES_128_GCM_SHA256)"
     )
+
+
+def test_copies_are_reported_with_both_kinds_of_stores():
+    assert host.copies_text([1 / 8e9, 1 / 12e9]) == (
+        "a link of shared memory moves 8.0 GB/s with ordinary stores, 12.0 GB/s with streaming stores"
+    )
+    assert "other programs use the cores" in host.copies_text([None, 1e-9])
 
 
 def test_encryption_is_reported_as_set_in_the_environment(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import random
 import sys
 import tomllib
@@ -106,13 +107,13 @@ def test_the_same_rates_lead_to_the_same_rounds():
 
 
 def test_a_topology_is_a_tree_and_a_file_of_racks(tmp_path):
-    hosts = [Host("h0", 2, 8, 2), Host("gpu-10", 1, 1, 1), Host("h2", 2, 8, 2)]
+    hosts = [Host("h0", 2, 8, 2, 25e-9), Host("gpu-10", 1, 1, 1), Host("h2", 2, 8, 2)]
     found = Topology(hosts, ["north", "south", "north"], "measured", 0.9991, 20, 40)
 
     assert str(found).splitlines() == [
         "3 hosts in 2 racks, found by 40 probes in 20 rounds, sure to 99.9%",
         "├─ north",
-        "│  ├─ h0      2 ranks, 8 cores, 2 NUMA nodes",
+        "│  ├─ h0      2 ranks, 8 cores, 2 NUMA nodes, a cache line takes 25 ns from core to core: they share a cache",
         "│  └─ h2      2 ranks, 8 cores, 2 NUMA nodes",
         "└─ south",
         "   └─ gpu-10  1 rank, 1 core, 1 NUMA node",
@@ -127,6 +128,14 @@ def test_ranks_of_one_host_have_its_rack_and_nothing_is_measured(world):
         return found.source, [host.ranks for host in found.hosts], list(found.racks), found.hosts[0].cores >= 1
 
     assert world(3).run(body) == 3 * [("too few", [3], ["rack0"], True)]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="links read the time stamp counter of x86-64")
+def test_ranks_of_one_host_know_the_longest_time_of_a_cache_line():
+    with rp.launch(workers=2, threads=1) as job:
+        first, second = job.run(lambda comm: comm.topology().hosts[0].line_s)
+
+    assert first == second and 1e-9 <= first <= 1e-6
 
 
 def test_a_picture_has_every_rack_and_host_once(tmp_path):

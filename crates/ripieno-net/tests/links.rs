@@ -34,7 +34,59 @@ mod over_shared_memory {
     );
 }
 
+mod over_shared_memory_with_copies_of_the_kernel {
+    ripieno_run::zero_copy_laws!(
+        || super::links_only(super::shared_memory_ends()),
+        super::shared_memory_ends,
+        super::private_memory
+    );
+}
+
 mod zero_copy {
+    use ripieno_run::{Link, LinkError};
+
+    /// Bytes of other memory than regions are read whole, in parts and with an element across two parts.
+    #[test]
+    fn private_memory_is_read_at_any_split() {
+        let (first, second) = super::shared_memory_ends();
+        let (mut sender, mut receiver) = (first.link, second.link);
+        let sent: Vec<u8> = (0..200_000).map(|at| ((at * 7) >> 3) as u8).collect();
+        assert_eq!(sender.send_zero_copy(&sent), Ok(true));
+        sender.flush().unwrap();
+        let mut received = Vec::new();
+        let mut peeked = |link: &mut dyn Link, least: usize, kept: usize| {
+            let there = link.peek(least).unwrap();
+            assert!(there.len() >= least, "{} bytes", there.len());
+            let count = there.len() - kept;
+            received.extend_from_slice(&there[..count]);
+            link.consume(count);
+        };
+        peeked(&mut *receiver, 1, 5);
+        peeked(&mut *receiver, 64, 0);
+        peeked(&mut *receiver, 8, 7);
+        let mut rest = vec![0; 200_000 - received.len()];
+        let (head, tail) = rest.split_at_mut(3);
+        assert_eq!(receiver.receive(head), Ok(3));
+        assert_eq!(receiver.receive(tail).unwrap(), tail.len());
+        received.extend_from_slice(&rest);
+        assert!(received == sent);
+        receiver.flush().unwrap();
+        assert_eq!(sender.unreleased_bytes(), Ok(0));
+    }
+
+    #[test]
+    fn memory_that_the_peer_has_not_mapped_closes_the_link() {
+        let (first, second) = super::shared_memory_ends();
+        let (mut sender, mut receiver) = (first.link, second.link);
+        // SAFETY: The slice is never read here; only its address is used.
+        let unmapped = unsafe { std::slice::from_raw_parts(std::ptr::without_provenance(64), 1000) };
+        assert_eq!(sender.send_zero_copy(unmapped), Ok(true));
+        sender.flush().unwrap();
+        let read = receiver.receive(&mut [0; 1000]);
+        assert!(matches!(&read, Err(LinkError::Closed { cause }) if cause.contains("memory of the peer")), "{read:?}");
+        assert!(receiver.peek(1).is_err());
+    }
+
     #[test]
     fn a_region_is_read_in_place() {
         let (first, second) = super::shared_memory_ends();
@@ -113,6 +165,10 @@ fn shared_memory_ends_at(first: Doorbell, second: Doorbell) -> (LinkEnd, LinkEnd
 
 fn region(length_bytes: usize) -> ZeroCopyMemory {
     Box::new(Region::new(length_bytes).unwrap().unwrap())
+}
+
+fn private_memory(length_bytes: usize) -> ZeroCopyMemory {
+    Box::new(vec![0; length_bytes])
 }
 
 fn tcp_ends(address: &str) -> (LinkEnd, LinkEnd) {

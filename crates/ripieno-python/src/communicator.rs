@@ -10,6 +10,7 @@ use crate::functions::{self, Raised, RowCombiner};
 use crate::handle::{Handle, HandleMemory};
 use crate::interruption::Interruption;
 use crate::keyed::{self, Aggregation, KeyedArrays, RegroupArguments};
+use crate::measuring;
 use crate::plans::CheckedPlans;
 use crate::recorder::{self, RecorderIdentity};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -357,6 +358,7 @@ impl Communicator {
         entries.set_item("call_count", statistics.call_count)?;
         entries.set_item("seconds_communicating", statistics.communicating.as_secs_f64())?;
         entries.set_item("bytes_sent", statistics.sent_bytes)?;
+        entries.set_item("zero_copy_bytes", statistics.zero_copy_bytes)?;
         entries.set_item("bytes_received", statistics.received_bytes)?;
         Ok(entries)
     }
@@ -366,6 +368,12 @@ impl Communicator {
     fn flight<'py>(&self, py: Python<'py>, count: Option<usize>) -> PyResult<Bound<'py, PyDict>> {
         let flight = py.detach(|| self.inner.flight(count)).map_err(errors::from_collective)?;
         recorder::flight(py, &self.identity, flight)
+    }
+
+    /// Return the measured costs of the open links to ranks of this host, by world rank.
+    fn pair_costs<'py>(&self, py: Python<'py>) -> PyResult<Vec<(usize, Bound<'py, PyDict>)>> {
+        let costs = self.call(py, ripieno::Communicator::pair_costs)?;
+        costs.into_iter().map(|(rank, costs)| Ok((rank, measuring::pair_entries(py, costs)?))).collect()
     }
 
     /// Return the fallback links in use, by world rank: the kind of the link, and the reason for the fallback.

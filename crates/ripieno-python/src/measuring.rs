@@ -5,7 +5,8 @@ use crate::communicator::{Communicator, parse_collective, seconds};
 use crate::errors;
 use numpy::PyUntypedArray;
 use pyo3::prelude::*;
-use ripieno::{BufferMemory, Collective, Error, Op, measuring};
+use pyo3::types::PyDict;
+use ripieno::{BufferMemory, Collective, Error, Op, PairCosts, measuring};
 
 /// Add the functions of this module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -14,6 +15,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(distinct_algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(prefer, module)?)?;
     module.add_function(wrap_pyfunction!(line_s, module)?)?;
+    module.add_function(wrap_pyfunction!(link_costs, module)?)?;
     module.add_function(wrap_pyfunction!(memory_pass, module)?)
 }
 
@@ -99,4 +101,19 @@ fn memory_pass(py: Python<'_>, thread_count: usize, size_bytes: usize, budget_s:
     let budget = seconds("budget_s", budget_s)?;
     let pass = py.detach(|| measuring::memory_pass(thread_count, size_bytes, budget));
     Ok((pass.add_s, pass.copy_s))
+}
+
+/// Measure the costs of a link between two threads.
+#[pyfunction]
+fn link_costs(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
+    pair_entries(py, py.detach(measuring::link_costs)?)
+}
+
+/// Return the costs of a pair as entries of Python.
+pub fn pair_entries(py: Python<'_>, costs: PairCosts) -> PyResult<Bound<'_, PyDict>> {
+    let entries = PyDict::new(py);
+    entries.set_item("line_s", costs.line_s)?;
+    entries.set_item("ring_s_per_byte", costs.ring_s_per_byte)?;
+    entries.set_item("zero_copy_s_per_byte", costs.zero_copy_s_per_byte)?;
+    Ok(entries)
 }

@@ -3,7 +3,7 @@
 //! A fabric opens links to peers on first use, lets a rank park until an event, and reports the failure of the job.
 
 use crate::call::{DescribedCall, HEADER_BYTES, Header};
-use crate::link::{Link, LinkError};
+use crate::link::{Link, LinkError, PairCosts};
 use crate::membership::describe_pair;
 use crate::replicas::Replicas;
 use ripieno_plan::Topology;
@@ -219,6 +219,11 @@ pub trait Fabric: Send {
 
     /// Describe the open links that are not the first choice, by peer, with the reason why better choices failed.
     fn second_choices(&self) -> Vec<(usize, String)> {
+        vec![]
+    }
+
+    /// Return the measured costs of the open links to ranks of this host, by peer.
+    fn pair_costs(&self) -> Vec<(usize, PairCosts)> {
         vec![]
     }
 

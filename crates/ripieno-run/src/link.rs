@@ -3,6 +3,8 @@
 //! A link has no notion of collectives or frames. It accepts as many bytes as fit and returns the bytes that have
 //! arrived. The executor does the rest. Every link passes the suite in [`crate::conformance`].
 
+use crate::executor::SEGMENT_BYTES;
+
 /// The reason why a link is closed permanently.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
@@ -29,6 +31,29 @@ impl LinkError {
     }
 }
 
+/// Measured costs of a link to a rank of the same host; `None` where nothing was measured yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PairCosts {
+    /// Seconds to move a cache line from the core of the peer to the core of this rank.
+    pub line_s: Option<f64>,
+    /// Seconds per byte of a long message through the memory of the link, with ordinary and with streaming stores. Both
+    /// ranks copy at the same time, and the slower one counts.
+    pub ring_s_per_byte: [Option<f64>; 2],
+    /// Seconds per byte of a zero-copy send that the peer maps, and of one that the kernel copies.
+    pub zero_copy_s_per_byte: [Option<f64>; 2],
+}
+
+/// How a send of a rank relates to its other work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendFlow {
+    /// The bytes become ready in parts, or this rank has no core of its own to wait for the peer.
+    Gradual,
+    /// All bytes are ready, and this rank has no other work on its links.
+    OneWay,
+    /// All bytes are ready, and this rank receives at the same time.
+    Exchange,
+}
+
 /// A byte stream to and from one peer.
 pub trait Link: Send {
     /// Accept a prefix of the concatenation of `parts`. Return its length, which is 0 if the link is full.
@@ -40,6 +65,11 @@ pub trait Link: Send {
 
     /// Move arrived bytes to the front of `into`. Return their number, which is 0 if none are available.
     fn receive(&mut self, into: &mut [u8]) -> Result<usize, LinkError>;
+
+    /// Return the number of bytes that one call of [`Self::receive`] may move at most while other lanes wait.
+    fn receive_bytes_max(&self) -> usize {
+        SEGMENT_BYTES
+    }
 
     /// Return arrived bytes without consuming them: at least `least` bytes once that many have arrived, else fewer or
     /// none. The slice is contiguous and unaligned. `least` is at most 64. Zero-copy data begins a new slice.
@@ -69,14 +99,14 @@ pub trait Link: Send {
         unreachable!("a link that returns messages implements end_message");
     }
 
-    /// Return whether the peer can read `bytes` in place.
-    fn can_send_zero_copy(&self, _bytes: &[u8]) -> bool {
+    /// Return whether the peer can read `bytes` from the memory of this rank, and sooner than copies.
+    fn can_send_zero_copy(&self, _bytes: &[u8], _flow: SendFlow) -> bool {
         false
     }
 
-    /// Send `bytes`, whole elements, without a copy: the peer receives them next in the stream, but reads them in
-    /// place. Return whether this is possible now. The bytes must not change until [`Self::unreleased_bytes`] no longer
-    /// counts them or [`Self::revoke_zero_copy`] was called.
+    /// Send `bytes`, whole elements, without a copy: the peer receives them next in the stream, but reads them from the
+    /// memory of this rank. Return whether this is possible now. The bytes must not change until
+    /// [`Self::unreleased_bytes`] no longer counts them or [`Self::revoke_zero_copy`] was called.
     fn send_zero_copy(&mut self, _bytes: &[u8]) -> Result<bool, LinkError> {
         Ok(false)
     }

@@ -22,7 +22,9 @@ use crate::task::{CollectiveTask, WholeBuffer};
 use ripieno_plan::sparse::design::PacketCurve;
 use ripieno_plan::{Algorithm, Collective, Group, Op, Topology};
 use ripieno_run::recorder::{CollectiveRecord, Reading};
-use ripieno_run::{BlockingSection, BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure};
+use ripieno_run::{
+    BlockingSection, BufferMemory, Call, CallKind, Element, Executor, Fabric, Header, JobFailure, PairCosts,
+};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -222,6 +224,11 @@ impl Communicator {
     /// Return the fallback links in use, by world rank: the kind of the link, and the reason for the fallback.
     pub fn second_choices(&self) -> Result<Vec<(usize, String)>, Error> {
         Ok(self.shared.hold()?.core().fabric.second_choices())
+    }
+
+    /// Return the measured costs of the open links to ranks of this host, by world rank.
+    pub fn pair_costs(&self) -> Result<Vec<(usize, PairCosts)>, Error> {
+        Ok(self.shared.hold()?.core().fabric.pair_costs())
     }
 
     /// Return the counters of all calls so far.

@@ -54,7 +54,7 @@ pub use ripieno_run::recorder::{
     AlgorithmUsage, CollectiveOutcome, CollectiveRecord, CurrentCall, Reading, StallInterval,
 };
 pub use ripieno_run::reduction::{Function, arg_reduction};
-pub use ripieno_run::{BufferMemory, Element, JobFailure};
+pub use ripieno_run::{BufferMemory, Element, JobFailure, PairCosts};
 pub use statistics::Statistics;
 pub use survivors::Survivors;
 pub use task::{CollectiveTask, WholeBuffer};

@@ -5,12 +5,14 @@
 
 use crate::communicator::Communicator;
 use crate::error::{Error, argument};
+use ripieno_net::links::{Doorbell, LARGE_CAPACITY_BYTES, thread as thread_links};
 use ripieno_plan::Op;
-use ripieno_run::{Element, reduction::Reduction};
+use ripieno_run::{Element, Link, PairCosts, reduction::Reduction};
 use std::hint::{black_box, spin_loop};
+use std::io;
 use std::sync::Barrier;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +25,9 @@ const LINE_BUDGET: Duration = Duration::from_millis(20);
 const LINE_ROUND_COUNT: usize = 100;
 const STOP_TURN: usize = usize::MAX;
 const SPIN_COUNT: usize = 10_000;
+/// Time limit to measure the costs of a link, and the length of its messages.
+const LINK_BUDGET: Duration = Duration::from_millis(100);
+const LINK_MESSAGE_BYTES: usize = 64 << 10;
 /// Bytes that a memory pass processes between two reads of the clock.
 const CLOCK_READ_BYTES: usize = 64 << 10;
 
@@ -104,6 +109,32 @@ fn respond(turn: &AtomicUsize) {
             received => turn.store(received + 1, Release),
         }
     }
+}
+
+/// Measure the costs of a link between two threads of this process, until both kinds of store are known or a time limit
+/// is reached.
+pub fn link_costs() -> io::Result<PairCosts> {
+    let (sender, receiver) = (Doorbell::new()?, Doorbell::new()?);
+    let (mut sending, mut receiving) = thread_links::pair(LARGE_CAPACITY_BYTES, sender.waker(), receiver.waker())?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut into = vec![0; LINK_MESSAGE_BYTES];
+            while !is_over.load(Relaxed) {
+                if !receiving.receive(&mut into).is_ok_and(|count| count > 0) {
+                    thread::yield_now();
+                }
+            }
+        });
+        let (message, start) = (vec![0; LINK_MESSAGE_BYTES], Instant::now());
+        while start.elapsed() < LINK_BUDGET && sending.pair_costs().ring_s_per_byte.contains(&None) {
+            if !sending.send(&[&message]).is_ok_and(|count| count > 0) {
+                thread::yield_now();
+            }
+        }
+        is_over.store(true, Relaxed);
+    });
+    Ok(sending.pair_costs())
 }
 
 fn wait(is_over: impl Fn() -> bool) {

@@ -13,6 +13,8 @@ pub struct Statistics {
     pub communicating: Duration,
     /// Payload bytes sent by this rank.
     pub sent_bytes: u64,
+    /// Part of the sent bytes that the receivers read from the memory of this rank.
+    pub zero_copy_bytes: u64,
     /// Payload bytes received by this rank.
     pub received_bytes: u64,
 }
@@ -22,6 +24,7 @@ impl Statistics {
     pub(crate) fn count(&mut self, traffic: RunTraffic) {
         self.call_count += 1;
         self.sent_bytes += traffic.sent_bytes;
+        self.zero_copy_bytes += traffic.zero_copy_bytes;
         self.received_bytes += traffic.received_bytes;
     }
 }
@@ -34,6 +37,7 @@ impl Add for Statistics {
             call_count: self.call_count + other.call_count,
             communicating: self.communicating + other.communicating,
             sent_bytes: self.sent_bytes + other.sent_bytes,
+            zero_copy_bytes: self.zero_copy_bytes + other.zero_copy_bytes,
             received_bytes: self.received_bytes + other.received_bytes,
         }
     }

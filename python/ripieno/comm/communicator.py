@@ -356,8 +356,9 @@ class Communicator(
         Returns
         -------
         dict
-            Of this rank: "call_count", "seconds_communicating", "bytes_sent", "bytes_received", "seconds_serializing"
-            (time spent on serializing and deserializing objects), and "seconds_waited_for", a list with one number per
+            Of this rank: "call_count", "seconds_communicating", "bytes_sent", "zero_copy_bytes" (the part of them that
+            receivers read from the memory of this rank), "bytes_received", "seconds_serializing" (time spent on
+            serializing and deserializing objects), and "seconds_waited_for", a list with one number per
             rank of this communicator: the seconds that this process has waited for that rank, in any communicator.
             Waits of less than a microsecond may be missing. "threads" has a dict for each thread that has computed in
             kernels of this process: the number of its "team", its "index" (0 is the caller's thread), its operating-

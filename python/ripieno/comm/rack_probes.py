@@ -19,14 +19,21 @@ Pair = tuple[int, int]
 FIRST_BYTES, LEAST_BYTES, MOST_BYTES = 128 << 10, 32 << 10, 256 << 20
 #: Rounds after which the link rates of hosts are known well enough.
 FIRST_ROUNDS = 2
+#: Short calls, after which the links between ranks of a host have timed a cache line several times.
+LINE_CALLS = 500
 
 
 def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
     """Return the hosts of all ranks, and their racks. Collective."""
     nodes, racks = list(comm.nodes), list(comm.racks)
     leaders = [nodes.index(node) for node in dict.fromkeys(nodes)]
-    resources = comm.allgather((usable_cores(), numa_nodes()))
-    hosts = [Host(comm.hosts[leader], nodes.count(nodes[leader]), *resources[leader]) for leader in leaders]
+    resources = comm.allgather((usable_cores(), numa_nodes(), _line_s(comm)))
+    hosts = []
+    for leader in leaders:
+        lines_s = [resources[rank][2] for rank, node in enumerate(nodes) if node == nodes[leader]]
+        known_s = [line_s for line_s in lines_s if line_s is not None]
+        cores, numa_node_count, _ = resources[leader]
+        hosts.append(Host(comm.hosts[leader], len(lines_s), cores, numa_node_count, max(known_s, default=None)))
     names = [racks[leader] for leader in leaders]
     configured = [name for name in names if name is not None]
     if len(configured) == len(names) and not measures:
@@ -36,6 +43,16 @@ def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
     found = _searched(comm, leaders, round_s)
     numbers = [f"rack{number}" for number in found.numbers]
     return Topology(hosts, numbers, "measured", found.sure, found.round_count, found.probe_count)
+
+
+def _line_s(comm: Costs) -> float | None:
+    """Return the longest time of a cache line between this rank and others of its host, after short calls of all."""
+    number = np.zeros(1)
+    shares_host = len(set(comm.nodes)) < comm.world_size
+    for _ in range(LINE_CALLS if shares_host else 0):
+        comm.allreduce(number, out=number)
+    costs = [costs["line_s"] for _, costs in comm._native.pair_costs()]
+    return max((line_s for line_s in costs if line_s is not None), default=None)
 
 
 def _searched(comm: Costs, leaders: list[int], round_s: float) -> Racks:

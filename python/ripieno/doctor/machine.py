@@ -108,6 +108,7 @@ def _machine() -> Iterator[Finding]:
     yield Finding("processor", f"{host.usable_cores()} usable cores, {limit}, SIMD {_native.simd_level()}")
     if host.usable_cores() > 1:
         yield Finding("caches", host.line_text(_native.line_s()))
+        yield Finding("copies", host.copies_text(_native.link_costs()["ring_s_per_byte"]))
     memory_bytes = host.memory_limit_bytes()
     found = f"{memory_bytes / 2**30:.1f} GiB"
     if memory_bytes < MEMORY_MIN_BYTES:

@@ -1,4 +1,4 @@
-"""Known facts about the hosts of ranks: racks, cores, NUMA nodes; as a tree, and as a rack file."""
+"""Known facts about the hosts of ranks: racks, cores, caches, NUMA nodes; as a tree, and as a rack file."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ripieno.errors import InputError
+from ripieno.host import line_text
 from ripieno.simulation import pictures
 
 Source = Literal["given", "measured", "too few"]
@@ -27,12 +28,15 @@ class Host:
         Number of cores that these ranks may use.
     numa_nodes
         Number of NUMA nodes.
+    line_s
+        Time of a cache line between the cores of its ranks, the longest of all pairs; None with fewer than two ranks.
     """
 
     name: str
     ranks: int
     cores: int
     numa_nodes: int
+    line_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,8 @@ def _percent(share: float) -> str:
 
 def _host_text(host: Host) -> str:
     parts = [_count(host.ranks, "rank"), _count(host.cores, "core"), _count(host.numa_nodes, "NUMA node")]
+    if host.line_s is not None:
+        parts.append(line_text(host.line_s))
     return ", ".join(parts)
 
 

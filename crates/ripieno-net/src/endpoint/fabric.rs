@@ -5,8 +5,8 @@ use crate::links::{Waker, WatchedDescriptor};
 use crate::monitor::{MonitorCommand, MonitorShared, MonitorStatus};
 use ripieno_run::membership::{MembershipRequest, agreement, describe_pair};
 use ripieno_run::{
-    Blocking, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest, Remote,
-    Replicas, ShrinkError, ShrunkWorld, Topology,
+    Blocking, DescribedCall, Fabric, HEADER_BYTES, Header, JobFailure, Link, LinkError, LinkId, LinkInterest,
+    PairCosts, Remote, Replicas, ShrinkError, ShrunkWorld, Topology,
 };
 use rustix::time::ClockId;
 use std::os::fd::AsFd;
@@ -113,6 +113,14 @@ impl Fabric for Endpoint {
     fn second_choices(&self) -> Vec<(usize, String)> {
         let describe = |link: LinkDescription| link.second_choice().map(|choice| (link.peer, choice));
         self.describe().peers.into_iter().filter_map(describe).collect()
+    }
+
+    fn pair_costs(&self) -> Vec<(usize, PairCosts)> {
+        let costs = |peer| match &self.slots[LinkId::collectives(peer).index(self.config.world_size)] {
+            LinkSlot::Ring(link, _) => Some((peer, link.pair_costs())),
+            _ => None,
+        };
+        (0..self.config.world_size).filter_map(costs).collect()
     }
 
     fn note_wait(&mut self, was_ready_at_once: bool) {

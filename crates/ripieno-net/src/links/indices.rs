@@ -58,16 +58,18 @@ pub struct Indices<W: AtomicWord, const SLOTS: usize = SLOT_COUNT> {
     consumer: IndexLine<W>,
 }
 
-/// A descriptor of the producer, and the result of the consumer's attempt to read its memory.
+/// A value in the memory of the producer, and the result of the consumer's attempts to read it.
 #[repr(C)]
 #[cfg_attr(test, derive(Default))]
 pub(super) struct ReadAttempt<W> {
-    /// The descriptor plus 1.
+    /// The descriptor of a file with the value, plus 1.
     pub descriptor: W,
-    /// The value that the consumer must read there.
+    /// The address of the value in the process.
+    pub address: W,
+    /// The value.
     pub value: W,
-    /// Nonzero once the consumer has read it.
-    pub is_readable: W,
+    /// The kinds of zero-copy sends that the consumer can read, a bit for each.
+    pub readable_kinds: W,
 }
 
 /// The content of a slot, as the consumer reads it.
@@ -190,7 +192,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         if free >= wanted {
             return Ok(free);
         }
-        match self.read_head(shared)? {
+        match self.read_timed_head(shared)? {
             true => Err(RingBroken::Closed),
             false => Ok(self.free()),
         }
@@ -202,15 +204,22 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         if is_closed && self.head_seen < least { Err(RingBroken::Closed) } else { Ok(self.head_seen) }
     }
 
-    /// Read the consumer's index; return whether the consumer has closed.
-    fn read_head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) -> Result<bool, RingBroken> {
-        // Acquire: the consumer's reads of these bytes and slots happen before they are overwritten here.
-        let start = ticks();
-        let word = shared.consumer.0.load(Acquire);
+    /// Read the consumer's index, and time its line; return whether the consumer has closed.
+    fn read_timed_head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) -> Result<bool, RingBroken> {
+        let (start, before) = (ticks(), self.head_seen);
+        let is_closed = self.read_head(shared)?;
         // The consumer has written a new value since the last read, so the line came from its core.
-        if word & !CLOSED != self.head_seen {
+        if self.head_seen != before {
             self.line.add(ticks_after_loads().saturating_sub(start));
         }
+        Ok(is_closed)
+    }
+
+    /// Read the consumer's index; return whether the consumer has closed. Not timed: a producer that polls finds the
+    /// line on its way.
+    fn read_head<W: AtomicWord>(&mut self, shared: &Indices<W, SLOTS>) -> Result<bool, RingBroken> {
+        // Acquire: the consumer's reads of these bytes and slots happen before they are overwritten here.
+        let word = shared.consumer.0.load(Acquire);
         self.head_seen = within(word & !CLOSED, self.head_seen, self.published)?;
         Ok(word & CLOSED != 0)
     }
@@ -231,7 +240,7 @@ impl<const SLOTS: usize> Producer<SLOTS> {
         if !fits || self.room(shared, count)? < count {
             return Ok(false);
         }
-        if needs_packet && !self.has_packet() && self.read_head(shared)? {
+        if needs_packet && !self.has_packet() && self.read_timed_head(shared)? {
             return Err(RingBroken::Closed);
         }
         Ok(!needs_packet || self.has_packet())

@@ -118,8 +118,9 @@ pub(super) fn check_fits_machine(length_bytes: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::OutOfMemory, text))
 }
 
-/// Return a descriptor and the value to read there. Peers use it to test whether they can open this process's files.
-pub(super) fn token() -> io::Result<(RawFd, u64)> {
+/// Return a descriptor and the value to read there. Peers use them to test whether they can open this process's files,
+/// and the address of the value to test whether they can read its memory.
+pub(super) fn token() -> io::Result<(RawFd, &'static u64)> {
     static TOKEN: OnceLock<(OwnedFd, u64)> = OnceLock::new();
     if TOKEN.get().is_none() {
         let mut value = [0; 8];
@@ -130,7 +131,7 @@ pub(super) fn token() -> io::Result<(RawFd, u64)> {
         let _ = TOKEN.set((fd, u64::from_ne_bytes(value)));
     }
     let (fd, value) = TOKEN.get().expect("it was set");
-    Ok((fd.as_raw_fd(), *value))
+    Ok((fd.as_raw_fd(), value))
 }
 
 /// Return the position of `bytes` in a region, if one region contains them completely.

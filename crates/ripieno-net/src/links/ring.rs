@@ -9,16 +9,16 @@ use super::atomics::AtomicWord;
 use super::doorbell::{Waker, accepts_barriers};
 use super::indices::{Consumer, Indices, Producer, RingBroken, ShortMemory, SlotContent};
 use super::memory::{Mapping, page_bytes, sealed_len, sealed_memfd};
-use super::region::region_offset;
 use super::store_choice::{ReadTimes, StoreChoice, StoreKind};
 use super::streaming;
-use super::zero_copy::{self, UnreleasedSends, ZeroCopyDescriptor, ZeroCopyReader};
+use super::zero_copy::{self, UnreleasedSends, ZeroCopyDescriptor, ZeroCopyKind, ZeroCopyReader};
 use crate::shortage::shortage;
-use ripieno_run::{Link, LinkError, copy_words};
+use ripieno_run::executor::SEGMENT_BYTES;
+use ripieno_run::{Link, LinkError, PairCosts, SendFlow, copy_words};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU64, compiler_fence};
 
 /// Default capacity of a ring in bytes.
@@ -33,11 +33,15 @@ pub const LARGE_CAPACITY_BYTES: usize = 2 << 20;
 /// Limit of the capacity in bytes; a larger ring of a peer is refused.
 const MAX_CAPACITY_BYTES: usize = 1 << 30;
 
-/// Bytes of a ring that are mapped at once during its first pass. Single page faults cost several times more.
+/// Maximum number of bytes of a ring that are mapped ahead during its first pass. Single page faults cost several times
+/// more. A ring for short calls maps few pages.
 const MAPPED_BYTES: usize = 128 << 10;
 
 /// Unit after which a long copy is published to the other side.
-const COPY_UNIT_BYTES: usize = 32 << 10;
+pub(super) const COPY_UNIT_BYTES: usize = 32 << 10;
+
+/// Maximum size of a copy by the kernel. With copies of 64 KiB, a message of 1 MiB takes 1.25 times as long.
+const KERNEL_COPY_BYTES_MAX: usize = 512 << 10;
 
 /// Number of the poll from which on the consumer prefetches the lines of an awaited packet. A consumer that lags finds
 /// the packet at an earlier poll, and its prefetches would take lines from a producer that still writes them.
@@ -163,10 +167,11 @@ impl RingLink {
         self.segment.capacity
     }
 
-    /// Return the measured time in seconds to move a cache line from the core of the peer to this core; `None` before
-    /// the first measurement.
-    pub fn line_s(&self) -> Option<f64> {
-        self.producer.line().seconds()
+    /// Return the measured costs between this rank and its peer.
+    pub fn pair_costs(&self) -> PairCosts {
+        let (ring_s_per_byte, zero_copy_s_per_byte) =
+            self.stores.s_per_byte(self.segment.indices(self.outgoing()).read_costs());
+        PairCosts { line_s: self.producer.line().seconds(), ring_s_per_byte, zero_copy_s_per_byte }
     }
 
     fn outgoing(&self) -> usize {
@@ -227,14 +232,14 @@ impl RingLink {
         self.sent = true;
     }
 
-    /// Map the pages of a ring up to `end` and some more. For the first pass.
+    /// Map the pages of a ring up to `end`, at least as many as are mapped, up to [`MAPPED_BYTES`]. For the first pass.
     #[cold]
     fn map_pages(&mut self, ring: usize, end: usize) {
-        let mapping = &self.segment.data[ring];
-        while self.mapped_bytes[ring] < end.min(self.segment.capacity) {
-            let start = self.mapped_bytes[ring];
-            let count = MAPPED_BYTES.min(self.segment.capacity - start);
-            mapping.map_pages(start, count);
+        let (start, end) = (self.mapped_bytes[ring], end.min(self.segment.capacity));
+        if start < end {
+            let wanted = (end - start).max(start.min(MAPPED_BYTES)).next_multiple_of(page_bytes());
+            let count = wanted.min(self.segment.capacity - start);
+            self.segment.data[ring].map_pages(start, count);
             self.mapped_bytes[ring] += count;
         }
     }
@@ -457,21 +462,22 @@ impl Link for RingLink {
         self.wake_peer();
     }
 
-    fn can_send_zero_copy(&self, bytes: &[u8]) -> bool {
-        let shared = self.segment.indices(self.outgoing());
-        shared.read_attempt().is_readable.load(Acquire) != 0
-            && self.stores.prefers_zero_copy(shared.read_costs())
-            && region_offset(bytes).is_some()
+    fn can_send_zero_copy(&self, bytes: &[u8], flow: SendFlow) -> bool {
+        let (shared, kind) = (self.segment.indices(self.outgoing()), ZeroCopyKind::of(bytes));
+        kind.is_readable(shared.read_attempt())
+            && self.stores.prefers_zero_copy(kind, flow, bytes.len(), shared.read_costs())
     }
 
     fn send_zero_copy(&mut self, bytes: &[u8]) -> Result<bool, LinkError> {
         let shared = self.segment.indices(self.outgoing());
-        let Some(place) = region_offset(bytes).filter(|_| !bytes.is_empty()) else { return Ok(false) };
+        if bytes.is_empty() || !ZeroCopyKind::of(bytes).is_readable(shared.read_attempt()) {
+            return Ok(false);
+        }
         if self.producer.room(shared, 1).map_err(closed)? == 0 {
             self.producer.set_starved(shared, true);
             return Ok(false);
         }
-        let words = ZeroCopyDescriptor::words(place, bytes.len());
+        let words = ZeroCopyDescriptor::words(bytes);
         // SAFETY: The slot is free, so the consumer does not read it until it is published, and nothing else in this
         // process refers to it.
         let released_at = self.producer.publish_zero_copy(shared, |slot| unsafe { *slot.get() = words });
@@ -514,9 +520,7 @@ impl Link for RingLink {
         while taken < into.len() {
             if self.is_at_zero_copy() {
                 self.read_times.begin_zero_copy();
-                let there = self.zero_copy.peek().map_err(unreadable)?;
-                let count = there.len().min(into.len() - taken);
-                into[taken..taken + count].copy_from_slice(&there[..count]);
+                let count = self.zero_copy.read(&mut into[taken..]).map_err(unreadable)?;
                 self.consume(count);
                 taken += count;
                 continue;
@@ -545,6 +549,13 @@ impl Link for RingLink {
         Ok(taken)
     }
 
+    fn receive_bytes_max(&self) -> usize {
+        match self.is_at_zero_copy() && self.zero_copy.kind() == ZeroCopyKind::Copied {
+            true => KERNEL_COPY_BYTES_MAX,
+            false => SEGMENT_BYTES,
+        }
+    }
+
     fn peek(&mut self, least: usize) -> Result<&[u8], LinkError> {
         let arrived = match self.is_at_zero_copy() {
             true => 0,
@@ -552,7 +563,7 @@ impl Link for RingLink {
         };
         if self.is_at_zero_copy() {
             self.read_times.begin_zero_copy();
-            return self.zero_copy.peek().map_err(unreadable);
+            return self.zero_copy.peek(least.max(1)).map_err(unreadable);
         }
         self.begin_read(arrived, arrived);
         let ring = self.segment.data[self.incoming()].address();
@@ -563,7 +574,9 @@ impl Link for RingLink {
     fn consume(&mut self, count: usize) {
         if count > 0 && self.is_at_zero_copy() {
             if self.zero_copy.is_warm() {
-                self.read_times.end_zero_copy(count, self.segment.indices(self.incoming()).read_costs());
+                let costs = self.segment.indices(self.incoming()).read_costs();
+                let (kind, message_bytes) = (self.zero_copy.kind(), self.zero_copy.message_bytes());
+                self.read_times.end_zero_copy(kind, message_bytes, count, costs);
             }
             self.zero_copy.consume(count);
             self.after_zero_copy_read();
@@ -593,10 +606,8 @@ impl Drop for RingLink {
 
 fn unreadable(error: io::Error) -> LinkError {
     match shortage(&error) {
-        Some(what) => {
-            LinkError::MissingResource { what: format!("it cannot map the zero-copy memory of that rank: {what}") }
-        }
-        None => LinkError::Closed { cause: format!("cannot read the zero-copy memory of the peer: {error}") },
+        Some(what) => LinkError::MissingResource { what: format!("it cannot read the memory of that rank: {what}") },
+        None => LinkError::Closed { cause: format!("cannot read the memory of the peer: {error}") },
     }
 }
 

@@ -77,7 +77,7 @@ fn pid_of(socket: &UnixStream) -> io::Result<Option<i32>> {
 mod tests {
     use super::*;
     use crate::links::{Doorbell, Region};
-    use ripieno_run::Link;
+    use ripieno_run::{Link, SendFlow};
 
     #[test]
     fn the_process_at_the_other_end_is_known() {
@@ -95,7 +95,10 @@ mod tests {
         let mut second = RingLink::new(segment, RingSide::Second, doorbell.waker(), None);
         let region = Region::new(1000).unwrap().unwrap();
 
-        assert_eq!((first.can_send_zero_copy(&region), second.can_send_zero_copy(&region)), (false, true));
+        for bytes in [&region[..], &[7; 1000]] {
+            assert_eq!([&first, &second].map(|end| end.can_send_zero_copy(bytes, SendFlow::Exchange)), [false, true]);
+        }
+        assert!(!second.can_send_zero_copy(&[7; 1000], SendFlow::Gradual));
 
         let mut into = [7; 1000];
         assert_eq!(first.send(&[&region[..1000]]), Ok(1000));

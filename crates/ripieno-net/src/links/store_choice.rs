@@ -11,13 +11,17 @@
 //! Messages of 1 to 4 KiB are too short to be timed. The [time of a line](super::line_times) between the cores decides:
 //! without a common cache, streaming stores take 0.65 of the time of an exchange of 1 KiB, with a common cache 1.7.
 //!
-//! The consumer also times its reads of zero-copy sends. The producer copies instead while that is faster.
+//! The consumer also times its reads of [zero-copy sends](super::zero_copy). The producer copies instead while that is
+//! faster.
 //!
 //! Cost: two reads of the time stamp counter every [`TIMING_INTERVAL`] writes, and an estimated 1 % for trials.
 
 use super::atomics::AtomicWord;
 use super::line_times::ticks_per_us;
+use super::ring::COPY_UNIT_BYTES;
 use super::streaming::{CAN_STREAM, ticks};
+use super::zero_copy::ZeroCopyKind;
+use ripieno_run::SendFlow;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Shorter writes always use ordinary stores.
@@ -26,8 +30,8 @@ const STREAMED_BYTES_MIN: usize = 1 << 10;
 const TIMED_BYTES_MIN: usize = 4 << 10;
 /// Classes of length: from 4, 8, 16 and 32 KiB on.
 const CLASS_COUNT: usize = 4;
-/// Least length of the last class.
-const LONG_BYTES_MIN: usize = TIMED_BYTES_MIN << (CLASS_COUNT - 1);
+/// Classes of zero-copy messages: up to 64 KiB, 256 KiB, 1 MiB, 4 MiB, and more. Their costs differ by up to three times.
+const MESSAGE_CLASS_COUNT: usize = 5;
 /// Number of writes from one timed write to the next.
 const TIMING_INTERVAL: u32 = 8;
 /// Greatest number of bytes of a class between two trials of the kind that is not used.
@@ -36,8 +40,8 @@ const TRIAL_BYTES: usize = 16 << 20;
 const FIRST_TRIAL_COUNT: usize = 2;
 /// Greatest number of bytes between two trials of slow zero-copy sends. They are up to six times slower than copies.
 const ZERO_COPY_TRIAL_BYTES: usize = 256 << 20;
-/// Zero-copy sends that take less time per KiB are always used. More than most copies take.
-const FAST_ZERO_COPY_NS_PER_KIB: u64 = 128;
+/// Mapped zero-copy sends that take less time per KiB are always used. More than most copies take.
+const FAST_MAPPED_NS_PER_KIB: u64 = 128;
 /// A zero-copy read is timed from this length on.
 const TIMED_ZERO_COPY_BYTES_MIN: usize = 16 << 10;
 /// Number of consecutive costs. The least of them is used, because disturbances only add to a cost.
@@ -60,8 +64,8 @@ pub(super) enum StoreKind {
 pub(super) struct ReadCosts<W> {
     /// Of the ring, by class and kind.
     ring: [[W; 2]; CLASS_COUNT],
-    /// Of zero-copy sends, in the memory of the producer.
-    zero_copy: W,
+    /// Of zero-copy sends, by kind and [class of message](message_class).
+    zero_copy: [[W; MESSAGE_CLASS_COUNT]; 2],
 }
 
 /// The least of the last costs, in ticks per KiB; 0 if unknown.
@@ -78,7 +82,7 @@ pub(super) struct StoreChoice {
     classes: [ClassChoice; CLASS_COUNT],
     /// The latest choice of any class.
     streams: bool,
-    /// Bytes of long writes since the last zero-copy send.
+    /// Bytes of writes since the last zero-copy send that could have been zero-copy sends.
     copied_bytes: usize,
     /// Number of copied bytes after which a slow zero-copy send is tried again.
     zero_copy_trial_bytes: usize,
@@ -116,7 +120,7 @@ pub(super) struct ReadTimes {
     last: [Option<StoreKind>; CLASS_COUNT],
     read_count: u32,
     begun: Option<Read>,
-    zero_copy: StoreCost,
+    zero_copy: [[StoreCost; MESSAGE_CLASS_COUNT]; 2],
     /// Start of the last read of zero-copy bytes.
     zero_copy_start: u64,
 }
@@ -132,6 +136,12 @@ struct Read {
 fn class_of(count: usize) -> Option<usize> {
     let class = (count / TIMED_BYTES_MIN).checked_ilog2()? as usize;
     CAN_STREAM.then_some(class.min(CLASS_COUNT - 1))
+}
+
+/// Return the class of a zero-copy message.
+fn message_class(count: usize) -> usize {
+    let class = (count / TIMED_ZERO_COPY_BYTES_MIN).checked_ilog2().unwrap_or(0) / 2;
+    (class as usize).min(MESSAGE_CLASS_COUNT - 1)
 }
 
 fn per_kib(ticks: u64, count: usize) -> u32 {
@@ -167,7 +177,7 @@ impl StoreChoice {
     /// cores share no cache.
     #[inline]
     pub fn begin(&mut self, count: usize, is_warm: bool, is_far: bool) -> Write {
-        if count >= LONG_BYTES_MIN {
+        if count >= TIMED_ZERO_COPY_BYTES_MIN {
             self.copied_bytes += count;
         }
         let streams = match class_of(count) {
@@ -190,13 +200,47 @@ impl StoreChoice {
         }
     }
 
-    /// Return whether the next zero-copy send is likely to be faster than a copy. It is not where the cores share no
-    /// cache and the producer has just written the memory: the consumer then fetches modified lines one by one.
-    pub fn prefers_zero_copy<W: AtomicWord>(&self, reads: &ReadCosts<W>) -> bool {
-        let cost = reads.zero_copy.load(Relaxed) & u64::from(u32::MAX);
-        cost * 1000 <= FAST_ZERO_COPY_NS_PER_KIB * ticks_per_us()
+    /// Return whether a zero-copy send of `count` bytes is likely to be faster than a copy. It is not where the cores
+    /// share no cache and the producer has just written the memory: the consumer then fetches modified lines one by
+    /// one.
+    pub fn prefers_zero_copy<W: AtomicWord>(
+        &self,
+        kind: ZeroCopyKind,
+        flow: SendFlow,
+        count: usize,
+        reads: &ReadCosts<W>,
+    ) -> bool {
+        let Some(class) = class_of(count).filter(|_| kind == ZeroCopyKind::Mapped || flow != SendFlow::Gradual) else {
+            return kind == ZeroCopyKind::Mapped || flow == SendFlow::Exchange;
+        };
+        let cost = published(&reads.zero_copy[kind as usize][message_class(count)]);
+        let copy = self.classes[class].used_cost(&reads.ring[class]).map(|[write, read]| match flow {
+            // Both cores copy at the same time, except for the first unit.
+            SendFlow::OneWay if kind == ZeroCopyKind::Copied => {
+                write.max(read) + write.min(read) * COPY_UNIT_BYTES.min(count) as u64 / count as u64
+            }
+            _ => write + read,
+        });
+        let is_fast = kind == ZeroCopyKind::Mapped && cost * 1000 <= FAST_MAPPED_NS_PER_KIB * ticks_per_us();
+        is_fast
+            || cost == 0
+            || copy.is_some_and(|copy| cost <= copy)
             || self.copied_bytes >= self.zero_copy_trial_bytes.max(ZERO_COPY_TRIAL_BYTES / 64)
-            || self.classes[CLASS_COUNT - 1].used_cost(&reads.ring[CLASS_COUNT - 1]).is_some_and(|copy| cost <= copy)
+    }
+
+    /// Return the measured seconds per byte of long messages: through the ring by kind of store, where the slower side
+    /// counts, and of zero-copy sends by kind.
+    pub fn s_per_byte<W: AtomicWord>(&self, reads: &ReadCosts<W>) -> ([Option<f64>; 2], [Option<f64>; 2]) {
+        let (last, reads_of_ring) = (CLASS_COUNT - 1, &reads.ring[CLASS_COUNT - 1]);
+        let s_per_byte = |cost: u64| cost as f64 / (ticks_per_us().max(1) as f64 * 1e6 * 1024.0);
+        let ring = [StoreKind::Ordinary, StoreKind::Streaming].map(|kind| {
+            self.classes[last].cost_of(kind, reads_of_ring).map(|[write, read]| s_per_byte(write.max(read)))
+        });
+        let zero_copy = reads
+            .zero_copy
+            .each_ref()
+            .map(|costs| costs.iter().map(published).filter(|&cost| cost > 0).min().map(s_per_byte));
+        (ring, zero_copy)
     }
 
     /// Record a zero-copy send.
@@ -209,14 +253,14 @@ impl StoreChoice {
 }
 
 impl ClassChoice {
-    /// Return the cost of the kind of store in use, if it is known.
-    fn used_cost<W: AtomicWord>(&self, reads: &[W; 2]) -> Option<u64> {
+    /// Return the costs of writing and of reading with the kind of store in use, if they are known.
+    fn used_cost<W: AtomicWord>(&self, reads: &[W; 2]) -> Option<[u64; 2]> {
         self.cost_of(StoreKind::of(self.streams), reads)
     }
 
-    fn cost_of<W: AtomicWord>(&self, kind: StoreKind, reads: &[W; 2]) -> Option<u64> {
-        let (write, read) = (self.writes[kind as usize].least(), reads[kind as usize].load(Relaxed));
-        (write > 0 && read > 0).then(|| u64::from(write) + (read & u64::from(u32::MAX)))
+    fn cost_of<W: AtomicWord>(&self, kind: StoreKind, reads: &[W; 2]) -> Option<[u64; 2]> {
+        let (write, read) = (u64::from(self.writes[kind as usize].least()), published(&reads[kind as usize]));
+        (write > 0 && read > 0).then_some([write, read])
     }
 
     fn begin(&mut self, count: usize, default: bool) -> Write {
@@ -237,7 +281,7 @@ impl ClassChoice {
 
     fn end<W: AtomicWord>(&mut self, kind: StoreKind, cost: u32, reads: &[W; 2]) {
         self.writes[kind as usize].add(cost);
-        let of = |kind| self.cost_of(kind, reads);
+        let of = |kind| self.cost_of(kind, reads).map(|[write, read]| write + read);
         let Some((ordinary, streaming)) = of(StoreKind::Ordinary).zip(of(StoreKind::Streaming)) else { return };
         self.has_costs = true;
         // The margin keeps ordinary stores on a shared cache, where both kinds cost about the same: the least cost
@@ -281,21 +325,34 @@ impl ReadTimes {
         self.zero_copy_start = ticks();
     }
 
-    /// Record that `count` zero-copy bytes were read, and publish the cost once several are known.
-    pub fn end_zero_copy<W: AtomicWord>(&mut self, count: usize, costs: &ReadCosts<W>) {
-        if count >= TIMED_ZERO_COPY_BYTES_MIN {
-            self.zero_copy.add(per_kib(ticks().saturating_sub(self.zero_copy_start), count));
-            if self.zero_copy.before > 0 {
-                publish(self.zero_copy.least(), &costs.zero_copy);
+    /// Record that `count` bytes of a zero-copy message were read, and publish the cost once several are known.
+    pub fn end_zero_copy<W: AtomicWord>(
+        &mut self,
+        kind: ZeroCopyKind,
+        message_bytes: usize,
+        count: usize,
+        costs: &ReadCosts<W>,
+    ) {
+        if CAN_STREAM && count >= TIMED_ZERO_COPY_BYTES_MIN {
+            let class = message_class(message_bytes);
+            let known = &mut self.zero_copy[kind as usize][class];
+            known.add(per_kib(ticks().saturating_sub(self.zero_copy_start), count));
+            if known.before > 0 {
+                publish(known.least(), &costs.zero_copy[kind as usize][class]);
             }
         }
     }
 }
 
+/// Return a published cost. The peer writes it, so only its lower half counts.
+fn published<W: AtomicWord>(word: &W) -> u64 {
+    word.load(Relaxed) & u64::from(u32::MAX)
+}
+
 /// Publish a cost if it differs much from the published cost.
 fn publish<W: AtomicWord>(cost: u32, word: &W) {
-    let published = word.load(Relaxed) as u32;
-    if cost.abs_diff(published) > published / CHANGE_DIVISOR {
+    let before = published(word) as u32;
+    if cost.abs_diff(before) > before / CHANGE_DIVISOR {
         word.store(cost.into(), Relaxed);
     }
 }
@@ -306,6 +363,8 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     const COUNT: usize = 4 << 10;
+    /// Least length of the last class.
+    const LONG_BYTES_MIN: usize = TIMED_BYTES_MIN << (CLASS_COUNT - 1);
 
     /// A link with given costs per KiB, by kind.
     #[derive(Default)]
@@ -393,21 +452,50 @@ mod tests {
 
     #[test]
     fn slow_zero_copy_sends_are_replaced_by_copies_and_tried_again() {
-        let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
-        assert!(choice.prefers_zero_copy(&reads), "it is tried first");
-        let slow = 2 * FAST_ZERO_COPY_NS_PER_KIB * ticks_per_us() / 1000;
-        reads.zero_copy.store(slow, Relaxed);
-        choice.note_zero_copy();
-        for copied_bytes in [4 << 20, 8 << 20, 16 << 20] {
-            for _ in 0..copied_bytes / LONG_BYTES_MIN {
-                assert!(!choice.prefers_zero_copy(&reads), "{copied_bytes}");
-                choice.begin(LONG_BYTES_MIN, true, true);
-            }
-            assert!(choice.prefers_zero_copy(&reads), "a trial after {copied_bytes} bytes");
+        for kind in [ZeroCopyKind::Mapped, ZeroCopyKind::Copied] {
+            let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
+            let prefers =
+                |choice: &StoreChoice| choice.prefers_zero_copy(kind, SendFlow::OneWay, LONG_BYTES_MIN, &reads);
+            assert!(prefers(&choice), "it is tried first");
+            let slow = 2 * FAST_MAPPED_NS_PER_KIB * ticks_per_us() / 1000;
+            let cost = &reads.zero_copy[kind as usize][message_class(LONG_BYTES_MIN)];
+            cost.store(slow, Relaxed);
             choice.note_zero_copy();
+            for copied_bytes in [4 << 20, 8 << 20, 16 << 20] {
+                for _ in 0..copied_bytes / LONG_BYTES_MIN {
+                    assert!(!prefers(&choice), "{copied_bytes}");
+                    choice.begin(LONG_BYTES_MIN, true, true);
+                }
+                assert!(prefers(&choice), "a trial after {copied_bytes} bytes");
+                choice.note_zero_copy();
+            }
+            cost.store(slow / 3, Relaxed);
+            // A copy of the kernel has to be faster than the measured copies.
+            assert_eq!(prefers(&choice), kind == ZeroCopyKind::Mapped);
         }
-        reads.zero_copy.store(slow / 3, Relaxed);
-        assert!(choice.prefers_zero_copy(&reads));
+    }
+
+    #[test]
+    fn a_copy_of_the_kernel_saves_the_copy_of_a_core_that_also_receives() {
+        const COUNT: usize = 4 * COPY_UNIT_BYTES;
+        let (mut choice, reads) = (StoreChoice::default(), ReadCosts::<AtomicU64>::default());
+        let kind = StoreKind::of(choice.classes[CLASS_COUNT - 1].streams) as usize;
+        choice.classes[CLASS_COUNT - 1].writes[kind].add(100);
+        reads.ring[CLASS_COUNT - 1][kind].store(150, Relaxed);
+        let prefers = |cost, flow| {
+            reads.zero_copy[ZeroCopyKind::Copied as usize][message_class(COUNT)].store(cost, Relaxed);
+            choice.prefers_zero_copy(ZeroCopyKind::Copied, flow, COUNT, &reads)
+        };
+        for (flow, least_slow) in [(SendFlow::Gradual, 1), (SendFlow::OneWay, 176), (SendFlow::Exchange, 251)] {
+            assert!(!prefers(least_slow, flow), "{flow:?}");
+            assert_eq!(prefers(least_slow - 1, flow), flow != SendFlow::Gradual, "{flow:?}");
+        }
+    }
+
+    #[test]
+    fn classes_of_messages_begin_at_powers_of_four() {
+        let counts = [1, 16 << 10, (64 << 10) - 1, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 1 << 40];
+        assert_eq!(counts.map(message_class), [0, 0, 0, 1, 2, 3, 4, 4]);
     }
 
     #[test]

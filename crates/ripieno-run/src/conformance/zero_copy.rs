@@ -1,6 +1,7 @@
 //! Additional conformance tests for links with zero-copy sends.
 
 use super::{ConformanceRandom, DEADLINE, LinkEnd, LinkPair, ParkingStream, PatternStream, eventually, fill};
+use crate::link::SendFlow;
 use std::ops::DerefMut;
 use std::thread;
 use std::time::Instant;
@@ -117,7 +118,7 @@ struct ZeroCopySender {
 
 impl ZeroCopySender {
     fn new(stream: PatternStream, memory: ZeroCopyMemory) -> Self {
-        eventually(|| stream.link.can_send_zero_copy(&memory));
+        eventually(|| stream.link.can_send_zero_copy(&memory, SendFlow::Exchange));
         ZeroCopySender { stream, memory, used: 0 }
     }
 

@@ -70,7 +70,7 @@ pub enum RunError {
 pub struct RunTraffic {
     /// Payload bytes sent by this rank.
     pub sent_bytes: u64,
-    /// Part of the sent bytes that the receivers read in place.
+    /// Part of the sent bytes that the receivers read from the memory of this rank.
     pub zero_copy_bytes: u64,
     /// Payload bytes received by this rank.
     pub received_bytes: u64,

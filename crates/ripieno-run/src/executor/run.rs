@@ -160,6 +160,7 @@ impl ScheduleRun<'_, '_> {
         id: LinkId,
         visit: fn(&mut LaneVisit<'_, '_>) -> Result<VisitProgress, VisitError>,
     ) -> Result<bool, RunError> {
+        let has_own_core = self.fabric.has_core_per_rank();
         let link = match self.fabric.link(id) {
             Ok(Some(link)) => link,
             Ok(None) => {
@@ -181,6 +182,7 @@ impl ScheduleRun<'_, '_> {
             reduction: self.prepared.reduction,
             traffic: &mut self.progress.traffic,
             relay_unit_bytes: self.progress.relay_unit_bytes,
+            has_own_core,
         };
         let moved = visit(&mut visited).and_then(|moved| {
             if moved == VisitProgress::Something {

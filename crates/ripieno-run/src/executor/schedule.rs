@@ -26,6 +26,8 @@ pub struct Schedule {
     pub(super) row_lane_count: usize,
     /// Number of ranks that this rank exchanges bytes with.
     pub(super) peer_count: u16,
+    /// Whether this rank receives bytes, and reduces none.
+    pub(super) only_receives: bool,
     /// Whether every rank has replicas. All replicas of a sender send the same steps, and all replicas of a receiver
     /// get the data.
     pub(super) is_replicated: bool,
@@ -93,6 +95,7 @@ impl Schedule {
             function: None,
             row_lane_count: 0,
             peer_count: 0,
+            only_receives: false,
             is_replicated: false,
             brief: None,
         };
@@ -129,6 +132,9 @@ impl Schedule {
             }
         }
         schedule.peer_count = schedule.peers().len() as u16;
+        let is_reduction = |operation: &Operation| matches!(operation, Operation::Reduce { .. });
+        schedule.only_receives = schedule.lanes.iter().any(|lane| matches!(lane.stream, LaneSteps::From(_)))
+            && !operations.iter().any(is_reduction);
         schedule.row_lane_count = schedule.lanes.iter().filter(|lane| schedule.sends_rows(lane)).count();
         schedule.brief = Brief::of(&schedule);
         schedule

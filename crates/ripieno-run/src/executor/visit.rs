@@ -44,6 +44,8 @@ pub(super) struct LaneVisit<'a, 'b> {
     pub reduction: Option<&'static Reduction>,
     pub traffic: &'a mut RunTraffic,
     pub relay_unit_bytes: usize,
+    /// Whether every rank of this host can have its own core.
+    pub has_own_core: bool,
 }
 
 impl LaneVisit<'_, '_> {
@@ -120,7 +122,7 @@ impl LaneVisit<'_, '_> {
         while let Some(&index) = self.steps.get(self.cursor.next) {
             let length_bytes = self.schedule.steps[index].length_bytes;
             let done = self.passed[index];
-            let limit = limit(self.schedule, self.passed, index).min(done + SEGMENT_BYTES);
+            let limit = limit(self.schedule, self.passed, index).min(done + self.link.receive_bytes_max());
             if limit == done && done < length_bytes {
                 self.cursor.on_stream = false;
                 break;

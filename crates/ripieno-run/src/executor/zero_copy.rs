@@ -1,4 +1,5 @@
-//! Zero-copy sends: the receiver reads the bytes of a long send in place, instead of through the memory of the link.
+//! Zero-copy sends: the receiver reads the bytes of a long send from the memory of the sender, instead of through the
+//! memory of the link.
 //!
 //! A byte of a zero-copy send counts as sent when the receiver has consumed it, as if the link had no buffer. Schedules
 //! that are built for such links send all bytes without a copy ([`super::Schedule::with_zero_copy`]). A message that
@@ -12,10 +13,13 @@ use super::memory;
 use super::run::ScheduleRun;
 use super::schedule::LaneSteps;
 use super::visit::{LaneVisit, VisitError, VisitProgress, limit};
+use crate::link::SendFlow;
 use ripieno_plan::Span;
 
 /// Minimum size of a zero-copy send in bytes. For shorter sends, releasing the memory costs more than a copy.
-pub(super) const MIN_ZERO_COPY_BYTES: usize = 64 << 10;
+const MIN_ZERO_COPY_BYTES: usize = 64 << 10;
+/// The same in an exchange, where both cores would copy twice.
+const MIN_EXCHANGED_BYTES: usize = 16 << 10;
 /// Maximum size in bytes of a message that is always copied: a link holds this many bytes. The sender of a longer
 /// message waits for its receiver in any case.
 pub(super) const BUFFERED_BYTES: usize = 1 << 20;
@@ -24,14 +28,20 @@ impl LaneVisit<'_, '_> {
     /// Return whether step `index`, a send of `span`, is zero-copy. The decision does not change once the step has
     /// begun.
     pub fn is_zero_copy(&self, index: usize, span: Span) -> bool {
-        let is_begun = self.passed[index] > 0 || self.cursor.zero_copy_bytes > 0;
-        self.schedule.steps[index].may_be_zero_copy
-            && span.length_bytes >= MIN_ZERO_COPY_BYTES
-            && (self.cursor.zero_copy_bytes > 0
-                || !is_begun
-                    && self.link.can_send_zero_copy(
-                        &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, 0, span.length_bytes)],
-                    ))
+        let step = &self.schedule.steps[index];
+        if !step.may_be_zero_copy || self.cursor.zero_copy_bytes > 0 {
+            return step.may_be_zero_copy;
+        }
+        let flow = if !step.dependencies.is_empty() || !self.has_own_core {
+            SendFlow::Gradual
+        } else if self.schedule.only_receives {
+            SendFlow::Exchange
+        } else {
+            SendFlow::OneWay
+        };
+        let least_bytes = if flow == SendFlow::Exchange { MIN_EXCHANGED_BYTES } else { MIN_ZERO_COPY_BYTES };
+        let bytes = || &self.buffers[span.buffer.0 as usize].bytes()[memory::range(span, 0, span.length_bytes)];
+        self.passed[index] == 0 && span.length_bytes >= least_bytes && self.link.can_send_zero_copy(bytes(), flow)
     }
 
     /// Send the ready bytes of `span` without a copy, and record the bytes that the peer has released.
