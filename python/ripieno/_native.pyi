@@ -633,7 +633,6 @@ def design_estimate(
 # Simulated clusters. A link is (seconds per message, seconds per byte). A transfer is (sender, receiver, bytes, start,
 # end, kind of link).
 COLLECTIVES: list[str]
-OPERATIONS_MAX: int
 
 @final
 class Cluster:

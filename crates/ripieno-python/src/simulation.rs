@@ -18,7 +18,6 @@ use std::sync::Arc;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let names: Vec<&str> = Collective::catalogued().map(Collective::name).collect();
     module.add("COLLECTIVES", names)?;
-    module.add("OPERATIONS_MAX", simulation::OPERATIONS_MAX)?;
     module.add_class::<Cluster>()?;
     module.add("DISCIPLINES", Discipline::NAMES.to_vec())?;
     let is_streamed = |name: &&str| Discipline::named(name).is_some_and(Discipline::is_streamed);
@@ -96,7 +95,7 @@ fn simulate<'py>(
     let collective = parse_collective(collective)?;
     let interruption = Interruption::default();
     let check = interruption.clone().check();
-    let found = py.detach(|| simulation::simulate(&cluster.0, collective, algorithm, bytes, root, &check));
+    let found = py.detach(|| simulation::simulate(&cluster.0, collective, algorithm, bytes, root, transfers, &check));
     simulation_dict(py, &cluster.0, &found.map_err(|error| interruption.exception(error))?, transfers)
 }
 
@@ -225,7 +224,7 @@ pub fn plan_simulation_dict<'py>(
     dict.set_item("seconds", simulated.time_s())?;
     dict.set_item("finish_s", &simulated.finish_s)?;
     dict.set_item("sent_bytes", &simulated.sent_bytes)?;
-    dict.set_item("message_count", simulated.transfers.len())?;
+    dict.set_item("message_count", simulated.message_count())?;
     let by_kind = PyDict::new(py);
     for (kind, bytes) in simulated.bytes_by_kind(cluster) {
         by_kind.set_item(kind_name(kind), bytes)?;

@@ -139,6 +139,14 @@ impl Cluster {
         }
     }
 
+    /// Return whether every rank has its own node, all nodes are in one rack, and none has a fault.
+    pub(crate) fn has_equal_links(&self) -> bool {
+        let topology = &self.topology;
+        topology.node_count() == topology.size()
+            && topology.rack_count() <= 1
+            && self.faults == ClusterFaults::default()
+    }
+
     /// Return the kind of the connection between two ranks.
     pub fn kind(&self, first: usize, second: usize) -> ConnectionKind {
         let topology = &self.topology;

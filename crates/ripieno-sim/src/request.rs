@@ -4,8 +4,12 @@
 //! For alltoall it is the total that a rank sends. All ranks make the same request.
 
 use crate::Cluster;
-use crate::plans::{INTERRUPT_CHECK_OPERATION_COUNT, OPERATIONS_MAX, PlanSimulation, SimulationError, simulate};
-use ripieno_plan::{Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Request, Span, Unsuitable, next_random};
+use crate::plans::{
+    INTERRUPT_CHECK_OPERATION_COUNT, OPERATIONS_MAX, PlanSimulation, Representative, SimulationError, simulate,
+};
+use ripieno_plan::{
+    Algorithm, Buffer, Collective, Group, Op, Order, PeerSpan, Plan, Request, Span, TheoryCase, Unsuitable, next_random,
+};
 use std::fmt;
 
 /// A collective and the sizes of its data.
@@ -28,6 +32,10 @@ const SAMPLED_RANKS: (usize, usize) = (4, 16);
 
 /// Number of operations after which an estimate samples no further ranks.
 const SAMPLED_OPERATION_COUNT: usize = 4096;
+
+/// Number of random ranks whose plans a simulation by symmetry compares with the plan of rank 0, besides ranks 1, `p/2`
+/// and `p-1`.
+const COMPARED_RANKS: usize = 3;
 
 /// The reason why a request cannot be simulated.
 #[derive(Clone, Debug, PartialEq)]
@@ -175,6 +183,75 @@ impl SimulationRequest {
             }
         }
         simulate(cluster, plans(), is_interrupted).map_err(NotSimulable::SimulationError)
+    }
+
+    /// Simulate rank 0 in place of all ranks, if the plans of all ranks are alike on this cluster. Returns `None` if
+    /// they are not.
+    ///
+    /// Only some ranks are planned and compared. A vector that does not divide into equal chunks is rounded up: the time
+    /// is the time of its largest chunks, the bytes that ranks send are exact.
+    pub fn simulate_by_symmetry(
+        &self,
+        algorithm: &Algorithm,
+        order: Order,
+        cluster: &Cluster,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<PlanSimulation>, NotSimulable> {
+        for request in [Some(self), self.with_equal_chunks(cluster).as_ref()].into_iter().flatten() {
+            let plans = request.compared_plans(algorithm, order, cluster, is_interrupted)?;
+            let Some(representative) = Representative::of(cluster, &plans) else { continue };
+            let simulated = representative.simulate(cluster, is_interrupted).map_err(NotSimulable::SimulationError)?;
+            let is_exact = request.vector == self.vector;
+            let sent_bytes = if is_exact { simulated.sent_bytes } else { self.stated_bytes(algorithm, cluster) };
+            return Ok(Some(PlanSimulation { sent_bytes, ..simulated }));
+        }
+        Ok(None)
+    }
+
+    /// Return the request with the vector rounded up to `p` equal chunks, or `None` if the collective has no such chunks.
+    fn with_equal_chunks(&self, cluster: &Cluster) -> Option<SimulationRequest> {
+        let p = cluster.topology.size();
+        let Span { length_bytes, element_bytes, .. } = self.vector;
+        let is_divided = matches!(self.collective, Collective::Allreduce | Collective::ReduceScatter);
+        (is_divided && length_bytes > 0).then(|| {
+            let length_bytes = length_bytes.next_multiple_of(p * element_bytes);
+            SimulationRequest::of_vector(self.collective, p, Span { length_bytes, ..self.vector }, self.op, self.root)
+        })
+    }
+
+    /// Return the plans of some ranks, rank 0 first.
+    fn compared_plans(
+        &self,
+        algorithm: &Algorithm,
+        order: Order,
+        cluster: &Cluster,
+        is_interrupted: &dyn Fn() -> bool,
+    ) -> Result<Vec<(usize, Plan)>, NotSimulable> {
+        let p = cluster.topology.size();
+        let mut seed = 0;
+        let random = (0..COMPARED_RANKS).map(|_| next_random(&mut seed) as usize % p);
+        let ranks: Vec<usize> = [0, 1 % p, p / 2, p - 1].into_iter().chain(random).collect();
+        let mut plans = Vec::new();
+        for rank in ranks {
+            let group = Group::with_topology(rank, cluster.topology.clone()).in_order(order);
+            let plan = algorithm.plan(&group, &self.request(rank)).map_err(NotSimulable::Unsuitable)?;
+            let operation_count = plan.operations().len();
+            if operation_count > OPERATIONS_MAX {
+                return Err(NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }));
+            }
+            plans.push((rank, plan));
+            if is_interrupted() {
+                return Err(NotSimulable::SimulationError(SimulationError::Interrupted));
+            }
+        }
+        Ok(plans)
+    }
+
+    /// Return the bytes that each rank sends by the theory of an algorithm.
+    fn stated_bytes(&self, algorithm: &Algorithm, cluster: &Cluster) -> Vec<usize> {
+        let requests: Vec<Request> = (0..cluster.topology.size()).map(|rank| self.request(rank)).collect();
+        let case = TheoryCase::of(&requests);
+        (0..requests.len()).map(|rank| (algorithm.theory.sent_bytes)(&case, rank)).collect()
     }
 }
 

@@ -4,3 +4,4 @@
 mod clusters;
 mod oracles;
 mod sparse;
+mod symmetry;

@@ -24,7 +24,7 @@ fn simulated(cluster: &Cluster, plans: &[Plan]) -> PlanSimulation {
 }
 
 #[track_caller]
-fn assert_close(found_s: f64, expected_s: f64, case_text: &str) {
+pub(crate) fn assert_close(found_s: f64, expected_s: f64, case_text: &str) {
     let is_close = (found_s - expected_s).abs() <= ROUNDING * expected_s;
     assert!(is_close, "{case_text}: {found_s} s, expected {expected_s} s");
 }

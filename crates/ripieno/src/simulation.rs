@@ -14,18 +14,22 @@ pub use ripieno_sim::{
     PlanSimulation, WireLoad,
 };
 use ripieno_sim::{NotSimulable, SimulationError, SimulationRequest, priced, simulate_sparse_plans};
+use std::sync::Arc;
 use swarm::{SwarmError, SwarmOutcome, SwarmRequest};
 
 /// Maximum number of operations of an algorithm that replaces a default with too large plans. Its simulation takes
 /// about a minute.
 const REPLACEMENT_OPERATIONS_MAX: usize = 1_000_000;
 
+/// Number of operations above which rank 0 represents all ranks, if all do the same.
+const OPERATIONS_WITHOUT_SYMMETRY_MAX: usize = 50_000;
+
 /// Result of a simulated collective.
 pub struct SimulationCall {
     /// The requested or chosen algorithm.
     pub algorithm: &'static str,
-    /// Preferable algorithms that were skipped because their plans are too large: names and operation counts.
-    pub left_out: Vec<(&'static str, usize)>,
+    /// Preferable algorithms that were skipped, each with the reason.
+    pub left_out: Vec<(&'static str, String)>,
     /// Result of the simulation.
     pub simulated: PlanSimulation,
 }
@@ -34,18 +38,20 @@ pub struct SimulationCall {
 ///
 /// `algorithm` is the argument of a call. `bytes` is the size of the vector. For allgather, gather and scatter, it is
 /// the size of a rank's block; for alltoall, the number of bytes that a rank sends. If no algorithm is named and the
-/// plans of the default are too large, the cheapest algorithm with small enough plans is simulated.
+/// simulation of the default takes too long, the cheapest algorithm with small enough plans is simulated. Unless all
+/// `transfers` are requested, rank 0 represents all ranks of large plans if all do the same.
 pub fn simulate(
     cluster: &Cluster,
     collective: Collective,
     algorithm: Option<&str>,
     bytes: usize,
     root: usize,
+    transfers: bool,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<SimulationCall, Error> {
     let (request, group) = request(cluster, collective, bytes, root)?;
-    let (bytes, preferred) = (request.request(0).length_bytes(), Preferred::default());
-    let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, bytes)?;
+    let (nbytes, preferred) = (request.request(0).length_bytes(), Preferred::default());
+    let choice = Overrides::default().choice(collective, algorithm, &group, &preferred, nbytes)?;
     let is_named = algorithm.is_some_and(|text| !text.is_empty() && !text.starts_with('@'));
     let candidates = if is_named { vec![choice.algorithm] } else { default_first(&request, choice.algorithm, cluster) };
     let mut left_out = Vec::new();
@@ -57,14 +63,15 @@ pub fn simulate(
     // If all replacements take long, the cheapest one that is possible runs.
     let unlimited = candidates.iter().skip(1).map(|&algorithm| (algorithm, OPERATIONS_MAX));
     for (algorithm, operation_count_max) in limited.chain(unlimited) {
-        match simulated(&request, algorithm, choice.order, cluster, operation_count_max, is_interrupted) {
+        let limits = SimulationLimits { operation_count_max, transfers };
+        match simulated(&request, algorithm, choice.order, cluster, limits, is_interrupted) {
             Ok(simulated) => return Ok(SimulationCall { algorithm: algorithm.name, left_out, simulated }),
             Err(NotSimulable::SimulationError(SimulationError::Interrupted)) => return Err(Error::Interrupted),
             Err(error) => {
-                if let NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }) = error
+                if let NotSimulable::SimulationError(error) = &error
                     && left_out.iter().all(|(name, _)| *name != algorithm.name)
                 {
-                    left_out.push((algorithm.name, operation_count));
+                    left_out.push((algorithm.name, error.to_string()));
                 }
                 failure.get_or_insert((algorithm, error));
             }
@@ -74,7 +81,15 @@ pub fn simulate(
     Err(match error {
         NotSimulable::Unsuitable(unsuitable) => argument("algorithm", algorithm.name, unsuitable.needs.text()),
         NotSimulable::SimulationError(error) => {
-            argument("ranks", group.size(), &format!("fewer, for {}: {error}", algorithm.name))
+            let largest = match &error {
+                SimulationError::TooLong { passed_share } => (group.size() as f64 * passed_share) as usize,
+                _ => largest_rank_count(cluster, collective, algorithm, choice.order, bytes),
+            };
+            argument(
+                "ranks",
+                group.size(),
+                &format!("at most about {} for {}: {error}", largest.max(1), algorithm.name),
+            )
         }
     })
 }
@@ -105,20 +120,57 @@ fn default_first(
     std::iter::once(default).chain(others.filter(|algorithm| algorithm.name != default.name)).collect()
 }
 
+/// Limits of a simulation.
+#[derive(Clone, Copy)]
+struct SimulationLimits {
+    operation_count_max: usize,
+    /// Whether all transfers are needed, so that one rank cannot represent all.
+    transfers: bool,
+}
+
 /// Simulate an algorithm, unless its plans are too large by an estimate, which is faster than planning.
 fn simulated(
     request: &SimulationRequest,
     algorithm: &'static Algorithm,
     order: Order,
     cluster: &Cluster,
-    operation_count_max: usize,
+    limits: SimulationLimits,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<PlanSimulation, NotSimulable> {
     let operation_count = request.operation_count(algorithm, order, cluster).map_err(NotSimulable::Unsuitable)?;
-    if operation_count > operation_count_max {
+    if !limits.transfers && operation_count > OPERATIONS_WITHOUT_SYMMETRY_MAX {
+        let simulated = request.simulate_by_symmetry(algorithm, order, cluster, is_interrupted)?;
+        if let Some(simulated) = simulated {
+            return Ok(simulated);
+        }
+    }
+    if operation_count > limits.operation_count_max {
         return Err(NotSimulable::SimulationError(SimulationError::TooLarge { operation_count }));
     }
     request.simulate(algorithm, order, cluster, is_interrupted)
+}
+
+/// Return the largest number of ranks, from 0 on, whose plans are small enough for a simulation by an estimate.
+fn largest_rank_count(
+    cluster: &Cluster,
+    collective: Collective,
+    algorithm: &'static Algorithm,
+    order: Order,
+    bytes: usize,
+) -> usize {
+    let fits = |p: usize| {
+        let topology = cluster.topology.of(&(0..p).collect::<Vec<_>>());
+        let part = Cluster { topology: Arc::new(topology), ..cluster.clone() };
+        let operation_count = SimulationRequest::new(collective, p, bytes, 0).operation_count(algorithm, order, &part);
+        operation_count.is_ok_and(|operation_count| operation_count <= OPERATIONS_MAX)
+    };
+    // Some algorithms need an even number of ranks.
+    let (mut fitting, mut too_large) = (1, cluster.topology.size() / 2 + 1);
+    while too_large - fitting > 1 {
+        let half_count = fitting.midpoint(too_large);
+        *(if fits(2 * half_count) { &mut fitting } else { &mut too_large }) = half_count;
+    }
+    2 * fitting
 }
 
 /// Estimate the cost of every algorithm of `collective`, and simulate it on `cluster` if its plans are small enough.
@@ -243,11 +295,13 @@ fn request(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ripieno_plan::Topology;
     use ripieno_plan::simulate::Model;
 
     fn error_text(algorithm: &str, root: usize) -> String {
         let model = Model { alpha_s: 1.0, beta_s_per_byte: 1.0, gamma_s_per_byte: 0.0 };
-        let found = simulate(&Cluster::uniform(5, &model), Collective::Allgather, Some(algorithm), 8, root, &|| false);
+        let found =
+            simulate(&Cluster::uniform(5, &model), Collective::Allgather, Some(algorithm), 8, root, false, &|| false);
         found.map(|found| found.algorithm.to_string()).unwrap_or_else(|error| error.to_string())
     }
 
@@ -265,13 +319,32 @@ mod tests {
     #[test]
     fn a_smaller_plan_replaces_a_default_that_is_too_large() {
         let model = Model { alpha_s: 1e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
-        let cluster = Cluster::uniform(2400, &model);
-        let found = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| false).unwrap();
+        let racks = Topology::new((0..2400).collect(), (0..2400).map(|node| node / 1200).collect());
+        let cluster = Cluster { topology: Arc::new(racks), ..Cluster::uniform(2400, &model) };
+        let found = simulate(&cluster, Collective::Allgather, None, 8, 0, false, &|| false).unwrap();
         assert_eq!((found.algorithm, found.left_out[0].0), ("recursive-doubling", "ring"));
-        let named = simulate(&cluster, Collective::Allgather, Some("ring"), 8, 0, &|| false);
-        assert!(named.err().unwrap().to_string().starts_with("ranks=2400: expected fewer, for ring: "));
-        let interrupted = simulate(&cluster, Collective::Allgather, None, 8, 0, &|| true);
+        let named = simulate(&cluster, Collective::Allgather, Some("ring"), 8, 0, false, &|| false);
+        let text = named.err().unwrap().to_string();
+        assert!(
+            text.starts_with("ranks=2400: expected at most about 2236 for ring: about 11515200 operations"),
+            "{text}"
+        );
+        let interrupted = simulate(&cluster, Collective::Allgather, None, 8, 0, false, &|| true);
         assert_eq!(interrupted.err(), Some(Error::Interrupted));
+    }
+
+    #[test]
+    fn one_rank_represents_all_unless_all_transfers_are_requested() {
+        let model = Model { alpha_s: 1e-6, beta_s_per_byte: 1e-9, gamma_s_per_byte: 0.0 };
+        let ring = |transfers: bool| {
+            let cluster = Cluster::uniform(2400, &model);
+            simulate(&cluster, Collective::Allgather, Some("ring"), 1000, 0, transfers, &|| false)
+        };
+        let found = ring(false).unwrap().simulated;
+        let expected_s = 2399.0 * (1e-6 + 1000.0 * 1e-9);
+        assert!((found.time_s().unwrap() / expected_s - 1.0).abs() < 1e-9);
+        assert_eq!(found.message_count(), 2400 * 2399);
+        assert!(ring(true).err().unwrap().to_string().contains("expected at most about 2236 for ring"));
     }
 
     #[test]

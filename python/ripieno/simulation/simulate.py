@@ -49,8 +49,7 @@ class Simulation:
     transfers
         The messages in order of arrival, if requested.
     left_out
-        If `algorithm` replaces the default: each algorithm with plans too large to be played, and about how
-        many operations they have.
+        If `algorithm` replaces the default: each algorithm whose simulation would take too long, and the reason.
     """
 
     collective: str
@@ -63,7 +62,7 @@ class Simulation:
     busiest: tuple[str, int, float] | None
     message_count: int
     transfers: list[TransferTime] | None
-    left_out: list[tuple[str, int]] = field(default_factory=list)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
 
     @classmethod
     def of(cls, found: dict[str, Any], collective: str, nbytes: int, cluster: Cluster) -> Simulation:
@@ -121,10 +120,7 @@ class Simulation:
             share = "" if not self.seconds else f", {busy_s / self.seconds:.0%} of the time"
             lines.append(f"busiest     {wire}: {bytes_text(carried)}{share}")
         lines.append(f"messages    {self.message_count:,}")
-        lines += [
-            f"left out    {name}: about {count:,} operations, expected at most {_native.OPERATIONS_MAX:,}"
-            for name, count in self.left_out
-        ]
+        lines += [f"left out    {name}: {reason}" for name, reason in self.left_out]
         return "\n".join(lines)
 
     def _time_text(self) -> str:

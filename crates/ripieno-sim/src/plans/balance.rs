@@ -2,6 +2,7 @@
 
 use super::event_loop::{RELATIVE_TOLERANCE, SimulationEvent, SimulationState};
 use super::flow::FlowState;
+use super::meter::{StepMeter, Stop};
 use crate::fair::{Demand, rates};
 
 /// After this number of rounds, each round also balances the flows of all earlier rounds, so that balancing ends.
@@ -9,21 +10,24 @@ const SEPARATE_ROUND_COUNT: usize = 8;
 
 impl SimulationState<'_> {
     /// Assign fair rates to the unbalanced flows and all flows that they affect.
-    pub(super) fn balance(&mut self) {
+    pub(super) fn balance(&mut self, meter: &mut StepMeter<'_>) -> Result<(), Stop> {
         let mut all: Vec<u32> = Vec::new();
-        for round in 0.. {
+        let mut round = 0;
+        loop {
             let mut affected = self.unbalanced.take();
             if affected.is_empty() {
-                return;
+                return Ok(());
             }
             if round >= SEPARATE_ROUND_COUNT {
                 affected.append(&mut all);
             }
             let affected = self.sharing(affected);
+            meter.add(affected.len())?;
             self.share(&affected);
             if round >= SEPARATE_ROUND_COUNT {
                 all = affected;
             }
+            round += 1;
         }
     }
 

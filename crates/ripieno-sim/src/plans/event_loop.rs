@@ -2,7 +2,8 @@
 
 use super::flow::{FlowState, OperationFlow, StartOrder, start_order};
 use super::flow_graph::FlowGraph;
-use super::{INTERRUPT_CHECK_EVENT_COUNT, PlanSimulation, SimulationError, WireLoad};
+use super::meter::{StepMeter, Stop};
+use super::{PlanSimulation, SimulationError, WireLoad};
 use crate::clock::Clock;
 use crate::cluster::Cluster;
 use crate::number_set::NumberSet;
@@ -132,36 +133,46 @@ impl<'a> SimulationState<'a> {
         }
     }
 
-    pub(super) fn run(&mut self, is_interrupted: &dyn Fn() -> bool) -> Result<(), SimulationError> {
-        self.settle();
-        let mut event_count = 0;
+    /// Process all events. Fails if the simulation is interrupted or takes too many steps.
+    pub(super) fn run(&mut self, meter: &mut StepMeter<'_>) -> Result<(), SimulationError> {
+        self.run_all(meter).map_err(|stop| match stop {
+            Stop::Interrupted => SimulationError::Interrupted,
+            Stop::TooLong => SimulationError::TooLong { passed_share: self.passed_share() },
+        })
+    }
+
+    fn run_all(&mut self, meter: &mut StepMeter<'_>) -> Result<(), Stop> {
+        self.settle(meter)?;
         while let Some(event) = self.clock.advance() {
             self.process(event);
-            event_count += 1;
+            meter.add(1)?;
             while let Some(event) = self.clock.advance_if_simultaneous(RELATIVE_TOLERANCE * self.clock.now_s()) {
                 self.process(event);
-                event_count += 1;
+                meter.add(1)?;
             }
-            if event_count >= INTERRUPT_CHECK_EVENT_COUNT {
-                event_count = 0;
-                if is_interrupted() {
-                    return Err(SimulationError::Interrupted);
-                }
-            }
-            self.settle();
+            self.settle(meter)?;
         }
         Ok(())
     }
 
     /// Start all ready flows and assign all rates.
-    fn settle(&mut self) {
+    fn settle(&mut self, meter: &mut StepMeter<'_>) -> Result<(), Stop> {
         while let Some(Reverse(order)) = self.candidates.pop() {
             self.begin(order);
+            meter.add(1)?;
         }
-        self.balance();
+        self.balance(meter)?;
         for flow in self.unscheduled.take() {
             self.schedule(flow);
+            meter.add(1)?;
         }
+        Ok(())
+    }
+
+    /// Return the share of all bytes that have passed.
+    fn passed_share(&self) -> f64 {
+        let total: f64 = self.flows.iter().map(|flow| flow.length).sum();
+        (0..self.flows.len() as u32).map(|flow| self.position(flow)).sum::<f64>() / total
     }
 
     fn process(&mut self, event: SimulationEvent) {
@@ -382,6 +393,7 @@ impl<'a> SimulationState<'a> {
             sent_bytes: sent_bytes.into_iter().map(|bytes: f64| bytes.round() as usize).collect(),
             loads: self.carried.iter().enumerate().filter(|(_, carried)| carried.0 > 0.0).map(load).collect(),
             transfers: self.transfers,
+            transfer_weight: 1,
         }
     }
 }

@@ -38,9 +38,7 @@ impl FlowGraph {
                     continue;
                 }
                 numbers[index] = Some(flows.len() as u32);
-                if let Some(message) = end_of(rank, operation, flows.len() as u32) {
-                    messages.push(message);
-                }
+                messages.extend(end_of(rank, operation, flows.len() as u32));
                 flows.push(flow(cluster, rank, index, operation));
             }
             if flows.len() > OPERATIONS_MAX {
@@ -50,6 +48,32 @@ impl FlowGraph {
         }
         let pairs = matched(cluster, messages, &mut flows, &mut waits)?;
         Ok(FlowGraph { rank_count, flows, pairs, waits })
+    }
+
+    /// Return the flow graph with each message replaced by a message of rank 0 to the rank that `receiver` returns for
+    /// the message's sender and receiver.
+    pub(super) fn of_representative(
+        cluster: &Cluster,
+        plan: &Plan,
+        receiver: impl Fn(usize, usize) -> usize,
+    ) -> Result<FlowGraph, SimulationError> {
+        let (mut flows, mut messages, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, operation) in plan.operations().iter().enumerate() {
+            let is_empty = operation.length_bytes() == 0;
+            numbers.push((!is_empty).then_some(flows.len() as u32));
+            if is_empty {
+                continue;
+            }
+            messages.extend(end_of(0, operation, flows.len() as u32).map(|message| FlowMessage {
+                sender: 0,
+                receiver: receiver(message.sender as usize, message.receiver as usize) as u32,
+                ..message
+            }));
+            flows.push(flow(cluster, 0, index, operation));
+        }
+        let mut waits = of_plan(plan, cluster.relayed_bytes(), |index| numbers[index]);
+        let pairs = matched(cluster, messages, &mut flows, &mut waits)?;
+        Ok(FlowGraph { rank_count: 1, flows, pairs, waits })
     }
 }
 

@@ -12,19 +12,23 @@ mod balance;
 mod event_loop;
 mod flow;
 mod flow_graph;
+mod meter;
+mod symmetry;
 
 use crate::cluster::{Cluster, ConnectionKind, WireName};
 use event_loop::SimulationState;
 use flow_graph::FlowGraph;
+use meter::StepMeter;
 use ripieno_plan::Plan;
 use ripieno_plan::simulate::SimulatedTransfer;
 use std::fmt;
+pub(crate) use symmetry::Representative;
 
 /// Maximum number of operations of all ranks together. More do not fit the memory of a usual machine.
 pub const OPERATIONS_MAX: usize = 10_000_000;
 
-/// Number of events between two interrupt checks.
-const INTERRUPT_CHECK_EVENT_COUNT: usize = 1 << 10;
+/// Maximum number of steps of a simulation: starts, events and rates of flows.
+pub const STEPS_MAX: u64 = 200_000_000;
 
 /// Number of planned operations between two interrupt checks.
 pub(crate) const INTERRUPT_CHECK_OPERATION_COUNT: usize = 1 << 16;
@@ -34,8 +38,10 @@ pub(crate) const INTERRUPT_CHECK_OPERATION_COUNT: usize = 1 << 16;
 pub struct PlanSimulation {
     /// Finish time of each rank, or `None` if it never finished.
     pub finish_s: Vec<Option<f64>>,
-    /// Messages in the order of their arrival.
+    /// Messages in the order of their arrival. In a simulation by symmetry, the messages of rank 0 to itself.
     pub transfers: Vec<SimulatedTransfer>,
+    /// Number of messages that each transfer represents: 1, or the number of ranks in a simulation by symmetry.
+    pub transfer_weight: usize,
     /// Bytes sent by each rank, including messages that never arrived.
     pub sent_bytes: Vec<usize>,
     /// Load of each wire in use.
@@ -54,7 +60,7 @@ pub struct WireLoad {
 }
 
 /// The reason why plans cannot be simulated.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SimulationError {
     /// A send has no matching receive, a receive has no matching send, or their lengths differ.
     Unmatched {
@@ -65,8 +71,13 @@ pub enum SimulationError {
     },
     /// The plans have too many operations.
     TooLarge {
-        /// Lower bound of the number of operations.
+        /// Number of operations, or a lower bound.
         operation_count: usize,
+    },
+    /// The simulation takes too many steps.
+    TooLong {
+        /// Share of the bytes that had passed after [`STEPS_MAX`] steps.
+        passed_share: f64,
     },
     /// The caller interrupted the simulation.
     Interrupted,
@@ -79,7 +90,11 @@ impl fmt::Display for SimulationError {
                 write!(f, "the sends of rank {sender} to rank {receiver} do not match the receives there")
             }
             SimulationError::TooLarge { operation_count } => {
-                write!(f, "at least {operation_count} operations: expected at most {OPERATIONS_MAX}")
+                write!(f, "about {operation_count} operations, the maximum is {OPERATIONS_MAX}")
+            }
+            SimulationError::TooLong { passed_share } => {
+                let percent = 100.0 * passed_share;
+                write!(f, "{percent:.1} % of the bytes had passed after {STEPS_MAX} steps, the maximum")
             }
             SimulationError::Interrupted => write!(f, "the simulation was interrupted"),
         }
@@ -99,9 +114,18 @@ impl PlanSimulation {
         self.loads.iter().max_by(|a, b| a.busy_s.total_cmp(&b.busy_s))
     }
 
+    /// Return the number of messages that arrived.
+    pub fn message_count(&self) -> usize {
+        self.transfers.len() * self.transfer_weight
+    }
+
     /// Return the bytes of all received messages by kind of connection.
     pub fn bytes_by_kind(&self, cluster: &Cluster) -> [(ConnectionKind, usize); 3] {
         let mut sums = [(ConnectionKind::Memory, 0), (ConnectionKind::Cable, 0), (ConnectionKind::Uplink, 0)];
+        if self.transfer_weight > 1 {
+            sums[ConnectionKind::Cable as usize].1 = self.sent_bytes.iter().sum();
+            return sums;
+        }
         for transfer in &self.transfers {
             sums[cluster.kind(transfer.sender, transfer.receiver) as usize].1 += transfer.length_bytes;
         }
@@ -116,7 +140,8 @@ pub fn simulate(
     plans: impl Iterator<Item = Plan>,
     is_interrupted: &dyn Fn() -> bool,
 ) -> Result<PlanSimulation, SimulationError> {
+    let mut meter = StepMeter::new(is_interrupted);
     let mut event_loop = SimulationState::ready(cluster, FlowGraph::of(cluster, plans, is_interrupted)?);
-    event_loop.run(is_interrupted)?;
+    event_loop.run(&mut meter)?;
     Ok(event_loop.simulated())
 }
