@@ -27,7 +27,7 @@ pub(crate) use symmetry::Representative;
 /// Maximum number of operations of all ranks together. More do not fit the memory of a usual machine.
 pub const OPERATIONS_MAX: usize = 10_000_000;
 
-/// Maximum number of steps of a simulation: starts, events and rates of flows. They take about two minutes.
+/// Maximum number of steps of a simulation: starts, events and rates of flows.
 pub const STEPS_MAX: u64 = 200_000_000;
 
 /// Number of planned operations between two interrupt checks.
