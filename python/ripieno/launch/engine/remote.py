@@ -79,10 +79,10 @@ class RemoteChannel(Channel):
         with self._sending:
             try:
                 size_bytes = packing.blob_bytes(packed)
-                checked = packing.blob(packed).data if size_bytes <= _CHECKED_BYTES else b""
-                self._send_all(_HEADER.pack(kind.encode(), size_bytes, _checksum(kind, size_bytes, checked)))
+                checked = packing.blob(packed).tobytes() if size_bytes <= _CHECKED_BYTES else b""
+                header = _HEADER.pack(kind.encode(), size_bytes, _checksum(kind, size_bytes, checked))
+                self._send_all(header + checked)
                 if checked:
-                    self._send_all(checked)
                     return
                 sent = 0
                 for offset, piece in packing.blob_pieces(packed):
@@ -93,7 +93,7 @@ class RemoteChannel(Channel):
             except OSError as error:
                 raise ConnectionClosed(f"the other process has closed the connection: {error}") from error
 
-    def _send_all(self, data: bytes | memoryview | NDArray[Any]) -> None:
+    def _send_all(self, data: bytes | NDArray[Any]) -> None:
         view = data.data if isinstance(data, np.ndarray) else memoryview(data)
         while view:
             try:
