@@ -195,7 +195,7 @@ def twister_figure_4() -> Reproduction:
 def twister_figure_5() -> Reproduction:
     """Compare the chain with textbook algorithms that the broadcast of MPJ may use."""
     algorithms = {"binomial": "a binomial tree", "scatter-allgather": "scatter and allgather"}
-    factors = {}
+    factors: dict[tuple[int, str], float] = {}
     for nodes in (1, 25, 75, 150):
         cluster = _polar_grid(nodes)
         whole, chain_s = replace(cluster, segment_bytes=None), seconds_of("chain", cluster, GB)
