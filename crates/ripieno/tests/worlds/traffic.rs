@@ -36,6 +36,15 @@ impl SimulatedWorld {
         1 + self.random.below(most)
     }
 
+    /// Return whether bytes that the process has sent to another host have not arrived.
+    pub fn has_bytes_in_transit(&self, from: usize) -> bool {
+        let mut sent = self.connections.iter().filter(|(direction, _)| direction.from == from);
+        sent.any(|(direction, connection)| {
+            let has_bytes = connection.in_transit.iter().any(|(_, payload)| matches!(payload, Payload::Bytes(_)));
+            has_bytes && !self.is_one_host(from, direction.to)
+        })
+    }
+
     /// Send a payload, which arrives after a random delay and after all earlier payloads.
     pub fn send_payload(&mut self, direction: Direction, payload: Payload) {
         let delay_us = self.delay_us(direction);
