@@ -204,4 +204,4 @@ def test_more_ranks_than_the_memory_holds_are_an_error(command, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file.csv").write_text("a,b\n1,2\n")
     assert main(["file.csv" if word == "FILE" else word for word in command.split()]) == 2
-    assert "expected at most" in (text := capsys.readouterr().err) and "a process takes 20 MiB at least" in text
+    assert "expected at most" in (text := capsys.readouterr().err) and "a process takes at least 20 MiB" in text

@@ -120,7 +120,7 @@ def test_workers_communicate_with_each_other(executor, futures):
         return futures.get_comm_workers().allreduce(number)
 
     assert [future.result() for future in [executor.submit(total, 1), executor.submit(total, 2)]] == [3, 3]
-    with pytest.raises(RuntimeError, match="no worker"):
+    with pytest.raises(RuntimeError, match="not a worker of a pool"):
         futures.get_comm_workers()
 
 

@@ -130,7 +130,7 @@ def test_a_cluster_of_100_000_nodes_is_simulated(capsys):
     "simulation",
     [
         lambda: distribute(Cluster(nodes=128), nbytes=64 << 20, algorithm="bittorrent"),
-        lambda: simulate("allreduce", Cluster(nodes=1000), nbytes=1 << 30, algorithm="ring"),
+        lambda: simulate("allreduce", Cluster(nodes=1000, racks=10), nbytes=1 << 30, algorithm="ring"),
         lambda: [explain("allreduce", Cluster(nodes=1000), nbytes=1 << 20) for _ in range(100)],
     ],
     ids=["distribute", "simulate", "explain"],

@@ -406,8 +406,8 @@ fn initialize(matrix: &mut [f32], width: usize, rank: usize, feedback: Feedback)
     }
 }
 
-/// Gather the factors of some columns, and for implicit feedback also their weighted copies. Adds their contributions to
-/// the right-hand side and returns the squared errors of zero factors.
+/// Gather the factors of some columns, and for implicit feedback also their weighted copies. Adds their contributions
+/// to the right-hand side and returns the squared errors of zero factors.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn gather<V: Vector>(

@@ -188,8 +188,8 @@ impl SimulationRequest {
     /// Simulate rank 0 in place of all ranks, if the plans of all ranks are alike on this cluster. Returns `None` if
     /// they are not.
     ///
-    /// Only some ranks are planned and compared. A vector that does not divide into equal chunks is rounded up: the time
-    /// is the time of its largest chunks, the bytes that ranks send are exact.
+    /// Only some ranks are planned and compared. A vector that does not divide into equal chunks is rounded up: the
+    /// time is the time of its largest chunks, the bytes that ranks send are exact.
     pub fn simulate_by_symmetry(
         &self,
         algorithm: &Algorithm,
@@ -208,7 +208,8 @@ impl SimulationRequest {
         Ok(None)
     }
 
-    /// Return the request with the vector rounded up to `p` equal chunks, or `None` if the collective has no such chunks.
+    /// Return the request with the vector rounded up to `p` equal chunks, or `None` if the collective has no such
+    /// chunks.
     fn with_equal_chunks(&self, cluster: &Cluster) -> Option<SimulationRequest> {
         let p = cluster.topology.size();
         let Span { length_bytes, element_bytes, .. } = self.vector;

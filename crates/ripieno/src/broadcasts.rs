@@ -28,8 +28,8 @@ const FILL_BYTES_MAX: usize = 4 << 20;
 
 /// Return the timeouts of the protocol.
 ///
-/// A rank that stops responding is lost after the same time as in collectives. A rank that was suspended for a shorter time still
-/// gets its value. Receivers of a stalled rank get other sources after two stall intervals.
+/// A rank that stops responding is lost after the same time as in collectives. A rank that was suspended for a shorter
+/// time still gets its value. Receivers of a stalled rank get other sources after two stall intervals.
 fn swarm_timing(timing: MembershipTiming) -> SwarmTiming {
     SwarmTiming { stall_timeout: timing.heartbeat_interval(), answer_timeout: timing.silence_limit() }
 }
@@ -233,7 +233,8 @@ impl Broadcasts {
     }
 
     /// Begin to close: serve the ranks that still fetch values until none is left, or until no byte has moved for a
-    /// heartbeat timeout, and no silent rank answers. A rank that fetches a value which this rank does not know stops waiting for this rank.
+    /// heartbeat timeout, and no silent rank answers. A rank that fetches a value which this rank does not know stops
+    /// waiting for this rank.
     pub fn begin_close(&self) {
         self.shared.submit(Command::Close);
     }

@@ -299,8 +299,8 @@ impl Endpoint {
         }
     }
 
-    /// Return for how long at most the host of `peer` has not acknowledged data. A rank that waits for a message may have
-    /// sent data on another link.
+    /// Return the longest time for which the host of `peer` has not acknowledged data on a link. A rank that waits for
+    /// a message may have sent data on another link.
     fn silence_of(&mut self, peer: usize) -> Duration {
         let silence = |id| match self.slot(id) {
             LinkSlot::Tcp(link) => link.unanswered(),

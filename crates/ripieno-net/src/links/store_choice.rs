@@ -30,7 +30,8 @@ const STREAMED_BYTES_MIN: usize = 1 << 10;
 const TIMED_BYTES_MIN: usize = 4 << 10;
 /// Classes of length: from 4, 8, 16 and 32 KiB on.
 const CLASS_COUNT: usize = 4;
-/// Classes of zero-copy messages: up to 64 KiB, 256 KiB, 1 MiB, 4 MiB, and more. Their costs differ by up to three times.
+/// Classes of zero-copy messages: up to 64 KiB, 256 KiB, 1 MiB, 4 MiB, and more. Their costs differ by up to three
+/// times.
 const MESSAGE_CLASS_COUNT: usize = 5;
 /// Number of writes from one timed write to the next.
 const TIMING_INTERVAL: u32 = 8;

@@ -239,5 +239,5 @@ def _finish(comm: Communicator, rows: WeightedRows, state: MiniBatchState, step_
     labels, distances = np.empty(len(rows), np.int32), np.empty(len(rows))
     kernels.assign(rows.points, state.centroids, labels, distances, threads=comm.threads)
     inertia = comm.allreduce(float(np.sum(rows.row_weights * distances)))
-    check_distances(comm, rows, state.centroids, labels, inertia)
+    check_distances(comm, rows, labels, inertia, state.centroids.dtype)
     return MiniBatchPart(state, labels, inertia, step_count, rows.total, drawn=labeled_rows(comm, rows, labels))

@@ -118,7 +118,7 @@ def fit(
     with _checkpoint(comm, rows, options, divided=placement.divided) as checkpoint:
         best, resumed_from = _best_run(comm, rows, options, tol, checkpoint, placement.divided, emit)
     clustering = best.clustering
-    check_distances(comm, rows, clustering.centroids, clustering.labels, clustering.inertia)
+    check_distances(comm, rows, clustering.labels, clustering.inertia, clustering.centroids.dtype)
     sizes = comm.allreduce(np.bincount(clustering.labels, minlength=options.n_clusters))
     largest = np.argsort(-sizes, kind="stable")[:EXEMPLAR_CLUSTER_COUNT]
     exemplars = lloyd.nearest_rows(comm, rows, clustering, largest, EXEMPLARS_PER_CLUSTER)

@@ -26,7 +26,7 @@ BLOCK_ROWS = 4096
 MAX_UNFILTERED_KEY_COUNT = 4096
 PHILOX_WORDS = 4
 
-#: Relative differences of rows with the same values from their mean.
+#: Largest relative difference of rows without a distance.
 SAME_ROWS = 1e-6
 
 
@@ -136,21 +136,21 @@ def load(
 
 
 def check_distances(
-    comm: Communicator, rows: WeightedRows, centroids: NDArray[Any], labels: NDArray[np.int32], inertia: float
+    comm: Communicator, rows: WeightedRows, labels: NDArray[np.int32], inertia: float, dtype: np.dtype[Any]
 ) -> None:
-    """Raise InputError on all ranks if squared distances are infinite, or zero although rows differ from centroids.
+    """Raise InputError on all ranks if squared distances are infinite, or zero although rows of a cluster differ.
 
-    `inertia` is the sum of the squared distances of the rows of all ranks.
+    `inertia` is the sum of the squared distances of the rows of all ranks, computed in `dtype`.
     """
     place = None if np.isfinite(inertia) else "far apart"
     if inertia == 0 and not isinstance(rows.points, kernels.SparsePoints):
-        own = rows.points[rows.row_weights > 0]
-        gaps = np.abs(own - centroids[labels[rows.row_weights > 0]])
-        # Means of equal rows may be rounded.
-        if comm.allreduce(int(np.any(gaps > SAME_ROWS * np.abs(own)))):
+        weighted = np.flatnonzero(rows.row_weights > 0)
+        _, first, cluster = np.unique(labels[weighted], return_index=True, return_inverse=True)
+        own = rows.points[weighted].astype(np.float64)
+        if comm.allreduce(int(np.any(np.abs(own - own[first][cluster]) > SAME_ROWS * np.abs(own)))):
             place = "close together"
     if place is not None:
-        raise InputError(f"the rows lie too {place} for squared distances in {centroids.dtype}: scale them")
+        raise InputError(f"the rows lie too {place} for squared distances in {dtype}: scale them")
 
 
 def values_at(
