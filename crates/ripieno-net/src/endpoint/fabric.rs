@@ -148,9 +148,13 @@ impl Fabric for Endpoint {
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
-        // Sent data may still arrive and end the wait of a peer, as after an outage. Then the ranks are not deadlocked.
+        // Sent data may still arrive and end the wait of a peer, and a link may still open, as after an outage. Then the
+        // ranks are not deadlocked.
         let is_in_flight = |slot: &LinkSlot| matches!(slot, LinkSlot::Tcp(link) if link.awaits_acknowledgement());
-        let blocking = if self.slots.iter().any(is_in_flight) { Blocking::Nothing } else { blocking };
+        let mut links = peers.iter().flat_map(|&peer| LinkId::all_of(peer));
+        let is_opening = links.any(|id| matches!(self.slot(id), LinkSlot::Opening) && self.connects(id));
+        let is_busy = is_opening || self.slots.iter().any(is_in_flight);
+        let blocking = if is_busy { Blocking::Nothing } else { blocking };
         self.shared.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), blocking });
     }
 

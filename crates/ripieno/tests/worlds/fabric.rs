@@ -201,9 +201,12 @@ impl Fabric for WorldRank {
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
-        // As on a host: sent data may still arrive and end the wait of a peer.
-        let is_in_flight = self.scheduler.lock().has_bytes_in_transit(self.first_rank);
-        let blocking = if is_in_flight { Blocking::Nothing } else { blocking };
+        // As on a host: sent data may still arrive and end the wait of a peer, and a link may still open.
+        let is_busy = {
+            let world = self.scheduler.lock();
+            world.has_bytes_in_transit(self.first_rank) || world.is_connecting(self.first_rank)
+        };
+        let blocking = if is_busy { Blocking::Nothing } else { blocking };
         self.request(MembershipRequest::Stalled { header, peers: peers.to_vec(), blocking });
     }
 

@@ -45,6 +45,11 @@ impl SimulatedWorld {
         })
     }
 
+    /// Return whether a connection that the process has requested is neither open nor refused.
+    pub fn is_connecting(&self, from: usize) -> bool {
+        self.openings.iter().any(|(direction, &opening)| direction.from == from && opening == Opening::Requested)
+    }
+
     /// Send a payload, which arrives after a random delay and after all earlier payloads.
     pub fn send_payload(&mut self, direction: Direction, payload: Payload) {
         let delay_us = self.delay_us(direction);
