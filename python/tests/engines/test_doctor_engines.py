@@ -73,7 +73,7 @@ def test_a_ray_that_the_command_started_is_reported_as_not_found(ray_nodes):
     command = [sys.executable, "-m", "ripieno", "doctor", "--engine", "ray", "--json"]
     with tempfile.TemporaryDirectory(prefix="ray-") as folder:
         environment = os.environ | {"RAY_TMPDIR": folder}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=110)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
 
     findings = {each["name"]: each for each in json.loads(done.stdout)}
     assert done.returncode == 0 and findings["ray"]["outcome"] == "warning", done.stdout + done.stderr
