@@ -148,8 +148,8 @@ impl Fabric for Endpoint {
     }
 
     fn stalled(&mut self, header: Header, peers: &[usize], blocking: Blocking) {
-        // Sent data may still arrive and end the wait of a peer, and a link may still open, as after an outage. Then the
-        // ranks are not deadlocked.
+        // Sent data may still arrive and end the wait of a peer, and a link may still open, as after an outage. Then
+        // the ranks are not deadlocked.
         let is_in_flight = |slot: &LinkSlot| matches!(slot, LinkSlot::Tcp(link) if link.awaits_acknowledgement());
         let mut links = peers.iter().flat_map(|&peer| LinkId::all_of(peer));
         let is_opening = links.any(|id| matches!(self.slot(id), LinkSlot::Opening) && self.connects(id));
