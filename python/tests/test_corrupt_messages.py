@@ -26,7 +26,7 @@ from ripieno.launch.engine.member_server import Invitation
 from stand_in_engine import StandIn
 from test_soak import resident_bytes
 
-SCHEDULES = range(*map(int, os.environ.get("RIPIENO_SCHEDULES", "0..25").split("..")))
+SCHEDULES = range(*map(int, os.environ.get("RIPIENO_SCHEDULES", "0..10").split("..")))
 HOST, RANKS = "127.0.0.1", 2
 #: After a change, a proxy closes a connection without data for this long: one end may wait for missing bytes.
 IDLE_S = 1.0
