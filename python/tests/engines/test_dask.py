@@ -135,6 +135,10 @@ def test_dask_computes_on_the_workers_of_a_job(dask_client):
         assert len(job.run(place)) == WORKERS
 
 
+def test_keys_of_collections_are_no_ranks():
+    assert dask._ranks([("chunk-1", 0), "chunk-2", "ripieno-rank-1-0"]) == ["ripieno-rank-1-0"]
+
+
 def test_a_task_may_launch_a_job(dask_client):
     def task():
         import ripieno as rp

@@ -11,7 +11,7 @@ import pydoc
 import threading
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -223,8 +223,9 @@ def _is_loopback(host: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def _ranks(keys: Any) -> list[str]:
-    return [key for key in keys if key.startswith(_KEYS)]
+def _ranks(keys: Iterable[Any]) -> list[str]:
+    """Return the keys of ranks. A key of Dask is a string or, for a chunk of a collection, a tuple."""
+    return [key for key in keys if isinstance(key, str) and key.startswith(_KEYS)]
 
 
 def _tasks(dask_worker: Any) -> tuple[set[str], set[str]]:
