@@ -30,6 +30,15 @@ pub(crate) struct Connector {
     pub links: LinkPolicy,
     /// How long a link that cannot be opened may be due to an outage that the job survives.
     pub outage_limit: Duration,
+    /// How long the messages that open a link may be delayed by such an outage.
+    pub delivery_limit: Duration,
+}
+
+/// Limits of the time of one attempt: to connect, and then to authenticate.
+#[derive(Clone, Copy, Debug)]
+struct AttemptLimits {
+    connect: Duration,
+    authenticate: Duration,
 }
 
 /// An open connection.
@@ -43,7 +52,8 @@ pub(crate) struct Connection {
 impl Connector {
     pub fn new(config: &Config, own: PeerAddress, nonce: JobNonce) -> Connector {
         let outage_limit = config.timing().silence_limit() + REQUEST_REPEAT;
-        Connector { own, credentials: config.credentials(), nonce, links: config.links, outage_limit }
+        let delivery_limit = config.timing().delivery_limit().max(outage_limit);
+        Connector { own, credentials: config.credentials(), nonce, links: config.links, outage_limit, delivery_limit }
     }
 
     /// Connect to `peer` before `deadline`.
@@ -58,9 +68,7 @@ impl Connector {
         deadline: Instant,
     ) -> Result<Connection, NetError> {
         let mut candidates = self.candidates(peer);
-        if matches!(purpose, ConnectionPurpose::Data | ConnectionPurpose::Messages)
-            && self.links == LinkPolicy::SharedMemory
-        {
+        if is_for_link(purpose) && self.links == LinkPolicy::SharedMemory {
             candidates.retain(|address| matches!(address, Address::Unix(_)));
         }
         self.connect_at(peer, purpose, &candidates, deadline)
@@ -86,13 +94,22 @@ impl Connector {
         deadline: Instant,
     ) -> Result<Connection, NetError> {
         let started = Instant::now();
-        let is_link = matches!(purpose, ConnectionPurpose::Data | ConnectionPurpose::Messages);
+        // The kernel of a host that is up completes connections, even if the process is late.
+        let left_of_outage = || {
+            let limit = if is_for_link(purpose) { self.outage_limit } else { Duration::ZERO };
+            limit.checked_sub(started.elapsed()).filter(|left| !left.is_zero())
+        };
         loop {
             let mut failed = Vec::new();
             let mut may_recover = false;
-            let may_be_outage = is_link && started.elapsed() < self.outage_limit;
-            for address in candidates {
-                match self.try_one(peer, purpose, address, deadline) {
+            for (at, address) in candidates.iter().enumerate() {
+                let connect = left_of_outage().map_or(CONNECT_TIMEOUT, |left| left.min(CONNECT_TIMEOUT));
+                // If the peer has accepted a link, and its answer is lost in an outage, another connection would be
+                // refused. Any address but the last may belong to another host, which does not answer.
+                let is_last = at + 1 == candidates.len();
+                let delayed = if is_last && is_for_link(purpose) { self.delivery_limit } else { Duration::ZERO };
+                let limits = AttemptLimits { connect, authenticate: AUTHENTICATION_TIMEOUT.max(delayed) };
+                match self.try_one(peer, purpose, address, limits, deadline) {
                     Ok(stream) => return Ok(Connection { stream, failed }),
                     Err(failure) => {
                         if let Some(cause) = failure.shortage() {
@@ -101,7 +118,7 @@ impl Connector {
                         may_recover |= match &failure {
                             ConnectFailure::Denied(denied) => !denied.is_proven(),
                             ConnectFailure::Connect(_) => {
-                                may_be_outage && matches!(address, Address::Tcp(_)) && !failure.has_ended()
+                                left_of_outage().is_some() && matches!(address, Address::Tcp(_)) && !failure.has_ended()
                             }
                         };
                         failed.push(Attempt { address: address.clone(), cause: failure.to_string() });
@@ -135,7 +152,8 @@ impl Connector {
                 // An address that does not answer leaves time for the others.
                 let left = deadline.saturating_duration_since(Instant::now());
                 let until = Instant::now() + left / (candidates.len() - at) as u32;
-                match self.try_one(peer, purpose, address, until) {
+                let limits = AttemptLimits { connect: CONNECT_TIMEOUT, authenticate: AUTHENTICATION_TIMEOUT };
+                match self.try_one(peer, purpose, address, limits, until) {
                     Ok(stream) => return Ok(stream),
                     Err(failure) => has_ended &= failure.has_ended(),
                 }
@@ -172,12 +190,13 @@ impl Connector {
         peer: &PeerAddress,
         purpose: ConnectionPurpose,
         address: &Address,
+        limits: AttemptLimits,
         deadline: Instant,
     ) -> Result<Stream, ConnectFailure> {
         let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
         let stream = match address {
             Address::Unix(name) => Stream::connect_unix(name),
-            Address::Tcp(address) => Stream::connect_tcp(*address, CONNECT_TIMEOUT.min(left)),
+            Address::Tcp(address) => Stream::connect_tcp(*address, limits.connect.min(left)),
         }?;
         let greeting = Greeting {
             purpose,
@@ -186,9 +205,13 @@ impl Connector {
             world_size: self.own.world_size as u32,
             nonce: self.nonce,
         };
-        let deadline = deadline.min(Instant::now() + AUTHENTICATION_TIMEOUT);
+        let deadline = deadline.min(Instant::now() + limits.authenticate);
         call(stream, &self.credentials, &greeting, deadline).map_err(ConnectFailure::Denied)
     }
+}
+
+fn is_for_link(purpose: ConnectionPurpose) -> bool {
+    matches!(purpose, ConnectionPurpose::Data | ConnectionPurpose::Messages)
 }
 
 /// The reason why a rank was not reached.

@@ -251,7 +251,7 @@ impl Mesh {
     }
 
     fn connect(&mut self, peer: usize) {
-        let deadline = Instant::now() + self.connector.outage_limit;
+        let deadline = Instant::now() + self.connector.delivery_limit;
         let cause = LinkError::Closed { cause: "it could not be opened in time".to_string() };
         // Longer than the connecting thread's deadline, because the thread reports a more precise cause.
         self.slots.insert(peer, MeshSlot::Opening { until: deadline + SIMULTANEOUS_OPEN_TIMEOUT, cause });
