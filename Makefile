@@ -22,7 +22,7 @@ JVM_SOURCES := $(shell find java -name '*.java' -o -name pom.xml)
 FORMAT_ALGORITHMS := rustfmt --edition 2024 $(wildcard crates/ripieno-plan/src/algorithms/*/*.rs)
 CARGO_LOG := target/cargo-test.log
 PYTEST_LOG := target/pytest.log
-# One build makes the Rust tests and the native module of Python. The library for the JVM, which has no Rust tests, is
+# The Rust tests and the native module of Python share one build. The library for the JVM, which has no Rust tests, is
 # built with the jars, from the same packages with the same features.
 CARGO_BUILD := --workspace --locked --features ripieno-python/extension-module
 CARGO_TESTS := $(CARGO_BUILD) --exclude ripieno-jni
@@ -34,8 +34,9 @@ MODULE := $(if $(wildcard $(VENV)/.built),$(VENV)/.built,$(VENV)/.developed)
 # The same for the jars: built by `make jvm` or by `make engines`.
 JARS := $(if $(wildcard target/jvm/.built),target/jvm/.built,target/jvm/.developed)
 INSTALL := $(PYTHON) -m uv pip install --quiet --python $(PYTHON) --require-hashes --requirement
-# Measures the duration of a command, for `make times`.
+# Measures the duration of a command, for `make times`. Of builds only the first one counts, which leaves the stamp.
 TIMED := python3 tools/times.py run
+FIRST_TIMED = $(if $(wildcard $(2)),,$(TIMED) $(1) --)
 # Tests wait about as long as they compute, so pytest uses one process more than there are cores, up to 4.
 PYTEST_PROCESSES := $(shell cores=$$(env --unset OMP_NUM_THREADS nproc); echo $$(( cores < 3 ? cores + 1 : 4 )))
 # Tests of engines wait about twice as long as they compute, so pytest uses one more process.
@@ -61,7 +62,7 @@ setup: $(VENV)/.built ## Create .venv, install the locked packages, build the na
 demo: setup ## Cluster the patches of real photographs with 2 workers and write a report
 	$(VENV)/bin/python examples/demo.py --overwrite
 
-# The packages are installed while the Rust tests compile. Rust examples are not built.
+# The packages are installed while the native module compiles. Rust examples are not built.
 test: ## Run the Rust and Python tests that need no engine
 	@$(MAKE) --no-print-directory --jobs 2 $(VENV)/.developed
 	@$(MAKE) --no-print-directory run-tests
@@ -73,10 +74,12 @@ test-all: setup ## Run every test: all world sizes, benchmarks, examples, pages 
 	$(MAKE) --no-print-directory test-engines MARKS="-m ''" || status=1; \
 	exit $$status
 
-# Rust tests run in parallel with the Python tests. The Python tests take longer, so Rust results are printed last.
+# Rust tests compile and run in parallel with the Python tests. Their results are printed last.
 run-tests:
-	@mkdir -p target; status=0; \
-	{ $(RUST_BOUNDS) $(TIMED) rust -- cargo test $(CARGO_TESTS) --no-fail-fast --tests && rust=0 || rust=1; \
+	@mkdir -p target/debug; status=0; \
+	{ $(call FIRST_TIMED,build-tests,target/debug/.tests) cargo test $(CARGO_TESTS) --no-run --tests && \
+	  touch target/debug/.tests; \
+	  $(RUST_BOUNDS) $(TIMED) rust -- cargo test $(CARGO_TESTS) --no-fail-fast --tests && rust=0 || rust=1; \
 	  $(TIMED) rust-documentation -- cargo test $(CARGO_TESTS) --no-fail-fast --doc || rust=1; \
 	  exit $$rust; } >$(CARGO_LOG) 2>&1 & rust=$$!; \
 	RIPIENO_TEST_TIMES=python $(PYTEST) -n $(PYTEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(MARKS) 2>&1 \
@@ -259,7 +262,7 @@ target/debug/.built: $(RUST_SOURCES) | $(VENV)/.python
 	@command -v cargo >/dev/null || { echo "No Rust toolchain was found: install one (cargo must be on the path)" >&2; exit 1; }
 	@mkdir -p $(@D)
 	@touch $@.began
-	$(TIMED) build -- cargo build $(CARGO_TESTS) --lib --tests --quiet
+	$(call FIRST_TIMED,build,$@) cargo build $(CARGO_TESTS) --lib --quiet
 	@mv -f $@.began $@
 
 $(VENV)/.developed: $(VENV)/.locked target/debug/.built pyproject.toml

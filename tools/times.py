@@ -24,7 +24,8 @@ PAGE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- make times RECORD=1 writes this table -->\n", "<!-- end of the table -->\n"
 #: Commands, by the names of their logs.
 COMMANDS = {
-    "build": "compile the Rust tests and the native module",
+    "build": "compile the native module",
+    "build-tests": "compile the Rust tests",
     "rust": "run the Rust tests",
     "rust-documentation": "compile and run the examples of Rust's documentation",
 }

@@ -32,7 +32,7 @@ def test_differences_to_the_records_are_reported(times):
     now = {"build": {"": 90.0}, "python": {"test_a.py": 10.0, "test_b.py": 21.0}}
     recorded = {"build": {"": 100.0}, "python": {"test_a.py": 3.0, "test_b.py": 20.0, "test_c.py": 4.0}}
     assert times.compare(now, recorded) == [
-        "compile the Rust tests and the native module: 90 s, recorded 100 s",
+        "compile the native module: 90 s, recorded 100 s",
         "Python tests: 31 s, recorded 27 s",
         "    test_a.py: 10.0 s, recorded 3.0 s",
         "    test_c.py: 0.0 s, recorded 4.0 s",
