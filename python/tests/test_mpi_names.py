@@ -364,8 +364,9 @@ def moved(datatype, expected, memory=matrix):
     comm.Allreduce([memory, 1, datatype], [total, 1, datatype])
     assert (total == size * into).all(), total
     packed = np.zeros(datatype.Pack_size(1, comm), np.uint8)
-    whole = memory.reshape(-1)[: datatype.extent // memory.itemsize]
-    if 0 < datatype.true_ub <= datatype.extent == whole.nbytes and datatype.lb == 0:
+    # The memory of an element, and a rest unless it would be a second element.
+    whole = memory.reshape(-1)[: max(1, datatype.extent // memory.itemsize) + (datatype.extent > memory.itemsize)]
+    if 0 < datatype.true_ub <= datatype.extent <= whole.nbytes < 2 * datatype.extent and datatype.lb == 0:
         assert datatype.Pack(whole, packed, 0, comm) == datatype.size
         assert list(packed.view(memory.dtype)) == list(expected)
         target = np.zeros_like(whole)

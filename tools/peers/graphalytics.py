@@ -98,16 +98,11 @@ def cases(tree: Path) -> dict[str, Case]:
     return found
 
 
-def run(tree: Path, names: list[str], worker_count: int) -> dict[str, Outcome]:
-    """Return the outcomes of cases with a number of workers."""
-    every_case, folder = cases(tree), tree / GRAPHS
-    with rp.launch(worker_count) as job:
-        return {name: _outcome(every_case[name], folder, job) for name in names}
-
-
-def _outcome(case: Case, folder: Path, job: rp.Job) -> Outcome:
+def run(tree: Path, name: str, worker_count: int) -> Outcome:
+    """Return the outcome of a case with a number of workers."""
     try:
-        _check(case, folder, job)
+        with rp.launch(worker_count) as job:
+            _check(cases(tree)[name], tree / GRAPHS, job)
     except Exception:
         return outcomes.of_problem(traceback.format_exc())
     return "passed", ""

@@ -33,8 +33,9 @@ def run_all(
     """Run the tests from number `first` on, and return after the last one, or after a failure of some ranks.
 
     Rank 0 appends one line of JSON to the log per test: before the test its name, and after it the worst outcome of all
-    ranks. After a failure messages may be left, or ranks may be at different calls: the caller continues with the next
-    test in a new world.
+    ranks. Each rank appends its failure at once, because the ranks may not agree on an outcome any more. After a
+    failure messages may be left, or ranks may be at different calls: the caller continues with the next test in a new
+    world.
 
     Parameters
     ----------
@@ -52,10 +53,15 @@ def run_all(
     """
     signal.signal(signal.SIGALRM, lambda *_: _end(limit_s))
     for index in range(first, len(names)):
-        _write(log, comm.rank, {"index": index, "of": len(names), "test": names[index]})
-        outcomes = comm.allgather(_silently(run, index, limit_s))
+        if comm.rank == 0:
+            _write(log, {"index": index, "of": len(names), "test": names[index]})
+        own = _silently(run, index, limit_s)
+        if own[0] == "failed":
+            _write(log, {"index": index, f"rank {comm.rank}": own[1]})
+        outcomes = comm.allgather(own)
         outcome, text = max(outcomes, key=lambda each: OUTCOMES.index(each[0]))
-        _write(log, comm.rank, {"index": index, "outcome": outcome, "text": text})
+        if comm.rank == 0:
+            _write(log, {"index": index, "outcome": outcome, "text": text})
         is_uneven = outcome in ("failed", "refused") and len({each for each, _ in outcomes}) > 1
         is_late = any(each.startswith(_LATE) for _, each in outcomes)
         if is_uneven or is_late or (outcome == "failed" and not is_apart(index)):
@@ -72,13 +78,14 @@ def following(log: Path, first: int, last_words: str) -> int:
         raise SystemExit(f"no test began: {last_words}")
     last = begun[-1]
     if "outcome" not in last:
-        _write(log, 0, {"index": last["index"], "outcome": "failed", "text": last_words})
+        failures = [f"{rank}: {text}" for rank, text in last.items() if rank.startswith("rank ")]
+        _write(log, {"index": last["index"], "outcome": "failed", "text": "\n".join([last_words, *failures])})
     return int(last["index"]) + 1
 
 
 def read(log: Path) -> list[dict[str, Any]]:
-    """Return a dict for each test that began, with its "test" and "index", the number "of" tests, and its "outcome" and
-    the reason as "text" if it has ended.
+    """Return a dict for each test that began, with its "test" and "index", the number "of" tests, the failures of ranks
+    ("rank 1"), and its "outcome" and the reason as "text" if it has ended.
     """
     tests: dict[int, dict[str, Any]] = {}
     for line in log.read_text().splitlines():
@@ -109,7 +116,6 @@ def _end(limit_s: int) -> None:
     raise TimeoutError(f"the test took longer than {limit_s} s")
 
 
-def _write(log: Path, rank: int, entry: dict[str, Any]) -> None:
-    if rank == 0:
-        with log.open("a") as lines:
-            lines.write(json.dumps(entry) + "\n")
+def _write(log: Path, entry: dict[str, Any]) -> None:
+    with log.open("a") as lines:
+        lines.write(json.dumps(entry) + "\n")

@@ -24,14 +24,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in PROGRAMS.glob("*.py"))
 
 
-def run(programs: list[str], rank_count: int) -> dict[str, Outcome]:
-    """Return the outcome of each program."""
+def run(name: str, rank_count: int) -> Outcome:
+    """Return the outcome of a program."""
     if not MPIEXEC.exists():
         raise SystemExit(f"{MPIEXEC} is missing: make .venv/.bench .venv/.peers installs mpi4py and Open MPI")
-    return {name: _outcome(PROGRAMS / f"{name}.py", str(rank_count)) for name in programs}
-
-
-def _outcome(program: Path, rank_count: str) -> Outcome:
+    program = PROGRAMS / f"{name}.py"
     theirs = [MPIEXEC, "--oversubscribe", "-n", rank_count, sys.executable, program]
     ours = [sys.executable, "-m", "ripieno", "run", "--no-prefix", "-n", rank_count, "-m", "ripieno.mpi", program]
     try:

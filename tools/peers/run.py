@@ -6,10 +6,12 @@
     python tools/peers/run.py mpi4py-programs                beside mpi4py and Open MPI: make .venv/.bench .venv/.peers
     python tools/peers/run.py graphalytics --tree FOLDER     the graphs of LDBC, which are in no package index
     python tools/peers/run.py torch --record                 write the results into docs/tests.md, too
+    python tools/peers/run.py mpi4py --resume                parts without stored results, and the table of all
 
 The sources that are not installed are fetched into target/peers. `SUITES` lists the suites: to add one, add an entry
 with a function that runs a part of it. A failure counts as documented if known.json gives a reason for its name. Parts
-that do not depend on the number of ranks run with the first number only.
+that do not depend on the number of ranks run with the first number only. The results of each part are stored in
+target/peers, so that an interrupted run can be resumed.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -61,8 +64,7 @@ class Suite(NamedTuple):
     local_parts : frozenset of str
         Parts whose results do not depend on the number of ranks.
     run : callable
-        Returns the outcomes of the tests of some parts, from the folder of the sources, the parts and the number of
-        ranks.
+        Returns the outcomes of the tests of a part, from the folder of the sources, the part and the number of ranks.
     ranks : tuple of int
         Numbers of ranks.
     """
@@ -72,7 +74,7 @@ class Suite(NamedTuple):
     sha256: str | None
     parts: Callable[[Path], list[str]]
     local_parts: frozenset[str]
-    run: Callable[[Path, list[str], int], Results]
+    run: Callable[[Path, str, int], Results]
     ranks: tuple[int, ...]
 
     def version(self) -> str:
@@ -88,6 +90,8 @@ def main() -> None:
     parser.add_argument("--ranks", type=int, nargs="+")
     parser.add_argument("--only", nargs="+", default=[], help="parts of the suite")
     parser.add_argument("--tree", type=Path, help="folder with the sources")
+    parser.add_argument("--jobs", type=int, default=1, help="parts that run side by side")
+    parser.add_argument("--resume", action="store_true", help="run only the parts without stored results")
     parser.add_argument("--record", action="store_true", help="store the results, and write them into docs/tests.md")
     options = parser.parse_args()
     FETCHED.mkdir(parents=True, exist_ok=True)
@@ -104,13 +108,14 @@ def main() -> None:
             began_s = time.monotonic()
             all_parts = [part for part in suite.parts(tree) if count == suite.ranks[0] or part not in suite.local_parts]
             parts = options.only or all_parts
-            results = suite.run(tree, parts, count)
+            run_part = partial(stored if options.resume else run, title, tree, rank_count=count)
+            with ThreadPoolExecutor(options.jobs) as pool:
+                found = [result for part in pool.map(run_part, parts) for result in part.items()]
             elapsed_s = round(time.monotonic() - began_s)
-            results = {name: judged(name, *outcome, known) for name, outcome in results.items()}
+            results = {name: judged(name, *outcome, known) for name, outcome in found}
             totals = Counter(outcome for outcome, _ in results.values())
             figures = " ".join(f"{figure:>10}" for figure in (*(totals[name] for name in tables.OUTCOMES), elapsed_s))
             print(f"{title:>12} {count:>5} {len(results):>6} {figures}", flush=True)
-            (FETCHED / f"{title}-{count}.json").write_text(json.dumps(results, indent=1))
             if options.record:
                 reasons = Counter(reason for outcome, reason in results.values() if outcome == "documented")
                 row = tables.Row(len(parts), len(all_parts), totals, reasons)
@@ -119,8 +124,31 @@ def main() -> None:
                 if outcome == "failed":
                     print(f"      {name}: {text.strip().splitlines()[-1][:200] if text.strip() else 'no output'}")
             failures += totals["failed"]
-    print(f"all outcomes with their reasons: {FETCHED}/*.json")
+    print(f"all outcomes: {FETCHED}/*/*.json")
     sys.exit(failures > 0)
+
+
+def run(title: str, tree: Path, part: str, rank_count: int) -> Results:
+    """Run a part of a suite, store its results, and return them."""
+    path = results_path(title, part, rank_count)
+    path.parent.mkdir(exist_ok=True)
+    path.unlink(missing_ok=True)
+    results = SUITES[title].run(tree, part, rank_count)
+    path.write_text(json.dumps(results, indent=1))
+    return results
+
+
+def stored(title: str, tree: Path, part: str, rank_count: int) -> Results:
+    """Return the results of a part from an earlier run; run it if there are none."""
+    try:
+        return json.loads(results_path(title, part, rank_count).read_text())  # type: ignore[no-any-return]
+    except FileNotFoundError:
+        return run(title, tree, part, rank_count)
+
+
+def results_path(title: str, part: str, rank_count: int) -> Path:
+    """Return the path of the results of a part."""
+    return FETCHED / f"{title}-{rank_count}" / f"{part}.json"
 
 
 def fetch(suite: Suite) -> Path:
@@ -147,13 +175,12 @@ def fetch(suite: Suite) -> Path:
     return tree
 
 
-def run_mpi4py(tree: Path, parts: list[str], rank_count: int) -> Results:
-    """Return the outcome of every test of some modules. After a failure that ended a world, the next one continues."""
-    log = FETCHED / f"mpi4py-{rank_count}.log"
-    log.write_text("")
+def run_mpi4py(tree: Path, module: str, rank_count: int) -> Results:
+    """Return the outcome of every test of a module. After a failure that ended a world, the next one continues."""
+    log = empty_log(f"mpi4py-{rank_count}", module)
     script, first, total = Path(__file__).with_name("mpi4py_ranks.py"), 0, 1
     while first < total:
-        command = [sys.executable, "-m", "ripieno", "run", "-n", rank_count, script, tree.resolve(), log, first, *parts]
+        command = [sys.executable, "-m", "ripieno", "run", "-n", rank_count, script, tree.resolve(), log, first, module]
         try:
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=WORLD_LIMIT_S)
             last_words = done.stderr[-1000:]
@@ -164,13 +191,21 @@ def run_mpi4py(tree: Path, parts: list[str], rank_count: int) -> Results:
     return results_of(log)
 
 
-def run_torch(tree: Path, parts: list[str], rank_count: int) -> Results:
+def run_torch(tree: Path, part: str, rank_count: int) -> Results:
     """Return the outcome of every test of PyTorch with a backend."""
-    log, script = FETCHED / f"{parts[0]}-{rank_count}.log", Path(__file__).with_name("torch_ranks.py")
-    done = subprocess.run([sys.executable, script, str(rank_count), log, *parts], capture_output=True, text=True)
+    log, script = empty_log(f"torch-{rank_count}", part), Path(__file__).with_name("torch_ranks.py")
+    done = subprocess.run([sys.executable, script, str(rank_count), log, part], capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{script}: {done.stderr[-2000:]}")
     return results_of(log)
+
+
+def empty_log(folder: str, part: str) -> Path:
+    """Return the path of a new log."""
+    log = FETCHED / folder / f"{part}.log"
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("")
+    return log
 
 
 def results_of(log: Path) -> Results:
@@ -187,23 +222,20 @@ def judged(name: str, outcome: str, text: str, known: dict[str, list[str]]) -> t
     return outcome, text
 
 
-def run_by_pytest(
-    plugins: list[str], variables: dict[str, str], tree: Path, parts: list[str], rank_count: int
-) -> Results:
-    """Return the outcome of every test of installed modules, run in one process with plugins of this folder."""
-    log = FETCHED / f"{parts[0].partition('.')[0]}.log"
-    log.write_text("")
+def run_by_pytest(plugins: list[str], variables: dict[str, str], tree: Path, part: str, rank_count: int) -> Results:
+    """Return the outcome of every test of an installed package, run in one process with plugins of this folder."""
+    log = empty_log("pytest", part)
     folder = str(Path(__file__).parent)
     environment = os.environ | variables | {"RIPIENO_PEERS_LOG": str(log)}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     options = ["-q", "-c", os.devnull, "-p", "no:cacheprovider"]
     for plugin in ("pytest_log", *plugins):
         options += ["-p", plugin]
-    command = [sys.executable, "-m", "pytest", *options, "--pyargs", *parts]
+    command = [sys.executable, "-m", "pytest", *options, "--pyargs", part]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     entries = [json.loads(line) for line in log.read_text().splitlines()]
     if done.returncode not in (0, 1) or not entries:
-        raise SystemExit(f"pytest {' '.join(parts)}: expected outcomes:\n{done.stdout[-1000:]}")
+        raise SystemExit(f"pytest {part}: expected outcomes:\n{done.stdout[-1000:]}")
     return {entry["test"]: (entry["outcome"], entry["text"]) for entry in entries}
 
 
@@ -214,11 +246,11 @@ def graphalytics_parts(tree: Path) -> list[str]:
     return list(graphalytics.cases(tree))
 
 
-def run_graphalytics(tree: Path, parts: list[str], worker_count: int) -> Results:
-    """Return the outcome of cases, run from this process."""
+def run_graphalytics(tree: Path, case: str, worker_count: int) -> Results:
+    """Return the outcome of a case, run from this process."""
     import graphalytics
 
-    return graphalytics.run(tree, parts, worker_count)
+    return {case: graphalytics.run(tree, case, worker_count)}
 
 
 def mpi4py_parts(tree: Path) -> list[str]:
@@ -246,7 +278,7 @@ SUITES = {
         None,
         lambda tree: programs.names(),
         frozenset(),
-        lambda tree, parts, ranks: programs.run(parts, ranks),
+        lambda tree, name, rank_count: {name: programs.run(name, rank_count)},
         (1, 2, 4),
     ),
     **{

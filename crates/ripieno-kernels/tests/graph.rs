@@ -1,9 +1,9 @@
-//! Edges from text, their matrix and its products, and a step of PageRank.
+//! Edges from text, their matrix and its products, and steps of PageRank and of a breadth-first search.
 
 use ripieno_kernels::Threads;
 use ripieno_kernels::graph::{
-    EdgeColumns, Fold, LocalGraph, Max, Min, Or, PageRankStep, Reason, Sum, TargetLists, ThirdField, count_triangles,
-    pagerank_step, parse_edges,
+    EdgeColumns, Fold, LocalGraph, Max, Min, NO_SOURCE, Or, PageRankStep, Reason, Sum, TargetLists, ThirdField,
+    count_triangles, pagerank_step, parse_edges,
 };
 
 fn edges(pairs: &[(i64, i64)], weights: &[f64], lone: &[i64]) -> EdgeColumns {
@@ -125,6 +125,29 @@ fn products_match_the_edges_one_by_one() {
                 local.matrix.product::<Or, i64>(&x, &mut out, width, &threads);
                 assert_eq!(out, by_edge::<Or, i64>(whole, &local.rows, |id| values(id).collect()));
             }
+        }
+    }
+}
+
+#[test]
+fn an_open_row_takes_its_smallest_source_in_the_frontier() {
+    let (sources, targets, _) = graph(3000, 1);
+    // More than 64 columns, so that the frontier has several words.
+    let sources: Vec<i64> = (0..).zip(sources).map(|(edge, source)| source + edge % 3 * 60).collect();
+    let local = LocalGraph::new(&sources, &targets, None, true, &Threads::new(1)).unwrap();
+    for (sparsity, closed) in [(1, 2), (3, 1), (200, 3), (1000, 2)] {
+        let frontier: Vec<bool> = local.columns.iter().map(|id| id % sparsity == 0).collect();
+        let is_open: Vec<bool> = local.rows.iter().map(|id| closed == 1 || id % closed != 0).collect();
+        let want = local.rows.iter().zip(&is_open).map(|(row, is_open)| {
+            let entering = (0..sources.len()).filter(|&edge| targets[edge] == *row && sources[edge] % sparsity == 0);
+            let least = entering.map(|edge| sources[edge]).min().filter(|_| *is_open);
+            least.unwrap_or(NO_SOURCE)
+        });
+        let want: Vec<i64> = want.collect();
+        for threads in [1, 3].map(Threads::new) {
+            let mut out = vec![0; local.rows.len()];
+            local.matrix.least_sources(&local.columns, &frontier, &is_open, &mut out, &threads);
+            assert_eq!(out, want, "every {sparsity}th source");
         }
     }
 }

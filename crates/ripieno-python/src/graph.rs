@@ -88,6 +88,29 @@ impl EdgeMatrix {
         (offsets.into_pyarray(py), PyArray1::from_slice(py, self.0.columns()), weights)
     }
 
+    /// Return the smallest id among the columns of each open row in the frontier, or the largest integer.
+    fn least_sources<'py>(
+        &self,
+        py: Python<'py>,
+        ids: PyReadonlyArray1<'_, i64>,
+        frontier: PyReadonlyArray1<'_, bool>,
+        is_open: PyReadonlyArray1<'_, bool>,
+        threads: NonZeroUsize,
+    ) -> PyResult<Ids<'py>> {
+        let (ids, frontier, is_open) = (ids.as_slice()?, frontier.as_slice()?, is_open.as_slice()?);
+        let (rows, columns) = (self.0.row_count(), self.0.column_count());
+        if (ids.len(), frontier.len(), is_open.len()) != (columns, columns, rows) {
+            let (ids, frontier, is_open) = (ids.len(), frontier.len(), is_open.len());
+            return Err(errors::input(format!(
+                "ids has {ids} entries, frontier {frontier} and is_open {is_open}: expected {columns}, {columns} and \
+                 {rows}"
+            )));
+        }
+        let mut least = vec![0; rows];
+        py.detach(|| self.0.least_sources(ids, frontier, is_open, &mut least, &Threads::new(threads.get())));
+        Ok(least.into_pyarray(py))
+    }
+
     fn product(
         &self,
         py: Python<'_>,

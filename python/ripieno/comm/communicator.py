@@ -42,7 +42,7 @@ from ripieno.flight.waiting import Waiting
 from ripieno.sparse.reduction import DENSE_ABOVE, indices_of, options_of, reduced, rows_of
 from ripieno.wire import packing
 from ripieno.wire.arrays import resolved_operation
-from ripieno.wire.calls import Handle, NativeCalls, PostedCall, StagedCall
+from ripieno.wire.calls import Handle, NativeCalls, PostedCall, StagedCall, run_now
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -420,7 +420,9 @@ class AsyncCommunicator(Communicator):
             part = call.begin(native)
             return Handle([part], lambda: call.finish(part), self)
         if isinstance(call, StagedCall) or self._queue.is_busy:
-            job = self._queue.add(lambda: call.run(native))
+            # A rank without others waits for none, so its calls need no thread.
+            begin = run_now if self.world_size == 1 and not self._queue.is_busy else self._queue.add
+            job = begin(lambda: call.run(native))
             return Handle([job], job.wait, self)
         return Handle([getattr(native, name)(*args, later=True) for name, *args in call.calls], call.finish, self)
 

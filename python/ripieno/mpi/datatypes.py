@@ -313,20 +313,20 @@ class Datatype:
     # Packing
 
     def Pack(self, inbuf: Any, outbuf: Any, position: int, comm: Any) -> int:
-        """Copy all elements of `inbuf` to byte `position` of `outbuf`, and return the position behind them."""
+        """Copy the whole elements of `inbuf` to byte `position` of `outbuf`, and return the position behind them."""
         from ripieno.mpi.buffers import buffer_of, octets_of
 
-        given = buffer_of([inbuf, self], "Pack").elements.read().view(np.uint8)
+        given = buffer_of(self._whole_elements(inbuf, "Pack"), "Pack").elements.read().view(np.uint8)
         target = octets_of(outbuf, "Pack", is_written=True)
         _check_room("Pack", position, given.size, target.size)
         target[position : position + given.size] = given
         return position + given.size
 
     def Unpack(self, inbuf: Any, position: int, outbuf: Any, comm: Any) -> int:
-        """Fill all elements of `outbuf` from byte `position` of `inbuf` on, and return the position behind them."""
+        """Fill the whole elements of `outbuf` from byte `position` of `inbuf`, and return the position behind them."""
         from ripieno.mpi.buffers import incoming, octets_of
 
-        into = incoming([outbuf, self], "Unpack").elements
+        into = incoming(self._whole_elements(outbuf, "Unpack"), "Unpack").elements
         source = octets_of(inbuf, "Unpack")
         _check_room("Unpack", position, into.nbytes, source.size)
         into.write(source[position : position + into.nbytes])
@@ -335,6 +335,14 @@ class Datatype:
     def Pack_size(self, count: int, comm: Any) -> int:
         """Return the number of bytes that `count` packed elements take."""
         return self.layout.value_count * self.dtype.itemsize * _count("count", count)
+
+    def _whole_elements(self, buffer: Any, call: str) -> list[Any]:
+        """Return a buffer argument with the elements that fit into `buffer`; a rest of its memory is not used."""
+        from ripieno.mpi.buffers import octets_of
+
+        if self.extent <= 0:
+            return [buffer, self]
+        return [buffer, octets_of(buffer, call).size // self.extent, self]
 
     @property
     def _is_constant(self) -> bool:

@@ -17,6 +17,8 @@ R = TypeVar("R")
 
 #: Polling interval for calls without a thread, while other calls are queued on a thread.
 _POLL_S = 0.001
+#: How long the thread of a queue waits for the next call. Starting a thread per call takes most of a short call.
+_IDLE_S = 0.1
 
 
 class NativeCalls(NamedTuple, Generic[R]):
@@ -188,7 +190,7 @@ def wait_any(handles: Iterable[Handle[Any]]) -> int:
 
 
 class QueuedCall:
-    """A call in a `CallQueue`."""
+    """A call in a `CallQueue`, or one that has ended."""
 
     def __init__(self, future: Future[Any]) -> None:
         self._future = future
@@ -205,10 +207,10 @@ class QueuedCall:
 
 
 class CallQueue:
-    """Calls that run one after the other, on a thread that exists while calls are queued."""
+    """Calls that run one after the other, on a thread that ends when it has been idle for `_IDLE_S`."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         #: The latest call, until all have ended.
         self.last: Future[Any] | None = None
@@ -222,10 +224,12 @@ class CallQueue:
     def add(self, call: Callable[[], Any]) -> QueuedCall:
         """Queue `call` behind all others."""
         future: Future[Any] = Future()
-        with self._lock:
+        with self._changed:
             self._calls.append((call, future))
             self.last = future
-            if not self._has_thread:
+            if self._has_thread:
+                self._changed.notify()
+            else:
                 self._has_thread = True
                 threading.Thread(target=self._serve, name="ripieno-calls", daemon=True).start()
         return QueuedCall(future)
@@ -236,14 +240,31 @@ class CallQueue:
             last.exception()
 
     def _serve(self) -> None:
-        while True:
-            with self._lock:
-                if not self._calls:
-                    self._has_thread = False
-                    self.last = None  # drops its result, too
-                    return
-                call, future = self._calls.popleft()
-            try:
-                future.set_result(call())
-            except BaseException as error:
-                future.set_exception(error)
+        while self._awaits_call():
+            self._run_next()
+
+    def _awaits_call(self) -> bool:
+        """Wait for a queued call; return False, and end the thread, if there is none for a while."""
+        with self._changed:
+            if not self._calls:
+                self.last = None  # drops its result, too
+            self._has_thread = self._changed.wait_for(lambda: bool(self._calls), _IDLE_S)
+            return self._has_thread
+
+    def _run_next(self) -> None:
+        call, future = self._calls.popleft()
+        _fulfill(future, call)
+
+
+def run_now(call: Callable[[], Any]) -> QueuedCall:
+    """Run a call that waits for no other rank. Its handle reports the result or the error."""
+    future: Future[Any] = Future()
+    _fulfill(future, call)
+    return QueuedCall(future)
+
+
+def _fulfill(future: Future[Any], call: Callable[[], Any]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:
+        future.set_exception(error)

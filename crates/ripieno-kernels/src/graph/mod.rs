@@ -1,12 +1,13 @@
-//! Graphs: edges from text, a rank's edges as a sparse matrix, its product with a vector, a step of PageRank, and
-//! triangles.
+//! Graphs: edges from text, a rank's edges as a sparse matrix, its product with a vector, steps of PageRank and of a
+//! breadth-first search, and triangles.
 //!
 //! [`parse_edges`] reads lines. [`LocalGraph::new`] numbers the ends of a rank's edges and sorts the edges by row
 //! (their target). [`Csr::product`] gathers `x` over the sources of each row, and [`pagerank_step`] computes the next
-//! ranks from the reduced sums. [`count_triangles`] counts the triangles of each vertex. Results do not depend on the
-//! number of threads.
+//! ranks from the reduced sums. [`Csr::least_sources`] finds the rows next to a frontier, and [`count_triangles`] counts
+//! the triangles of each vertex. Results do not depend on the number of threads.
 
 mod csr;
+mod frontier;
 mod numbering;
 mod pagerank;
 mod parse;
@@ -14,6 +15,7 @@ mod product;
 mod triangles;
 
 pub use csr::{Csr, LocalGraph, TooManyEdges};
+pub use frontier::NO_SOURCE;
 pub use pagerank::{PageRankStep, PageRankTotals, pagerank_step};
 pub use parse::{EdgeColumns, LARGEST_ID, MalformedLine, Reason, ThirdField, parse_edges};
 pub use product::{Fold, Max, Min, Or, Sum};

@@ -7,6 +7,7 @@
 
 use super::Csr;
 use crate::Threads;
+use std::mem;
 
 /// Combines the values at the columns of a row.
 pub trait Fold<T: Copy>: Sync {
@@ -141,7 +142,7 @@ whole_folds!(i32, i64, u64);
 /// Independent partial results per row, so that additions do not wait for each other.
 const LANES: usize = 4;
 /// Runs of rows per thread. More runs than threads balance the load: rows with equal numbers of entries differ in cost.
-const PARTS_PER_THREAD: usize = 16;
+pub(super) const PARTS_PER_THREAD: usize = 16;
 
 impl Csr {
     /// Overwrite `out` (`row_count × width`) with the product of this matrix and `x` (`column_count × width`).
@@ -155,15 +156,8 @@ impl Csr {
         assert!(F::SUPPORTS_WEIGHTS || self.weights().is_none(), "sums of whole numbers take no weights");
         assert_eq!(x.len(), self.column_count() * width, "a row of x per column");
         assert_eq!(out.len(), self.row_count() * width, "a row of the result per row");
-        let runs = self.runs(threads.count() * PARTS_PER_THREAD);
-        let operations = 4 * self.entry_count() * width / runs.len().max(1);
-        let mut parts = Vec::with_capacity(runs.len());
-        let mut rest = out;
-        for (first, end) in runs {
-            let (own, others) = rest.split_at_mut((end - first) * width);
-            parts.push((first, own));
-            rest = others;
-        }
+        let parts = self.runs_of(out, width, threads.count() * PARTS_PER_THREAD);
+        let operations = 4 * self.entry_count() * width / parts.len().max(1);
         threads.for_each(
             parts,
             operations,
@@ -176,13 +170,21 @@ impl Csr {
         );
     }
 
-    /// Return at most `count` runs of rows with about the same number of entries each.
-    fn runs(&self, count: usize) -> Vec<(usize, usize)> {
+    /// Cut `out`, which has `width` values per row, into at most `count` runs of rows with about the same number of
+    /// entries each. Return the first row of each run, and its part of `out`.
+    pub(super) fn runs_of<'a, T>(&self, out: &'a mut [T], width: usize, count: usize) -> Vec<(usize, &'a mut [T])> {
         let cut = |part: usize| {
             let goal = self.entry_count() * part / count;
             self.offsets().partition_point(|&offset| offset < goal)
         };
-        (0..count).map(|part| (cut(part), cut(part + 1))).filter(|(first, end)| first < end).collect()
+        let mut rest = out;
+        let runs = (0..count).map(|part| (cut(part), cut(part + 1))).filter(|(first, end)| first < end);
+        runs.map(|(first, end)| {
+            let (own, others) = mem::take(&mut rest).split_at_mut((end - first) * width);
+            rest = others;
+            (first, own)
+        })
+        .collect()
     }
 
     fn gather<F: Fold<T>, T: Copy>(&self, x: &[T], first: usize, out: &mut [T]) {

@@ -1,9 +1,10 @@
-"""The worker program of breadth-first search: one step along all edges per distance.
+"""The worker program of breadth-first search: one step along the edges per distance.
 
-A vertex that was reached in the previous step sends its number along its edges. An unreached vertex takes the least
-received number as its parent.
+The frontier consists of the vertices that were reached in the previous step. An unreached vertex takes the smallest of
+its sources in the frontier as its parent. Edges to reached vertices are skipped, so most edges are read in few steps.
 
-Source: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2.
+Sources: Zhao and Canny, "Kylix: a sparse allreduce for commodity clusters", ICPP 2014, section I.A.2; Beamer, Asanović
+and Patterson, "Direction-optimizing breadth-first search", SC 2012, section 4, for the bottom-up step.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno.algorithms.data_facts import graph_facts
-from ripieno.algorithms.vertices.values import VertexValues
+from ripieno.algorithms.vertices.values import NO_SOURCE, VertexValues
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.errors import InputError
 from ripieno.graph import Graph, load
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 NAME = "bfs"
 NOT_REACHED = -1
-NO_PARENT = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ def fit(comm: Communicator, graph: Graph, source: int, checkpoint_options: Check
         resumed_from = steps or None
         while comm.allreduce(bool(reached.any()), op="or"):
             distances[reached] = steps
-            received = values.step(np.where(reached, values.vertices, NO_PARENT), "min")
-            reached = (received != NO_PARENT) & (distances == NOT_REACHED)
-            parents[reached] = received[reached]
+            sources = values.least_sources(reached, distances == NOT_REACHED)
+            reached = sources != NO_SOURCE
+            parents[reached] = sources[reached]
             steps += 1
             if checkpoint.is_due(steps):
                 own = (each[values.is_owned] for each in (values.vertices, distances, parents, reached))

@@ -1,11 +1,12 @@
 """Values per vertex, combined along all edges of a partitioned graph.
 
-A step multiplies the local matrix by the values, with any reduction operation instead of the sum. A sparse reduction
-then combines the products of all ranks.
+A step multiplies the local matrix by the values, with any reduction operation instead of the sum, or looks for the
+sources of a search. A sparse reduction then combines the results of all ranks.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,10 +14,14 @@ from numpy.typing import NDArray
 
 from ripieno._types import OpName
 from ripieno.errors import InputError
+from ripieno.kernels.lookup import positions_of
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
     from ripieno.graph import LocalGraph
+
+#: The result of a vertex without a source.
+NO_SOURCE = np.iinfo(np.int64).max
 
 
 def check_weights(graph: LocalGraph, estimator: str) -> None:
@@ -54,13 +59,25 @@ class VertexValues:
     def step(self, values: NDArray[Any], op: OpName, own: NDArray[Any] | None = None) -> NDArray[Any]:
         """Combine, for each vertex, the values of the sources of its incoming edges and its `own` value.
 
-        `values`, `own` and the result are (m, …) arrays. Without `own`, a vertex without incoming edges gets the
-        neutral element: 0, or the largest number for "min".
+        `values`, `own` and the result are (m, …) arrays. The default of `own` is 0.
         """
         received = self._graph.product(values[: len(self._graph.columns)], op, threads=self._threads)
-        if own is None:
-            neutral = np.iinfo(values.dtype).max if op == "min" else 0
-            own = np.full((np.count_nonzero(self.is_owned), *values.shape[1:]), neutral, values.dtype)
-        else:
-            own = own[self.is_owned]
-        return self._reduction.reduce(np.concatenate([received, own]), op)
+        own = np.zeros_like(values) if own is None else own
+        return self._reduction.reduce(np.concatenate([received, own[self.is_owned]]), op)
+
+    def least_sources(self, frontier: NDArray[np.bool_], is_open: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the smallest source in the frontier of each open vertex, or `NO_SOURCE`.
+
+        Sources are the ids at the other ends of incoming edges. `frontier`, `is_open` and the result have an entry per
+        vertex.
+        """
+        graph = self._graph
+        found = graph.matrix.least_sources(
+            graph.columns, frontier[: len(graph.columns)], is_open[self._row_places], self._threads
+        )
+        none = np.full(np.count_nonzero(self.is_owned), NO_SOURCE)
+        return self._reduction.reduce(np.concatenate([found, none]), "min")
+
+    @cached_property
+    def _row_places(self) -> NDArray[np.integer[Any]]:
+        return positions_of(self._graph.rows, self.vertices)
