@@ -460,7 +460,7 @@ def test_without_a_launcher_a_script_is_a_world_of_one(variables):
         ({"RANK": "2", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN}, "RANK=2: expected 0 … 1"),
         (
             {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN},
-            "RANK='a': expected a number",
+            "RANK='a': expected a whole number",
         ),
         (
             {

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import ripieno.flight as flight
+from ripieno._checks import time_limit
 from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import CollectiveMismatch, CommunicatorClosed, InputError, RankFailed, SerializationError
@@ -69,7 +70,8 @@ def connect(
     """Join the other ranks and return this rank's communicator; `options` are passed to the native module."""
     import ripieno._native as _native
 
-    racks, call_timeout_s = options.pop("racks", None), options.pop("call_timeout_s", float("inf"))
+    racks = options.pop("racks", None)
+    call_timeout_s = time_limit("call_timeout_s", options.pop("call_timeout_s", None))
     options["rack"] = rack_of_this_host(racks, by_engine=options.pop("rack_by_engine", None))
     heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
 

@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ripieno
 import ripieno.flight as flight
+from ripieno._checks import seconds_of
 from ripieno.comm import mailbox
 from ripieno.comm.rank import describe
-from ripieno.errors import CallTimeout, InputError, RipienoError
+from ripieno.errors import CallTimeout, RipienoError
 from ripieno.launch import limits
 from ripieno.launch.deadline import Deadline
 from ripieno.launch.process.channel import ConnectionClosed
@@ -74,12 +75,7 @@ def notice_s() -> float:
     InputError
         The variable is not a number.
     """
-    text = os.environ.get(VARIABLE) or str(NOTICE_S)
-    try:
-        seconds = float(text)
-    except ValueError:
-        raise InputError(f"{VARIABLE}={text}: expected seconds, or 0 for no notice") from None
-    return seconds if seconds > 0 else float("inf")
+    return seconds_of(os.environ, VARIABLE, NOTICE_S, zero="no notice") or float("inf")
 
 
 class WaitReporter:
