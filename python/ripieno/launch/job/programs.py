@@ -19,7 +19,7 @@ from ripieno.errors import CollectiveMismatch, CommunicatorClosed, InputError, R
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.limits import HEARTBEAT_S
-from ripieno.launch.process.channel import Channel, ConnectionClosed
+from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.launch.process.processes import end_fork, flush_output
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
@@ -45,7 +45,16 @@ class ProgramSource(Protocol):
     def receive_packed(self) -> tuple[str, Callable[[], Any]]: ...
 
 
-def through(channel: Channel) -> Exchange:
+class ExchangeChannel(Protocol):
+    """A channel to a launcher that answers exchanges."""
+
+    @property
+    def send(self) -> Callable[[str, Any], None]: ...
+
+    def receive(self) -> tuple[str, Any]: ...
+
+
+def through(channel: ExchangeChannel) -> Exchange:
     """Return an exchange that the launcher at the other end of `channel` answers."""
 
     def exchange(text: str) -> list[str]:

@@ -26,7 +26,7 @@ from ripieno.comm.rank import describe
 from ripieno.errors import CallTimeout, RipienoError
 from ripieno.launch import limits
 from ripieno.launch.deadline import Deadline
-from ripieno.launch.process.channel import ConnectionClosed
+from ripieno.launch.process.channel import Channel, ConnectionClosed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -37,6 +37,8 @@ NOTICE_S = 30.0
 #: Bounds in seconds of the interval between a rank's checks for a long wait: a third of `NOTICE_S`, or a tenth of the
 #: time limit of its calls, whichever is shorter.
 CHECK_S_MIN, CHECK_S_MAX = 0.01, 3600.0
+#: Kind of the message by which a launcher asks a rank of another host for its position.
+QUESTION = "where"
 #: Lines of the stack of a rank, the innermost.
 STACK_COUNT = 8
 #: Maximum numbers of printed waits and of printed stacks.
@@ -87,11 +89,20 @@ class WaitReporter:
         Returns the communicator of the rank, or None.
     send
         Sends a message of a kind to the launcher; None if the launcher does not listen; the rank then prints its waits.
+    is_remote
+        Whether the launcher is on another host, so that its questions arrive in `ask` instead of at an address.
     """
 
-    def __init__(self, current: Callable[[], Communicator | None], send: Callable[[str, Any], None] | None) -> None:
+    def __init__(
+        self,
+        current: Callable[[], Communicator | None],
+        send: Callable[[str, Any], None] | None,
+        *,
+        is_remote: bool = False,
+    ) -> None:
         self._current = current
         self._send = send
+        self._is_remote = is_remote
         self._notice_s = notice_s()
         # The thread that runs the program.
         self._thread = threading.get_ident()
@@ -103,7 +114,7 @@ class WaitReporter:
     def start(self) -> None:
         """Start the thread, and send the address for questions."""
         if self._send is not None:
-            self._send("asked-at", self._questions.getsockname())
+            self._send("asked-at", None if self._is_remote else self._questions.getsockname())
         self._watch_timeout()
         threading.Thread(target=self._run, name="ripieno-waits", daemon=True).start()
 
@@ -112,10 +123,14 @@ class WaitReporter:
         self._is_closed = True
         self._wake()
 
-    def _wake(self) -> None:
+    def ask(self) -> None:
+        """Send the position of the rank to the launcher."""
+        self._wake(b"?")
+
+    def _wake(self, question: bytes = b"!") -> None:
         """End the sleep of the thread."""
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
-            own.sendto(b"!", self._questions.getsockname())
+            own.sendto(question, self._questions.getsockname())
 
     def _watch_timeout(self) -> float:
         """Return the time limit of calls. The thread is woken when it changes."""
@@ -196,15 +211,16 @@ class WaitingRanks:
     """The positions of a job's ranks, for its launcher. Ranks are identified by their initial numbers."""
 
     def __init__(self) -> None:
+        # The address of each rank's questions, or the channel to a rank of another host.
         self._addresses: dict[int, Any] = {}
         self._places: dict[int, RankPlace] = {}
         self._deadline: Deadline | None = None
         self._timed_out: RankPlace | None = None
 
-    def take(self, number: int, kind: str, value: Any) -> bool:
-        """Store a message of a rank if it is about waits; return whether it is."""
+    def take(self, number: int, kind: str, value: Any, channel: Channel | None = None) -> bool:
+        """Store a message of a rank, received from `channel`, if it is about waits; return whether it is."""
         if kind == "asked-at":
-            self._addresses[number] = value
+            self._addresses[number] = channel if value is None else value
         elif kind == "place":
             self._places[number] = value
         elif kind == "waits-long":
@@ -224,11 +240,14 @@ class WaitingRanks:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as own:
             for rank, address in list(self._addresses.items()):
                 try:
-                    own.sendto(b"?", address)
+                    if isinstance(address, Channel):
+                        address.send(QUESTION)
+                    else:
+                        own.sendto(b"?", address)
                 except BlockingIOError:
                     # The rank has not read earlier questions.
                     continue
-                except OSError:
+                except (OSError, ConnectionClosed):
                     # The rank has ended.
                     del self._addresses[rank]
         if self._addresses:
