@@ -126,7 +126,7 @@ class CallBase:
         """Limit the wait for another rank of each call within the ``with`` statement.
 
         A wait that lasts longer ends the job with `CallTimeout`, which names the waiting and the missing rank, and has
-        the stack of the missing one. Under other launchers and in engines, it ends all ranks with `RankFailed`.
+        the stack of the missing one. Under other launchers, it ends all ranks with `RankFailed`.
         A thread apart from the calls checks the limit, at intervals of a tenth of it. For the limit of all calls, pass
         ``call_timeout_s=`` to `ripieno.launch` or `ripieno.init`.
 
