@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
@@ -46,11 +48,36 @@ def number(name: str, value: Any, expected: str) -> float:
 
 
 def time_limit(name: str, value: Any) -> float:
-    """Return `value` as a float; raise InputError with the parameter's name unless it is a number > 0."""
-    seconds = number(name, value, "expected a number > 0")
+    """Return a limit in seconds, infinity for None; raise InputError with the name unless it is a number > 0."""
+    if value is None:
+        return math.inf
+    seconds = number(name, value, "expected a number > 0, or None for no limit")
     if not seconds > 0:
-        raise InputError(f"{name}={value!r}: expected a number > 0")
+        raise InputError(f"{name}={value!r}: expected a number > 0, or None for no limit")
     return seconds
+
+
+def seconds_of(variables: Mapping[str, str], name: str, default_s: float, *, zero: str | None = None) -> float:
+    """Return the seconds in an environment variable, or the default if it is not set.
+
+    Parameters
+    ----------
+    zero : str, optional
+        Meaning of 0, if it is allowed.
+
+    Raises
+    ------
+    InputError
+        If the value is not a number > 0.
+    """
+    text = variables.get(name) or str(default_s)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if seconds > 0 or (seconds == 0 and zero is not None):
+        return seconds
+    raise InputError(f"{name}={text}: expected a number of seconds > 0{f', or 0 for {zero}' if zero else ''}")
 
 
 def text(name: str, value: Any, expected: str) -> str | None:

@@ -5,6 +5,8 @@ Every class keeps its fields in ``args``, so each survives pickling between proc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class RipienoError(Exception):
     """Base class of all exceptions that this package raises on purpose."""
@@ -124,6 +126,33 @@ class CommunicatorClosed(RipienoError):
 
 class InputError(RipienoError, ValueError):
     """An argument or an input file is invalid; the message names it and the expected value."""
+
+
+class MissingColumn(InputError):
+    """A table has no column of the name that an argument passes.
+
+    Parameters
+    ----------
+    argument : str
+        The argument that names the column.
+    column : str
+        The name.
+    table : str
+        The table, or its file.
+    columns : sequence of str
+        The names of its columns.
+    """
+
+    def __init__(self, argument: str, column: object, table: str, columns: Sequence[object]) -> None:
+        super().__init__(argument, column, table, tuple(columns))
+        self.argument = argument
+        self.column = column
+        self.table = table
+        self.columns = tuple(columns)
+
+    def __str__(self) -> str:
+        known = f"expected one of {', '.join(map(str, self.columns))}" if self.columns else "its columns have no names"
+        return f"{self.argument}={self.column!r}: {self.table} has no such column: {known}"
 
 
 class PlanError(RipienoError, ValueError):

@@ -288,8 +288,8 @@ def test_the_command_prints_the_largest_keys_first(sales, capfd):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--by", "town"], "--by town: .* has no such column: expected some of city"),
-        (["--by", "city", "--max", "amnt"], "--max amnt: .* has no such column: expected some of city"),
+        (["--by", "town"], "--by town: .* has no such column: expected one of city"),
+        (["--by", "city", "--max", "amnt"], "--max amnt: .* has no such column: expected one of city"),
         (["--by", "city", "--sum", "day"], "sum of column 'day' of date32"),
         (["--by", "city", "--min", "one"], "column 'one' of string: expected numbers"),
         (["--by", "city", "--sum", "whole", "--out", "x.npz"], "x.npz: unknown kind of file, expected one of .parquet"),

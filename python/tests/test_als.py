@@ -305,7 +305,7 @@ def _with(value):
         (
             {"columns": ("a", "x", "c")},
             pa.table({"a": [1], "b": [2], "c": [3]}),
-            "columns='x': .* has no such column, only 'a', 'b', 'c'",
+            "columns='x': .* has no such column: expected one of a, b, c",
         ),
         ({}, pa.table({"user": [1, None], "item": [2, 3], "rating": [3, 4]}), "column 'user' has missing values"),
         ({}, pa.table({"user": [1, 2], "item": [2, 3], "rating": [3, None]}), "column 'rating' has missing values"),

@@ -83,8 +83,9 @@ def test_the_time_limit_of_calls_excludes_the_relay_of_a_program(monkeypatch):
         comm._call_timeout_s = 5.0
         monkeypatch.setattr(comm, "broadcast", lambda out: seen.append(comm._call_timeout_s))
         message = ("relay", packing.blob(packing.pack_for_process("program")))
-        channel = SimpleNamespace(send=None, receive_blob=lambda: message)
-        kind, load = member._Relayed(channel, SimpleNamespace(comm=comm)).receive_packed()
+        messages = member._Messages(SimpleNamespace(send=None), SimpleNamespace(comm=comm), None, None)
+        messages._received.put(message)
+        kind, load = messages.receive_packed()
         assert (kind, load()) == ("run", "program")
         assert seen == [float("inf")] and comm._call_timeout_s == 5.0
 
@@ -633,7 +634,7 @@ def test_ranks_may_connect_by_the_engine_before_they_join(listening):
     assert joined[0][0].attempt == joined[1][0].attempt != ""
     for _, channel in joined:
         channel.send("welcome")
-        assert channel.receive(EVENT_TIMEOUT_S)[0] == "ready"
+        assert [channel.receive(EVENT_TIMEOUT_S)[0] for _ in range(2)] == ["asked-at", "ready"]
         channel.send(
             "run", (lambda comm, mine: (mine, comm.allreduce(1)), (Here("mine"),), {}, EventOptions(False), False, None)
         )

@@ -79,6 +79,7 @@ def test_too_few_slots_are_reported_with_numbers_and_a_remedy():
         errors.RendezvousError("rank 1 is missing"),
         errors.CommunicatorClosed("over"),
         errors.InputError("n=0: expected >= 1"),
+        errors.MissingColumn("y", "cost", "prices.csv", ["a", "b"]),
         errors.SerializationError("no"),
         errors.UnsupportedError("no files"),
         errors.TooFewSlots("spark", 8, 1, 4, "add executors"),

@@ -422,8 +422,8 @@ def test_invalid_csv_is_reported(tmp_path):
             [part.read() for part in splits(path, count=2)]
     path.write_text("a,b\n1,2\n")
     for options, message in [
-        ({"columns": ["c"]}, "columns='c': .*a.csv has no such column: expected some of a, b"),
-        ({"types": {"c": "string"}}, "types='c': .*a.csv has no such column: expected some of a, b"),
+        ({"columns": ["c"]}, "columns='c': .*a.csv has no such column: expected one of a, b"),
+        ({"types": {"c": "string"}}, "types='c': .*a.csv has no such column: expected one of a, b"),
         ({"types": {"a": "word"}}, "'word'.*expected the name of an Arrow type"),
         ({"columns": ["a"], "format": "text"}, "is read as text; expected csv or parquet or arrow"),
     ]:

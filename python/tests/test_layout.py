@@ -109,6 +109,13 @@ def test_any_attribute_of_a_networkx_graph_weights_edges(kind):
     assert not np.allclose(found["a"], rp.layout(graph, seed=3, iterations=10)["a"])
 
 
+@pytest.mark.parametrize("kind", [networkx.Graph, networkx.DiGraph])
+def test_the_report_counts_each_edge_and_loop_once(kind):
+    graph = kind([("a", "b"), ("b", "c"), ("c", "c")])
+
+    assert rp.FruchtermanReingold(random_state=0).fit(graph).report_.column_count == 3
+
+
 def test_missing_vertices_are_handled_as_in_networkx():
     pos = {0: (0.5, 0.25), "elsewhere": (0.25, 0.5), 7: (0.0, 1.0)}
     parameters = {"pos": pos, "fixed": ["elsewhere", 7], "seed": 1, "iterations": 5}

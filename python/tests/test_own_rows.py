@@ -553,7 +553,7 @@ def test_splits_of_every_format_are_input(world, tmp_path):
             splits("rows.csv"), sample_weight=WEIGHTS[:3]
         ),
         "expected one partition file": lambda: kmeans(engine=job).fit([tmp_path / "no.json", tmp_path / "rows.csv"]),
-        "y='e': the splits have no such column": lambda: rp.Ridge(engine=job).fit(splits("rows.csv"), "e"),
+        "y='e': the table of the splits has no such column": lambda: rp.Ridge(engine=job).fit(splits("rows.csv"), "e"),
         "is not a partition file": lambda: kmeans(engine=job).fit(tmp_path / "no.json"),
     }.items():
         (tmp_path / "no.json").write_text("{}")

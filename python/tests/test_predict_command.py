@@ -154,7 +154,7 @@ def test_models_that_cannot_be_applied_are_reported(folder, capfd):
     assert "missing.npy" in error_text(capfd, "result", "missing.npy")
     assert "--method 'fly'" in error_text(capfd, "result", "more.npy", "--method", "fly")
     assert "has 5 columns, but KMeans was fitted on 4" in error_text(capfd, "result", "later.csv")
-    assert "renamed.csv has no such column: expected some of a, b, c, z" in error_text(capfd, "ridge", "renamed.csv")
+    assert "renamed.csv has no such column: expected one of a, b, c, z" in error_text(capfd, "ridge", "renamed.csv")
     # A saved model finds its columns by name.
     assert main(["predict", "ridge", "other.csv", "-o", "by_name.npy", "-q"]) == 0
     assert main(["predict", "ridge", "bare.csv", "-o", "in_order.npy", "-q"]) == 0

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -460,7 +461,7 @@ def test_without_a_launcher_a_script_is_a_world_of_one(variables):
         ({"RANK": "2", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN}, "RANK=2: expected 0 … 1"),
         (
             {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN},
-            "RANK='a': expected a number",
+            "RANK='a': expected a whole number",
         ),
         (
             {
@@ -500,13 +501,43 @@ def test_rank_0_waits_until_its_name_is_known(monkeypatch):
     assert asked == ["train-0.train"] * 4
 
 
-def test_ctrl_c_ends_a_rank_that_waits_for_others_to_join():
+def of_two_ranks(rank: int, port: int, **variables: str) -> dict[str, str]:
+    """Return the environment of a rank of a launcher that does not listen."""
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RIPIENO_TOKEN": TOKEN}
+    return clean_environment(RANK=str(rank), WORLD_SIZE="2", **where, **variables)
+
+
+def free_port() -> int:
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
-        port = reserved.getsockname()[1]
-    alone = clean_environment(
-        RANK="0", WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RIPIENO_TOKEN=TOKEN
+        return reserved.getsockname()[1]
+
+
+@pytest.mark.parametrize("limit", ["RIPIENO_WAIT_NOTICE_S", "RIPIENO_CALL_TIMEOUT_S"])
+def test_a_missing_rank_prints_its_stack_without_a_launcher_that_listens(limit, tmp_path):
+    path = tmp_path / "waits.py"
+    path.write_text(
+        "import threading, ripieno as rp\ncomm = rp.init()\n"
+        "threading.Event().wait() if comm.rank == 1 else comm.barrier()\n"
     )
+    port = free_port()
+    with ExitStack() as stack:
+        ranks = []
+        for rank in range(2):
+            options = {"env": of_two_ranks(rank, port, **{limit: "0.5"}), "stderr": subprocess.PIPE, "text": True}
+            ranks.append(stack.enter_context(subprocess.Popen([sys.executable, path], **options)))
+            stack.callback(ranks[rank].kill)
+        printed = [ranks[1].stderr.readline().strip() for _ in range(2)]
+        first = ranks[0].stderr.readline() if limit == "RIPIENO_WAIT_NOTICE_S" else ranks[0].stderr.read()
+
+    place = f'ripieno:   File "{path}", line 3, in <module>'
+    assert printed == ["ripieno: rank 1 waits for no rank, and is here:", place]
+    assert "rank 0: in barrier #0" in first and "for rank 1" in first
+
+
+def test_ctrl_c_ends_a_rank_that_waits_for_others_to_join():
+    port = free_port()
+    alone = of_two_ranks(0, port)
     with subprocess.Popen(
         [sys.executable, "-c", "import ripieno; ripieno.init()"], env=alone, stderr=subprocess.PIPE, text=True
     ) as rank:

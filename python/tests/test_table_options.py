@@ -125,7 +125,7 @@ def test_missing_values_are_errors_unless_dropped_or_replaced_by_the_mean(tmp_pa
         ({"thousands": "."}, "thousands='.': expected another character than decimal"),
         ({"types": {"a": "word"}}, "types=.*'word'.*expected the name of an Arrow type"),
         ({"columns": "a"}, r"columns='a': expected a list of names"),
-        ({"columns": ["c"]}, "columns='c': .* has no such column: expected some of a, b, note, y"),
+        ({"columns": ["c"]}, "columns='c': .* has no such column: expected one of a, b, note, y"),
         ({"decimal": ",", "columns": ["a", "b", "note"]}, r"line 2, column 'note' .*: 'x' is not a number"),
         ({}, r"line 2, column 'a' \(1 of 4\): '1,5' is not a number; for a decimal comma, pass decimal=','"),
         (
@@ -184,7 +184,7 @@ def test_classes_in_files_may_be_strings_as_in_frames(name, tmp_path):
         rp.LogisticRegression().fit(tmp_path / name, "kind")
     with pytest.raises(rp.InputError, match=r"y='kin': .* has no such column: expected one of a, b, kind"):
         rp.LogisticRegression().fit(files, "kin")
-    with pytest.raises(rp.InputError, match=r"id='key': .* has no such column: expected some of id, a, b, kind"):
+    with pytest.raises(rp.InputError, match=r"id='key': .* has no such column: expected one of id, a, b, kind"):
         rp.KMeans(2).fit(TableFiles(tmp_path / name, id="key"))
 
 

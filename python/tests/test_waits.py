@@ -8,9 +8,11 @@ import threading
 
 import pytest
 import ripieno as rp
+from ripieno import _checks
 from ripieno.launch import limits
 from ripieno.launch.process.waits import RankPlace, WaitingRanks
 from ripieno.launch.script import environment
+from stand_in_engine import StandIn
 
 QUESTIONS = 2000
 
@@ -66,8 +68,13 @@ def stuck():
     threading.Event().wait()
 
 
+def rank_of(comm):
+    return comm.rank
+
+
+@pytest.mark.parametrize("launch", [rp.launch, StandIn().launch], ids=["local", "engine"])
 @pytest.mark.parametrize("of_job", [True, False])
-def test_a_call_beyond_its_time_limit_names_the_missing_rank_and_its_place(of_job):
+def test_a_call_beyond_its_time_limit_names_the_missing_rank_and_its_place(of_job, launch):
     def program(comm):
         with comm.timeout(60 if of_job else 0.2):
             comm.barrier()
@@ -77,29 +84,46 @@ def test_a_call_beyond_its_time_limit_names_the_missing_rank_and_its_place(of_jo
     def of_all_calls(comm):
         return stuck() if comm.rank == 1 else comm.recv(1)
 
-    with rp.launch(workers=2, threads=1, **({"call_timeout_s": 0.5} if of_job else {})) as job:
+    with launch(workers=2, threads=1, **({"call_timeout_s": 0.5} if of_job else {})) as job:
+        # The ranks of an engine import this module, which takes longer than the limits.
+        assert job.run(rank_of) == [0, 1]
         with pytest.raises(rp.CallTimeout, match="longer than call_timeout_s") as caught:
             job.run(of_all_calls if of_job else program)
         where = "in recv" if of_job else "in allreduce #"
         assert caught.value.wait.startswith(f"rank 0: {where}") and caught.value.wait.endswith("for rank 1")
         assert "in stuck" in caught.value.details
-        assert job.run(lambda comm: comm.rank) == [0, 1]
+        assert job.run(rank_of) == [0, 1]
 
 
 def test_a_time_limit_is_a_number_of_seconds(world):
     def program(comm):
-        for wrong in (0, -1, True, "5", None):
+        for wrong in (0, -1, True, "5"):
             with pytest.raises(rp.InputError, match="expected a number > 0"), comm.timeout(wrong):
                 pass
         with comm.timeout(1.5):
             inside = comm._call_timeout_s
-        return inside, comm._call_timeout_s
+            with comm.timeout(None):
+                unlimited = comm._call_timeout_s
+        return inside, unlimited, comm._call_timeout_s
 
-    assert world(1).run(program) == [(1.5, float("inf"))]
+    assert world(1).run(program) == [(1.5, float("inf"), float("inf"))]
     with pytest.raises(rp.InputError, match="call_timeout_s=0: expected a positive number"):
         rp.launch(2, call_timeout_s=0)
     for wrong in (0, -1, "5", float("nan")):
         with pytest.raises(rp.InputError, match=r"call_timeout_s=.*: expected a number > 0"):
             environment.from_environment({}, threads=1, call_timeout_s=wrong)
-    with rp.launch(1, call_timeout_s=0.5) as job:
-        assert job.run(lambda comm: comm.allreduce(1)) == [1]
+    for limit_s in (0.5, None, float("inf")):
+        with rp.launch(1, call_timeout_s=limit_s) as job:
+            assert job.run(lambda comm: comm.allreduce(1)) == [1]
+    assert environment.from_environment({}, threads=1, call_timeout_s=None)._call_timeout_s == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1800.0", 1800.0), ("1e3", 1000.0), ("", 60.0), ("x", None), ("0", None), ("nan", None)]
+)
+def test_seconds_in_variables_are_any_number(text, seconds):
+    if seconds is not None:
+        assert _checks.seconds_of({"RIPIENO_LIMIT_S": text}, "RIPIENO_LIMIT_S", 60) == seconds
+        return
+    with pytest.raises(rp.InputError, match=f"RIPIENO_LIMIT_S={text}: expected a number of seconds > 0$"):
+        _checks.seconds_of({"RIPIENO_LIMIT_S": text}, "RIPIENO_LIMIT_S", 60)

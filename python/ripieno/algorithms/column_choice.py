@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ripieno.errors import InputError
+from ripieno.errors import InputError, MissingColumn
 
 if TYPE_CHECKING:
     from ripieno.input import TableFiles
@@ -113,7 +113,7 @@ def chosen(X: Any, y: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     target = None
     if isinstance(y, str):
         if y not in names:
-            raise InputError(f"y={y!r}: X has no such column: expected one of {', '.join(map(str, names))}")
+            raise MissingColumn("y", y, "X", names)
         target, y = y, frame[y].to_numpy()
     read = TableOptions(**options).chosen("X", names)
     return _selected(frame, [name for name in read if name != target]), y

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import _check_feature_names, validate_data
 
 from ripieno.algorithms.column_choice import fitted_columns
-from ripieno.errors import InputError
+from ripieno.errors import InputError, MissingColumn
 from ripieno.files.frames import arrow_stream_as_table, is_list, list_column, list_matrix, without_index
 from ripieno.files.sources import PathLike
 from ripieno.input import Split, TableFiles
@@ -236,8 +236,7 @@ def target_column(source: Dataset, name: str) -> int:
     """
     names = source.column_names or ()
     if name not in names:
-        known = f"expected one of {', '.join(names)}" if names else "its columns have no names"
-        raise InputError(f"y={name!r}: {source.names[0]} has no such column: {known}")
+        raise MissingColumn("y", name, source.names[0], names)
     if len(names) == 1:
         raise InputError(f"y={name!r}: {source.names[0]} has no other column")
     return names.index(name)

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ripieno.algorithms.parameters import names_of, parameters_of
-from ripieno.errors import InputError
+from ripieno.errors import InputError, MissingColumn
 from ripieno.files.sources import EmptyFile
 from ripieno.graph import Graph
 from ripieno.graph.split_edges import SplitEdges
@@ -94,7 +94,7 @@ def without_target(X: Any, name: str) -> tuple[Any, Any]:
     """
     names = X.column_names if isinstance(X, pa.Table) else []
     if name not in names:
-        raise InputError(f"y={name!r}: the splits have no such column: expected one of {', '.join(names) or 'none'}")
+        raise MissingColumn("y", name, "the table of the splits", names)
     return X.drop_columns([name]), X[name].to_numpy()
 
 

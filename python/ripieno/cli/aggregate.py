@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from ripieno.cli.options import (
     workers_option,
 )
 from ripieno.cli.table_options import TEXT_OPTION_NAMES, names_option, text_options
-from ripieno.errors import InputError
+from ripieno.errors import MissingColumn
 from ripieno.files.results import ResultPath
 from ripieno.files.tables import TABLE_FORMATS, write_table
 from ripieno.flight.trace import traced
@@ -124,13 +123,12 @@ def _naming_options(by: tuple[str, ...], options: dict[str, Any]) -> Iterator[No
     """Context in which an error about a column names the option with the column instead of an argument."""
     try:
         yield
-    except InputError as error:
-        found = re.match(r"columns='(.*?)': ", str(error))
+    except MissingColumn as error:
         columns = {"by": by, **{op: options.get(op) or () for op in _OPERATIONS}}
-        option = next((name for name, each in columns.items() if found is not None and found[1] in each), None)
-        if found is None or option is None:
+        option = next((name for name, each in columns.items() if error.column in each), None)
+        if option is None:
             raise
-        raise InputError(f"--{option} {found[1]}: {str(error)[found.end() :]}") from None
+        raise MissingColumn(option, error.column, error.table, error.columns) from None
 
 
 def _aggregations(count: bool, options: dict[str, Any]) -> dict[str, str | tuple[str, str]]:

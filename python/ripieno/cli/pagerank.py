@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ripieno.algorithms import PageRank
+    from ripieno.graph import Graph
     from ripieno.input import TableFiles
 
 
@@ -88,7 +89,7 @@ def pagerank_command(
             print_resumed(model)
         _write(model, out, report)
         with log.warn_on_failure("ripieno.report", "the summary"):
-            _print(model, console, top)
+            _print(model, graph, console, top)
         click.echo(out)
 
 
@@ -104,13 +105,14 @@ def _report_content(model: PageRank) -> dict[str, Any]:
     return {name: value for name, value in asdict(model.report_).items() if name != "about"}
 
 
-def _print(model: PageRank, console: Console, top: int) -> None:
+def _print(model: PageRank, graph: Graph, console: Console, top: int) -> None:
     from rich.table import Table
 
     report = model.report_
+    directions = "" if graph.directed else " (undirected edges in both directions)"
     iteration_ms = 1000 * sum(each.seconds for each in report.iterations) / model.n_iter_
     console.print(
-        f"{report.vertex_count:,} vertices, {report.edge_count:,} edges; {model.n_iter_} iterations of "
+        f"{report.vertex_count:,} vertices, {report.edge_count:,} edges{directions}; {model.n_iter_} iterations of "
         f"{iteration_ms:.3g} ms, the last one changed the ranks by {report.iterations[-1].error:.3g}; "
         f"{report.total_s:.3g} s in all",
         highlight=False,

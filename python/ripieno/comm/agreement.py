@@ -20,18 +20,18 @@ R = TypeVar("R")
 
 @contextmanager
 def agreement(comm: Communicator, call: str = "a check of the input") -> Iterator[None]:
-    """Raise an `InputError` of any rank on all ranks, so that all stop with the message of the lowest such rank.
+    """Raise an `InputError` of any rank on all ranks, so that all raise the error of the lowest such rank.
 
     All ranks pass the same text for the call and its options. Otherwise all raise `CollectiveMismatch`.
     """
-    message = None
+    own = None
     try:
         yield
     except InputError as error:
-        message = str(error)
-    first = next((text for text in comm._allgather_values(call, message) if text is not None), None)
+        own = error if pickled_error(error) is not None else InputError(str(error))
+    first = next((error for error in comm._allgather_values(call, own) if error is not None), None)
     if first is not None:
-        raise InputError(first)
+        raise first
 
 
 def on_root(comm: Communicator, compute: Callable[[], R]) -> R:

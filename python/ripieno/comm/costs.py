@@ -260,7 +260,8 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
 
         Racks that a file, an option or a launcher has configured are used as given. Otherwise they are detected: in
         several rounds, pairs of hosts exchange bytes, and pairs across racks are slower while their uplinks are full.
-        If uplinks are never full, all hosts form one rack. Keep the network idle during the call.
+        If uplinks are never full, all hosts form one rack. Keep the network idle during the call. The first call of a
+        communicator whose ranks share a host also runs 500 short calls, which time the transfers between cores.
 
         Parameters
         ----------

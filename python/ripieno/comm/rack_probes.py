@@ -47,10 +47,13 @@ def topology(comm: Costs, *, measures: bool, round_s: float) -> Topology:
 
 def _line_s(comm: Costs) -> float | None:
     """Return the longest time of a cache line between this rank and others of its host, after short calls of all."""
-    number = np.zeros(1)
     shares_host = len(set(comm.nodes)) < comm.world_size
-    for _ in range(LINE_CALLS if shares_host else 0):
-        comm.allreduce(number, out=number)
+    # The links of a communicator keep the costs. `shrink` copies the cache, but makes new links.
+    if shares_host and comm.cache.get(_line_s) is not comm._native:
+        number = np.zeros(1)
+        for _ in range(LINE_CALLS):
+            comm.allreduce(number, out=number)
+        comm.cache[_line_s] = comm._native
     costs = [costs["line_s"] for _, costs in comm._native.pair_costs()]
     return max((line_s for line_s in costs if line_s is not None), default=None)
 

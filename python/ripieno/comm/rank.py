@@ -122,23 +122,23 @@ class CallBase:
         return comm
 
     @contextmanager
-    def timeout(self, seconds: float) -> Iterator[None]:
+    def timeout(self, seconds: float | None) -> Iterator[None]:
         """Limit the wait for another rank of each call within the ``with`` statement.
 
         A wait that lasts longer ends the job with `CallTimeout`, which names the waiting and the missing rank, and has
-        the stack of the missing one. Under other launchers and in engines, it ends all ranks with `RankFailed`.
+        the stack of the missing one. Under other launchers, it ends all ranks with `RankFailed`.
         A thread apart from the calls checks the limit, at intervals of a tenth of it. For the limit of all calls, pass
         ``call_timeout_s=`` to `ripieno.launch` or `ripieno.init`.
 
         Parameters
         ----------
-        seconds : float
-            Limit in seconds; ``float("inf")`` for none.
+        seconds : float, optional
+            Limit in seconds; None for no limit.
         """
-        seconds = time_limit("seconds", seconds)
+        limit_s = time_limit("seconds", seconds)
         world = self._world
         before = world._call_timeout_s
-        world._set_call_timeout(seconds)
+        world._set_call_timeout(limit_s)
         try:
             yield
         finally:

@@ -91,12 +91,12 @@ def launch(
         Serve a page that shows the running job, and print its link, which is also in ``job.dashboard.link``. See
         docs/dashboard.md.
     **options
-        ``call_timeout_s``: a call that waits longer for another rank ends the job with `CallTimeout`; by default calls
-        wait as long as the other rank lives. ``links`` ("auto", "tcp", "shared-memory"), ``rendezvous_timeout_s``,
-        ``heartbeat_timeout_s``, ``bind_host``, ``ports``; ``racks``, a file or a dict of the hosts of each rack, or
-        "find", see docs/racks.md; ``tls``: whether to encrypt all TCP connections, or none. By default RIPIENO_TLS
-        decides; without it, connections between hosts are encrypted, see docs/security.md. Also the options of an
-        engine, see docs/engines.
+        ``call_timeout_s``: a call that waits longer for another rank ends the job with `CallTimeout`; by default, or
+        with None, calls wait as long as the other rank lives. ``links`` ("auto", "tcp", "shared-memory"),
+        ``rendezvous_timeout_s``, ``heartbeat_timeout_s``, ``bind_host``, ``ports``; ``racks``, a file or a dict of the
+        hosts of each rack, or "find", see docs/racks.md; ``tls``: whether to encrypt all TCP connections, or none. By
+        default RIPIENO_TLS decides; without it, connections between hosts are encrypted, see docs/security.md. Also the
+        options of an engine, see docs/engines.
 
     Returns
     -------
@@ -239,7 +239,10 @@ def _is_range(value: Any) -> bool:
 # Options of ranks in every engine: a check of the value, and a description of valid values.
 _OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "bind_host": (lambda value: value is None or _is_text(value), "a name or an address"),
-    "call_timeout_s": (_is_duration, "a positive number of seconds"),
+    "call_timeout_s": (
+        lambda value: value is None or _is_duration(value) or value == math.inf,
+        "a positive number of seconds, or None for no limit",
+    ),
     "heartbeat_timeout_s": (_is_duration, "a positive number of seconds"),
     "links": (_is_text, '"auto", "tcp" or "shared-memory"'),
     "ports": (lambda value: value is None or _is_range(value), "the first and the last port, as (5000, 5010)"),

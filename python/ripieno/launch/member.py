@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import select
 import socket
 import sys
 import threading
@@ -12,9 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
@@ -29,7 +30,7 @@ from ripieno.launch.limits import CONNECT_S
 from ripieno.launch.process.channel import ConnectionClosed, DamagedMessage
 from ripieno.launch.process.processes import fill_standard_descriptors
 from ripieno.launch.process.report import FailureReport
-from ripieno.launch.process.waits import WaitReporter
+from ripieno.launch.process.waits import QUESTION, WaitReporter
 from ripieno.wire import packing
 from ripieno.wire.arrays import empty
 
@@ -226,18 +227,18 @@ def _serve(
 
     def connect(rank: int, world_size: int) -> Communicator:
         # The engine's own exchange works only at the start; later the launching process exchanges.
-        return _connect(replace(invitation, world_size=world_size), rank, programs.through(channel), events, options)
+        return _connect(replace(invitation, world_size=world_size), rank, programs.through(messages), events, options)
 
     # Events come only from programs, which start now.
     events.send = channel.send
     session = programs.RankSession(comm, connect, events=events)
-    watch = threading.Thread(target=_abort_with_launcher, args=(channel, session, on_disconnect), daemon=True)
-    watch.start()
-    waits = WaitReporter(lambda: session.comm._latest, None)
+    waits = WaitReporter(lambda: session.comm._latest, channel.send, is_remote=True)
+    messages = _Messages(channel, session, waits, on_disconnect)
     waits.start()
+    messages.start()
     try:
         with rank_values({} if local is None else local):
-            programs.serve(_Relayed(channel, session), session)
+            programs.serve(messages, session)
     except BaseException as error:
         if not session.comm.closed:
             session.comm.abort(*describe(error))
@@ -247,36 +248,67 @@ def _serve(
         session.close()
 
 
-class _Relayed:
-    """A channel for rank 0 and the others: large programs arrive on rank 0 only, which broadcasts them."""
+class _Messages:
+    """The messages of the launcher. A thread receives them also while a program runs, and answers questions.
 
-    def __init__(self, channel: RemoteChannel, session: programs.RankSession) -> None:
+    Large programs arrive on rank 0 only, which broadcasts them. If the launcher disconnects, the thread aborts the
+    calls of this rank, in any state of the program.
+    """
+
+    def __init__(
+        self,
+        channel: RemoteChannel,
+        session: programs.RankSession,
+        waits: WaitReporter,
+        on_disconnect: Callable[[], None] | None,
+    ) -> None:
         self._channel = channel
         self._session = session
+        self._waits = waits
+        self._on_disconnect = on_disconnect
+        self._received: SimpleQueue[tuple[str, NDArray[Any]] | Exception] = SimpleQueue()
         self.send = channel.send
 
+    def start(self) -> None:
+        """Start the thread."""
+        threading.Thread(target=self._run, name="ripieno-messages", daemon=True).start()
+
+    def receive(self) -> tuple[str, Any]:
+        kind, blob = self._next()
+        return kind, packing.read_blob(blob)
+
     def receive_packed(self) -> tuple[str, Callable[[], Any]]:
-        kind, blob = self._channel.receive_blob()
+        kind, blob = self._next()
         if kind in ("relay", "relayed"):
             if kind == "relayed":
                 blob = empty(packing.read_blob(blob), np.uint8)
             # The time limit is for the calls of programs.
-            with self._session.comm.timeout(float("inf")):
+            with self._session.comm.timeout(None):
                 self._session.comm.broadcast(out=blob)
             kind = "run"
         # As with local workers, arguments that several ranks receive are read-only.
         blob.flags.writeable = False
         return kind, partial(packing.read_blob, blob)
 
+    def _next(self) -> tuple[str, NDArray[Any]]:
+        received = self._received.get()
+        if isinstance(received, Exception):
+            raise received
+        return received
 
-def _abort_with_launcher(
-    channel: RemoteChannel, session: programs.RankSession, on_disconnect: Callable[[], None] | None
-) -> None:
-    """Abort the calls of this rank when the launcher disconnects, in any state of the program."""
-    watch = select.poll()
-    watch.register(channel.fileno(), select.POLLRDHUP)
-    watch.poll()
-    with suppress(CommunicatorClosed):
-        session.comm.abort("its launcher closed the connection")
-    if on_disconnect is not None:
-        on_disconnect()
+    def _run(self) -> None:
+        try:
+            while True:
+                kind, blob = self._channel.receive_blob()
+                if kind == QUESTION:
+                    self._waits.ask()
+                else:
+                    self._received.put((kind, blob))
+                del blob
+        except Exception as error:
+            # Also a message that exceeds the memory, or the end of the channel by this rank itself.
+            self._received.put(error)
+        with suppress(CommunicatorClosed):
+            self._session.comm.abort("its launcher closed the connection")
+        if self._on_disconnect is not None:
+            self._on_disconnect()

@@ -121,7 +121,7 @@ def test_a_call_beyond_its_time_limit_prints_its_call_and_the_missing_rank(launc
 
     assert done.returncode != 0
     assert "CallTimeout: rank 0: in allreduce #0" in done.stderr and "for rank 1" in done.stderr
-    assert "late.py" in done.stderr
+    assert "rank 1 waits for no rank, and is here:" in done.stderr and "time.sleep(50)" in done.stderr
 
 
 def test_a_rank_that_is_killed_before_they_connect_ends_all_and_the_next_job_finds_nothing_of_it(launcher, folder):

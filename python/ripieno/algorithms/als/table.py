@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ripieno.comm.agreement import agreement
-from ripieno.errors import InputError
+from ripieno.errors import InputError, MissingColumn
 from ripieno.files.frames import frame_as_table, plain_ids, without_index
 from ripieno.files.sources import absolute_paths, describe_paths
 from ripieno.input import Split, share, splits
@@ -371,7 +371,7 @@ def _rating_columns(
     if columns is not None:
         missing = next((name for name in columns[: len(kinds)] if name not in names), None)
         if missing is not None:
-            raise InputError(f"columns={missing!r}: {where} has no such column, only {listed}")
+            raise MissingColumn("columns", missing, where, names)
         return columns[: len(kinds)]
     stems = [name.strip().lower().replace("_", "").removesuffix("id") for name in names]
     found = [next((names[stems.index(name)] for name in NAMES[kind] if name in stems), None) for kind in kinds]

@@ -181,7 +181,8 @@ def fit(comm: Communicator, graph: Graph, options: LayoutOptions, emit: Emit | N
         approximation=approximation,
         iteration_count=iteration,
         resumed_from=checkpoint.done or None,
-        edge_count=int(matrix.nnz),
+        # An undirected edge is two entries, a loop is one.
+        edge_count=int(matrix.nnz if graph.directed else (matrix.nnz + np.count_nonzero(matrix.diagonal())) // 2),
         record=iteration_log.record(load_s),
     )
 

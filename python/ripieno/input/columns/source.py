@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self, get_args
 import pyarrow as pa
 
 from ripieno._types import Missing
-from ripieno.errors import InputError
+from ripieno.errors import InputError, MissingColumn
 from ripieno.files.sources import File, Keys, PathLike, held, size_bytes
 from ripieno.input.cuts import even
 from ripieno.input.records import RecordType
@@ -95,9 +95,7 @@ class TableOptions:
         for option, columns in (("columns", self.columns), ("ignore", self.ignore), ("types", self.types), ("id", ids)):
             missing = next((name for name in columns or () if name not in names), None)
             if missing is not None:
-                raise InputError(
-                    f"{option}={missing!r}: {path} has no such column: expected some of {', '.join(names)}"
-                )
+                raise MissingColumn(option, missing, path, names)
         found = self.columns or (names if default is None else default)
         return tuple(name for name in found if name not in (*self.ignore, *ids))
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ripieno.errors import InputError
+from ripieno.errors import InputError, MissingColumn
 from ripieno.files.frames import NUMBERS, as_numbers, is_list, is_text, list_column, list_matrix, number_type
 from ripieno.files.sources import check_memory, held
 from ripieno.input.columns import ColumnSource, TableOptions
@@ -75,7 +75,7 @@ class TableRows:
             found = ", ".join(repr(name) for name in names if name in source.index)
             raise InputError(f"{path} has no column of values{f': {found} is the index of pandas' if found else ''}")
         if classes is None and label is not None and label not in names:
-            raise InputError(f"y={label!r}: {path} has no such column: expected one of {', '.join(chosen)}")
+            raise MissingColumn("y", label, path, chosen)
         if label not in chosen or (classes is None and not _has_strings(source, label, options)):
             label = None
         strings = {label: pa.string()}

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 import ripieno.flight as flight
+from ripieno._checks import time_limit
 from ripieno.comm.added_amounts import AddedAmounts
 from ripieno.comm.communicator import Communicator
 from ripieno.errors import CollectiveMismatch, CommunicatorClosed, InputError, RankFailed, SerializationError
 from ripieno.launch.job.accumulators import PROGRAMS
 from ripieno.launch.job.stand_ins import forget
 from ripieno.launch.limits import HEARTBEAT_S
-from ripieno.launch.process.channel import Channel, ConnectionClosed
+from ripieno.launch.process.channel import ConnectionClosed
 from ripieno.launch.process.processes import end_fork, flush_output
 from ripieno.launch.process.report import FailureReport
 from ripieno.launch.process.running import running
@@ -44,7 +45,16 @@ class ProgramSource(Protocol):
     def receive_packed(self) -> tuple[str, Callable[[], Any]]: ...
 
 
-def through(channel: Channel) -> Exchange:
+class ExchangeChannel(Protocol):
+    """A channel to a launcher that answers exchanges."""
+
+    @property
+    def send(self) -> Callable[[str, Any], None]: ...
+
+    def receive(self) -> tuple[str, Any]: ...
+
+
+def through(channel: ExchangeChannel) -> Exchange:
     """Return an exchange that the launcher at the other end of `channel` answers."""
 
     def exchange(text: str) -> list[str]:
@@ -69,7 +79,8 @@ def connect(
     """Join the other ranks and return this rank's communicator; `options` are passed to the native module."""
     import ripieno._native as _native
 
-    racks, call_timeout_s = options.pop("racks", None), options.pop("call_timeout_s", float("inf"))
+    racks = options.pop("racks", None)
+    call_timeout_s = time_limit("call_timeout_s", options.pop("call_timeout_s", None))
     options["rack"] = rack_of_this_host(racks, by_engine=options.pop("rack_by_engine", None))
     heartbeat_s = options.get("heartbeat_timeout_s", HEARTBEAT_S)
 

@@ -212,7 +212,7 @@ class ResultCollector:
         except Exception as error:
             self._unreadable(member, kind, error)
             return
-        if self.waiting_ranks.take(member.number, kind, value):
+        if self.waiting_ranks.take(member.number, kind, value, member.channel):
             return
         if kind == "returned":
             self._returned(member, value)

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ripieno
 import ripieno.flight as flight
+from ripieno._checks import seconds_of
 from ripieno.comm import mailbox
 from ripieno.comm.rank import describe
-from ripieno.errors import CallTimeout, InputError, RipienoError
+from ripieno.errors import CallTimeout, RipienoError
 from ripieno.launch import limits
 from ripieno.launch.deadline import Deadline
-from ripieno.launch.process.channel import ConnectionClosed
+from ripieno.launch.process.channel import Channel, ConnectionClosed
 
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
@@ -36,6 +37,8 @@ NOTICE_S = 30.0
 #: Bounds in seconds of the interval between a rank's checks for a long wait: a third of `NOTICE_S`, or a tenth of the
 #: time limit of its calls, whichever is shorter.
 CHECK_S_MIN, CHECK_S_MAX = 0.01, 3600.0
+#: Kind of the message by which a launcher asks a rank of another host for its position.
+QUESTION = "where"
 #: Lines of the stack of a rank, the innermost.
 STACK_COUNT = 8
 #: Maximum numbers of printed waits and of printed stacks.
@@ -58,12 +61,15 @@ class RankPlace(NamedTuple):
         Seconds of the wait.
     stack : str
         The Python stack of the program, up to its call of this package.
+    missing : int or None
+        The missing rank, if it is known.
     """
 
     rank: int
     wait: str | None
     waited_s: float
     stack: str
+    missing: int | None = None
 
 
 def notice_s() -> float:
@@ -74,12 +80,7 @@ def notice_s() -> float:
     InputError
         The variable is not a number.
     """
-    text = os.environ.get(VARIABLE) or str(NOTICE_S)
-    try:
-        seconds = float(text)
-    except ValueError:
-        raise InputError(f"{VARIABLE}={text}: expected seconds, or 0 for no notice") from None
-    return seconds if seconds > 0 else float("inf")
+    return seconds_of(os.environ, VARIABLE, NOTICE_S, zero="no notice") or float("inf")
 
 
 class WaitReporter:
@@ -90,24 +91,44 @@ class WaitReporter:
     current
         Returns the communicator of the rank, or None.
     send
-        Sends a message of a kind to the launcher; None if the launcher does not listen; the rank then prints its waits.
+        Sends a message of a kind to the launcher; None if the launcher does not listen. Then the rank prints its waits,
+        and asks a missing rank of the same host to print its position.
+    is_remote
+        Whether the launcher is on another host, so that its questions arrive in `ask` instead of at an address.
     """
 
-    def __init__(self, current: Callable[[], Communicator | None], send: Callable[[str, Any], None] | None) -> None:
+    def __init__(
+        self,
+        current: Callable[[], Communicator | None],
+        send: Callable[[str, Any], None] | None,
+        *,
+        is_remote: bool = False,
+    ) -> None:
         self._current = current
         self._send = send
+        self._is_remote = is_remote
         self._notice_s = notice_s()
         # The thread that runs the program.
         self._thread = threading.get_ident()
         self._is_reported = self._is_closed = False
+        self._printed_s = float("-inf")
         self._questions = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
-        # The kernel chooses an address that is not a file.
-        self._questions.bind("")
+        # The first part of the addresses of ranks without a listening launcher. Addresses are not files.
+        self._prefix = ""
+        comm, address = current(), ""
+        if send is None and comm is not None:
+            self._prefix = f"\0ripieno-{comm._native.flight(0)['job']}-"
+            address = f"{self._prefix}{comm.first_ranks[comm.rank]}"
+        try:
+            self._questions.bind(address)
+        except OSError:
+            # The kernel chooses an address, which the other ranks do not know.
+            self._questions.bind("")
 
     def start(self) -> None:
         """Start the thread, and send the address for questions."""
         if self._send is not None:
-            self._send("asked-at", self._questions.getsockname())
+            self._send("asked-at", None if self._is_remote else self._questions.getsockname())
         self._watch_timeout()
         threading.Thread(target=self._run, name="ripieno-waits", daemon=True).start()
 
@@ -116,10 +137,14 @@ class WaitReporter:
         self._is_closed = True
         self._wake()
 
-    def _wake(self) -> None:
+    def ask(self) -> None:
+        """Send the position of the rank to the launcher."""
+        self._wake(b"?")
+
+    def _wake(self, question: bytes = b"!") -> None:
         """End the sleep of the thread."""
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
-            own.sendto(b"!", self._questions.getsockname())
+            own.sendto(question, self._questions.getsockname())
 
     def _watch_timeout(self) -> float:
         """Return the time limit of calls. The thread is woken when it changes."""
@@ -134,7 +159,7 @@ class WaitReporter:
             interval_s = min(self._notice_s / 3, self._watch_timeout() / 10)
             self._questions.settimeout(min(max(interval_s, CHECK_S_MIN), CHECK_S_MAX))
             try:
-                question = self._questions.recv(1)
+                question, asker = self._questions.recvfrom(1)
             except TimeoutError:
                 self._check()
                 continue
@@ -147,6 +172,10 @@ class WaitReporter:
             if place is not None and self._send is not None:
                 with suppress(ConnectionClosed):
                     self._send("place", place)
+            elif place is not None:
+                self._print_position(place)
+                with suppress(OSError):
+                    self._questions.sendto(b"!", asker)
 
     def _check(self) -> None:
         """Report each long wait once, and end a wait that exceeds the time limit of calls."""
@@ -157,7 +186,8 @@ class WaitReporter:
         is_long = place is not None and place.wait is not None and place.waited_s >= self._notice_s
         if is_long and not self._is_reported and place is not None:
             if self._send is None:
-                print(f"ripieno: {line_of(place)}", file=sys.stderr, flush=True)
+                _print([line_of(place)])
+                self._ask_missing(place)
             else:
                 with suppress(ConnectionClosed):
                     self._send("waits-long", None)
@@ -170,11 +200,30 @@ class WaitReporter:
             with suppress(ConnectionClosed):
                 self._send("timed-out", place)
         elif comm is not None:
+            self._ask_missing(place)
             with suppress(RipienoError):
                 comm.abort(*describe(CallTimeout(line_of(place))))
         if comm is not None:
             # One report suffices: the job ends.
             comm._call_timeout_s = float("inf")
+
+    def _ask_missing(self, place: RankPlace) -> None:
+        """Ask the missing rank to print its position, and wait for it. A rank of another host gets no question."""
+        comm = self._current()
+        if comm is None or place.missing is None:
+            return
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
+            own.bind("")
+            own.settimeout(limits.OTHER_REPORTS_S)
+            own.sendto(b"?", f"{self._prefix}{comm.first_ranks[place.missing]}")
+            own.recv(1)
+
+    def _print_position(self, place: RankPlace) -> None:
+        """Print the position of a rank that other ranks wait for, although several of them ask."""
+        now = time.monotonic()
+        if place.wait is None and now - self._printed_s >= self._notice_s:
+            self._printed_s = now
+            _print(_position(place))
 
     def _place(self) -> RankPlace | None:
         comm = self._current()
@@ -189,26 +238,27 @@ class WaitReporter:
             sender, since = received
             waited_s = now - since
             sender_name = "any rank" if sender is None else f"rank {sender}"
-            return RankPlace(comm.rank, f"in recv, waiting {waited_s:.1f} s for {sender_name}", waited_s, stack)
+            return RankPlace(comm.rank, f"in recv, waiting {waited_s:.1f} s for {sender_name}", waited_s, stack, sender)
         if stalled is None:
             return RankPlace(comm.rank, None, 0.0, stack)
-        text, waited_s, _ = stalled
-        return RankPlace(comm.rank, flight.text_at(comm.rank, text), waited_s, stack)
+        text, waited_s, missing = stalled
+        return RankPlace(comm.rank, flight.text_at(comm.rank, text), waited_s, stack, missing)
 
 
 class WaitingRanks:
     """The positions of a job's ranks, for its launcher. Ranks are identified by their initial numbers."""
 
     def __init__(self) -> None:
+        # The address of each rank's questions, or the channel to a rank of another host.
         self._addresses: dict[int, Any] = {}
         self._places: dict[int, RankPlace] = {}
         self._deadline: Deadline | None = None
         self._timed_out: RankPlace | None = None
 
-    def take(self, number: int, kind: str, value: Any) -> bool:
-        """Store a message of a rank if it is about waits; return whether it is."""
+    def take(self, number: int, kind: str, value: Any, channel: Channel | None = None) -> bool:
+        """Store a message of a rank, received from `channel`, if it is about waits; return whether it is."""
         if kind == "asked-at":
-            self._addresses[number] = value
+            self._addresses[number] = channel if value is None else value
         elif kind == "place":
             self._places[number] = value
         elif kind == "waits-long":
@@ -228,11 +278,14 @@ class WaitingRanks:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK) as own:
             for rank, address in list(self._addresses.items()):
                 try:
-                    own.sendto(b"?", address)
+                    if isinstance(address, Channel):
+                        address.send(QUESTION)
+                    else:
+                        own.sendto(b"?", address)
                 except BlockingIOError:
                     # The rank has not read earlier questions.
                     continue
-                except OSError:
+                except (OSError, ConnectionClosed):
                     # The rank has ended.
                     del self._addresses[rank]
         if self._addresses:
@@ -293,8 +346,7 @@ class WaitingRanks:
             lines.append(f"and {len(waiting) - SHOWN_COUNT} more ranks wait")
         # If all ranks wait, as in a circle, the call of the first one shows the place.
         for place in ([place for place in places if place.wait is None] or places)[:STACK_RANK_COUNT]:
-            lines += [f"rank {place.rank} {'is here' if place.wait else 'waits for no rank, and is here'}:"]
-            lines += place.stack.splitlines()
+            lines += _position(place)
         silent = sorted(self._addresses.keys() - self._places.keys())[:STACK_RANK_COUNT]
         return lines + [f"rank {rank} does not answer: it runs code that holds the interpreter" for rank in silent]
 
@@ -302,6 +354,19 @@ class WaitingRanks:
 def line_of(place: RankPlace) -> str:
     """Return the wait of a rank as a line."""
     return f"rank {place.rank}: {place.wait}"
+
+
+def _print(lines: list[str]) -> None:
+    """Print lines in one write, so that lines of other ranks are not between them."""
+    print("".join(f"ripieno: {line}\n" for line in lines), end="", file=sys.stderr, flush=True)
+
+
+def _position(place: RankPlace) -> list[str]:
+    """Return the position of a rank in its program as lines."""
+    return [
+        f"rank {place.rank} {'is here' if place.wait else 'waits for no rank, and is here'}:",
+        *place.stack.splitlines(),
+    ]
 
 
 def _stack_of(thread: int) -> str:

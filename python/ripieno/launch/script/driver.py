@@ -117,7 +117,7 @@ class ScriptDriver:
             self._supervisor.leaves(rank.rank)
             self._selector.register(rank.process, selectors.EVENT_READ, rank)
             return
-        if self._waiting_ranks.take(rank.rank, kind, value):
+        if self._waiting_ranks.take(rank.rank, kind, value, rank.channel):
             return
         if kind == "pulse":
             self._watch.pulse(rank.rank, value)

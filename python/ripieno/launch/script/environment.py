@@ -7,16 +7,17 @@ rendezvous and the token. docs/environment.md lists all variables.
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import ripieno.flight as flight
-from ripieno._checks import check_threads, time_limit
+from ripieno._checks import check_threads, seconds_of, time_limit
 from ripieno.comm.communicator import Communicator
 from ripieno.comm.rank import describe
-from ripieno.errors import InputError, RendezvousError
+from ripieno.errors import RendezvousError
 from ripieno.host import usable_cores
 from ripieno.launch.binding import Binding, bind_together
 from ripieno.launch.encryption import wants_tls
@@ -123,9 +124,8 @@ def from_environment(
 ) -> Communicator:
     """Create a communicator from `variables`."""
     place = launchers.detect(variables)
-    given_s = options.pop("call_timeout_s", None)
-    default_s = _seconds(variables, "RIPIENO_CALL_TIMEOUT_S")
-    call_timeout_s = default_s if given_s is None else time_limit("call_timeout_s", given_s)
+    default_s = seconds_of(variables, "RIPIENO_CALL_TIMEOUT_S", math.inf)
+    call_timeout_s = time_limit("call_timeout_s", options.pop("call_timeout_s", default_s))
     options = flight.with_flight_folder(options)
     if options.get("tls") is None:
         options["tls"] = wants_tls(variables)
@@ -146,7 +146,7 @@ def from_environment(
     options["rack"] = rack_of_this_host(options.pop("racks", None), variables)
     options.setdefault("replicas", launchers.number(variables, "RIPIENO_REPLICAS", 1))
     options.setdefault("bind_host", variables.get("RIPIENO_BIND_HOST") or ("127.0.0.1" if place.on_one_host else None))
-    timeout_s = launchers.number(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", RENDEZVOUS_TIMEOUT_S)
+    timeout_s = seconds_of(variables, "RIPIENO_RENDEZVOUS_TIMEOUT_S", RENDEZVOUS_TIMEOUT_S)
     options.setdefault("rendezvous_timeout_s", timeout_s)
     with rendezvous.joined(place, variables, options["rendezvous_timeout_s"]) as rendezvous_options:
         if place.rank == 0 and place.world_size > 1 and "tcp_store" in rendezvous_options:
@@ -156,18 +156,6 @@ def from_environment(
     comm = Communicator(native, threads=threads, on_event=on_event, heartbeat_timeout_s=heartbeat_s)
     comm._call_timeout_s = call_timeout_s
     return comm
-
-
-def _seconds(variables: Mapping[str, str], name: str) -> float:
-    """Return a time limit in seconds, or infinity if the variable is not set."""
-    text = variables.get(name) or "inf"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise InputError(f"{name}={text}: expected a number of seconds > 0")
-    return seconds
 
 
 def _abort_on_uncaught_exception() -> None:

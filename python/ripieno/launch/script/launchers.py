@@ -140,12 +140,12 @@ def counts_of_nodes(text: str) -> list[int]:
 
 
 def number(variables: Mapping[str, str], name: str, default: int | None = None) -> int:
-    """Return the number in a variable, or `default` if it is not set."""
+    """Return the whole number in a variable, or `default` if it is not set."""
     text = variables.get(name) or default
     try:
         return int(text)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise RendezvousError(f"{name}={text!r}: expected a number") from None
+        raise RendezvousError(f"{name}={text!r}: expected a whole number") from None
 
 
 def _torchrun(variables: Mapping[str, str]) -> LaunchedRank:
