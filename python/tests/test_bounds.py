@@ -57,6 +57,8 @@ SPARSE = ["explain", "sparse", "--density", "0.1"]
 BEYOND: dict[str, Callable[[], object] | list[str]] = {
     "threads of a rank": lambda: rp.launch(workers=1, threads=10**9),
     "starts of a fit (`n_init`)": lambda: rp.KMeans(2, n_init=10**9).fit(np.ones((3, 2))),
+    "edge length of a layout (`k`), and coordinates of `init`": lambda: rp.FruchtermanReingold(k=1e300).fit([[0, 1]]),
+    "penalty of `LogisticRegression` (1 / `C`)": lambda: rp.LogisticRegression(C=1e-320).fit(np.eye(2), [0, 1]),
     "factors of ALS (`rank`)": lambda: rp.ALS(rank=10**9).fit(scipy.sparse.eye(3)),
     "bit strings of `EffectiveDiameter` (`n_strings`)": lambda: rp.EffectiveDiameter(n_strings=10**9).fit([[0, 1]]),
     "event of `comm.emit`": lambda: on_rank(lambda comm: comm.emit({"text": "x" * (17 << 20)}), on_event=print),
@@ -80,7 +82,7 @@ BEYOND: dict[str, Callable[[], object] | list[str]] = {
     "columns in the first line of a text file": ["kmeans", "FILE", "--clusters", "2"],
     "workers that `ripieno split --workers` plans for": ["split", "FILE", "--out", "/none", "--workers", "100001"],
     "copies of a partition": ["split", "FILE", "--out", "/none", "-p", "2", "--replicas", "1001"],
-    "sizes that `ripieno bench`, `packets` and `tune broadcast` measure": [
+    "sizes that `ripieno bench`, also `model` and `strategies`, `packets` and `tune broadcast` measure": [
         "bench",
         "allreduce",
         "--sizes",
@@ -157,8 +159,8 @@ COMPARED = {
 ON_PAGE = {"cores", "hosts", "nodes", "n-init", "racks", "ranks", "replicas", "root", "vertex-count", "workers"}
 
 
-def options(path: list[str], command: click.Command) -> Iterator[tuple[str, str]]:
-    """Yield the command and the name of each option for a number without an upper bound."""
+def options(path: list[str], command: click.Command) -> Iterator[tuple[str, click.Option]]:
+    """Yield the command and each option for a number."""
     context = click.Context(command)
     parts = dict(getattr(command, "parts", {}))
     if isinstance(command, click.Group):
@@ -166,21 +168,48 @@ def options(path: list[str], command: click.Command) -> Iterator[tuple[str, str]
     for name, part in parts.items():
         yield from options([*path, name], part)
     for option in command.params:
-        is_number = isinstance(option.type, click.types.IntParamType | click.types.FloatParamType)
-        if is_number and getattr(option.type, "max", None) is None:
-            yield " ".join(path), max(option.opts, key=len).lstrip("-")
+        if isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
+            yield " ".join(path), option
+
+
+def all_options() -> Iterator[tuple[str, click.Option]]:
+    for name, (place, _) in COMMANDS.items():
+        module, function = place.split(":")
+        yield from options([name], getattr(import_module(f"ripieno.cli.{module}"), function))
 
 
 def test_every_number_of_a_command_has_a_known_bound():
-    found = {
-        (command, option)
-        for name, (place, _) in COMMANDS.items()
-        for module, function in [place.split(":")]
-        for command, option in options([name], getattr(import_module(f"ripieno.cli.{module}"), function))
-    }
+    unlimited = [each for each in all_options() if getattr(each[1].type, "max", None) is None]
+    found = {(command, max(option.opts, key=len).lstrip("-")) for command, option in unlimited}
     assert len(found) > 50
     unknown = {each for each in found if each[1] not in ANY_NUMBER | COMPARED | ON_PAGE}
     assert not unknown
+
+
+def test_every_range_of_whole_numbers_of_a_command_ends_below_2_to_the_63():
+    ranges = [each for each in all_options() if isinstance(each[1].type, click.IntRange) and not each[1].count]
+    assert len(ranges) > 100
+    for command, option in ranges:
+        with pytest.raises(click.BadParameter) as raised:
+            option.type.convert(str(2**63), option, click.Context(click.Command(command)))
+        text = raised.value.format_message()
+        bound = "2**63" if option.type.max is None else str(option.type.max)
+        assert bound in text, f"{command} {option.name}: {text}"
+
+
+@pytest.mark.parametrize(
+    "command", ["bench model --bytes 1000000GB --shapes 4", "bench strategies --bytes 1000000GB --hosts 4"]
+)
+def test_a_value_for_more_emulated_hosts_than_the_memory_holds_is_an_error(command, capsys):
+    assert main(command.split()) == 2
+    assert "the vectors of 4 ranks must fit into the memory of this machine" in capsys.readouterr().err
+
+
+def test_more_clusters_than_patches_end_the_demo_at_once(tmp_path, capsys):
+    assert main(["demo", "--clusters", "1000000000", "--out", str(tmp_path / "out")]) == 2
+    text = capsys.readouterr().err
+    assert re.search(r"--clusters 1000000000: expected at most \d+, the number of patches", text)
+    assert "$ ripieno" not in text, "no features are extracted before"
 
 
 @pytest.mark.parametrize(

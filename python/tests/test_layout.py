@@ -262,7 +262,8 @@ def test_existing_ranks_fit(world, workers):
     [
         ({"dim": 0}, "dim=0"),
         ({"dim": 65}, "dim=65: expected a whole number, 1 … 64"),
-        ({"k": 0}, "k=0: expected a number > 0"),
+        ({"k": 0}, r"k=0: expected a number from 1e-09 to 1e\+09"),
+        ({"k": 1e300}, r"k=1e\+300: expected a number from 1e-09 to 1e\+09"),
         ({"iterations": 0}, "iterations=0"),
         ({"threshold": -1}, "threshold=-1: expected a number >= 0"),
         ({"init": "circle"}, "init='circle': expected 'random' or array"),

@@ -199,7 +199,8 @@ def test_a_warm_start_continues_where_the_last_fit_ended():
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"C": 0}, "C=0: expected a number > 0"),
+        ({"C": 0}, "C=0: expected a number >= 1e-300"),
+        ({"C": 1e-320}, "C=1e-320: expected a number >= 1e-300"),
         ({"tol": -1}, "tol=-1: expected a number > 0"),
         ({"max_iter": 0}, "max_iter=0"),
         ({"l1_ratio": 2}, "l1_ratio=2: expected a number from 0 to 1"),

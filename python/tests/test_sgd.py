@@ -316,6 +316,17 @@ def test_a_wrong_parameter_is_named(parameters, message):
         rp.SparseSGD(**parameters).fit(*sparse_rows())
 
 
+@pytest.mark.parametrize("parameters", [{"eta0": 1e300}, {"eta0": 1e155, "loss": "squared_error", "max_iter": 1}])
+def test_a_descent_that_diverges_is_an_error(world, parameters):
+    X, y = sparse_rows()
+
+    def fit(comm):
+        with pytest.raises(rp.InputError, match=r"epoch 1 are not finite: scale the columns, or lower eta0=1e\+"):
+            rp.SparseSGD(random_state=SEED, **parameters).fit(X, y, comm=comm)
+
+    world(2).run(fit)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -336,6 +336,11 @@ def test_eigenvalues_match_the_laplacian_for_any_multiplicity(name, fitted):
     np.testing.assert_allclose(vectors.T @ vectors, np.eye(6), atol=1e-8)
 
 
+def test_an_infinite_tolerance_ends_an_embedding_after_its_first_step():
+    model = rp.SpectralEmbedding(2, tol=np.inf, random_state=0).fit(nx.karate_club_graph())
+    assert model.n_iter_ == 1 and np.isfinite(model.embedding_).all()
+
+
 def test_an_embedding_that_is_not_finished_is_reported():
     with pytest.warns(ConvergenceWarning, match="after max_iter=2 products"):
         model = rp.SpectralEmbedding(1, max_iter=2, random_state=0).fit(nx.path_graph(500))

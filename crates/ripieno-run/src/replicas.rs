@@ -92,9 +92,9 @@ impl Losses {
         self.by_rank.contains_key(&rank)
     }
 
-    /// Return the failures of the dead ranks, lowest rank first.
-    pub fn failures(&self) -> impl Iterator<Item = &JobFailure> {
-        self.by_rank.values()
+    /// Return the dead ranks with their failures, lowest rank first.
+    pub fn by_rank(&self) -> impl Iterator<Item = (usize, &JobFailure)> {
+        self.by_rank.iter().map(|(&rank, failure)| (rank, failure))
     }
 
     /// Return the failure of the last replica, extended by the failures of the other replicas.

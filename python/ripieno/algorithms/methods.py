@@ -2,6 +2,8 @@
 
 EXACT, BARNES_HUT = "exact", "barnes-hut"
 LAYOUT_APPROXIMATIONS = ("auto", EXACT, BARNES_HUT)
+#: Largest initial coordinate, and largest `k`. The repulsion of vertices farther apart would round to zero.
+MAX_COORDINATE = 1e9
 #: Largest vertex count with exact repulsion by "auto".
 MAX_EXACT_VERTEX_COUNT = 50_000
 

@@ -19,7 +19,7 @@ from rich.table import Table
 import ripieno._native as _native
 from ripieno.bench import baselines, figures, table
 from ripieno.bench.baselines import Deployment
-from ripieno.bench.cases import BenchCase
+from ripieno.bench.cases import BenchCase, check_sizes
 from ripieno.bench.figures import Samples
 from ripieno.errors import InputError, LabError
 from ripieno.lab import Lab
@@ -129,8 +129,10 @@ class ModelQuery:
             collective, _, algorithm = word.partition("=")
             if collective not in _native.COLLECTIVES or algorithm not in _native.algorithms(collective):
                 raise InputError(f"algorithm {word!r}: expected a collective and its algorithm, as {ALGORITHMS[0]!r}")
-        for text in self.shapes:
-            RackShape.parse(text).spec(self.rate)
+        shapes = [RackShape.parse(text) for text in self.shapes]
+        for shape in shapes:
+            shape.spec(self.rate)
+        check_sizes((), [self.size_bytes], max(shape.host_count for shape in shapes))
 
     def cases(self, shape: RackShape) -> list[BenchCase]:
         """Return the cases of a shape, with equally many whole elements per rank."""

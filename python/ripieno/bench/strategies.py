@@ -26,6 +26,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ripieno.bench import figures, table
+from ripieno.bench.cases import check_sizes
 from ripieno.bench.model import modeled
 from ripieno.bench.strategies_rank import BroadcastCase
 from ripieno.comm.broadcast_variables import SHARED_FILE, WITH_DEGREE
@@ -108,6 +109,7 @@ class StrategiesQuery:
     unverified: bool = False
 
     def __post_init__(self) -> None:
+        check_sizes((), [self.size_bytes], self.hosts)
         if self.hosts % self.racks:
             raise InputError(f"hosts={self.hosts}, racks={self.racks}: expected as many hosts in each rack")
         if self.random_order and self.racks == 1:

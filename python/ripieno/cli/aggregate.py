@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ripieno.cli.number_types import Count
 from ripieno.cli.options import (
     PathOrUrl,
     check_files,
@@ -50,7 +51,7 @@ _OPERATIONS = ("sum", "mean", "min", "max", "count", "distinct")
 @click.option("--count", is_flag=True, help="Count the rows: column count. The default without another aggregation.")
 @click.option(
     "--top",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="COUNT",
     help="Return only COUNT keys, those with the largest values in the first column after the key, largest first.",
 )

@@ -10,16 +10,8 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.options import (
-    PAGES,
-    REPETITIONS,
-    CommandWithParts,
-    LocalPath,
-    Size,
-    aliased_option,
-    overwrite_option,
-    seconds,
-)
+from ripieno.cli.number_types import REPETITIONS, Count, seconds
+from ripieno.cli.options import PAGES, CommandWithParts, LocalPath, Size, aliased_option, overwrite_option
 from ripieno.errors import InputError
 
 # Time limit for the calls of one case in one run, in seconds.
@@ -191,12 +183,10 @@ def model_command(
 
 
 @click.command(STRATEGIES)
-@click.option(
-    "--hosts", type=click.IntRange(min=2), default=8, show_default=True, help="Number of hosts, including the root."
-)
+@click.option("--hosts", type=Count(2), default=8, show_default=True, help="Number of hosts, including the root.")
 @click.option("--bytes", "size_bytes", type=Size(), default="64MiB", show_default=True, help="Size of the value.")
 @click.option("--rate", default="100mbit", show_default=True, help="Link rate of a host.")
-@click.option("--racks", type=click.IntRange(min=1), default=1, show_default=True, help="Number of racks.")
+@click.option("--racks", type=Count(), default=1, show_default=True, help="Number of racks.")
 @click.option("--uplink", metavar="RATE", help="Uplink rate of a rack. Default: the sum of its hosts' rates.")
 @click.option(
     "--random-order", is_flag=True, help="Also measure hosts in random order, without information about racks."
@@ -206,7 +196,7 @@ def model_command(
 )
 @click.option(
     "--degree",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="COUNT",
     help="Hosts to which a source of csb, csb-llcf or bittorrent sends at the same time. Default: 3, 3 and 8.",
 )

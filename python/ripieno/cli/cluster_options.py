@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ripieno.cli.number_types import Count
 from ripieno.cli.options import LocalPath, Size
 from ripieno.errors import InputError
 
@@ -95,7 +96,7 @@ bytes_option = click.option(
 )
 root_option = click.option(
     "--root",
-    type=click.IntRange(min=0),
+    type=Count(0),
     default=0,
     show_default=True,
     metavar="RANK",

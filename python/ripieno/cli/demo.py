@@ -8,7 +8,9 @@ from pathlib import Path
 
 import click
 
+from ripieno.cli.number_types import Count
 from ripieno.cli.options import counted_workers, overwrite_option, quiet_option, trace_option
+from ripieno.errors import InputError
 
 DEMO_STRIDE = 16
 
@@ -20,7 +22,7 @@ DEMO_STRIDE = 16
 @click.option(
     "-k",
     "--clusters",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="COUNT",
     default=64,
     show_default=True,
@@ -34,12 +36,17 @@ def demo_command(out: Path, clusters: int, workers: int, trace: Path | None, ove
     """Cluster the patches of the photographs that come with scikit-learn and scikit-image."""
     from ripieno.cli import cli
     from ripieno.cli.fits import replaceable
+    from ripieno.features import HogOptions, demo_images
     from ripieno.files.results import check_new_folder, check_results
     from ripieno.launch.limits import check_memory
 
     check_new_folder(out, replaceable("KMeans") if overwrite else ())
     check_results({"--trace": trace}, overwrite=overwrite)
     check_memory(workers)
+    options = HogOptions(stride=DEMO_STRIDE)
+    patches = sum(options.patch_count(picture.height, picture.width) for picture in demo_images())
+    if clusters > patches:
+        raise InputError(f"--clusters {clusters}: expected at most {patches}, the number of patches of the photographs")
 
     with tempfile.TemporaryDirectory() as folder:
         vectors = str(Path(folder) / "vectors.npy")

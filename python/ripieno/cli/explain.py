@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, costs_of, root_option
-from ripieno.cli.options import LargeCount, LocalPath, overwrite_option
+from ripieno.cli.number_types import Count, LargeCount
+from ripieno.cli.options import LocalPath, overwrite_option
 
 #: Placeholder for the name of any collective.
 COLLECTIVE = "COLLECTIVE"
@@ -45,10 +46,8 @@ def _collective_command(collective: str) -> click.Command:
     """Return the command that explains a collective."""
 
     @click.command(collective, short_help="Estimate the cost of every algorithm of a collective, such as allreduce.")
-    @click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks.")
-    @click.option(
-        "--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes. By default one per rank."
-    )
+    @click.option("--ranks", type=Count(), metavar="COUNT", help="Number of ranks.")
+    @click.option("--nodes", type=Count(), metavar="COUNT", help="Number of nodes. By default one per rank.")
     @cluster_options
     @bytes_option
     @root_option

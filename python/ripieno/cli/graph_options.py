@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ripieno.cli.number_types import Count
 from ripieno.cli.options import (
     PathOrUrl,
     aliased_option,
@@ -29,7 +30,7 @@ _OPTIONS = (
     aliased_option(
         "--vertex-count",
         aliases=["--vertices"],
-        type=click.IntRange(min=1),
+        type=Count(),
         metavar="COUNT",
         help="The graph has vertices 0 … COUNT - 1, also those without edges.",
     ),

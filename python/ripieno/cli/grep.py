@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ripieno.cli.number_types import Count
 from ripieno.cli.options import communicator, dashboard_option, long_workers_option, threads_option
 from ripieno.comm.communicator import Communicator
 from ripieno.files.sources import find_files
@@ -30,9 +31,7 @@ NOTHING_FOUND = 1
 @click.option("-c", "--count", "counting", is_flag=True, help="Print the number of lines of each file, not the lines.")
 @click.option("-F", "--fixed-strings", is_flag=True, help="PATTERN is plain text, not a regular expression.")
 @click.option("-n", "--line-number", "numbered", is_flag=True, help="Print the number of each line in its file.")
-@click.option(
-    "-m", "--max-count", type=click.IntRange(min=0), metavar="COUNT", help="Print at most COUNT lines of each file."
-)
+@click.option("-m", "--max-count", type=Count(0), metavar="COUNT", help="Print at most COUNT lines of each file.")
 @long_workers_option
 @dashboard_option
 @threads_option

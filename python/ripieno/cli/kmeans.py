@@ -13,6 +13,7 @@ from ripieno._version import __version__
 from ripieno.algorithms.kmeans.parameters import KMeansParameters
 from ripieno.cli.command_line import command_line
 from ripieno.cli.fits import FitRun, fit_command, listed_parameters, of_report
+from ripieno.cli.number_types import Count
 from ripieno.cli.options import LocalPath, read_numbers
 from ripieno.errors import InputError
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--record-bytes",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="COUNT",
     help="INPUTS are raw vectors of COUNT bytes each, without headers.",
 )

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from ripieno._checks import SECONDS_MAX
+from ripieno.cli.number_types import Count
 from ripieno.lab import Lab, kernel, registry
 from ripieno.lab.cluster_spec import HOSTS_PER_RACK_MAX, RACKS_MAX
 
@@ -84,13 +85,13 @@ def up_command(racks: int, hosts: int, rate: str, uplink: str | None, name: str)
 @_name_option
 @click.option(
     "--ranks-per-host",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="COUNT",
     default=1,
     show_default=True,
     help="Ranks per host.",
 )
-@click.option("--first", type=click.IntRange(min=1), metavar="COUNT", help="Use only the first COUNT hosts.")
+@click.option("--first", type=Count(), metavar="COUNT", help="Use only the first COUNT hosts.")
 @click.option("--on", metavar="HOSTS", help="Use only these hosts, in this order: h0,h3.")
 @click.option(
     "--timeout",

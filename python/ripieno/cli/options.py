@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ripieno import log
-from ripieno._checks import SECONDS_MAX, THREADS_MAX
+from ripieno._checks import THREADS_MAX
 from ripieno._types import OnFailure
+from ripieno.cli.number_types import Count
 from ripieno.dashboard import shared_dashboard
 from ripieno.errors import InputError
 from ripieno.files.npy import read_array
@@ -30,8 +31,6 @@ from ripieno.units import size_of
 if TYPE_CHECKING:
     from ripieno.comm.communicator import Communicator
 
-#: Type of an option for a number of repeated runs.
-REPETITIONS = click.IntRange(1, 1_000_000)
 #: File name suffixes of pages.
 PAGES = (".html", ".htm")
 
@@ -102,30 +101,9 @@ def aliased_option(*words: str, aliases: Collection[str], **options: Any) -> Cal
     return click.option(*words, cls=AliasedOption, aliases=aliases, **options)
 
 
-class LargeCount(click.ParamType):  # type: ignore[type-arg]  # click is generic from 8.5 on only
-    """A whole number, also written as 7.42e6."""
-
-    name = "count"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number."""
-        try:
-            number = float(value)
-            if number.is_integer() and 1 <= number <= 1e15:
-                return int(number)
-        except ValueError:
-            pass
-        self.fail(f"{value!r}: expected a whole number of 1 to 1e15, such as 7.42e6", param, ctx)
-
-
-def seconds(least: float = 0.0, *, above: bool = False) -> click.FloatRange:
-    """Return the type of an option for a number of seconds: at least `least`, or more than it."""
-    return click.FloatRange(least, SECONDS_MAX, min_open=above)
-
-
 def counted_workers(help: str, *, least: int = 1, aliases: Collection[str] = (), **options: Any) -> Callable[..., Any]:
     """Return the option for the number of worker processes."""
-    number = click.IntRange(min=least)
+    number = Count(least)
     return aliased_option(
         "-n", "--workers", aliases=["-w", *aliases], type=number, metavar="COUNT", help=help, **options
     )
@@ -134,9 +112,7 @@ def counted_workers(help: str, *, least: int = 1, aliases: Collection[str] = (),
 _WORKERS_HELP = "Number of workers. Default: 1. Under a launcher its ranks are the workers."
 workers_option = counted_workers(_WORKERS_HELP)
 #: The option without its short name, for commands with another -n.
-long_workers_option = aliased_option(
-    "--workers", aliases=["-w"], type=click.IntRange(min=1), metavar="COUNT", help=_WORKERS_HELP
-)
+long_workers_option = aliased_option("--workers", aliases=["-w"], type=Count(), metavar="COUNT", help=_WORKERS_HELP)
 threads_option = click.option(
     "--threads",
     type=click.IntRange(1, THREADS_MAX),
@@ -173,7 +149,7 @@ def top_option(what: str) -> Callable[..., Any]:
     """Return the option for the number of `what` that a command prints."""
     return click.option(
         "--top",
-        type=click.IntRange(min=0),
+        type=Count(0),
         metavar="COUNT",
         default=10,
         show_default=True,

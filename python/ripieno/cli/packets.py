@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from ripieno import log
-from ripieno.cli.options import LocalPath, counted_workers, overwrite_option, seconds
+from ripieno.cli.number_types import seconds
+from ripieno.cli.options import LocalPath, counted_workers, overwrite_option
 
 
 @click.command("packets")

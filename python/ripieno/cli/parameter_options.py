@@ -10,6 +10,7 @@ import click
 
 from ripieno.algorithms.domains import Domain, Flag, Folder, Number, OneOf, Seed, Whole
 from ripieno.algorithms.parameters import Parameter, names_of, parameters_of
+from ripieno.cli.number_types import Count
 from ripieno.cli.options import LocalPath, aliased_option
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def _details(domain: Domain) -> dict[str, Any] | None:
         text = lambda _, __, value: None if value is None else str(value)  # noqa: E731  # a callback of click
         return {"type": LocalPath(file_okay=False), "metavar": "FOLDER", "callback": text}
     if type(domain) is Whole and not words:
-        return {"type": click.IntRange(domain.least, domain.most), "metavar": "COUNT"}
+        kind = Count(domain.least) if domain.most is None else click.IntRange(domain.least, domain.most)
+        return {"type": kind, "metavar": "COUNT"}
     if type(domain) is Number and not words:
         least = domain.least if domain.above is None else domain.above
         most = domain.most if domain.below is None else domain.below

@@ -11,6 +11,7 @@ from typing import Literal
 import click
 
 from ripieno._checks import THREADS_MAX
+from ripieno.cli.number_types import Count
 from ripieno.errors import InputError
 from ripieno.launch.binding import BINDS, THREAD_AFFINITIES, Binding
 from ripieno.launch.engines import ENGINES
@@ -24,7 +25,7 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
     "-n",
     "-np",
     "--workers",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="COUNT",
     help="Number of ranks. Default: one per usable core.",
 )
@@ -42,7 +43,7 @@ _ENDS_WITH_SCRIPT = {"allow_interspersed_args": False}
 )
 @click.option(
     "--replicas",
-    type=click.IntRange(min=1),
+    type=Count(),
     default=1,
     show_default=True,
     metavar="COUNT",

@@ -11,7 +11,8 @@ import click
 
 from ripieno import log
 from ripieno.cli.cluster_options import bytes_option, cluster_of, cluster_options, root_option
-from ripieno.cli.options import LargeCount, LocalPath, aliased_option, overwrite_option
+from ripieno.cli.number_types import Count, LargeCount
+from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 from ripieno.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ KMEANS, TRACE = "kmeans", "--trace"
 
 @click.command("simulate", cls=_Simulate)
 @click.argument("collective", metavar="COLLECTIVE")
-@click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes.")
-@click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks. By default one per node.")
+@click.option("--nodes", type=Count(), metavar="COUNT", help="Number of nodes.")
+@click.option("--ranks", type=Count(), metavar="COUNT", help="Number of ranks. By default one per node.")
 @cluster_options
 @bytes_option
 @click.option(
@@ -53,7 +54,7 @@ KMEANS, TRACE = "kmeans", "--trace"
     metavar="COUNT:FACTOR|NODE@SHARE",
     help="COUNT nodes, drawn by --seed, are slower by FACTOR; or NODE has this share of the rate, such as 5@0.2.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random choices.")
+@click.option("--seed", type=Count(0), default=0, show_default=True, help="Seed of random choices.")
 @click.option(
     "--dead",
     "--kill",
@@ -167,10 +168,8 @@ def simulate_command(
 @click.option("--points", type=LargeCount(), required=True, metavar="COUNT", help="Number of points, such as 7.42e6.")
 @click.option("--dim", type=LargeCount(), required=True, metavar="COUNT", help="Dimensions of a point, float32.")
 @click.option("--clusters", type=LargeCount(), required=True, metavar="COUNT", help="Number of clusters.")
-@click.option("--nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes, with one rank each.")
-@click.option(
-    "--cores", type=click.IntRange(min=1), default=1, show_default=True, metavar="COUNT", help="Cores of a node."
-)
+@click.option("--nodes", type=Count(), metavar="COUNT", help="Number of nodes, with one rank each.")
+@click.option("--cores", type=Count(), default=1, show_default=True, metavar="COUNT", help="Cores of a node.")
 @click.option(
     "--gflops",
     type=click.FloatRange(min=0, min_open=True),
@@ -228,8 +227,8 @@ def kmeans_command(
 @click.option(
     TRACE, type=LocalPath(dir_okay=False), required=True, metavar="FILE", help="Trace of `--trace` or `ripieno trace`."
 )
-@click.option("--hosts", "--nodes", "nodes", type=click.IntRange(min=1), metavar="COUNT", help="Number of nodes.")
-@click.option("--ranks", type=click.IntRange(min=1), metavar="COUNT", help="Number of ranks. By default one per node.")
+@click.option("--hosts", "--nodes", "nodes", type=Count(), metavar="COUNT", help="Number of nodes.")
+@click.option("--ranks", type=Count(), metavar="COUNT", help="Number of ranks. By default one per node.")
 @click.option(
     "--compute",
     type=click.FloatRange(min=0),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ripieno.cli.number_types import Count
 from ripieno.cli.options import LocalPath, aliased_option, quiet_option
 from ripieno.errors import InputError
 from ripieno.topology.rack_names import rack_of
@@ -35,10 +36,10 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
 @click.command("split")
 @click.argument("inputs", nargs=-1)
 @click.option("-o", "--out", type=LocalPath(), help="Folder to create.")
-@click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="COUNT", help="Number of partitions.")
+@click.option("-p", "--partitions", type=Count(), metavar="COUNT", help="Number of partitions.")
 @click.option(
     "--replicas",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="COUNT",
     help="Number of nodes with a copy of each partition. Default: 1, with --in-place all.",
 )
@@ -55,7 +56,7 @@ class Names(click.ParamType):  # type: ignore[type-arg]  # click is generic from
 @click.option("--delimiter", metavar="CHARACTER", help="Field separator of CSV. Default: by the first record.")
 @click.option(
     "--record-bytes",
-    type=click.IntRange(min=1),
+    type=Count(),
     metavar="COUNT",
     help="The files are binary records of COUNT bytes each, without headers.",
 )

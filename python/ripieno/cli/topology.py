@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from ripieno import log
-from ripieno.cli.options import LocalPath, aliased_option, overwrite_option, seconds
+from ripieno.cli.number_types import seconds
+from ripieno.cli.options import LocalPath, aliased_option, overwrite_option
 
 
 @click.command("topology")

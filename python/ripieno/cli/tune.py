@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ripieno.cli.options import (
-    CommandWithParts,
-    LocalPath,
-    Size,
-    aliased_option,
-    counted_workers,
-    overwrite_option,
-    seconds,
-)
+from ripieno.cli.number_types import seconds
+from ripieno.cli.options import CommandWithParts, LocalPath, Size, aliased_option, counted_workers, overwrite_option
 from ripieno.disciplines import AUTO_ON_DEMAND, AUTO_STREAMED, DISCIPLINES
 from ripieno.errors import InputError
 

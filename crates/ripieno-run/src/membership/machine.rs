@@ -21,6 +21,8 @@ pub struct Membership {
     /// Hubs that no longer monitor the job.
     inactive_hubs: BTreeSet<usize>,
     losses: Losses,
+    /// Losses of hubs before this rank knows whether all ranks have joined.
+    early_losses: Vec<JobFailure>,
     is_complete: bool,
     has_failed: bool,
 }
@@ -47,6 +49,7 @@ impl Membership {
             spokes: replicas.of(0).filter(|&hub| hub != rank).map(spoke).collect(),
             inactive_hubs: BTreeSet::new(),
             losses: Losses::new(replicas),
+            early_losses: vec![],
             is_complete: false,
             has_failed: false,
         }
@@ -68,7 +71,7 @@ impl Membership {
                 spoke_outputs
             }
         };
-        outputs.into_iter().filter_map(|output| self.report_once(output)).collect()
+        outputs.into_iter().flat_map(|output| self.report_once(output)).collect()
     }
 
     /// Add the host to a report of a failed rank.
@@ -161,30 +164,57 @@ impl Membership {
     }
 
     /// Pass an output to the rank, unless it was already passed.
-    fn report_once(&mut self, output: MembershipOutput) -> Option<MembershipOutput> {
+    fn report_once(&mut self, output: MembershipOutput) -> Vec<MembershipOutput> {
         match output {
-            MembershipOutput::Complete if self.is_complete => None,
+            MembershipOutput::Complete if self.is_complete => vec![],
             MembershipOutput::Complete => {
                 self.is_complete = true;
-                Some(MembershipOutput::Complete)
+                let losses = std::mem::take(&mut self.early_losses);
+                let losses = losses.into_iter().flat_map(|failure| self.lose(failure));
+                std::iter::once(MembershipOutput::Complete).chain(losses).collect()
             }
             MembershipOutput::Lost(failure) => self.lose(failure),
-            MembershipOutput::Failed(failure) => self.fail(failure),
-            other => Some(other),
+            MembershipOutput::Failed(failure) => self.fail(failure).into_iter().collect(),
+            other => vec![other],
         }
     }
 
-    fn lose(&mut self, failure: JobFailure) -> Option<MembershipOutput> {
-        let JobFailure::RankFailed { rank, .. } = failure else { return self.fail(failure) };
+    fn lose(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {
+        let JobFailure::RankFailed { rank, .. } = failure else { return self.fail(failure).into_iter().collect() };
         if !self.is_complete {
-            return self.fail(failure);
+            // A live hub reports that all ranks have joined, or that the job has failed.
+            if self.hub.is_none() && self.live_hubs().next().is_none() {
+                return self.fail(failure).into_iter().collect();
+            }
+            self.early_losses.push(failure);
+            return vec![];
         }
         match self.losses.note(rank, failure.clone()) {
-            ReplicaLoss::Known => None,
-            ReplicaLoss::Tolerated if self.has_failed => None,
-            ReplicaLoss::Tolerated => Some(MembershipOutput::Lost(failure)),
-            ReplicaLoss::Fatal(failure) => self.fail(failure),
+            ReplicaLoss::Known => vec![],
+            ReplicaLoss::Tolerated if self.has_failed => vec![],
+            ReplicaLoss::Tolerated => {
+                let mut outputs = self.forward_loss(rank, &failure);
+                outputs.push(MembershipOutput::Lost(failure));
+                outputs
+            }
+            ReplicaLoss::Fatal(failure) => self.fail(failure).into_iter().collect(),
         }
+    }
+
+    /// Return the messages that report a loss to the live hubs. The hub that declared the loss may be separated from
+    /// the others. This rank sends the lost rank nothing more, so the hub that takes over must not wait for that rank.
+    fn forward_loss(&self, lost: usize, failure: &JobFailure) -> Vec<MembershipOutput> {
+        if self.hub.is_some() {
+            return vec![];
+        }
+        let message = MembershipMessage::Lost(failure.clone());
+        let send = |to| MembershipOutput::Send { to, message: message.clone() };
+        self.live_hubs().filter(|&hub| hub != lost).map(send).collect()
+    }
+
+    /// Return the other hubs that monitor the job, lowest first.
+    fn live_hubs(&self) -> impl Iterator<Item = usize> {
+        self.replicas.of(0).filter(|hub| *hub != self.rank && !self.inactive_hubs.contains(hub))
     }
 
     fn fail(&mut self, failure: JobFailure) -> Option<MembershipOutput> {

@@ -90,7 +90,7 @@ pub enum MembershipMessage {
         /// Description of the latest call's signature.
         signature: String,
     },
-    /// Hub to all: this rank has died, but a replica of it is alive.
+    /// Hub to all: this rank has died, but a replica of it is alive. Rank to the hubs: the rank has learned this.
     Lost(JobFailure),
     /// Between any two ranks: a message of the survivor agreement.
     Agreement(AgreementMessage),

@@ -16,6 +16,13 @@ pub enum SimulatedPurpose {
     Survivor,
 }
 
+impl SimulatedPurpose {
+    /// Return whether this is a link of `world`, which carries the data of collectives or messages.
+    pub fn is_link_of(self, world: u64) -> bool {
+        matches!(self, SimulatedPurpose::Data(of) | SimulatedPurpose::Messages(of, _) if of == world)
+    }
+}
+
 /// Address of one direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Direction {

@@ -85,23 +85,25 @@ impl SimulatedWorld {
 
     fn close_control(&mut self, rank: usize, world: u64) {
         self.processes[rank].monitors.get_mut(&world).expect("the monitor exists").is_over = true;
-        self.close_connections(rank, |purpose| purpose == SimulatedPurpose::Control(world));
+        self.close_connections(rank, |direction| direction.purpose == SimulatedPurpose::Control(world));
         self.wake(rank);
     }
 
-    /// Close the outgoing connections of `rank` whose purpose matches.
-    fn close_connections(&mut self, rank: usize, matches_purpose: impl Fn(SimulatedPurpose) -> bool) {
-        let is_own = |direction: &Direction| direction.from == rank && matches_purpose(direction.purpose);
+    /// Close the outgoing connections of `rank` that match.
+    fn close_connections(&mut self, rank: usize, matches: impl Fn(Direction) -> bool) {
+        let is_own = |direction: &Direction| direction.from == rank && matches(*direction);
         let directions: Vec<Direction> = self.connections.keys().copied().filter(is_own).collect();
         directions.into_iter().for_each(|direction| self.send_payload(direction, Payload::End));
     }
 
     /// Close the links of `rank` in `world`.
     pub fn close_links(&mut self, rank: usize, world: u64) {
-        self.close_connections(rank, |purpose| match purpose {
-            SimulatedPurpose::Data(of) | SimulatedPurpose::Messages(of, _) => of == world,
-            SimulatedPurpose::Control(_) | SimulatedPurpose::Survivor => false,
-        });
+        self.close_connections(rank, |direction| direction.purpose.is_link_of(world));
+    }
+
+    /// Close the links of `rank` to `peer` in `world`.
+    pub fn close_links_to(&mut self, rank: usize, peer: usize, world: u64) {
+        self.close_connections(rank, |direction| direction.to == peer && direction.purpose.is_link_of(world));
     }
 
     /// Leave `world` in an orderly way, and schedule the end of the control connections.

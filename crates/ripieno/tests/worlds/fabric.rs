@@ -227,10 +227,10 @@ impl Fabric for WorldRank {
         let process = &mut world.processes[self.first_rank];
         process.has_events = false;
         let losses = process.monitors[&self.world].losses.clone();
-        drop(world);
         if losses.len() > self.handled_loss_count {
             self.handled_loss_count = losses.len();
             for (rank, failure) in losses {
+                world.close_links_to(self.first_rank, self.members[rank], self.world);
                 for id in LinkId::all_of(rank) {
                     self.slots[id.index(self.members.len())] = WorldLink::Broken(closed(failure.to_string()));
                 }

@@ -13,7 +13,7 @@
 //! - at the end: each surviving rank has finished or received a reason.
 //!
 //! `RIPIENO_SEED=n` runs seed `n` alone. `RIPIENO_SEEDS=n` runs the first `n` seeds. `RIPIENO_SIMULATED_HOURS=n` runs
-//! seeds until the virtual clocks of all worlds have passed `n` hours.
+//! seeds, from `RIPIENO_SEED` on if set, until the virtual clocks of all worlds have passed `n` hours.
 
 mod calls;
 mod connections;
@@ -55,6 +55,9 @@ impl WorldCounts {
     }
 }
 
+/// Seeds of worlds that have violated a condition. In the last one, a hub dies before all ranks know that all have
+/// joined. In the others, hubs on separated hosts declare different ranks lost.
+const FORMER_FAILURES: [u64; 6] = [7748, 11373, 16742, 17028, 18088, 19630];
 /// Number of worlds with violated conditions after which the test ends.
 const FAILURES_MAX: usize = 10;
 
@@ -65,9 +68,10 @@ fn number(name: &str) -> Option<u64> {
 #[test]
 fn survivors_get_correct_results_or_timely_errors() {
     let hours = number("RIPIENO_SIMULATED_HOURS");
-    let seeds = match number("RIPIENO_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => 0..number("RIPIENO_SEEDS").unwrap_or(if hours.is_some() { u64::MAX } else { 300 }),
+    let seeds = match (number("RIPIENO_SEED"), hours) {
+        (Some(seed), None) => seed..seed + 1,
+        (first, Some(_)) => first.unwrap_or(0)..u64::MAX,
+        (None, None) => 0..number("RIPIENO_SEEDS").unwrap_or(300),
     };
     let (mut counts, mut failures) = (WorldCounts::default(), Vec::new());
     for seed in seeds {
@@ -88,6 +92,15 @@ fn survivors_get_correct_results_or_timely_errors() {
     println!("{} worlds without a violated condition, {:.2} simulated hours", counts.worlds, counts.hours());
     counts.counts.iter().for_each(|(what, count)| println!("{count:>9} {what}"));
     assert!(failures.is_empty(), "{} worlds with violated conditions\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn worlds_of_former_failures_violate_no_condition() {
+    for seed in FORMER_FAILURES {
+        if let Err(description) = WorldScheduler::run_seed(seed) {
+            panic!("seed {seed}: {description}");
+        }
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ripieno._native import MOST_DIMENSIONS
 from ripieno.algorithms.domains import COUNT, TOLERANCE, Domain, Number, OneOf, Whole
-from ripieno.algorithms.methods import LAYOUT_APPROXIMATIONS
+from ripieno.algorithms.methods import LAYOUT_APPROXIMATIONS, MAX_COORDINATE
 from ripieno.algorithms.parameters import FitParameters, ObservedParameters, RandomParameters, declared, parameter
 
 
@@ -29,7 +29,7 @@ class LayoutParameters(RandomParameters, ObservedParameters, FitParameters):
         options=("--components",),
     )
     k: float | None = parameter(
-        Number(above=0, also=(None,)),
+        Number(least=1 / MAX_COORDINATE, most=MAX_COORDINATE, also=(None,)),
         "Distance at which the attraction of an edge of weight 1 equals the repulsion of its ends. Default: 1/√n.",
         default=None,
     )

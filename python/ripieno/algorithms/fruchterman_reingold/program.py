@@ -25,7 +25,7 @@ import ripieno.kernels.forces as forces
 from ripieno.algorithms.clock import IterationClock
 from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit, IterationLog, WorkerReport
-from ripieno.algorithms.methods import BARNES_HUT, EXACT, MAX_EXACT_VERTEX_COUNT
+from ripieno.algorithms.methods import BARNES_HUT, EXACT, MAX_COORDINATE, MAX_EXACT_VERTEX_COUNT
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
 from ripieno.comm.agreement import agreement
 from ripieno.errors import InputError
@@ -42,8 +42,6 @@ NAME = "layout"
 FIRST_STEP_FRACTION = 0.1
 #: Forces below this minimum move a vertex by less than the step length.
 MIN_FORCE = 0.01
-#: Largest initial coordinate. The repulsion of vertices farther apart would round to zero.
-MAX_COORDINATE = 1e9
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class LogisticParameters(ObservedParameters, FitParameters):
     "compute_s" and "communication_s"."""
 
     C: float = parameter(
-        Number(above=0, is_unbounded=True),
+        Number(least=1e-300, is_unbounded=True),
         "Factor of the losses; smaller values give smaller weights. ``inf`` means that there is no penalty.",
         default=1.0,
         kw_only=False,

@@ -27,6 +27,7 @@ from ripieno.algorithms.data_facts import data_facts
 from ripieno.algorithms.iteration_log import Emit
 from ripieno.algorithms.sgd import rows as sgd_rows
 from ripieno.checkpoints.iterations import CheckpointOptions, IterationCheckpoint
+from ripieno.errors import InputError
 from ripieno.input.matrix import InMemorySparse, LocalRows
 from ripieno.input.matrix.sparse_files import LibsvmFiles
 from ripieno.kernels.lookup import columns_of_ids
@@ -154,7 +155,7 @@ def fit(
     Raises
     ------
     InputError
-        As in `ripieno.algorithms.sgd.rows.load`.
+        As in `ripieno.algorithms.sgd.rows.load`, or the descent diverges.
     """
     rows = sgd_rows.load(
         comm,
@@ -182,7 +183,14 @@ def fit(
         for epoch in range(len(losses), options.max_iter):
             order = _random(options.seed, _STEP_ORDER, epoch).permutation(step_count)
             loss = _native.sgd_epoch(comm._native, batches, order, descent, state.weights, state.squares)
-            losses.append(float(comm.allreduce(loss)) / rows.total)
+            # A sum needs no temporary array, and is finite only if all weights are.
+            total = comm.allreduce(np.array([loss, state.weights.sum()]))
+            if not np.isfinite(total).all():
+                raise InputError(
+                    f"the weights or the loss of epoch {epoch + 1} are not finite: scale the columns, or lower "
+                    f"eta0={options.eta0:g}"
+                )
+            losses.append(float(total[0]) / rows.total)
             if comm.rank == 0:
                 (emit or comm.emit)({"event": "epoch", "epoch": len(losses), "loss": losses[-1]})
             if (

@@ -85,7 +85,10 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
     local = load(comm, graph, both_ways=True, loops=False)
     count = options.count
     if local.vertices.total < count:
-        raise InputError(f"{count} eigenvectors of {local.vertices.total} vertices: expected at least as many vertices")
+        raise InputError(
+            f"{count} eigenvectors of {local.vertices.total} vertices: expected at least as many vertices, or a lower "
+            "n_components"
+        )
     with agreement(comm):
         check_weights(local, "a Laplacian")
     values = VertexValues(comm, local)
@@ -115,7 +118,8 @@ def fit(comm: Communicator, graph: Graph, options: SpectralOptions) -> SpectralP
             checkpoint.check_iteration_limit(step_count, options.max_iter, f"max_iter={options.max_iter}")
             basis, last = columns_of_ids(values.vertices, [part for *_, part in saved])
         resumed_from = step_count or None
-        while residual > options.tol and last.shape[1] and step_count < options.max_iter:
+        # An infinite tolerance ends the fit after its first step.
+        while (residual > options.tol or not step_count) and last.shape[1] and step_count < options.max_iter:
             basis = np.hstack([basis, last])
             image = product(last)
             columns = inner(basis, image)

@@ -2,7 +2,7 @@
 
 use super::{Hub, HubMember, MemberState};
 use crate::fabric::JobFailure;
-use crate::membership::{LastContact, MembershipMessage, MembershipOutput};
+use crate::membership::{BlockedWaits, LastContact, MembershipMessage, MembershipOutput};
 use crate::replicas::ReplicaLoss;
 use std::time::Duration;
 
@@ -24,15 +24,34 @@ impl Hub {
                     self.present_count -= 1;
                 }
                 self.suspects.remove(&rank);
-                // If the rank was only silent, it learns that the other ranks continue without it.
-                let mut outputs =
-                    vec![MembershipOutput::Send { to: rank, message: MembershipMessage::Failed(failure.clone()) }];
-                outputs.extend(self.send_to_present(&MembershipMessage::Lost(failure.clone())));
-                outputs.push(MembershipOutput::Lost(failure));
+                // Ranks that waited for the lost rank continue without it.
+                self.waits = BlockedWaits::default();
+                let mut outputs = self.announce_loss(rank, &failure);
                 outputs.extend(self.finished());
                 outputs
             }
         }
+    }
+
+    /// Handle the loss of a rank that another hub has declared. A hub that was declared lost itself hears it from the
+    /// declaring hub.
+    pub(super) fn note_loss(&mut self, failure: JobFailure) -> Vec<MembershipOutput> {
+        match failure {
+            JobFailure::RankFailed { rank, .. } if rank < self.members.len() && rank != self.own => {
+                self.lose(rank, failure)
+            }
+            _ => vec![],
+        }
+    }
+
+    /// Return the messages about a lost rank. If the rank was only silent, it learns that the others continue without
+    /// it.
+    fn announce_loss(&self, rank: usize, failure: &JobFailure) -> Vec<MembershipOutput> {
+        let to_rank = MembershipOutput::Send { to: rank, message: MembershipMessage::Failed(failure.clone()) };
+        let mut outputs = vec![to_rank];
+        outputs.extend(self.send_to_present(&MembershipMessage::Lost(failure.clone())));
+        outputs.push(MembershipOutput::Lost(failure.clone()));
+        outputs
     }
 
     /// Handle another hub's report that all ranks are admitted. Ranks that are still connecting to this hub
@@ -55,20 +74,20 @@ impl Hub {
     /// Return the messages for a rank that this hub has not notified yet.
     pub(super) fn failure_messages(&self) -> impl Iterator<Item = MembershipMessage> {
         self.losses
-            .failures()
-            .cloned()
-            .map(MembershipMessage::Lost)
+            .by_rank()
+            .map(|(_, failure)| MembershipMessage::Lost(failure.clone()))
             .chain(self.failure.clone().map(MembershipMessage::Failed))
     }
 
     /// Take over from a lost hub. Return the messages for the other ranks.
     pub fn take_over(&mut self) -> Vec<MembershipOutput> {
-        let losses: Vec<JobFailure> = self.losses.failures().cloned().collect();
         let mut outputs = Vec::new();
-        for loss in losses {
-            outputs.extend(self.send_to_present(&MembershipMessage::Lost(loss.clone())));
-            outputs.push(MembershipOutput::Lost(loss));
+        if self.awaited_count == 0 {
+            // The lost hub may not have reported this to all ranks.
+            outputs.extend(self.send_to_present(&MembershipMessage::Complete));
+            outputs.push(MembershipOutput::Complete);
         }
+        outputs.extend(self.losses.by_rank().flat_map(|(rank, failure)| self.announce_loss(rank, failure)));
         if let Some(failure) = self.failure.clone() {
             outputs.extend(self.send_to_present(&MembershipMessage::Failed(failure.clone())));
             outputs.push(MembershipOutput::Failed(failure));

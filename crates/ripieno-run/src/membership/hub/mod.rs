@@ -170,6 +170,7 @@ impl Hub {
                 self.answer(now, from, CollectiveId { communicator, sequence }, call.map(DescribedCall::from))
             }
             MembershipMessage::Complete if self.replicas.logical(from) == 0 => self.all_admitted(now),
+            MembershipMessage::Lost(failure) => self.note_loss(failure),
             MembershipMessage::Goodbye { last_calls, has_evicted, signature } => {
                 let headers = last_calls.into_iter().map(|last| last.0).collect();
                 self.receive_goodbye(from, LastCalls { headers, has_evicted, signature })

@@ -160,3 +160,38 @@ fn a_replica_that_left_is_not_needed_while_another_runs() {
     world.request(2, MembershipRequest::Suspect { peer: 1, cause: "closed".into() });
     world.assert_all_report(1, "left the job while rank 2 still needed it");
 }
+
+#[test]
+fn the_next_hub_learns_the_losses_that_a_separated_hub_declared() {
+    let mut world = MembershipWorld::replicated(6, 2);
+    // Rank 4 hears both hubs, which do not hear each other.
+    world.frozen.push(0);
+    let message = MembershipMessage::Lost(rank_failed(2, &[], "no heartbeat for 1.2 s"));
+    world.event(4, MembershipEvent::Received { peer: 0, message });
+    world.deliver();
+    world.kill(0);
+    assert!(
+        matches!(world.failures[2], Some(JobFailure::RankFailed { rank: 2, .. })),
+        "rank 2 must not wait for rank 4"
+    );
+    for rank in [1, 3, 4, 5] {
+        world.losses[rank].sort_unstable();
+        assert_eq!((&world.failures[rank], &world.losses[rank][..]), (&None, &[0, 2][..]), "rank {rank}");
+    }
+}
+
+#[test]
+fn the_death_of_a_hub_before_a_rank_knows_that_all_have_joined_is_tolerated() {
+    for (dead, delivered) in [(2, vec![0, 1, 2, 3]), (0, vec![3]), (0, vec![])] {
+        let mut world = MembershipWorld::with_replicas(4, 2);
+        [0, 1, 3].iter().for_each(|&peer| world.event(2, MembershipEvent::Connected { peer }));
+        [1, 2, 3].iter().for_each(|&peer| world.event(0, MembershipEvent::Connected { peer }));
+        // Some messages of hub 0 are still on their way when the hub dies. If it is hub 0, the others are lost with it.
+        world.wire.retain(|(_, to, _)| delivered.contains(to));
+        world.kill(dead);
+        for rank in world.survivors() {
+            assert!(world.completed[rank], "rank {rank} must know that all have joined, {dead} {delivered:?}");
+            assert_eq!((&world.failures[rank], &world.losses[rank][..]), (&None, &[dead][..]), "rank {rank}");
+        }
+    }
+}
