@@ -161,7 +161,7 @@ def threads(features: int, density: float, rounds: int, quick: bool, target: Pat
     alone, together = found[1, 1][0].digest, found[1, cores][0].digest
     if alone != together:
         raise click.ClickException("threads change the bits of a result")
-    rows = Table(title=f"{features:,} features at a density of {density:g}, {rounds} rounds by turns: seconds")
+    rows = Table(title=f"{features:,} features at a density of {density:g}, {rounds} alternating rounds: seconds")
     for heading in ("ranks", "threads", "configure", "reduce", "in one pass"):
         rows.add_column(heading, justify="right")
     for (ranks, count), all_times in found.items():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class RipienoError(Exception):
-    """Base class of all exceptions that this package raises on purpose."""
+    """Base class of all exceptions that this package defines."""
 
 
 class RankFailed(RipienoError):

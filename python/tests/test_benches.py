@@ -1,4 +1,4 @@
-"""Quick runs of all benchmarks; their times mean nothing here."""
+"""Quick runs of all benchmarks; their times are not meaningful here."""
 
 from __future__ import annotations
 

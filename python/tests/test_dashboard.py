@@ -175,7 +175,7 @@ def test_a_death_is_shown_and_the_job_continues():
         state = state_of(job.dashboard)
     lines = [text for *_, text in state["lines"]]
     assert any(text.startswith("rank 1 is lost: killed by SIGKILL") for text in lines)
-    assert any("begins again on 2 ranks" in text for text in lines)
+    assert any("restarts on 2 ranks" in text for text in lines)
     assert state["job"]["workers"] == 2
 
 
@@ -454,7 +454,7 @@ def test_a_command_prints_the_link_and_its_fit_is_shown(tmp_path):
 
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("dashboard: http://127.0.0.1:") == 1
-    assert "ripieno.launch: LocalJob: 2 ranks have met in processes of" in done.stderr
+    assert "ripieno.launch: LocalJob: 2 ranks have joined in processes of" in done.stderr
 
 
 def test_scripts_are_shown_with_their_output(tmp_path):

@@ -251,7 +251,7 @@ def test_the_command_copies_for_its_workers_and_reports(tmp_path):
         assert (tmp_path / str(rank) / "b").read_bytes() == sample(30_000)
     again = command(tmp_path / "a", "--workers", 2, "--out", f"{tmp_path}/{{rank}}/a")
     out, _ = again.communicate(timeout=PATIENCE_S)
-    assert again.returncode == 0 and "2 of 2 are whole, 0 B fetched" in out
+    assert again.returncode == 0 and "2 of 2 are complete, 0 B fetched" in out
     code, _, err = ended(command(tmp_path / "a", "--out", tmp_path / "c"))
     assert code == 2 and "expected --workers, --to, or a launcher" in err
 

@@ -259,7 +259,7 @@ class HangingJob(EngineJob):
 
 def test_a_rank_that_hangs_before_all_have_connected_is_reported():
     # Long enough for all to join on a busy machine; the timeout restarts once they have.
-    with pytest.raises(rp.RipienoError, match=r"not met the others within 8 s: .*1 on|rank 1"):
+    with pytest.raises(rp.RipienoError, match=r"not joined the others within 8 s: .*1 on|rank 1"):
         Hanging().launch(2, rendezvous_timeout_s=8)
 
 

@@ -1350,7 +1350,7 @@ def test_a_rank_that_returns_while_others_wait_for_it_is_reported(world, others)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"addres": "x"}, "addres='x': there is no such option of engine local; there are bind_host, call_timeout_s"),
+        ({"addres": "x"}, "addres='x': engine local has no such option; it has bind_host, call_timeout_s"),
         ({"rendezvous_timeout_s": "1"}, "rendezvous_timeout_s='1': expected a positive number of seconds"),
         ({"heartbeat_timeout_s": 0}, "heartbeat_timeout_s=0: expected a positive number of seconds"),
         ({"heartbeat_timeout_s": True}, "heartbeat_timeout_s=True: expected a positive number of seconds"),

@@ -42,7 +42,7 @@ def only_once(part, _):
     [
         (
             {"map": lambda part, _: [1, 2]},
-            r"map task 0 \(int\) on rank 0 gave a list: expected KeyValues, \(keys, values\)",
+            r"map task 0 \(int\) on rank 0 returned a list: expected KeyValues, \(keys, values\)",
         ),
         ({"map": lambda part, _: ([1], [1, 2])}, "map task 0 .* gave values: 2 rows for 1 keys"),
         (

@@ -1,4 +1,4 @@
-"""Ranks that fit together on separate rows: the model equals the one of all rows, and deviating calls are detected."""
+"""Ranks that fit together on separate rows: they get the model of all rows; deviating calls are detected."""
 
 from __future__ import annotations
 

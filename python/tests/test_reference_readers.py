@@ -1,4 +1,4 @@
-"""Damaged files that both accept have as many rows as by a reference reader: pyarrow, NumPy, SciPy, networkx.
+"""A damaged file that a reference reader (pyarrow, NumPy, SciPy, networkx) also accepts has the same number of rows.
 
 RIPIENO_FUZZ_INPUTS is the number of files per format, RIPIENO_FUZZ_FIRST the first seed.
 """

@@ -456,7 +456,7 @@ def test_without_a_launcher_a_script_is_a_world_of_one(variables):
         ({"RIPIENO_TOKEN": TOKEN}, "RIPIENO_TOKEN set, but not RANK, WORLD_SIZE"),
         ({"RANK": "0", "WORLD_SIZE": "2"}, "MASTER_ADDR, MASTER_PORT, RIPIENO_TOKEN not set (export RIPIENO_TOKEN="),
         ({"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "x", "RIPIENO_TOKEN": TOKEN}, "but not MASTER_PORT"),
-        ({"RANK": "0", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "/no/such"}, "cannot meet in /no/such: "),
+        ({"RANK": "0", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "/no/such"}, "cannot join in /no/such: "),
         ({"RANK": "2", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN}, "RANK=2: expected 0 … 1"),
         (
             {"RANK": "a", "WORLD_SIZE": "2", "RIPIENO_DIRECTORY": "x", "RIPIENO_TOKEN": TOKEN},

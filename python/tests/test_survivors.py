@@ -204,7 +204,7 @@ def test_a_fit_continues_when_a_worker_dies(tmp_path, undisturbed, surviving, na
     job, fit = surviving[policy], FITS[name]
     if job.workers < 3:
         job.resize(3)
-    with pytest.warns(RuntimeWarning, match=rf"rank {victim} on .*begins again"):
+    with pytest.warns(RuntimeWarning, match=rf"rank {victim} on .*restarts"):
         found, received, resumed_from, struck = job.run(fit_and_strike, name, victim, tmp_path / "mark")[0]
     assert job.workers == (2 if policy == "shrink" else 3) and struck
     expected = getattr(undisturbed(name), fit.result)
@@ -223,7 +223,7 @@ def test_a_fit_continues_when_a_worker_dies(tmp_path, undisturbed, surviving, na
 @pytest.mark.parametrize(("name", "struck"), [("kmeans", 2), *exhaustively(("pagerank", 2), ("logistic", 1))])
 def test_with_every_2_memory_has_the_state_after_each_second_iteration(tmp_path, undisturbed, surviving, name, struck):
     job = surviving["respawn"]
-    with pytest.warns(RuntimeWarning, match=r"rank 1 on .*begins again"):
+    with pytest.warns(RuntimeWarning, match=r"rank 1 on .*restarts"):
         found, _, resumed_from, has_struck = job.run(fit_and_strike, name, 1, tmp_path / "mark", struck, every=2)[0]
     assert has_struck and resumed_from in (2, 2 * struck)
     assert np.array_equal(found, getattr(undisturbed(name), FITS[name].result))
@@ -262,7 +262,7 @@ def test_a_fit_that_launches_its_workers_continues_on_the_survivors(tmp_path):
     rows = np.random.default_rng(0).normal(size=(3000, 16))
     parameters = {"n_clusters": 30, "random_state": 0, "max_iter": 30, "tol": 0.0, "threads": 1}
     whole = rp.KMeans(**parameters).fit(rows)
-    with pytest.warns(RuntimeWarning, match="begins again on 2 ranks"):
+    with pytest.warns(RuntimeWarning, match="restarts on 2 ranks"):
         model = Struck(**parameters, workers=3, on_failure="shrink").fit(rows)
     assert model.resumed_from_ >= 2 and len(model.report_.hosts) == 2
     np.testing.assert_allclose(model.cluster_centers_, whole.cluster_centers_, rtol=1e-9)

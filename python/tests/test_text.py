@@ -206,7 +206,7 @@ def test_the_command_writes_all_words_and_prints_the_first(corpus, tmp_path, cap
     printed = capsys.readouterr()
     first = [line.split() for line in printed.out.splitlines()[:3]]
     assert first == [[f"{count:,}", word.decode()] for word, count in want[:3]]
-    assert f"{sum(count for _, count in want):,} words, {len(want):,} different ones" in printed.err
+    assert f"{sum(count for _, count in want):,} words, {len(want):,} distinct" in printed.err
     table = pq.read_table(outs[0]).to_pydict()
     assert list(zip(table["word"], table["count"], strict=True)) == want
     of_one = ordered(REAL[0].read_bytes())

@@ -77,7 +77,7 @@ def test_ranks_run_the_tried_algorithm_and_later_programs_the_stored_one(cache):
     assert again == (found, chosen, sums, part)
     assert {trial.collective for trial in found.trials} == set(algorithm_trials.COLLECTIVES)
     assert len(list(cache.rglob("*.json"))) == 1
-    assert "as usual" in str(found)
+    assert "the default" in str(found)
 
 
 def test_a_preferred_algorithm_runs_until_a_call_or_the_environment_names_another(threads):

@@ -118,7 +118,7 @@ def test_every_rank_has_the_same_costs_and_explains_with_them(cache):
     (before, found, after, of_part), *others = text
 
     assert all(other[1:] == text[0][1:] for other in others)
-    assert "measured or usual" in before
+    assert "measured, or defaults" in before
     assert after == of_part == found.source
     assert found.memory is not None and found.cable is None and found.uplink is None
     assert len(list(cache.rglob("*.json"))) == 1

@@ -16,7 +16,7 @@ from ripieno._checks import SECONDS_MAX
 from ripieno.lab import Lab, kernel, registry
 from ripieno.lab.cluster_spec import HOSTS_PER_RACK_MAX, RACKS_MAX
 
-# All words after the first word of the command belong to the command, options included.
+# All arguments after the first one of the command belong to the command, options included.
 _ENDS_WITH_COMMAND = {"allow_interspersed_args": False}
 _DEFAULT_NAME = "lab"
 
@@ -153,7 +153,7 @@ def run_command(
 def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
     """Replace this process by COMMAND in HOST, a name or an address: a shell, ping, tcpdump."""
     lab = Lab.named(name)
-    # After HOST, click passes the separator through like any other word.
+    # After HOST, click passes the separator through like any other argument.
     words = lab.command(lab.host(host), command[1:] if command[0] == "--" else command)
     os.execv(words[0], words)
 

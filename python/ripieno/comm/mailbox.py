@@ -120,7 +120,7 @@ class Receive:
             _waiting.pop(thread, None)
         if self._error is not None:
             raise self._error
-        assert self._message is not None, "a receive that has ended well has a message"
+        assert self._message is not None, "a receive without an error has a message"
         return self._message
 
     def _wait(self) -> None:
@@ -235,7 +235,7 @@ class Mailbox:
         self._unexpected.insert(len(self._unexpected) if last else 0, _Unexpected(message, 0))
 
     def holds(self, message: Message[Any]) -> bool:
-        """Return whether this very message is queued."""
+        """Return whether this message object is queued."""
         return any(each.message is message for each in self._unexpected)
 
     def deliver(self, message: Message[Any], length_bytes: int) -> None:

@@ -89,10 +89,10 @@ class AlgorithmChoices:
     def __str__(self) -> str:
         when = datetime.fromtimestamp(self.tried_at).isoformat(" ", "minutes")
         lines = [f"algorithms of {len(self.hosts)} ranks on {len(set(self.hosts))} hosts, tried {when}"]
-        lines += [f"{'collective':16}{'bytes in all':>12}  {'usual':22}{'':>8}  {'best':22}{'':>8}"]
+        lines += [f"{'collective':16}{'bytes in all':>12}  {'default':22}{'':>8}  {'best':22}{'':>8}"]
         for trial in self.trials:
             usual_s, best_s = (self._seconds(trial, name) for name in (trial.usual, trial.best))
-            better = "as usual" if trial.usual == trial.best else trial.best
+            better = "the default" if trial.usual == trial.best else trial.best
             priced = "  by the model" if trial.is_priced else ""
             lines.append(
                 f"{trial.collective:16}{size_text(trial.size_bytes):>12}  {trial.usual:22}{usual_s:>8}  "

@@ -61,7 +61,13 @@ def test_the_page_shows_the_job(scheme: str):
     # The page would stay open in engines that share this process.
     job.dashboard.close()
 
-    for text in ('<h1 id="title">Demo</h1>', "20 / 30", "allreduce", "Rank 1 made the others wait", "3 ranks have met"):
+    for text in (
+        '<h1 id="title">Demo</h1>',
+        "20 / 30",
+        "allreduce",
+        "Rank 1 made the others wait",
+        "3 ranks have joined",
+    ):
         assert text in done.stdout
     assert "CONSOLE" not in done.stderr
 
@@ -91,7 +97,7 @@ def test_fifty_viewers_see_the_job_during_a_flood_without_the_token(capsys):
             f"browser {looked_s:.1f} s, at most {max(descriptors)} descriptors"
         )
     assert min(updates) > 1
-    for text in ('<h1 id="title">Demo</h1>', "20 / 30", "allreduce", "3 ranks have met"):
+    for text in ('<h1 id="title">Demo</h1>', "20 / 30", "allreduce", "3 ranks have joined"):
         assert text in done.stdout
     assert "CONSOLE" not in done.stderr
 
@@ -105,6 +111,6 @@ def test_the_page_shows_a_job_in_an_engine(engine: str, request: pytest.FixtureR
         done = looked_at(job.dashboard.link, "light")
     job.dashboard.close()
 
-    for text in ("20 / 30", "allreduce", "Rank 1 made the others wait", "2 ranks have met"):
+    for text in ("20 / 30", "allreduce", "Rank 1 made the others wait", "2 ranks have joined"):
         assert text in done.stdout
     assert "CONSOLE" not in done.stderr

@@ -152,9 +152,9 @@ class ProcessJob(Job, Generic[M]):
                 if not self._may_restart(attempt):
                     raise
                 ranks = "rank" if self.workers == 1 else "ranks"
-                self._watch.note(f"{name_of(program)} begins again on {self.workers} {ranks}")
+                self._watch.note(f"{name_of(program)} restarts on {self.workers} {ranks}")
                 log.warn(
-                    f"{failed.with_traceback(None)}; {name_of(program)} begins again on {self.workers} {ranks}",
+                    f"{failed.with_traceback(None)}; {name_of(program)} restarts on {self.workers} {ranks}",
                     RuntimeWarning,
                 )
         raise AssertionError("one attempt returns or raises")

@@ -160,9 +160,9 @@ class ResultCollector:
         missing = [self._members[rank] for rank in self.supervisor.awaited]
         ranks = ", ".join(f"{member.rank} on {member.host}" for member in missing[:8])
         raise RendezvousError(
-            f"{len(missing)} of {len(self._members)} ranks have not met the others within "
+            f"{len(missing)} of {len(self._members)} ranks have not joined the others within "
             f"{self.supervisor.policy.rendezvous_limit_s:g} s: {ranks}{' …' if len(missing) > 8 else ''}; "
-            "they stand still, or cannot reach each other: raise rendezvous_timeout_s if they only need longer"
+            "they are stopped, or cannot reach each other: raise rendezvous_timeout_s if they only need longer"
         )
 
     def tick(self) -> None:

@@ -60,7 +60,7 @@ class JobWatch:
     def begins(self, job: str, place: str, threads: int, hosts: list[str]) -> None:
         """Report that ranks have joined."""
         self._lost.clear()
-        ranks = "1 rank is" if len(hosts) == 1 else f"{len(hosts)} ranks have met"
+        ranks = "1 rank is" if len(hosts) == 1 else f"{len(hosts)} ranks have joined"
         logger.info("%s: %s in %s", job, ranks, place)
         if self.dashboard is not None:
             self._board.update_job(name=job, place=place, threads=threads, state="ready")
