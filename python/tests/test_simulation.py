@@ -65,7 +65,7 @@ def test_a_chain_takes_equation_3_by_the_command(capsys):
 
     segment_s = 5e-6 + (64 << 10) * 8 / 10e9
     assert found["seconds"] == pytest.approx((1000 - 2 + GIB / (64 << 10)) * segment_s, rel=1e-9)
-    assert found["bytes"] == {"memory": 0, "cable": (999 - 23) * GIB, "uplink": 23 * GIB}
+    assert found["bytes"] == {"memory": 0, "network_link": (999 - 23) * GIB, "uplink": 23 * GIB}
     assert found["message_count"] == 999 and found["unfinished"] == []
 
 
@@ -176,7 +176,7 @@ def test_one_rank_represents_all_ranks_of_a_large_ring():
     assert found.seconds == pytest.approx(2 * 4999 * (1e-6 + 1000 * 1e-9))
     assert found.finish_s == [found.seconds] * 5000
     assert found.message_count == 2 * 4999 * 5000
-    assert found.bytes == {"memory": 0, "cable": 2 * 4999 * 5_000_000, "uplink": 0}
+    assert found.bytes == {"memory": 0, "network_link": 2 * 4999 * 5_000_000, "uplink": 0}
     with pytest.raises(rp.InputError, match=r"expected at most about 1\d\d\d for ring: about \d+ operations"):
         simulate("allreduce", cluster, nbytes=5_000_000, algorithm="ring", transfers=True)
     with pytest.raises(rp.InputError, match=r"expected at most about 1\d\d\d for ring: about \d+ operations"):

@@ -20,7 +20,7 @@ cannot_emulate = why_not()
 
 
 def rates_of(pairs, racks, uplinks, draw, noise):
-    """Return rates of pairs: cables have rate 1, pairs across racks share uplinks, and some are randomly slow."""
+    """Return rates of pairs: links have rate 1, pairs across racks share uplinks, and some are randomly slow."""
     crossing = [0] * len(uplinks)
     for pair in pairs:
         one, other = (racks[host] for host in pair)

@@ -132,8 +132,9 @@ class Costs(SplitCalls, Exchanges, BroadcastVariables, Reductions):
         Returns
         -------
         MeasuredCosts
-            The same on every rank: "memory", "cable" and "uplink" with "latency_s" and "bytes_per_s", the capacity of
-            an uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the model for them.
+            The same on every rank: "memory", "network_link" and "uplink" with "latency_s" and "bytes_per_s", the
+            capacity of an uplink, and the seconds to add and to copy a byte. It prints as a table; `cluster` is the
+            model for them.
 
         Raises
         ------

@@ -143,7 +143,7 @@ def costs(comm: rp.Communicator) -> float:
     assert_type(comm.try_algorithms(budget_s=5.0).rows("allreduce"), list[tuple[int, str]])
     assert_type(comm.sparse([1], [1], degrees="tried").degrees, str)
     assert_type(comm.explain("allreduce", nbytes=1 << 20).costs, str)
-    return measured.add_s_per_byte if measured.cable is None else measured.cable.latency_s
+    return measured.add_s_per_byte if measured.network_link is None else measured.network_link.latency_s
 
 
 def keyed(comm: rp.Communicator) -> rp.KeyValues:
