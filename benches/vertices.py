@@ -32,7 +32,7 @@ Result = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class Case:
+class VertexCase:
     """An algorithm: our estimator, its graph and its result; and the function of each peer."""
 
     name: str
@@ -74,7 +74,7 @@ def measured(report: Measurements, effort: Effort) -> None:
                 report.counts.append(FigureCount(text, row, differing, f"vertices that differ from {name}", 0))
 
 
-def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[Case]:
+def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[VertexCase]:
     count, source = graph.vertex_count, int(graph.sources[0])
     weights = np.random.default_rng(0).random(graph.edge_count)
     directed = nx.DiGraph()
@@ -123,12 +123,12 @@ def _cases(report: Measurements, graph: graphs.BenchGraph) -> list[Case]:
         return lambda **options: kind(*arguments, **options)
 
     return [
-        Case("breadth-first search", model(rp.BFS, source), plain, "distances_", peers["bfs"]),
-        Case("shortest paths", model(rp.ShortestPaths, source), weighted, "distances_", peers["paths"]),
-        Case(f"{ITERATION_COUNT} iterations of label propagation", model(rp.CommunityDetection), plain, "labels_",
+        VertexCase("breadth-first search", model(rp.BFS, source), plain, "distances_", peers["bfs"]),
+        VertexCase("shortest paths", model(rp.ShortestPaths, source), weighted, "distances_", peers["paths"]),
+        VertexCase(f"{ITERATION_COUNT} iterations of label propagation", model(rp.CommunityDetection), plain, "labels_",
              peers["communities"]),
-        Case("connected components", model(rp.ConnectedComponents), plain, "labels_", peers["components"]),
-        Case("clustering coefficients", model(rp.ClusteringCoefficients), both_ways, "coefficients_",
+        VertexCase("connected components", model(rp.ConnectedComponents), plain, "labels_", peers["components"]),
+        VertexCase("clustering coefficients", model(rp.ClusteringCoefficients), both_ways, "coefficients_",
              peers["clustering"]),
     ]  # fmt: skip
 

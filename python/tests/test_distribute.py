@@ -401,14 +401,14 @@ SLOW_PLACE = """
 import sys, time
 from ripieno.comm import file_distribution
 from ripieno.cli import main
-class Slow:
+class SlowFile:
     def __init__(self, file): self.file = file
     def __getattr__(self, name): return getattr(self.file, name)
     def put(self, *block):
         time.sleep(0.002)
         return self.file.put(*block)
 opened = file_distribution._OutputFile.opened
-file_distribution._OutputFile.opened = lambda landing: Slow(opened(landing))
+file_distribution._OutputFile.opened = lambda landing: SlowFile(opened(landing))
 sys.argv[0] = "ripieno"
 sys.exit(main())
 """

@@ -198,7 +198,7 @@ def test_a_rank_named_by_the_engine_overrides_the_first_closed_connection(ended)
 def test_a_job_closed_by_another_thread_at_the_end_of_a_run_leaves_no_process(workers):
     engine = StandIn()
 
-    class Slow(EngineJob):
+    class SlowJob(EngineJob):
         def _run(self, *work):
             result = super()._run(*work)
             done.set()
@@ -206,7 +206,7 @@ def test_a_job_closed_by_another_thread_at_the_end_of_a_run_leaves_no_process(wo
             return result
 
     done, closing = threading.Event(), threading.Event()
-    job = Slow(engine, workers, threads=1, on_event=None, trace=None)
+    job = SlowJob(engine, workers, threads=1, on_event=None, trace=None)
     pids = [process.pid for process in engine.run.processes]
 
     def close():

@@ -1184,22 +1184,22 @@ import multiprocessing, pickle, sys
 from concurrent.futures import ProcessPoolExecutor
 import ripieno as rp
 
-class Point:
+class Vector:
     def __init__(self, x):
         self.x = x
 
 def double(point):
-    return Point(2 * point.x)
+    return Vector(2 * point.x)
 
 def program(comm, point, method):
     again = pickle.loads(pickle.dumps(point))
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context(method)) as pool:
         doubled = pool.submit(double, again).result()
-    return type(again) is type(doubled) is Point, comm.allgather(doubled)[1]
+    return type(again) is type(doubled) is Vector, comm.allgather(doubled)[1]
 
 def launched(method):
     with rp.launch(workers=2) as job:
-        return [(same, isinstance(point, Point), point.x) for same, point in job.run(program, Point(1), method)]
+        return [(same, isinstance(point, Vector), point.x) for same, point in job.run(program, Vector(1), method)]
 
 if __name__ == "__main__":
 """
@@ -1248,9 +1248,9 @@ def test_a_name_of_main_that_is_defined_anew_stands_for_the_new_definition(tmp_p
 
     with rp.launch(workers=2) as job:
         for number in range(2):
-            class Point:
+            class Numbered:
                 x = number
-            print(job.run(lambda comm: pickle.loads(pickle.dumps(Point)).x))
+            print(job.run(lambda comm: pickle.loads(pickle.dumps(Numbered)).x))
     """
     assert output_of(tmp_path, textwrap.dedent(text)) == "[0, 0]\n[1, 1]\n"
 

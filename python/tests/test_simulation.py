@@ -136,16 +136,16 @@ def test_a_cluster_of_100_000_nodes_is_simulated(capsys):
     ids=["distribute", "simulate", "explain"],
 )
 def test_an_exception_of_a_signal_handler_ends_a_long_simulation(simulation):
-    class Stopped(Exception):
+    class HandlerError(Exception):
         pass
 
     def end(*_):
-        raise Stopped
+        raise HandlerError
 
     before = signal.signal(signal.SIGUSR1, end)
     try:
         threading.Timer(0.2, os.kill, [os.getpid(), signal.SIGUSR1]).start()
-        with pytest.raises(Stopped):
+        with pytest.raises(HandlerError):
             simulation()
     finally:
         signal.signal(signal.SIGUSR1, before)

@@ -33,6 +33,10 @@ def ratings():
     return users, items, random.integers(1, 6, len(users)).astype(np.float32)
 
 
+class StoppedIteration(Exception):
+    """Raised by a callback of a fit, to stop it."""
+
+
 class ClusteringInBlocks(rp.ClusteringCoefficients):
     """Exchanges small blocks, so that a small graph takes several iterations."""
 
@@ -271,14 +275,11 @@ def test_a_fit_that_launches_its_workers_continues_on_the_survivors(tmp_path):
 
 @pytest.mark.parametrize("workers", [3, *exhaustively(1, 2)])
 def test_kmeans_resumes_from_its_folder_to_the_same_bits(tmp_path, workers, undisturbed):
-    class Stop(Exception):
-        pass
-
     def stop(event):
         if event["event"] == "iteration" and event["iteration"] == 5:
-            raise Stop
+            raise StoppedIteration
 
-    with pytest.raises(Stop):
+    with pytest.raises(StoppedIteration):
         fitted("kmeans", workers=2, threads=1, checkpoint=tmp_path, on_iteration=stop)
     model = fitted("kmeans", workers=workers, threads=1, checkpoint=tmp_path)
     whole = undisturbed("kmeans")
@@ -289,16 +290,13 @@ def test_kmeans_resumes_from_its_folder_to_the_same_bits(tmp_path, workers, undi
 
 
 def test_a_fit_with_several_runs_resumes_within_the_interrupted_run(tmp_path):
-    class Stop(Exception):
-        pass
-
     def stop(event):
         if event["event"] == "iteration" and event["run"] == 3 and event["iteration"] == 2:
-            raise Stop
+            raise StoppedIteration
 
     parameters = {"n_clusters": 5, "init": "random", "n_init": 4, "random_state": 3, "tol": 0.0}
     whole = rp.KMeans(**parameters).fit(DIGITS)
-    with pytest.raises(Stop):
+    with pytest.raises(StoppedIteration):
         rp.KMeans(**parameters, checkpoint=tmp_path, on_iteration=stop).fit(DIGITS)
     model = rp.KMeans(**parameters, checkpoint=tmp_path, workers=2).fit(DIGITS)
     assert model.inertia_ == pytest.approx(whole.inertia_, rel=1e-12) and model.n_iter_ == whole.n_iter_
