@@ -628,5 +628,5 @@ def _names_two_calls(error: BaseException | None) -> bool:
         return "rank" in text and described
     # Sparse reductions compare their options, tables their partitions; replicas detect each other's deviation by a
     # failure.
-    words = ("expected the same on every rank", "beside shape")
+    words = ("expected the same on every rank", "expected equal shapes and dtypes")
     return isinstance(error, rp.InputError | rp.RankFailed) and any(each in text for each in words)

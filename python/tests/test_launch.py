@@ -76,7 +76,7 @@ def test_lambdas_and_local_classes_are_sent_both_ways(world):
 def shared(comm, nested):
     vectors = nested["deep"][0]
     maps = Path("/proc/self/maps").read_text()
-    return vectors.flags.writeable, float(vectors.sum()), "memfd:ripieno-parcel" in maps, vectors.flags.aligned
+    return vectors.flags.writeable, float(vectors.sum()), "memfd:ripieno-message" in maps, vectors.flags.aligned
 
 
 def test_arrays_are_shared_with_workers_and_read_only(world):
@@ -204,7 +204,7 @@ def test_a_single_worker_runs_the_callers_own_function_and_returns_its_own_objec
 
 def mapped(comm, views):
     maps = Path("/proc/self/maps").read_text()
-    in_file, in_memory = "vectors.npy" in maps, "memfd:ripieno-parcel" in maps
+    in_file, in_memory = "vectors.npy" in maps, "memfd:ripieno-message" in maps
     return in_file, in_memory, [view.copy() for view in views], views[0].flags.writeable
 
 

@@ -484,10 +484,10 @@ def test_an_incomplete_environment_is_named(variables, sentence):
 def test_rank_0_waits_until_its_name_is_known(monkeypatch):
     # A name service that knows a pod only once its address is known answers like this.
     answers = [socket.gaierror(socket.EAI_NONAME, "Name or service not known")] * 3 + [[]]
-    asked = []
+    resolved = []
 
     def resolve(host, port):
-        asked.append(host)
+        resolved.append(host)
         answer = answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -497,7 +497,7 @@ def test_rank_0_waits_until_its_name_is_known(monkeypatch):
 
     host_names.await_name("train-0.train", timeout_s=60)
 
-    assert asked == ["train-0.train"] * 4
+    assert resolved == ["train-0.train"] * 4
 
 
 def test_ctrl_c_ends_a_rank_that_waits_for_others_to_join():

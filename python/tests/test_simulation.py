@@ -162,7 +162,7 @@ def test_an_explanation_of_many_ranks_prices_plans_that_are_too_large():
     assert "the time comes from the formula" in str(found)
 
 
-def test_a_suitable_algorithm_replaces_the_usual_one():
+def test_a_suitable_algorithm_replaces_the_default():
     found = simulate("allgather", Cluster(nodes=2400, racks=2), nbytes=8)
     assert found.algorithm == "recursive-doubling"
     assert next(name for name, _ in found.left_out) == "ring"
@@ -557,7 +557,7 @@ def test_the_best_segments_of_a_chain_match_its_formula(tmp_path, capsys):
     ElementTree.parse(target)
 
 
-def test_loads_are_the_sums_of_messages_of_each_wire(tmp_path):
+def test_loads_are_the_sums_of_messages_of_each_port_and_uplink(tmp_path):
     target = tmp_path / "loads.svg"
     words = ["simulate", "broadcast", "--nodes", "4", "--racks", "2", "--rate", "1gbit", "--uplink", "1gbit"]
     assert main([*words, "--bytes", "1MB", "--algorithm", "flat", "--loads", str(target)]) == 0

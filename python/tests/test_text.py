@@ -121,10 +121,10 @@ def _owners(comm, paths):
 
 def test_existing_ranks_keep_the_words_that_they_own(corpus, job):
     paths, text = corpus
-    homes, line_counts = zip(*job.run(_owners, paths), strict=True)
+    shares, line_counts = zip(*job.run(_owners, paths), strict=True)
 
-    assert sorted(pairs(rp.KeyValues.joined(homes))) == sorted(ordered(text))
-    assert {str(rows.keys.type) for rows in homes} == {"large_binary"}
+    assert sorted(pairs(rp.KeyValues.joined(shares))) == sorted(ordered(text))
+    assert {str(rows.keys.type) for rows in shares} == {"large_binary"}
     assert line_counts == (rp.grep("import", paths).num_rows, 0, 0)
 
 

@@ -188,7 +188,7 @@ class ThreadsResults:
         return {
             "machine": figures.machine(),
             "load": self.load,
-            "asked": asdict(self.request),
+            "request": asdict(self.request),
             "costs": [asdict(each) | {"median_s": each.phase.median_s} for each in self.costs],
             "fits": [
                 asdict(each) | {"letter": each.pattern, "median_s": each.iteration.median_s} for each in self.fits

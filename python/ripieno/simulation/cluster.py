@@ -27,7 +27,7 @@ class Cluster:
     """A cluster of equal nodes in racks.
 
     A message, or each segment of a longer one, costs alpha plus the time of its bytes at the ports of sender and
-    receiver. Ports, network links and uplinks are full duplex; messages that meet on a wire share it fairly.
+    receiver. Ports, network links and uplinks are full duplex; concurrent messages share each of them fairly.
 
     Attributes
     ----------

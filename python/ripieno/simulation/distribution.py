@@ -69,7 +69,7 @@ class Distribution:
     message_count
         Number of protocol messages.
     busiest
-        The wire with the longest busy time, its bytes, and its seconds.
+        The port or uplink with the longest busy time, its bytes, and its seconds.
     fetches
         Every block that arrived, if requested.
     """

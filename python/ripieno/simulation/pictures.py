@@ -181,7 +181,7 @@ def loads(found: Simulation) -> str:
 
 
 def _carried(found: Simulation) -> Counter[tuple[str, int, int]]:
-    """Return the bytes by wire: ports of ranks and uplinks of racks; direction 0 is out, 1 is in."""
+    """Return the bytes by port and uplink: ports of ranks and uplinks of racks; direction 0 is out, 1 is in."""
     carried: Counter[tuple[str, int, int]] = Counter()
     nodes, racks = found.cluster.nodes_by_rank, found.cluster.rack_numbers
     for each in found.transfers or ():

@@ -43,7 +43,7 @@ class Simulation:
     bytes
         Total bytes of messages, by the kind of link: "memory", "network_link" (between nodes in one rack) or "uplink".
     busiest
-        The wire with the longest busy time, its bytes, and its seconds.
+        The port or uplink with the longest busy time, its bytes, and its seconds.
     message_count
         Number of messages that arrived.
     transfers

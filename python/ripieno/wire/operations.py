@@ -141,8 +141,8 @@ def check_rows(parameter: str, function: Any, result: Any, like: NDArray[Any]) -
     rows = np.asarray(result)
     if rows.shape != like.shape or rows.dtype != like.dtype:
         raise InputError(
-            f"{parameter}={name_of(function)}: gave shape {rows.shape} and dtype {rows.dtype} for two blocks of shape "
-            f"{like.shape} and dtype {like.dtype}: expected the same"
+            f"{parameter}={name_of(function)}: returned shape {rows.shape} and dtype {rows.dtype} for two blocks of "
+            f"shape {like.shape} and dtype {like.dtype}: expected the same"
         )
     return rows
 

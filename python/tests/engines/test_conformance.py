@@ -351,7 +351,7 @@ def test_a_result_that_cannot_travel_is_reported_with_its_rank(engine: EngineSta
 @pytest.mark.every_engine
 def test_too_few_slots_are_reported_soon_with_numbers(engine: EngineStanding):
     if engine.name == "local":
-        pytest.skip("this machine starts as many processes as are asked for")
+        pytest.skip("this machine starts as many processes as requested")
     needed, free = (2, 0) if engine.knows_others else (SLOTS + 1, SLOTS)
     # Spark's stage would wait for other stages to end.
     waiting = {"slots_timeout_s": 2.0} if engine.options["engine"] == "spark" else {}

@@ -122,7 +122,7 @@ class ProcessJob(Job, Generic[M]):
         )
         self._waiting_ranks.forget()
         self._collector = ResultCollector(
-            awaited, self.members, policy, on_pulse=self._watch.pulse, waiting_ranks=self._waiting_ranks
+            awaited, self.members, policy, on_telemetry=self._watch.telemetry, waiting_ranks=self._waiting_ranks
         )
 
     def _stop_limit_s(self, awaited: str) -> float | None:

@@ -83,7 +83,7 @@ def notice_s() -> float:
 
 
 class WaitReporter:
-    """Reports the long waits of a rank, and answers the launcher's questions.
+    """Reports the long waits of a rank, and answers the launcher's queries.
 
     Parameters
     ----------
@@ -100,14 +100,14 @@ class WaitReporter:
         # The thread that runs the program.
         self._thread = threading.get_ident()
         self._is_reported = self._is_closed = False
-        self._questions = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._queries = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         # The kernel chooses an address that is not a file.
-        self._questions.bind("")
+        self._queries.bind("")
 
     def start(self) -> None:
-        """Start the thread, and send the address for questions."""
+        """Start the thread, and send the address for queries."""
         if self._send is not None:
-            self._send("asked-at", self._questions.getsockname())
+            self._send("query-address", self._queries.getsockname())
         self._watch_timeout()
         threading.Thread(target=self._run, name="ripieno-waits", daemon=True).start()
 
@@ -119,7 +119,7 @@ class WaitReporter:
     def _wake(self) -> None:
         """End the sleep of the thread."""
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as own:
-            own.sendto(b"!", self._questions.getsockname())
+            own.sendto(b"!", self._queries.getsockname())
 
     def _watch_timeout(self) -> float:
         """Return the time limit of calls. The thread is woken when it changes."""
@@ -132,16 +132,16 @@ class WaitReporter:
     def _run(self) -> None:
         while True:
             interval_s = min(self._notice_s / 3, self._watch_timeout() / 10)
-            self._questions.settimeout(min(max(interval_s, CHECK_S_MIN), CHECK_S_MAX))
+            self._queries.settimeout(min(max(interval_s, CHECK_S_MIN), CHECK_S_MAX))
             try:
-                question = self._questions.recv(1)
+                query = self._queries.recv(1)
             except TimeoutError:
                 self._check()
                 continue
             if self._is_closed:
-                self._questions.close()
+                self._queries.close()
                 return
-            if question == b"!":
+            if query == b"!":
                 continue
             place = self._place()
             if place is not None and self._send is not None:
@@ -207,20 +207,20 @@ class WaitingRanks:
 
     def take(self, number: int, kind: str, value: Any) -> bool:
         """Store a message of a rank if it is about waits; return whether it is."""
-        if kind == "asked-at":
+        if kind == "query-address":
             self._addresses[number] = value
         elif kind == "place":
             self._places[number] = value
         elif kind == "waits-long":
-            self.ask()
+            self.query()
         elif kind == "timed-out":
             self._timed_out = value
-            self.ask()
+            self.query()
         else:
             return False
         return True
 
-    def ask(self) -> None:
+    def query(self) -> None:
         """Ask all ranks for their positions, unless answers are still awaited."""
         if self._deadline is not None:
             return
@@ -230,7 +230,7 @@ class WaitingRanks:
                 try:
                     own.sendto(b"?", address)
                 except BlockingIOError:
-                    # The rank has not read earlier questions.
+                    # The rank has not read earlier queries.
                     continue
                 except OSError:
                     # The rank has ended.
@@ -245,15 +245,15 @@ class WaitingRanks:
         *,
         always: bool = False,
     ) -> Iterator[str]:
-        """Ask all ranks, and yield the answers as lines. `receive` handles a ready object of `selector`."""
-        self.ask()
+        """Query all ranks, and yield the answers as lines. `receive` handles a ready object of `selector`."""
+        self.query()
         while self._deadline is not None:
             for key, _ in selector.select(self.wait_s(None)):
                 receive(key)
             yield from self._lines(always=always)
 
     def forget(self) -> None:
-        """Drop the unanswered question of an earlier program."""
+        """Drop the unanswered query of an earlier program."""
         self._deadline = self._timed_out = None
 
     def wait_s(self, other_s: float | None) -> float | None:
