@@ -177,7 +177,7 @@ class CommandOutput(NamedTuple):
     err: str
 
 
-class Pipe:
+class PipeReader:
     """The reading end of a named pipe: data written to it, and whether a writer still has it open."""
 
     def __init__(self, path: Path) -> None:
@@ -185,7 +185,7 @@ class Pipe:
         self._waiting = select.poll()
         self._waiting.register(self._end, select.POLLIN)
 
-    def __enter__(self) -> Pipe:
+    def __enter__(self) -> PipeReader:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -621,7 +621,7 @@ def test_no_process_of_a_run_outlives_its_command(lab, tmp_path, ending, code):
     # Background processes of a shell ignore SIGINT, possibly including these tests.
     handle_sigint = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     command = [*COMMAND[:2], handle_sigint + COMMAND[2], *COMMAND[3:], "run", "--name", lab.name, "sh", "-c", script]
-    with Pipe(tmp_path / "pipe") as pipe, started(command) as running:
+    with PipeReader(tmp_path / "pipe") as pipe, started(command) as running:
         assert pipe.read(8, within_s=30) == 8 * b"\n"
 
         running.send_signal(getattr(signal, ending))

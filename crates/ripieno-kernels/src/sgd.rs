@@ -267,7 +267,7 @@ mod tests {
     const ORDER: [i64; 4] = [2, 0, 1, 0];
 
     /// Class and entries per row.
-    type Rows = Vec<(i32, Vec<(i32, f64)>)>;
+    type EntriesOfRows = Vec<(i32, Vec<(i32, f64)>)>;
 
     #[test]
     fn errors_are_the_derivatives_of_the_loss() {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// Rows, including one without entries and one with a single entry.
-    fn rows() -> Rows {
+    fn rows() -> EntriesOfRows {
         let has = |row: i32, column: i32| (row + column) % 3 != 0 && row != 5 && (row != 4 || column == 1);
         let value = |row: i32, column: i32| f64::from((7 * row + 3 * column) % 11 - 5) / 4.0;
         let entries = |row| (0..FEATURE_COUNT as i32).filter(move |&column| has(row, column));
