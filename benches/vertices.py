@@ -1,7 +1,7 @@
 """Benchmark of the vertex algorithms of LDBC Graphalytics other than PageRank, compared with networkx and igraph.
 
 The graph is RMAT, with random weights for shortest paths. Ripieno begins with arrays of edges, which each fit sorts and
-distributes. igraph and networkx have made their graphs before; "igraph from arrays" begins with the same arrays, too.
+distributes. The graphs of igraph and networkx are built before; "igraph from arrays" also begins with the arrays.
 The results are compared. igraph is used if installed. networkx and igraph have no synchronous label propagation; a
 Counter per vertex is its peer.
 """

@@ -586,12 +586,12 @@ def test_a_named_lab_exists_until_it_is_removed(cli, name):
 
         assert cli("fail", "--name", name, "rack1").code == 0
         hosts = json.loads(cli("hosts", "--name", name, "--json").out)
-        assert [host["pulled"] for host in hosts] == [[], ["rack1"]]
+        assert [host["disconnected"] for host in hosts] == [[], ["rack1"]]
         assert cli("hosts", "--name", name).out.splitlines()[2].split() == [
             "h1",
             "10.77.1.1",
             "rack1",
-            "pulled:",
+            "disconnected:",
             "rack1",
         ]
         assert cli("heal", "--name", name, "rack1").code == 0

@@ -32,7 +32,7 @@ def lab_command() -> None:
     """Emulate a cluster on this machine: racks of hosts, with network links and uplinks of a given rate.
 
     \b
-    A host is a network namespace, so this needs Linux and root; your own network stays as it is.
+    A host is a network namespace, so this needs Linux and root; the network of the machine is unchanged.
       ripieno lab up --racks 2 --hosts 4 --rate 100mbit --uplink 200mbit
       ripieno lab run -- python program.py          in it, ripieno.init() returns the communicator
       ripieno lab counters                          the bytes on every network link
@@ -164,14 +164,15 @@ def exec_command(name: str, host: str, command: tuple[str, ...]) -> None:
 def hosts_command(name: str, as_json: bool) -> None:
     """List the hosts: name, address, rack, and the disconnected network links on the path to each."""
     lab = Lab.named(name)
-    disconnected, racks = lab.disconnected(), lab.spec.rack_names
-    pulled = {host.name: [link for link in (host.name, racks[host.rack]) if link in disconnected] for host in lab.hosts}
+    cut, racks = lab.disconnected(), lab.spec.rack_names
+    disconnected = {host.name: [link for link in (host.name, racks[host.rack]) if link in cut] for host in lab.hosts}
     if as_json:
-        click.echo(json.dumps([{**asdict(host), "pulled": pulled[host.name]} for host in lab.hosts], indent=2))
+        described = [{**asdict(host), "disconnected": disconnected[host.name]} for host in lab.hosts]
+        click.echo(json.dumps(described, indent=2))
         return
     rows = [
-        (host.name, host.address, racks[host.rack], f"pulled: {', '.join(pulled[host.name])}" * bool(pulled[host.name]))
-        for host in lab.hosts
+        (host.name, host.address, racks[host.rack], f"disconnected: {', '.join(links)}" if links else "")
+        for host, links in ((host, disconnected[host.name]) for host in lab.hosts)
     ]
     _print_table(("host", "address", "rack", ""), rows)
 
@@ -203,7 +204,7 @@ def fail_command(name: str, kill: bool, names: tuple[str, ...]) -> None:
     lab = Lab.named(name)
     for each in names:
         killed = lab.fail(each, kill=kill)
-        click.echo(f"{each}: silent" + (f", {_processes(killed)} killed" if kill else ""))
+        click.echo(f"{each}: disconnected" + (f", {_processes(killed)} killed" if kill else ""))
 
 
 @lab_command.command("heal", short_help="Reconnect a network link.")
